@@ -1,0 +1,78 @@
+# kwire: every command a person or CI needs. `make help` lists them.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+# The first Python ≥ 3.11 on PATH; name another with PYTHON=…
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	command -v $$p >/dev/null && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install -q --disable-pip-version-check
+
+.PHONY: help run test check unit compat spark bench demo kafka fuzz format lock clean
+
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: $(VENV)/.core ## serve on 127.0.0.1:9092, data in ./kwire-data (ARGS="…" for more)
+	@exec $(BIN)/python -m kwire serve $(ARGS)
+
+test: check compat spark ## every test: check, stock clients and Java tools, Spark, demo
+
+check: $(VENV)/.test ## format, lint, types, structure and unit tests, in under a minute
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/pytest -q tests
+
+unit: $(VENV)/.test ## unit tests only (ARGS="tests/log -k roll")
+	$(BIN)/pytest -q $(or $(ARGS),tests)
+
+compat: $(VENV)/.test ## stock clients and Kafka's Java tools, against kwire or BOOTSTRAP=host:port
+	KWIRE_BOOTSTRAP=$(BOOTSTRAP) $(BIN)/pytest -q compat_tests $(ARGS)
+
+spark: $(VENV)/.test ## PySpark, both lanes, against kwire or BOOTSTRAP=host:port
+	KWIRE_BOOTSTRAP=$(BOOTSTRAP) $(BIN)/python -m spark_tests.environment --lane stock $(ARGS)
+	KWIRE_BOOTSTRAP=$(BOOTSTRAP) $(BIN)/python -m spark_tests.environment --lane new $(ARGS)
+
+bench: $(VENV)/.test ## measure kwire and print one table (KAFKA=yes: Apache Kafka beside it)
+	$(BIN)/python -m bench $(ARGS)
+
+demo: $(VENV)/.test ## 336,776 flights through producer, consumers and Spark, with a crash halfway
+	$(BIN)/python -m spark_tests.environment --lane stock --run demo $(ARGS)
+
+kafka: $(VENV)/.test ## start a real Apache Kafka 4.3.1 (Java 17 and Maven needed)
+	$(BIN)/python -m compat_tests.apache_kafka $(ARGS)
+
+fuzz: $(VENV)/.test ## the property tests with many more examples
+	KWIRE_FUZZ_EXAMPLES=$(or $(EXAMPLES),5000) $(BIN)/pytest -q tests -m hypothesis $(ARGS)
+
+format: $(VENV)/.test ## rewrite the code in the house format
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+lock: $(VENV)/.test ## renew requirements/*.txt from pyproject.toml
+	$(BIN)/python -m pip install -q uv
+	for x in core test; do $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes \
+		--no-emit-index-url --no-header $$([ $$x = core ] || echo --extra $$x) pyproject.toml -o requirements/$$x.txt; done
+
+clean: ## remove the environments, caches and build output (never kwire-data)
+	rm -rf .venv .venv-* .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis bench/out
+
+# The environments. A stamp file says what is installed; a changed lock installs anew.
+$(BIN)/python:
+	@[ -n "$(PYTHON)" ] || { echo "kwire needs Python 3.11 or newer on PATH (or PYTHON=/path/to/python3)"; exit 1; }
+	@echo "creating $(VENV) with $(PYTHON) …"
+	@$(PYTHON) -m venv $(VENV) || { echo "could not create $(VENV): on Debian and Ubuntu install python3-venv"; exit 1; }
+
+$(VENV)/.core: requirements/core.txt | $(BIN)/python
+	@echo "installing kwire's dependencies …"
+	@$(PIP) --require-hashes -r requirements/core.txt
+	@touch $@
+
+$(VENV)/.test: requirements/test.txt pyproject.toml $(VENV)/.core
+	@echo "installing the test tools …"
+	@$(PIP) --require-hashes -r requirements/test.txt
+	@$(PIP) --no-build-isolation --no-deps -e .
+	@touch $@

@@ -1,0 +1,254 @@
+"""What a program can see of the house rules: layers, purity, sizes, cycles, docstrings.
+
+Each test names every place that breaks a rule, so that one run is enough to mend them all. The
+rules and their reasons are in docs/ARCHITECTURE.md and CONTRIBUTING.md.
+"""
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "kwire"
+CODE_FOLDERS = ("kwire", "tests", "compat_tests", "spark_tests", "bench", "demo")
+
+MAX_FILE_LINES = 400
+MAX_FUNCTION_LINES = 70
+
+# A module may import from its own layer's room and from every room listed for it.
+ALLOWED: dict[str, set[str]] = {
+    "errors": set(),
+    "config": {"errors"},
+    "protocol": {"errors", "config"},
+    "record": {"errors", "config", "protocol"},
+    "log": {"errors", "config", "protocol", "record"},
+    "coordinator": {"errors", "config", "protocol", "record"},
+    "metadata": {"errors", "config", "protocol", "record"},
+}
+BELOW_RUNTIME = {"errors", "config", "protocol", "record", "log", "coordinator", "metadata"}
+ALLOWED["runtime"] = BELOW_RUNTIME
+ALLOWED["broker"] = BELOW_RUNTIME | {"runtime"}
+ALLOWED["security"] = BELOW_RUNTIME | {"runtime"}
+ALLOWED["handlers"] = ALLOWED["broker"] | {"broker", "security"}
+ALLOWED["connection"] = ALLOWED["handlers"] | {"handlers"}
+ALLOWED["server"] = ALLOWED["connection"] | {"connection"}
+ALLOWED["cli"] = ALLOWED["server"] | {"server"}
+ALLOWED["__main__"] = {"cli"}
+ALLOWED["testing"] = ALLOWED["cli"] | {"cli"}
+ALLOWED["spark"] = ALLOWED["testing"] | {"testing"}
+
+# Rooms that know no event loop, no clock, no files; the log knows files only.
+NO_TRIO = {"errors", "config", "protocol", "record", "log", "coordinator"}
+NO_WORLD = {"errors", "protocol", "record", "coordinator"}
+WORLD_MODULES = {"os", "time", "socket", "random", "pathlib", "threading", "subprocess", "datetime"}
+PURE_METADATA = {"image", "changes", "controller", "store"}
+
+
+@cache
+def parse(path: Path) -> ast.Module:
+    """The syntax tree of one file, read once for all tests."""
+    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+
+
+def python_files(*folders: str) -> list[Path]:
+    """Every Python file of these top-level folders."""
+    return sorted(
+        path
+        for folder in folders
+        for path in (ROOT / folder).rglob("*.py")
+        if "__pycache__" not in path.parts
+    )
+
+
+def module_name(path: Path) -> str:
+    """``kwire/log/segment.py`` → ``kwire.log.segment``; a package is named by its folder."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imported_names(tree: ast.AST) -> Iterator[tuple[str, int]]:
+    """Every module a syntax tree imports, wherever the import stands, with its line."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name, node.lineno
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module, node.lineno
+            for alias in node.names:
+                yield f"{node.module}.{alias.name}", node.lineno
+
+
+def runtime_imports(tree: ast.Module) -> Iterator[str]:
+    """Imports executed when the module is: not those in functions or under TYPE_CHECKING."""
+    for node in tree.body:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield from (name for name, _ in imported_names(node))
+
+
+def room_of(module: str) -> str | None:
+    """``kwire.log.segment`` → ``log``; None for modules that aren't kwire's, or its root."""
+    parts = module.split(".")
+    return parts[1] if parts[0] == "kwire" and len(parts) > 1 else None
+
+
+def definitions(
+    tree: ast.Module,
+) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]:
+    """Every function and class of a file, nested ones included."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node
+
+
+def test_rooms_import_only_downwards() -> None:
+    """A room imports the rooms below it and nothing else (ARCHITECTURE: who may import whom)."""
+    wrong = []
+    for path in python_files("kwire"):
+        room = room_of(module_name(path))
+        for name, line in imported_names(parse(path)):
+            target = room_of(name)
+            if room is None or target in (None, room, "__version__"):
+                continue
+            if room not in ALLOWED:
+                wrong.append(f"{path.relative_to(ROOT)}: room {room!r} has no place in ALLOWED")
+                break
+            if target not in ALLOWED[room]:
+                wrong.append(f"{path.relative_to(ROOT)}:{line}: {room} imports {name}")
+    assert not wrong, "\n".join(sorted(set(wrong)))
+
+
+def test_no_event_loop_below_the_runtime() -> None:
+    """trio comes in from the runtime upward: what lies below is plain synchronous code."""
+    wrong = []
+    for path in python_files("kwire"):
+        module = module_name(path)
+        room = room_of(module)
+        pure_metadata = room == "metadata" and module.split(".")[-1] in PURE_METADATA
+        if room not in NO_TRIO and not pure_metadata:
+            continue
+        wrong += [
+            f"{path.relative_to(ROOT)}:{line}: {name}"
+            for name, line in imported_names(parse(path))
+            if name.split(".")[0] == "trio"
+        ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_pure_rooms_do_not_reach_the_world() -> None:
+    """Protocol, records and coordinators take time, chance and bytes as arguments."""
+    wrong = []
+    for path in python_files("kwire"):
+        module = module_name(path)
+        pure_metadata = room_of(module) == "metadata" and module.split(".")[-1] in PURE_METADATA
+        if room_of(module) not in NO_WORLD and not pure_metadata:
+            continue
+        wrong += [
+            f"{path.relative_to(ROOT)}:{line}: {name}"
+            for name, line in imported_names(parse(path))
+            if name.split(".")[0] in WORLD_MODULES and name != "random.Random" and name != "random"
+        ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_no_relative_imports() -> None:
+    """Imports are absolute, so a name is the same wherever it is read."""
+    wrong = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in python_files(*CODE_FOLDERS)
+        for node in ast.walk(parse(path))
+        if isinstance(node, ast.ImportFrom) and node.level
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_no_import_cycles() -> None:
+    """No module of kwire imports itself through others when it is loaded."""
+    modules = {module_name(path): path for path in python_files("kwire")}
+    graph = {
+        module: {name for name in runtime_imports(parse(path)) if name in modules}
+        for module, path in modules.items()
+    }
+    cycles: list[str] = []
+    done: set[str] = set()
+
+    def visit(module: str, trail: tuple[str, ...]) -> None:
+        if module in trail:
+            cycles.append(" → ".join((*trail[trail.index(module) :], module)))
+        elif module not in done:
+            for imported in sorted(graph[module] - {module}):
+                visit(imported, (*trail, module))
+            done.add(module)
+
+    for module in sorted(graph):
+        visit(module, ())
+    assert not cycles, "\n".join(cycles)
+
+
+def test_files_are_small() -> None:
+    """A file of more than 400 lines holds a second idea that wants a name of its own."""
+    wrong = [
+        f"{path.relative_to(ROOT)}: {lines} lines"
+        for path in python_files(*CODE_FOLDERS)
+        if (lines := len(path.read_text(encoding="utf-8").splitlines())) > MAX_FILE_LINES
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_functions_are_small() -> None:
+    """A function fits on a screen."""
+    wrong = [
+        f"{path.relative_to(ROOT)}:{node.lineno}: {node.name} has {length} lines"
+        for path in python_files(*CODE_FOLDERS)
+        for node in definitions(parse(path))
+        if not isinstance(node, ast.ClassDef)
+        and (length := (node.end_lineno or 0) - node.lineno + 1) > MAX_FUNCTION_LINES
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_every_module_says_what_it_is() -> None:
+    """Every module opens with a docstring, tests included."""
+    wrong = [
+        str(path.relative_to(ROOT))
+        for path in python_files(*CODE_FOLDERS)
+        if ast.get_docstring(parse(path)) is None
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def _public_without_docstring(body: list[ast.stmt], prefix: str) -> Iterator[str]:
+    """Names of public functions, methods and classes in ``body`` that say nothing."""
+    for node in body:
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            continue
+        if node.name.startswith("_"):
+            continue
+        overload = any("overload" in ast.unparse(d) for d in node.decorator_list)
+        setter = any(ast.unparse(d).endswith(".setter") for d in node.decorator_list)
+        if ast.get_docstring(node) is None and not overload and not setter:
+            yield f"{prefix}{node.name} (line {node.lineno})"
+        if isinstance(node, ast.ClassDef):
+            yield from _public_without_docstring(node.body, f"{prefix}{node.name}.")
+
+
+def test_every_public_name_says_what_it_is() -> None:
+    """Public classes, functions and methods of kwire have a docstring."""
+    wrong = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in python_files("kwire")
+        for name in _public_without_docstring(parse(path).body, "")
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_tests_never_sleep() -> None:
+    """Tests wait for a state, never for a time."""
+    sleeps = {"time.sleep", "trio.sleep", "asyncio.sleep"}
+    wrong = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in python_files("tests", "compat_tests", "spark_tests")
+        for node in ast.walk(parse(path))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in sleeps
+    ]
+    assert not wrong, "\n".join(wrong)
