@@ -1,0 +1,33 @@
+"""Waiting for a state of something that runs beside the test: a process, a file, a broker.
+
+The one place that polls. A test states what it waits for, so that a time-out explains itself.
+"""
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+POLL_INTERVAL_S = 0.02
+
+
+class WaitTimeout(AssertionError):
+    """What was waited for did not come in time."""
+
+
+def wait_until(condition: Callable[[], T], *, timeout_s: float = 30.0, what: str = "") -> T:
+    """Call ``condition`` until it returns something true, and return that.
+
+    Blocks the calling thread. Raises WaitTimeout, naming ``what`` and the last value, after
+    ``timeout_s`` seconds.
+    """
+    deadline = time.monotonic() + timeout_s
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() >= deadline:
+            awaited = what or condition.__name__
+            raise WaitTimeout(f"waited {timeout_s:g} s for {awaited}; last seen: {value!r}")
+        time.sleep(POLL_INTERVAL_S)
