@@ -1,0 +1,251 @@
+"""Generates the source of decoders: one straight function per message and version.
+
+Rules of the generated code:
+
+- ``p`` is the position of the next byte, ``end`` that after the last one. Consecutive values of
+  fixed size, and the length that follows them, are read by one ``struct`` call.
+- No length or count is believed: it is compared with the bytes that are left, counting the
+  fewest bytes an element can take, before anything is created.
+- The only exceptions that leave it are ``MalformedRequest``; reading beyond the end raises
+  ``struct.error`` or IndexError inside and is turned into it.
+"""
+
+from struct import error as StructError
+from struct import unpack_from
+from typing import Any
+
+from kwire.protocol.generated import compile_function
+from kwire.protocol.source import SourceWriter, min_size_bytes, min_value_bytes
+from kwire.protocol.types import (
+    ARRAY,
+    STRUCT,
+    Field,
+    Kind,
+    Message,
+    MessageType,
+    binary,
+    record_batches,
+    string,
+    uuid,
+)
+from kwire.protocol.wire import (
+    MalformedRequest,
+    read_string_length,
+    read_unsigned_varint,
+    skip_tagged_fields,
+)
+
+RUNTIME = {
+    "new": object.__new__,
+    "unpack_from": unpack_from,
+    "MalformedRequest": MalformedRequest,
+    "read_string_length": read_string_length,
+    "read_unsigned_varint": read_unsigned_varint,
+    "skip_tagged_fields": skip_tagged_fields,
+    "NOT_ENOUGH": (StructError, IndexError),
+    "NOT_TEXT": UnicodeDecodeError,
+}
+
+
+def generate_decoder(message: type[Message], version: int) -> Any:
+    """The function ``decode(buffer, position) -> (message, position)`` of one version."""
+    return DecoderWriter(message, version).function()
+
+
+class DecoderWriter(SourceWriter):
+    """Writes the decoder of one message in one version."""
+
+    def __init__(self, message: type[Message], version: int) -> None:
+        super().__init__(message, version)
+        self.namespace.update(RUNTIME)
+        self.run: list[tuple[str, str, int]] = []  # (target, struct code, size) not yet read
+
+    def function(self) -> Any:
+        """Write the whole function and compile it."""
+        with self.block("def decode(buffer, position):"):
+            with self.block("try:"):
+                self.emit("end = len(buffer)")
+                self.emit("p = position")
+                name = self.read_struct(self.message, "")
+                self.flush()
+                self.emit(f"return {name}, p")
+            with self.block("except NOT_ENOUGH as error:"):
+                self.emit(f"raise MalformedRequest('{self.label} is cut short') from error")
+            with self.block("except NOT_TEXT as error:"):
+                self.emit(f"raise MalformedRequest('{self.label}: text is not UTF-8') from error")
+        filename = f"<decoder of {self.message.__module__} {self.label}>"
+        return compile_function("\n".join(self.lines), "decode", filename, self.namespace)
+
+    def flush(self, length: str = "") -> None:
+        """Read the pending values of fixed size, and a ``length`` (struct code) into ``n``."""
+        run = self.run
+        self.run = []
+        if not run and length == "B":
+            self.emit("n = buffer[p]")
+            self.emit("p += 1")
+            return
+        if length:
+            run.append(("n", length, {"B": 1, "h": 2, "i": 4}[length]))
+        if not run:
+            return
+        targets = ", ".join(target for target, _, _ in run)
+        unpack = self.layout("".join(code for _, code, _ in run), "unpack_from")
+        self.emit(f"{targets}{',' if len(run) == 1 else ''} = {unpack}(buffer, p)")
+        self.emit(f"p += {sum(size for _, _, size in run)}")
+
+    def fail_if(self, condition: str, path: str, problem: str) -> None:
+        """Refuse the message when ``condition`` holds."""
+        with self.block(f"if {condition}:"):
+            self.emit(f"raise MalformedRequest('{self.label}: {path}: {problem}')")
+
+    def read_struct(self, message: MessageType, path: str) -> str:
+        """Read a struct into a new object; the name of the variable that holds it."""
+        name = self.unique("m")
+        self.emit(f"{name} = new({self.class_name(message)})")
+        tagged = []
+        for field in message.FIELDS:
+            target = f"{name}.{field.name}"
+            here = field.is_in(self.version)
+            if here and field.tag is None:
+                self.read_value(field, target, f"{path}{field.name}")
+            else:
+                self.emit(f"{target} = {self.default(field)}")
+                if here:
+                    tagged.append(field)
+        if self.flexible:
+            self.read_tagged_fields(name, tagged, path)
+        return name
+
+    def read_value(self, field: Field, target: str, path: str) -> None:
+        """Read one field into ``target``."""
+        nullable = field.is_nullable_in(self.version)
+        if field.kind is ARRAY:
+            assert field.element is not None
+            self.read_array(field.element, target, path, nullable)
+        elif field.kind is STRUCT:
+            assert isinstance(field.element, MessageType)
+            self.read_struct_field(field.element, target, path, nullable)
+        else:
+            self.read_primitive(field.kind, target, path, nullable)
+
+    def read_struct_field(
+        self, message: MessageType, target: str, path: str, nullable: bool
+    ) -> None:
+        """Read a nested struct; a nullable one has a byte before it, negative for null."""
+        if not nullable:
+            self.emit(f"{target} = {self.read_struct(message, f'{path}.')}")
+            return
+        self.flush("B")
+        with self.block("if n > 127:"):
+            self.emit(f"{target} = None")
+        with self.block("else:"):
+            self.emit(f"{target} = {self.read_struct(message, f'{path}.')}")
+            self.flush()
+
+    def read_primitive(self, kind: Kind, target: str, path: str, nullable: bool) -> None:
+        """Read a value of fixed size, a string, bytes or records."""
+        if kind.size:
+            self.run.append((target, kind.code, kind.size))
+            return
+        self.read_length(kind)
+        null = "n == 0" if self.flexible else "n < 0"
+        if nullable:
+            with self.block(f"if {null}:"):
+                self.emit(f"{target} = None")
+            with self.block("else:"):
+                self.read_bytes(kind, target, path)
+        else:
+            self.fail_if(null, path, "null is not allowed")
+            self.read_bytes(kind, target, path)
+
+    def read_length(self, kind: Kind) -> None:
+        """Read a length or count into ``n``: compact ones are left as they are, plus one."""
+        if not self.flexible:
+            self.flush("h" if kind is string else "i")
+            return
+        self.flush("B")
+        read = "read_string_length" if kind is string else "read_unsigned_varint"
+        with self.block("if n > 127:"):
+            self.emit(f"n, p = {read}(buffer, p - 1)")
+
+    def read_bytes(self, kind: Kind, target: str, path: str) -> None:
+        """Read ``n`` bytes (less one if compact) into ``target`` as ``kind``."""
+        self.emit("q = p + n - 1" if self.flexible else "q = p + n")
+        self.fail_if("q > end", path, "longer than the message")
+        value = {
+            string: 'str(buffer[p:q], "utf-8")',
+            binary: "bytes(buffer[p:q])",
+            record_batches: "memoryview(buffer)[p:q]",
+        }[kind]
+        self.emit(f"{target} = {value}")
+        self.emit("p = q")
+
+    def read_array(
+        self, element: Kind | MessageType, target: str, path: str, nullable: bool
+    ) -> None:
+        """Read a count and that many elements into a new list."""
+        self.read_length(ARRAY)
+        null = "n == 0" if self.flexible else "n < 0"
+        if not nullable:
+            self.fail_if(null, path, "null is not allowed")
+            self.read_elements(element, target, path)
+            return
+        with self.block(f"if {null}:"):
+            self.emit(f"{target} = None")
+        with self.block("else:"):
+            self.read_elements(element, target, path)
+
+    def read_elements(self, element: Kind | MessageType, target: str, path: str) -> None:
+        """Read the elements of an array whose count is in ``n``."""
+        if self.flexible:
+            self.emit("n -= 1")
+        if isinstance(element, Kind):
+            min_bytes = min_value_bytes(element, self.flexible)
+        else:
+            min_bytes = max(1, min_size_bytes(element, self.version, self.flexible))
+        room = "n > end - p" if min_bytes == 1 else f"n * {min_bytes} > end - p"
+        self.fail_if(room, path, "more elements than bytes")
+        if isinstance(element, Kind) and element.size:
+            self.read_fixed_elements(element, target)
+            return
+        items = self.unique("items")
+        self.emit(f"{target} = {items} = []")
+        with self.block("for _ in range(n):"):
+            if isinstance(element, MessageType):
+                item = self.read_struct(element, f"{path}[].")
+                self.flush()
+            else:
+                item = self.unique("item")
+                self.read_primitive(element, item, f"{path}[]", nullable=False)
+            self.emit(f"{items}.append({item})")
+
+    def read_fixed_elements(self, element: Kind, target: str) -> None:
+        """Read ``n`` values of fixed size by one call."""
+        self.emit(f"q = p + n * {element.size}")
+        if element is uuid:
+            self.emit(f"{target} = [bytes(buffer[i : i + 16]) for i in range(p, q, 16)]")
+        else:
+            self.emit(f"{target} = list(unpack_from('>%d{element.code}' % n, buffer, p))")
+        self.emit("p = q")
+
+    def read_tagged_fields(self, name: str, fields: list[Field], path: str) -> None:
+        """Read the tagged fields at the end of a struct; unknown ones are skipped."""
+        self.flush("B")
+        with self.block("if n:"):
+            if not fields:
+                self.emit("p = skip_tagged_fields(buffer, p, n, end)")
+                return
+            with self.block("if n > 127:"):
+                self.emit("n, p = read_unsigned_varint(buffer, p - 1)")
+            stop = self.unique("stop")
+            with self.block("for _ in range(n):"):
+                self.emit("tag, p = read_unsigned_varint(buffer, p)")
+                self.emit("n, p = read_unsigned_varint(buffer, p)")
+                self.emit(f"{stop} = p + n")
+                self.fail_if(f"{stop} > end", f"{path}tagged field", "longer than the message")
+                for index, field in enumerate(fields):
+                    with self.block(f"{'el' if index else ''}if tag == {field.tag}:"):
+                        self.read_value(field, f"{name}.{field.name}", f"{path}{field.name}")
+                        self.flush()
+                        self.fail_if(f"p != {stop}", f"{path}{field.name}", "wrong size")
+                self.emit(f"p = {stop}")

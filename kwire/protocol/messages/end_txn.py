@@ -1,0 +1,39 @@
+"""EndTxn (API key 26): commits or aborts a transaction.
+
+Versions 0 to 5, flexible from 3. What they brought:
+
+- 1: quota delays come after the response (KIP-219).
+- 2: PRODUCER_FENCED may be answered (KIP-588).
+- 3: flexible encoding.
+- 4: TRANSACTION_ABORTABLE may be answered (KIP-890).
+- 5: the response gains ``producer_id`` and ``producer_epoch``; every transaction bumps the epoch
+  (KIP-890).
+"""
+
+from kwire.protocol.types import (
+    Request,
+    Response,
+    boolean,
+    int16,
+    int32,
+    int64,
+    string,
+)
+
+
+class EndTxnRequest(Request, key=26, versions=(0, 5), flexible=3):
+    """Commits or aborts a transaction."""
+
+    transactional_id: str = string()
+    producer_id: int = int64()
+    producer_epoch: int = int16()
+    committed: bool = boolean()
+
+
+class EndTxnResponse(Response, key=26, versions=(0, 5), flexible=3):
+    """The answer to ``EndTxnRequest``."""
+
+    throttle_time_ms: int = int32()
+    error_code: int = int16()
+    producer_id: int = int64(since=5, default=-1, ignorable=True)
+    producer_epoch: int = int16(since=5, default=-1, ignorable=True)

@@ -1,0 +1,72 @@
+"""TxnOffsetCommit (API key 28): stores how far a group has read, as part of a transaction.
+
+Versions 0 to 5, flexible from 3. What they brought:
+
+- 1: quota delays come after the response (KIP-219).
+- 2: the request gains ``TxnOffsetCommitRequestPartition.committed_leader_epoch``; KIP-320.
+- 3: flexible encoding; the request gains ``generation_id``, ``member_id`` and
+  ``group_instance_id``; fencing by member and generation (KIP-447).
+- 4: TRANSACTION_ABORTABLE may be answered (KIP-890).
+- 5: adds the group to the transaction by itself (KIP-890).
+"""
+
+from kwire.protocol.types import (
+    Nested,
+    Request,
+    Response,
+    array,
+    int16,
+    int32,
+    int64,
+    string,
+)
+
+
+class TxnOffsetCommitRequestPartition(Nested):
+    """An element of ``partitions`` in ``TxnOffsetCommitRequestTopic``."""
+
+    partition_index: int = int32()
+    committed_offset: int = int64()
+    committed_leader_epoch: int = int32(since=2, default=-1, ignorable=True)
+    committed_metadata: str | None = string(nullable=True)
+
+
+class TxnOffsetCommitRequestTopic(Nested):
+    """An element of ``topics`` in ``TxnOffsetCommitRequest``."""
+
+    name: str = string()
+    partitions: list[TxnOffsetCommitRequestPartition] = array(TxnOffsetCommitRequestPartition)
+
+
+class TxnOffsetCommitRequest(Request, key=28, versions=(0, 5), flexible=3):
+    """Stores how far a group has read, as part of a transaction."""
+
+    transactional_id: str = string()
+    group_id: str = string()
+    producer_id: int = int64()
+    producer_epoch: int = int16()
+    generation_id: int = int32(since=3, default=-1)
+    member_id: str = string(since=3)
+    group_instance_id: str | None = string(since=3, nullable=True, default=None)
+    topics: list[TxnOffsetCommitRequestTopic] = array(TxnOffsetCommitRequestTopic)
+
+
+class TxnOffsetCommitResponsePartition(Nested):
+    """An element of ``partitions`` in ``TxnOffsetCommitResponseTopic``."""
+
+    partition_index: int = int32()
+    error_code: int = int16()
+
+
+class TxnOffsetCommitResponseTopic(Nested):
+    """An element of ``topics`` in ``TxnOffsetCommitResponse``."""
+
+    name: str = string()
+    partitions: list[TxnOffsetCommitResponsePartition] = array(TxnOffsetCommitResponsePartition)
+
+
+class TxnOffsetCommitResponse(Response, key=28, versions=(0, 5), flexible=3):
+    """The answer to ``TxnOffsetCommitRequest``."""
+
+    throttle_time_ms: int = int32()
+    topics: list[TxnOffsetCommitResponseTopic] = array(TxnOffsetCommitResponseTopic)

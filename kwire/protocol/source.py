@@ -1,0 +1,99 @@
+"""A small writer of Python source, shared by the generators of encoders and decoders."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from struct import Struct
+from typing import Any
+
+from kwire.protocol.types import ARRAY, MISSING, STRUCT, Field, Kind, Message, MessageType, Schema
+
+
+class SourceWriter:
+    """Lines of source with the current indentation, and the names that the source refers to.
+
+    ``namespace`` are the globals of the generated function. ``message`` and ``version`` are what
+    it is generated for; ``flexible`` says whether lengths are compact and tagged fields exist.
+    """
+
+    def __init__(self, message: type[Message], version: int) -> None:
+        self.message = message
+        self.version = version
+        self.flexible = is_flexible(message, version)
+        self.label = f"{message.__name__} v{version}"
+        self.lines: list[str] = []
+        self.indentation = ""
+        self.namespace: dict[str, Any] = {}
+        self.names_given = 0
+
+    def emit(self, line: str) -> None:
+        """Append one line at the current indentation."""
+        self.lines.append(self.indentation + line)
+
+    @contextmanager
+    def block(self, opening: str) -> Iterator[None]:
+        """Write ``opening`` (``if …:``, ``for …:``) and indent what is written inside."""
+        self.emit(opening)
+        self.indentation += "    "
+        lines_before = len(self.lines)
+        yield
+        if len(self.lines) == lines_before:
+            self.emit("pass")
+        self.indentation = self.indentation[:-4]
+
+    def unique(self, stem: str) -> str:
+        """A local name that no other part of the function uses."""
+        self.names_given += 1
+        return f"{stem}{self.names_given}"
+
+    def class_name(self, message: MessageType) -> str:
+        """The name under which the source finds ``message``."""
+        self.namespace[message.__name__] = message
+        return message.__name__
+
+    def layout(self, codes: str, method: str) -> str:
+        """The name of ``pack`` or ``unpack_from`` of these fixed-size values, big-endian."""
+        name = f"{method}_{codes.replace('?', 'z')}"
+        if name not in self.namespace:
+            self.namespace[name] = getattr(Struct(f">{codes}"), method)
+        return name
+
+    def default(self, field: Field) -> str:
+        """An expression for the default of ``field``; a fresh object where it is mutable."""
+        if field.default is not MISSING:
+            return repr(field.default)
+        if field.kind is ARRAY:
+            return "[]"
+        assert isinstance(field.element, MessageType)
+        return f"{self.class_name(field.element)}()"
+
+
+def is_flexible(message: type[Message], version: int) -> bool:
+    """Whether ``message`` has compact lengths and tagged fields in this version."""
+    if not issubclass(message, Schema):
+        raise TypeError(f"{message.__name__} is no message of its own")
+    first, last = message.VERSIONS
+    if not first <= version <= last:
+        raise ValueError(f"{message.__name__} has versions {first} to {last}, not {version}")
+    return message.FLEXIBLE_SINCE is not None and version >= message.FLEXIBLE_SINCE
+
+
+def min_size_bytes(message: MessageType, version: int, flexible: bool) -> int:
+    """The fewest bytes a struct can take on the wire in this version."""
+    size_bytes = int(flexible)
+    for field in message.FIELDS:
+        if field.is_in(version) and field.tag is None:
+            if field.kind is STRUCT and not field.is_nullable_in(version):
+                assert isinstance(field.element, MessageType)
+                size_bytes += min_size_bytes(field.element, version, flexible)
+            else:
+                size_bytes += min_value_bytes(field.kind, flexible)
+    return size_bytes
+
+
+def min_value_bytes(kind: Kind, flexible: bool) -> int:
+    """The fewest bytes that a value of a primitive type, an array or a null struct can take."""
+    if kind.size:
+        return kind.size
+    if flexible or kind is STRUCT:
+        return 1
+    return 2 if kind.name == "string" else 4
