@@ -18,8 +18,8 @@ from kwire.protocol.types import (
 )
 
 
-class ConsumerProtocolSubscriptionTopicPartition(Nested):
-    """An element of ``owned_partitions`` in ``ConsumerProtocolSubscription``."""
+class TopicPartition(Nested):
+    """An element of ``assigned_partitions`` or ``owned_partitions``."""
 
     topic: str = string()
     partitions: list[int] = array(int32)
@@ -30,24 +30,13 @@ class ConsumerProtocolSubscription(Schema, versions=(0, 3), flexible=None):
 
     topics: list[str] = array(string)
     user_data: bytes | None = binary(nullable=True, default=None)
-    owned_partitions: list[ConsumerProtocolSubscriptionTopicPartition] = array(
-        ConsumerProtocolSubscriptionTopicPartition, since=1, ignorable=True
-    )
+    owned_partitions: list[TopicPartition] = array(TopicPartition, since=1, ignorable=True)
     generation_id: int = int32(since=2, default=-1, ignorable=True)
     rack_id: str | None = string(since=3, nullable=True, default=None, ignorable=True)
-
-
-class ConsumerProtocolAssignmentTopicPartition(Nested):
-    """An element of ``assigned_partitions`` in ``ConsumerProtocolAssignment``."""
-
-    topic: str = string()
-    partitions: list[int] = array(int32)
 
 
 class ConsumerProtocolAssignment(Schema, versions=(0, 3), flexible=None):
     """What a member gets from the leader of the group."""
 
-    assigned_partitions: list[ConsumerProtocolAssignmentTopicPartition] = array(
-        ConsumerProtocolAssignmentTopicPartition
-    )
+    assigned_partitions: list[TopicPartition] = array(TopicPartition)
     user_data: bytes | None = binary(nullable=True, default=None)

@@ -7,7 +7,7 @@ Versions 0 to 6, flexible from 2. What they brought:
 - 3: the request gains ``producer_id`` and ``producer_epoch``; KIP-360.
 - 4: PRODUCER_FENCED may be answered (KIP-588).
 - 5: TRANSACTION_ABORTABLE may be answered (KIP-890).
-- 6: the request gains ``enable2_pc`` and ``keep_prepared_txn``; the response gains
+- 6: the request gains ``enable_2pc`` and ``keep_prepared_txn``; the response gains
   ``ongoing_txn_producer_id`` and ``ongoing_txn_producer_epoch``; two-phase commit (KIP-939); not
   stable yet, never advertised.
 """
@@ -30,7 +30,7 @@ class InitProducerIdRequest(Request, key=22, versions=(0, 6), flexible=2, latest
     transaction_timeout_ms: int = int32()
     producer_id: int = int64(since=3, default=-1)
     producer_epoch: int = int16(since=3, default=-1)
-    enable2_pc: bool = boolean(since=6)
+    enable_2pc: bool = boolean(since=6)
     keep_prepared_txn: bool = boolean(since=6)
 
 
