@@ -6,6 +6,8 @@ Rules of the generated code:
   fixed size, and the length that follows them, are read by one ``struct`` call.
 - No length or count is believed: it is compared with the bytes that are left, counting the
   fewest bytes an element can take, before anything is created.
+- All arrays of a message together hold at most ``MAX_ELEMENTS``: a two-byte struct becomes an
+  object of a hundred bytes, so bytes alone are no bound that a broker could live with.
 - The only exceptions that leave it are ``MalformedRequest``; reading beyond the end raises
   ``struct.error`` or IndexError inside and is turned into it.
 """
@@ -29,6 +31,7 @@ from kwire.protocol.types import (
     uuid,
 )
 from kwire.protocol.wire import (
+    MAX_ELEMENTS,
     MalformedRequest,
     read_string_length,
     read_unsigned_varint,
@@ -38,6 +41,7 @@ from kwire.protocol.wire import (
 RUNTIME = {
     "new": object.__new__,
     "unpack_from": unpack_from,
+    "MAX_ELEMENTS": MAX_ELEMENTS,
     "MalformedRequest": MalformedRequest,
     "read_string_length": read_string_length,
     "read_unsigned_varint": read_unsigned_varint,
@@ -66,6 +70,7 @@ class DecoderWriter(SourceWriter):
             with self.block("try:"):
                 self.emit("end = len(buffer)")
                 self.emit("p = position")
+                self.emit("room = MAX_ELEMENTS")
                 name = self.read_struct(self.message, "")
                 self.flush()
                 self.emit(f"return {name}, p")
@@ -203,8 +208,10 @@ class DecoderWriter(SourceWriter):
             min_bytes = min_value_bytes(element, self.flexible)
         else:
             min_bytes = max(1, min_size_bytes(element, self.version, self.flexible))
-        room = "n > end - p" if min_bytes == 1 else f"n * {min_bytes} > end - p"
-        self.fail_if(room, path, "more elements than bytes")
+        beyond_end = "n > end - p" if min_bytes == 1 else f"n * {min_bytes} > end - p"
+        self.fail_if(beyond_end, path, "more elements than bytes")
+        self.emit("room -= n")
+        self.fail_if("room < 0", path, "too many elements")
         if isinstance(element, Kind) and element.size:
             self.read_fixed_elements(element, target)
             return

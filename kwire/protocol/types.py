@@ -155,12 +155,9 @@ record_batches = Kind("record_batches", None)
 ARRAY = Kind("array", MISSING)
 STRUCT = Kind("struct", MISSING)
 
-Element: TypeAlias = "Kind | MessageType"
-"""What an array holds: a primitive type, or a class of nested structs."""
-
 
 def array(
-    element: Element,
+    element: "Element",
     *,
     since: int = 0,
     until: int = LAST_VERSION,
@@ -223,6 +220,10 @@ class MessageType(type):
         if key is not None:
             namespace["API_KEY"] = key
         return super().__new__(cls, name, bases, namespace)
+
+
+Element: TypeAlias = Kind | MessageType
+"""What an array holds: a primitive type, or a class of nested structs."""
 
 
 class Message(metaclass=MessageType):

@@ -9,6 +9,9 @@ from kwire.protocol.file_slice import FileSlice, Records, RecordsParts
 MAX_STRING_BYTES = 0x7FFF
 """Longest string in any version: Kafka keeps the limit of the old int16 length."""
 
+MAX_ELEMENTS = 500_000
+"""Most elements that the arrays of one message may hold together when it is decoded."""
+
 
 class MalformedRequest(ValueError):
     """The bytes are not a message of the kind they should be."""
@@ -78,18 +81,27 @@ def append_records(
     File slices take no room in ``out``: each is noted in ``slices`` with the length that ``out``
     has where its bytes belong.
     """
-    if records is None:
-        raise UnencodableMessage("records can't be null here")
     if isinstance(records, FileSlice | RecordsParts):
-        size_bytes = records.size_bytes
+        _append_size(out, records.size_bytes, compact)
+        parts = records.parts if isinstance(records, RecordsParts) else (records,)
+        for part in parts:
+            if isinstance(part, FileSlice):
+                slices.append((len(out), part))
+            else:
+                out += part
+    elif records is None:
+        raise UnencodableMessage("records can't be null here")
     else:
-        size_bytes = len(records)
-    if compact:
-        append_unsigned_varint(out, size_bytes + 1)
-    else:
+        _append_size(out, len(records), compact)
+        out += records
+
+
+def _append_size(out: bytearray, size_bytes: int, compact: bool) -> None:
+    if not compact:
         out += size_bytes.to_bytes(4, "big")
-    for part in records.parts if isinstance(records, RecordsParts) else (records,):
-        if isinstance(part, FileSlice):
-            slices.append((len(out), part))
-        else:
-            out += part
+        return
+    value = size_bytes + 1
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
