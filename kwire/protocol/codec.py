@@ -29,7 +29,11 @@ Encoder: TypeAlias = Callable[[Any, bytearray, list[tuple[int, FileSlice]]], Non
 """``encode(message, out, slices)``: appends to ``out``; see ``wire.append_records``."""
 
 Decoder: TypeAlias = Callable[[bytes | memoryview, int], tuple[_M, int]]
-"""``decode(buffer, position)``: the message and the position after it."""
+"""``decode(buffer, position)``: the message and the position after it.
+
+Nothing beyond the end of ``buffer`` belongs to the message, so a buffer that holds several frames
+is handed over in slices of its memoryview.
+"""
 
 
 @cache

@@ -22,7 +22,7 @@ from struct import error as StructError
 
 from kwire.protocol.codec import encoder
 from kwire.protocol.file_slice import FileSlice
-from kwire.protocol.types import Request, Response, Schema
+from kwire.protocol.types import Request, Response, is_flexible
 from kwire.protocol.wire import MalformedRequest, skip_tagged_fields
 
 MAX_FRAME_BYTES = 104857600
@@ -56,11 +56,6 @@ class RequestHeader:
             f"RequestHeader(api_key={self.api_key}, api_version={self.api_version}, "
             f"correlation_id={self.correlation_id}, client_id={self.client_id!r})"
         )
-
-
-def is_flexible(message: type[Schema], version: int) -> bool:
-    """Whether this version has tagged fields, in its body and so in its header."""
-    return message.FLEXIBLE_SINCE is not None and version >= message.FLEXIBLE_SINCE
 
 
 def request_header_version(request: type[Request], version: int) -> int:

@@ -5,7 +5,17 @@ from contextlib import contextmanager
 from struct import Struct
 from typing import Any
 
-from kwire.protocol.types import ARRAY, MISSING, STRUCT, Field, Kind, Message, MessageType, Schema
+from kwire.protocol.types import (
+    ARRAY,
+    MISSING,
+    STRUCT,
+    Field,
+    Kind,
+    Message,
+    MessageType,
+    Schema,
+    is_flexible,
+)
 
 
 class SourceWriter:
@@ -18,7 +28,7 @@ class SourceWriter:
     def __init__(self, message: type[Message], version: int) -> None:
         self.message = message
         self.version = version
-        self.flexible = is_flexible(message, version)
+        self.flexible = is_flexible(check_version(message, version), version)
         self.label = f"{message.__name__} v{version}"
         self.lines: list[str] = []
         self.indentation = ""
@@ -67,14 +77,14 @@ class SourceWriter:
         return f"{self.class_name(field.element)}()"
 
 
-def is_flexible(message: type[Message], version: int) -> bool:
-    """Whether ``message`` has compact lengths and tagged fields in this version."""
+def check_version(message: type[Message], version: int) -> type[Schema]:
+    """``message`` itself, if it is one that stands alone and has this version."""
     if not issubclass(message, Schema):
         raise TypeError(f"{message.__name__} is no message of its own")
     first, last = message.VERSIONS
     if not first <= version <= last:
         raise ValueError(f"{message.__name__} has versions {first} to {last}, not {version}")
-    return message.FLEXIBLE_SINCE is not None and version >= message.FLEXIBLE_SINCE
+    return message
 
 
 def min_size_bytes(message: MessageType, version: int, flexible: bool) -> int:

@@ -275,6 +275,11 @@ class Response(Schema):
     API_KEY: ClassVar[int]
 
 
+def is_flexible(message: type[Schema], version: int) -> bool:
+    """Whether a version has compact lengths and tagged fields, in its body and its header."""
+    return message.FLEXIBLE_SINCE is not None and version >= message.FLEXIBLE_SINCE
+
+
 def _compile_init(cls: type[Message]) -> Any:
     """``__init__`` of a message class, with one keyword argument per field."""
     namespace: dict[str, Any] = {"MISSING": MISSING}

@@ -9,12 +9,12 @@ from kwire.protocol.frame import (
     decode_response_header,
     encode_request,
     encode_response,
-    is_flexible,
     skip_header_tags,
 )
 from kwire.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kwire.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from kwire.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from kwire.protocol.types import is_flexible
 
 
 @pytest.mark.parametrize("version", [0, 4])

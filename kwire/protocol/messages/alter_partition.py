@@ -3,7 +3,7 @@
 Versions 2 to 3, flexible. What they brought:
 
 - 3: the request loses ``AlterPartitionRequestPartitionData.new_isr``; the request gains
-  ``AlterPartitionRequestPartitionData.new_isr_with_epochs``.
+  ``AlterPartitionRequestPartitionData.new_isr_with_epochs``; KIP-903.
 """
 
 from kwire.protocol.types import (

@@ -4,7 +4,7 @@ Versions 0 to 1, flexible from 1. What they brought:
 
 - 1: flexible encoding; the request gains ``voter_id``,
   ``BeginQuorumEpochRequestPartitionData.voter_directory_id`` and ``leader_endpoints``; the
-  response gains ``node_endpoints``.
+  response gains ``node_endpoints``; KIP-853.
 """
 
 from kwire.protocol.types import (

@@ -4,7 +4,8 @@ Versions 0 to 4, flexible. What they brought:
 
 - 1: the request gains ``is_migrating_zk_broker``; KIP-866.
 - 2: the request gains ``log_dirs``; KIP-858.
-- 3: the request gains ``previous_broker_epoch``.
+- 3: the request gains ``previous_broker_epoch``; KIP-966.
+- 4: features may have 0 as their lowest version.
 """
 
 from kwire.protocol.types import (

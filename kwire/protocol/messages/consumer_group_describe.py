@@ -2,7 +2,7 @@
 
 Versions 0 to 1, flexible. What they brought:
 
-- 1: the response gains ``Member.member_type``.
+- 1: the response gains ``Member.member_type``; KIP-1099.
 """
 
 from kwire.protocol.types import (

@@ -4,7 +4,7 @@ protocol (KIP-848).
 Versions 0 to 1, flexible. What they brought:
 
 - 1: the request gains ``subscribed_topic_regex``; regular expressions, and member ids made by
-  clients.
+  clients (KIP-1082).
 """
 
 from kwire.protocol.types import (

@@ -3,9 +3,9 @@
 Versions 0 to 3, never flexible. Both messages are preceded by their version as an int16, which
 is not part of them. What they brought:
 
-- 1: it gains ``owned_partitions``.
-- 2: it gains ``generation_id``.
-- 3: it gains ``rack_id``.
+- 1: the subscription gains ``owned_partitions``.
+- 2: the subscription gains ``generation_id``.
+- 3: the subscription gains ``rack_id``.
 """
 
 from kwire.protocol.types import (

@@ -2,6 +2,7 @@
 
 Versions 0 to 2, flexible from 2. What they brought:
 
+- 1: quota delays come after the response (KIP-219).
 - 2: flexible encoding.
 """
 

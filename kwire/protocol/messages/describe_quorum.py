@@ -3,9 +3,9 @@
 Versions 0 to 2, flexible. What they brought:
 
 - 1: the response gains ``ReplicaState.last_fetch_timestamp`` and
-  ``ReplicaState.last_caught_up_timestamp``.
+  ``ReplicaState.last_caught_up_timestamp``; KIP-836.
 - 2: the response gains ``error_message``, ``DescribeQuorumResponsePartitionData.error_message``,
-  ``ReplicaState.replica_directory_id`` and ``nodes``.
+  ``ReplicaState.replica_directory_id`` and ``nodes``; KIP-853.
 """
 
 from kwire.protocol.types import (

@@ -2,7 +2,7 @@
 
 Versions 0 to 1, flexible. What they brought:
 
-- 1: the response gains ``DescribeShareGroupOffsetsResponsePartition.lag``.
+- 1: the response gains ``DescribeShareGroupOffsetsResponsePartition.lag``; KIP-1226.
 """
 
 from kwire.protocol.types import (

@@ -5,7 +5,7 @@ Versions 0 to 1, flexible from 1. What they brought:
 - 1: flexible encoding; the request loses
   ``EndQuorumEpochRequestPartitionData.preferred_successors``; the request gains
   ``EndQuorumEpochRequestPartitionData.preferred_candidates`` and ``leader_endpoints``; the
-  response gains ``node_endpoints``.
+  response gains ``node_endpoints``; KIP-853.
 """
 
 from kwire.protocol.types import (

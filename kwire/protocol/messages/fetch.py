@@ -5,6 +5,7 @@ Versions 4 to 18, flexible from 12. What they brought:
 - 4: record batches v2 and read_committed (KIP-98).
 - 5: the request gains ``FetchPartition.log_start_offset``; the response gains
   ``PartitionData.log_start_offset``.
+- 6: as 5, on both sides.
 - 7: the request and the response gain ``session_id``; the request gains ``session_epoch`` and
   ``forgotten_topics_data``; the response gains ``error_code``; fetch sessions (KIP-227).
 - 8: quota delays come after the response (KIP-219).

@@ -13,7 +13,7 @@ Versions 1 to 11, flexible from 6. What they brought:
 - 8: timestamp -4 asks for the earliest local offset (KIP-405).
 - 9: timestamp -5 asks for the last tiered offset (KIP-1005).
 - 10: the request gains ``timeout_ms``; KIP-1075.
-- 11: timestamp -6 asks for the earliest offset waiting for upload.
+- 11: timestamp -6 asks for the earliest offset waiting for upload (KIP-1023).
 """
 
 from kwire.protocol.types import (

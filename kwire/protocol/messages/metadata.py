@@ -8,7 +8,7 @@ Versions 0 to 13, flexible from 9. What they brought:
   empty list means none.
 - 2: the response gains ``cluster_id``.
 - 3: the response gains ``throttle_time_ms``.
-- 4: the request gains ``allow_auto_topic_creation``; KIP-361.
+- 4: the request gains ``allow_auto_topic_creation``.
 - 5: the response gains ``MetadataResponsePartition.offline_replicas``; KIP-112.
 - 6: quota delays come after the response (KIP-219).
 - 7: the response gains ``MetadataResponsePartition.leader_epoch``; KIP-320.

@@ -2,7 +2,7 @@
 
 Versions 2 to 10, flexible from 8. What they brought:
 
-- 3: the response gains ``throttle_time_ms``; the response carries a throttle time.
+- 3: the response gains ``throttle_time_ms``.
 - 4: quota delays come after the response (KIP-219).
 - 5: the request loses ``retention_time_ms``; retention is the broker's business (KIP-211).
 - 6: the request gains ``OffsetCommitRequestPartition.committed_leader_epoch``; KIP-320.

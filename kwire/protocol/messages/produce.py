@@ -4,6 +4,7 @@ Versions 3 to 13, flexible from 9. What they brought:
 
 - 4: the client copes with KAFKA_STORAGE_ERROR.
 - 5: the response gains ``PartitionProduceResponse.log_start_offset``.
+- 6: quota delays come after the response (KIP-219).
 - 7: zstd is allowed (KIP-110).
 - 8: the response gains ``PartitionProduceResponse.record_errors`` and
   ``PartitionProduceResponse.error_message``; KIP-467.

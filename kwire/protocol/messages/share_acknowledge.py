@@ -2,7 +2,8 @@
 
 Versions 1 to 2, flexible. What they brought:
 
-- 2: the request gains ``is_renew_ack``; the response gains ``acquisition_lock_timeout_ms``.
+- 2: the request gains ``is_renew_ack``; the response gains ``acquisition_lock_timeout_ms``;
+  KIP-1222.
 """
 
 from kwire.protocol.types import (

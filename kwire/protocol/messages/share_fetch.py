@@ -2,7 +2,7 @@
 
 Versions 1 to 2, flexible. What they brought:
 
-- 2: the request gains ``share_acquire_mode`` and ``is_renew_ack``.
+- 2: the request gains ``share_acquire_mode`` and ``is_renew_ack``; KIP-1206 and KIP-1222.
 """
 
 from kwire.protocol.file_slice import Records

@@ -3,8 +3,9 @@
 Versions 0 to 2, flexible. What they brought:
 
 - 1: the request gains ``voter_id``, ``VoteRequestPartitionData.replica_directory_id`` and
-  ``VoteRequestPartitionData.voter_directory_id``; the response gains ``node_endpoints``.
-- 2: the request gains ``VoteRequestPartitionData.pre_vote``.
+  ``VoteRequestPartitionData.voter_directory_id``; the response gains ``node_endpoints``;
+  KIP-853.
+- 2: the request gains ``VoteRequestPartitionData.pre_vote``; the vote before the vote (KIP-996).
 """
 
 from kwire.protocol.types import (

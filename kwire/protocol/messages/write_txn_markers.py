@@ -2,7 +2,7 @@
 
 Versions 1 to 2, flexible. What they brought:
 
-- 2: the request gains ``WritableTxnMarker.transaction_version``; KIP-890.
+- 2: the request gains ``WritableTxnMarker.transaction_version``; KIP-1228.
 """
 
 from kwire.protocol.types import (
