@@ -1,0 +1,34 @@
+"""The README's table of APIs, made from the table of what kwire serves.
+
+`make docs` runs this and rewrites the part of README.md between the two markers;
+tests/test_readme.py fails when the README doesn't say what the code does.
+"""
+
+from pathlib import Path
+
+from kwire.handlers import APIS
+
+README = Path(__file__).parent.parent / "README.md"
+START = "<!-- api-table: made by `make docs` -->\n"
+END = "<!-- end of api-table -->\n"
+
+
+def table() -> str:
+    """One Markdown row for each API that is served: name, key, versions."""
+    rows = ["| API | key | versions |", "| --- | --- | --- |"]
+    rows += [
+        f"| {api.name} | {key} | {api.min_version}–{api.max_version} |"
+        for key, api in sorted(APIS.items())
+    ]
+    return "\n".join(rows) + "\n"
+
+
+def with_table(readme: str) -> str:
+    """The README's text with today's table between the markers."""
+    head, rest = readme.split(START)
+    _, tail = rest.split(END)
+    return f"{head}{START}\n{table()}\n{END}{tail}"
+
+
+if __name__ == "__main__":
+    README.write_text(with_table(README.read_text(encoding="utf-8")), encoding="utf-8")
