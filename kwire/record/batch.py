@@ -2,15 +2,15 @@
 
 Format (big endian, magic 2, KIP-98)::
 
-    base_offset int64 | batch_length int32 | partition_leader_epoch int32 | magic int8 | crc uint32 |
-    attributes int16 | last_offset_delta int32 | base_timestamp int64 | max_timestamp int64 |
+    base_offset int64 | batch_length int32 | partition_leader_epoch int32 | magic int8 |
+    crc uint32 | attributes int16 | last_offset_delta int32 | base_timestamp int64 | max_timestamp int64 |
     producer_id int64 | producer_epoch int16 | base_sequence int32 | records_count int32 | records…
 
 Rules:
 
 - ``batch_length`` counts from ``partition_leader_epoch`` on; a batch is 12 bytes longer.
-- The CRC-32C covers everything from ``attributes`` to the end. Base offset, length, leader epoch and
-  magic lie outside it, so a broker assigns offsets without touching the checksum.
+- The CRC-32C covers everything from ``attributes`` to the end. Base offset, length, leader epoch
+  and magic lie outside it, so a broker assigns offsets without touching the checksum.
 - Attributes: bits 0-2 compression, 3 timestamp type, 4 transactional, 5 control, 6 delete horizon.
 - ``last_offset_delta`` stays when compaction removes the last record, so offsets never go back.
 """
@@ -92,6 +92,20 @@ class RecordBatch:
         "records_count",
         "size_bytes",
     )
+
+    attributes: int
+    base_offset: int
+    base_sequence: int
+    base_timestamp: int
+    crc: int
+    last_offset_delta: int
+    magic: int
+    max_timestamp: int
+    partition_leader_epoch: int
+    producer_epoch: int
+    producer_id: int
+    records_count: int
+    size_bytes: int
 
     def __init__(self, buffer: Buffer, position: int = 0) -> None:
         left = len(buffer) - position

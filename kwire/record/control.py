@@ -1,0 +1,50 @@
+"""Control batches: the markers that end a transaction.
+
+Format: a batch with the control bit and one record. Its key is ``version int16 | type int16``
+(0 abort, 1 commit), its value ``version int16 | coordinator_epoch int32``. It takes an offset.
+Source: ControlRecordType and EndTransactionMarker of Kafka.
+"""
+
+from enum import IntEnum
+from struct import Struct
+
+from kwire.errors import ErrorCode
+from kwire.record.batch import InvalidRecords, RecordBatch
+from kwire.record.records import BatchBuilder, ProducerState, records
+
+_KEY = Struct(">hh")
+_VALUE = Struct(">hi")
+
+
+class ControlType(IntEnum):
+    """What a control record says; higher numbers belong to the KRaft log."""
+
+    ABORT = 0
+    COMMIT = 1
+
+
+def end_transaction_marker(
+    control_type: ControlType,
+    *,
+    producer_id: int,
+    producer_epoch: int,
+    coordinator_epoch: int,
+    timestamp: int,
+) -> bytearray:
+    """The batch that ends a producer's transaction in one partition."""
+    builder = BatchBuilder()
+    builder.add(timestamp, _KEY.pack(0, control_type), _VALUE.pack(0, coordinator_epoch))
+    producer = ProducerState(producer_id, producer_epoch)
+    return builder.build(producer=producer, transactional=True, control=True)
+
+
+def control_type(batch: RecordBatch) -> int:
+    """The type of a control batch's record, as a number: there are more than ControlType names.
+
+    Raises InvalidRecords (INVALID_RECORD) when the record has no such key.
+    """
+    for record in records(batch):
+        if record.key is None or len(record.key) < _KEY.size:
+            break
+        return int(_KEY.unpack_from(record.key)[1])
+    raise InvalidRecords(ErrorCode.INVALID_RECORD, "a control batch without a control record")

@@ -1,0 +1,311 @@
+"""The records inside a batch: reading them one by one, counting them, and building batches.
+
+Format of a record (KIP-98); varints are zigzag, deltas are to the base of the batch::
+
+    length varint | attributes int8 | timestamp_delta varlong | offset_delta varint |
+    key length varint, key | value length varint, value | headers count varint |
+    (key length varint, key | value length varint, value)…        length -1 stands for null
+
+Rules:
+
+- Records are opened only where Kafka's semantics ask for it; see docs/decisions.
+- What is not exactly ``records_count`` records up to the last byte raises InvalidRecords.
+- With LOG_APPEND_TIME every record has the batch's max timestamp.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple, TypeAlias
+
+from kwire.errors import ErrorCode
+from kwire.record.batch import (
+    COMPRESSION_MASK,
+    CONTROL_MASK,
+    CREATE_TIME,
+    LOG_APPEND_TIME,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    TIMESTAMP_TYPE_MASK,
+    TRANSACTIONAL_MASK,
+    Buffer,
+    InvalidRecords,
+    RecordBatch,
+    build_header,
+)
+from kwire.record.compression import DEFAULT_MAX_BYTES, compress, decompress
+
+Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
+
+_VARINT_SHIFTS = (0, 7, 14, 21, 28, 35, 42, 49, 56, 63)
+
+
+class Record(NamedTuple):
+    """One record as a consumer sees it; ``timestamp`` in ms since the epoch."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+
+
+class ProducerState(NamedTuple):
+    """What an idempotent or transactional producer writes into the headers of its batches."""
+
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = -1
+    base_sequence: int = NO_SEQUENCE
+
+
+NO_PRODUCER = ProducerState()
+
+
+def records(batch: RecordBatch, max_bytes: int = DEFAULT_MAX_BYTES) -> Iterator[Record]:
+    """Every record of a batch, in order; decompresses to at most ``max_bytes``.
+
+    Raises InvalidRecords (CORRUPT_MESSAGE or INVALID_RECORD) when the bytes are not what the header
+    says.
+    """
+    buffer = bytes(decompress(batch.compression, batch.payload, max_bytes))
+    position = 0
+    append_time = batch.max_timestamp if batch.timestamp_type == LOG_APPEND_TIME else None
+    for _ in range(batch.records_count):
+        record, position = _read_record(buffer, position, batch, append_time)
+        yield record
+    if position != len(buffer):
+        raise _invalid(f"{len(buffer) - position} bytes follow the last record")
+
+
+def verify_records(batch: RecordBatch, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
+    """Check that the batch holds the records its header counts, without building them.
+
+    Lengths must lead from each record to the next and end at the last byte, and offsets must ascend
+    one by one from 0, as a producer writes them. Raises InvalidRecords.
+    """
+    buffer = bytes(decompress(batch.compression, batch.payload, max_bytes))
+    size_bytes = len(buffer)
+    position = 0
+    try:
+        for expected_delta in range(batch.records_count):
+            length, position = _read_varint(buffer, position)
+            end = position + length
+            if length < 0 or end > size_bytes:
+                raise _invalid(f"a record of {length} bytes does not fit")
+            _, position = _read_varint(buffer, position + 1)
+            delta, position = _read_varint(buffer, position)
+            if delta != expected_delta:
+                raise _invalid(f"offset delta {delta} where {expected_delta} was due")
+            position = end
+    except IndexError as error:
+        raise _invalid("the records are cut short") from error
+    if position != size_bytes:
+        raise _invalid(f"{size_bytes - position} bytes follow the last record")
+
+
+def _read_record(
+    buffer: bytes, position: int, batch: RecordBatch, append_time: int | None
+) -> tuple[Record, int]:
+    """The record at ``position`` and the position after it."""
+    try:
+        length, position = _read_varint(buffer, position)
+        end = position + length
+        if length < 0 or end > len(buffer):
+            raise _invalid(f"a record of {length} bytes does not fit")
+        timestamp_delta, position = _read_varint(buffer, position + 1)
+        offset_delta, position = _read_varint(buffer, position)
+        key, position = _read_bytes(buffer, position, end)
+        value, position = _read_bytes(buffer, position, end)
+        headers, position = _read_headers(buffer, position, end)
+    except IndexError as error:
+        raise _invalid("the records are cut short") from error
+    if position != end:
+        raise _invalid(f"a record of {length} bytes has {end - position} bytes left over")
+    timestamp = batch.base_timestamp + timestamp_delta if append_time is None else append_time
+    return Record(batch.base_offset + offset_delta, timestamp, key, value, headers), position
+
+
+def _read_headers(buffer: bytes, position: int, end: int) -> tuple[Headers, int]:
+    count, position = _read_varint(buffer, position)
+    if count == 0:
+        return (), position
+    # A header takes two bytes at least: an empty key and a null value.
+    if not 0 < count <= (end - position) // 2:
+        raise _invalid(f"{count} headers do not fit into the record")
+    headers = []
+    for _ in range(count):
+        key, position = _read_bytes(buffer, position, end)
+        if key is None:
+            raise _invalid("a header has no key")
+        value, position = _read_bytes(buffer, position, end)
+        try:
+            headers.append((key.decode(), value))
+        except UnicodeDecodeError as error:
+            raise _invalid("the key of a header is not UTF-8") from error
+    return tuple(headers), position
+
+
+def _read_bytes(buffer: bytes, position: int, end: int) -> tuple[bytes | None, int]:
+    length, position = _read_varint(buffer, position)
+    if length < 0:
+        if length != -1:
+            raise _invalid(f"a key or value of {length} bytes")
+        return None, position
+    stop = position + length
+    if stop > end:
+        raise _invalid(f"a key or value of {length} bytes does not fit into the record")
+    return buffer[position:stop], stop
+
+
+def _read_varint(buffer: bytes, position: int) -> tuple[int, int]:
+    """The zigzag varint at ``position``, up to 64 bits, and the position after it."""
+    byte = buffer[position]
+    if byte < 0x80:
+        return (byte >> 1) ^ -(byte & 1), position + 1
+    value = 0
+    for shift in _VARINT_SHIFTS:
+        byte = buffer[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), position
+    raise _invalid("a varint of more than 10 bytes")
+
+
+class BatchBuilder:
+    """Collects the records of one batch, whose offsets ascend and may have gaps.
+
+    ``base_offset`` is that of the batch; the timestamps are milliseconds since the epoch.
+    """
+
+    __slots__ = (
+        "_body",
+        "_count",
+        "_first_timestamp",
+        "_last_delta",
+        "_max_timestamp",
+        "base_offset",
+    )
+
+    def __init__(self, base_offset: int = 0) -> None:
+        self.base_offset = base_offset
+        self._body = bytearray()
+        self._count = 0
+        self._last_delta = -1
+        self._first_timestamp = NO_TIMESTAMP
+        self._max_timestamp = NO_TIMESTAMP
+
+    def add(
+        self,
+        timestamp: int,
+        key: Buffer | None,
+        value: Buffer | None,
+        headers: Headers = (),
+        offset: int | None = None,
+    ) -> None:
+        """Add one record, at the next offset unless ``offset`` says which."""
+        if self._count == 0:
+            self._first_timestamp = timestamp
+        delta = self._last_delta + 1 if offset is None else offset - self.base_offset
+        record = bytearray(b"\x00")
+        _append_varint(record, timestamp - self._first_timestamp)
+        _append_varint(record, delta)
+        _append_bytes(record, key)
+        _append_bytes(record, value)
+        _append_varint(record, len(headers))
+        for name, content in headers:
+            _append_bytes(record, name.encode())
+            _append_bytes(record, content)
+        _append_varint(self._body, len(record))
+        self._body += record
+        self._count += 1
+        self._last_delta = delta
+        self._max_timestamp = max(self._max_timestamp, timestamp)
+
+    def build(
+        self,
+        *,
+        compression: int = 0,
+        level: int | None = None,
+        leader_epoch: int = -1,
+        timestamp_type: int = CREATE_TIME,
+        producer: ProducerState = NO_PRODUCER,
+        transactional: bool = False,
+        control: bool = False,
+        last_offset_delta: int | None = None,
+    ) -> bytearray:
+        """The batch of what was added; ``last_offset_delta`` keeps the one of a compacted batch."""
+        attributes = compression
+        attributes |= TIMESTAMP_TYPE_MASK if timestamp_type == LOG_APPEND_TIME else 0
+        attributes |= TRANSACTIONAL_MASK if transactional else 0
+        attributes |= CONTROL_MASK if control else 0
+        return build_header(
+            compress(compression, self._body, level),
+            base_offset=self.base_offset,
+            leader_epoch=leader_epoch,
+            attributes=attributes,
+            last_offset_delta=self._last_delta if last_offset_delta is None else last_offset_delta,
+            base_timestamp=self._first_timestamp,
+            max_timestamp=self._max_timestamp,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            base_sequence=producer.base_sequence,
+            records_count=self._count,
+        )
+
+
+def build_batch(
+    items: Iterable[Record],
+    *,
+    base_offset: int = 0,
+    compression: int = 0,
+    producer: ProducerState = NO_PRODUCER,
+    transactional: bool = False,
+    leader_epoch: int = -1,
+) -> bytearray:
+    """A batch of ``items``, whose offsets are taken relative to ``base_offset``."""
+    builder = BatchBuilder(base_offset)
+    for item in items:
+        builder.add(item.timestamp, item.key, item.value, item.headers, item.offset)
+    return builder.build(
+        compression=compression,
+        producer=producer,
+        transactional=transactional,
+        leader_epoch=leader_epoch,
+    )
+
+
+def recompress(batch: RecordBatch, compression: int, level: int | None = None) -> bytearray:
+    """The same batch with its records under another codec."""
+    return build_header(
+        compress(compression, decompress(batch.compression, batch.payload), level),
+        base_offset=batch.base_offset,
+        leader_epoch=batch.partition_leader_epoch,
+        attributes=batch.attributes & ~COMPRESSION_MASK | compression,
+        last_offset_delta=batch.last_offset_delta,
+        base_timestamp=batch.base_timestamp,
+        max_timestamp=batch.max_timestamp,
+        producer_id=batch.producer_id,
+        producer_epoch=batch.producer_epoch,
+        base_sequence=batch.base_sequence,
+        records_count=batch.records_count,
+    )
+
+
+def _append_varint(out: bytearray, value: int) -> None:
+    value = (value << 1) ^ (value >> 63)
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+
+
+def _append_bytes(out: bytearray, value: Buffer | None) -> None:
+    if value is None:
+        out.append(1)
+    else:
+        _append_varint(out, len(value))
+        out += value
+
+
+def _invalid(message: str) -> InvalidRecords:
+    return InvalidRecords(ErrorCode.INVALID_RECORD, message)
