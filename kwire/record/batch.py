@@ -3,8 +3,9 @@
 Format (big endian, magic 2, KIP-98)::
 
     base_offset int64 | batch_length int32 | partition_leader_epoch int32 | magic int8 |
-    crc uint32 | attributes int16 | last_offset_delta int32 | base_timestamp int64 | max_timestamp int64 |
-    producer_id int64 | producer_epoch int16 | base_sequence int32 | records_count int32 | records…
+    crc uint32 | attributes int16 | last_offset_delta int32 | base_timestamp int64 |
+    max_timestamp int64 | producer_id int64 | producer_epoch int16 | base_sequence int32 |
+    records_count int32 | records…
 
 Rules:
 

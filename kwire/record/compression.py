@@ -3,7 +3,7 @@
 Rules:
 
 - Whatever a client sends, decompressing it never yields more than the bytes the caller allows;
-  beyond that, and for bytes that aren't compressed data, InvalidRecords (CORRUPT_MESSAGE) is raised.
+  beyond that, and for broken data, InvalidRecords (CORRUPT_MESSAGE) is raised.
 - gzip is RFC 1952; lz4 is the frame format; zstd is a frame, with or without a content size.
 - snappy is written in the xerial framing of Kafka's Java client; raw blocks, which some clients
   write, are read as well. Format of a framed stream::
