@@ -1,0 +1,24 @@
+"""Kafka's settings under Kafka's names: tables, parsing, and the effective value of each.
+
+- ``settings``: what settings exist (``settings.tsv``) and how a value is parsed and checked.
+- ``properties``: Java's ``.properties`` syntax.
+- ``broker``: the static settings of one broker, with kwire's profile of defaults.
+- ``topic``: settings of a topic, and which broker settings stand behind them.
+"""
+
+from kwire.config.broker import BrokerConfig
+from kwire.config.properties import parse_properties
+from kwire.config.settings import BROKER, GROUP, TOPIC, ConfigError, Setting, settings
+from kwire.config.topic import topic_settings
+
+__all__ = [
+    "BROKER",
+    "GROUP",
+    "TOPIC",
+    "BrokerConfig",
+    "ConfigError",
+    "Setting",
+    "parse_properties",
+    "settings",
+    "topic_settings",
+]

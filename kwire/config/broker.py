@@ -1,0 +1,137 @@
+"""The static settings of one broker: those it was given, kwire's profile, Kafka's defaults.
+
+Rules:
+
+- kwire's profile holds the defaults that differ from Kafka's because one broker is the normal
+  case (docs/decisions/0001-embedded-profile.md). They can be set back like any other.
+- A setting's name that Kafka doesn't know is kept out and warned about; a bad value raises.
+- ``broker.id`` is another name for ``node.id``, ``log.dir`` for ``log.dirs``.
+- ``listener.name.<listener>.<setting>`` is accepted for every listener.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from kwire.config.settings import BROKER, ConfigError, Value, settings
+
+log = logging.getLogger(__name__)
+
+PROFILE: dict[str, str] = {
+    "controller.listener.names": "CONTROLLER",
+    "group.initial.rebalance.delay.ms": "0",
+    "listeners": "PLAINTEXT://127.0.0.1:9092",
+    "log.dirs": "./kwire-data",
+    "node.id": "1",
+    "offsets.topic.replication.factor": "1",
+    "process.roles": "broker,controller",
+    "share.coordinator.state.topic.min.isr": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.replication.factor": "1",
+}
+"""kwire's own defaults."""
+
+_ALIASES = {"broker.id": "node.id", "log.dir": "log.dirs"}
+
+
+class Listener(NamedTuple):
+    """An address to listen on or to advertise; an empty host stands for every interface."""
+
+    name: str
+    host: str
+    port: int
+
+
+class BrokerConfig(Mapping[str, Value]):
+    """Every broker setting by name, parsed. ``given`` is what the user set, as text."""
+
+    def __init__(self, given: Mapping[str, str], values: Mapping[str, Value]) -> None:
+        self.given = given
+        self._values = values
+
+    @classmethod
+    def load(cls, properties: Mapping[str, str]) -> "BrokerConfig":
+        """Settings from names and texts; ConfigError for a value that is not allowed."""
+        known = settings(BROKER)
+        given: dict[str, str] = {}
+        for name, text in properties.items():
+            if name in known:
+                given[name] = text
+                given.setdefault(_ALIASES.get(name, name), text)
+            elif not name.startswith("listener.name."):
+                _warn_unknown(name, known)
+        values = {
+            name: setting.parse(given.get(name, PROFILE.get(name, setting.default)))
+            for name, setting in known.items()
+        }
+        config = cls(given, values)
+        config._check_together()
+        return config
+
+    def __getitem__(self, name: str) -> Value:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def integer(self, name: str) -> int:
+        """A SHORT, INT or LONG setting that is never null."""
+        value = self._values[name]
+        assert isinstance(value, int)
+        return value
+
+    def strings(self, name: str) -> list[str]:
+        """A LIST setting; empty where it is null."""
+        value = self._values[name]
+        return value if isinstance(value, list) else []
+
+    def listeners(self) -> list[Listener]:
+        """What to listen on, the controller's listeners left out: kwire has no port for them."""
+        controllers = set(self.strings("controller.listener.names"))
+        found = [parse_listener("listeners", text) for text in self.strings("listeners")]
+        return [listener for listener in found if listener.name not in controllers]
+
+    def advertised_listeners(self) -> list[Listener]:
+        """What to tell clients, empty unless it is set: then each is told what it dialled."""
+        name = "advertised.listeners"
+        return [parse_listener(name, text) for text in self.strings(name)]
+
+    def security_protocol(self, listener: str) -> str:
+        """PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL for the listener of this name."""
+        value = str(self["listener.security.protocol.map"])
+        pairs = dict(item.strip().rsplit(":", 1) for item in value.split(",") if ":" in item)
+        return pairs.get(listener, listener)
+
+    def _check_together(self) -> None:
+        """What no single setting can be checked for."""
+        listeners = self.listeners()
+        if not listeners:
+            raise ConfigError("listeners", self["listeners"], "must name a listener for clients")
+        for listener in listeners:
+            protocol = self.security_protocol(listener.name)
+            if protocol != "PLAINTEXT":
+                raise ConfigError(
+                    "listeners", self.given.get("listeners"), f"{protocol} is not served yet"
+                )
+        self.advertised_listeners()
+
+
+def parse_listener(setting: str, text: str) -> Listener:
+    """``NAME://host:port`` taken apart; ConfigError names ``setting``."""
+    name, separator, address = text.strip().partition("://")
+    host, colon, port = address.rpartition(":")
+    if not separator or not colon or not port.isdigit() or int(port) > 65535:
+        raise ConfigError(setting, text, "must be NAME://host:port, for instance PLAINTEXT://:9092")
+    return Listener(name.upper(), host.strip("[]"), int(port))
+
+
+def _warn_unknown(name: str, known: Mapping[str, object]) -> None:
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, known, n=1)
+    hint = f"; did you mean {close[0]}?" if close else ""
+    log.warning("setting %s is unknown and ignored%s", name, hint)
