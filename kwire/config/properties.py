@@ -2,8 +2,8 @@
 
 Rules (java.util.Properties.load): a line is ``key = value``, ``key: value`` or ``key value``;
 ``#`` or ``!`` starts a comment line; a backslash at the end continues a line, whose leading
-blanks are dropped; ``\\t \\n \\r \\f \\uXXXX`` are escapes, and a backslash before anything else is dropped.
-The last of several values for a key counts.
+blanks are dropped; ``\\t \\n \\r \\f \\uXXXX`` are escapes, and a backslash before anything
+else is dropped. The last of several values for a key counts.
 """
 
 import re

@@ -1,0 +1,208 @@
+"""The typed changes by which an image becomes the next one, and their form in a store.
+
+Rules:
+
+- Nothing else changes an image, so that a store of changes can rebuild any image by replay.
+- A change says what is so from now on, not how it was decided; it is never refused.
+- In a store a change is JSON: ``{"type": class name, fields…}``, bytes as hexadecimal.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+from kwire.metadata.image import (
+    BrokerImage,
+    ConfigResourceType,
+    MetadataImage,
+    PartitionImage,
+    TopicImage,
+)
+
+
+class ClusterNamed(NamedTuple):
+    """The cluster got its id, once and for ever."""
+
+    cluster_id: str
+
+
+class BrokerRegistered(NamedTuple):
+    """A broker came up, at these endpoints."""
+
+    broker: BrokerImage
+
+
+class TopicCreated(NamedTuple):
+    """A topic and its partitions exist from now on."""
+
+    topic: TopicImage
+
+
+class TopicDeleted(NamedTuple):
+    """The topic of this id is gone, with its configs."""
+
+    topic_id: bytes
+
+
+class PartitionsAdded(NamedTuple):
+    """A topic has these further partitions, numbered after the ones it had."""
+
+    topic_id: bytes
+    partitions: tuple[PartitionImage, ...]
+
+
+class ConfigChanged(NamedTuple):
+    """A dynamic config of a resource is ``value`` from now on; None: it is no longer set."""
+
+    resource_type: ConfigResourceType
+    resource_name: str
+    name: str
+    value: str | None
+
+
+class ProducerIdsAllocated(NamedTuple):
+    """Producer ids below ``next_producer_id`` are taken."""
+
+    next_producer_id: int
+
+
+Change: TypeAlias = (
+    ClusterNamed
+    | BrokerRegistered
+    | TopicCreated
+    | TopicDeleted
+    | PartitionsAdded
+    | ConfigChanged
+    | ProducerIdsAllocated
+)
+
+
+def apply(image: MetadataImage, changes: Iterable[Change], revision: int) -> MetadataImage:
+    """The image after ``changes``, which are those of ``revision``."""
+    draft = _Draft(image)
+    for change in changes:
+        draft.apply(change)
+    return draft.image._replace(revision=revision)
+
+
+class _Draft:
+    """An image in the making: a mapping is copied when the first change touches it."""
+
+    def __init__(self, image: MetadataImage) -> None:
+        self.image = image
+        self._copied: set[str] = set()
+
+    def _own(self, name: str) -> dict[Any, Any]:
+        """The draft's own copy of one of the image's mappings."""
+        mapping = getattr(self.image, name)
+        if name not in self._copied:
+            mapping = dict(mapping)
+            replaced: dict[str, Any] = {name: mapping}
+            self.image = self.image._replace(**replaced)
+            self._copied.add(name)
+        assert isinstance(mapping, dict)
+        return mapping
+
+    def apply(self, change: Change) -> None:
+        if isinstance(change, TopicCreated):
+            self._put_topic(change.topic)
+        elif isinstance(change, TopicDeleted):
+            self._delete_topic(change.topic_id)
+        elif isinstance(change, PartitionsAdded):
+            topic = self.image.topics_by_id[change.topic_id]
+            self._put_topic(topic._replace(partitions=topic.partitions + change.partitions))
+        elif isinstance(change, ConfigChanged):
+            self._change_config(change)
+        elif isinstance(change, BrokerRegistered):
+            self._own("brokers")[change.broker.node_id] = change.broker
+        elif isinstance(change, ProducerIdsAllocated):
+            self.image = self.image._replace(next_producer_id=change.next_producer_id)
+        else:
+            self.image = self.image._replace(cluster_id=change.cluster_id)
+
+    def _put_topic(self, topic: TopicImage) -> None:
+        self._own("topics_by_name")[topic.name] = topic
+        self._own("topics_by_id")[topic.topic_id] = topic
+
+    def _delete_topic(self, topic_id: bytes) -> None:
+        topic = self._own("topics_by_id").pop(topic_id)
+        del self._own("topics_by_name")[topic.name]
+        self._own("configs").pop((ConfigResourceType.TOPIC, topic.name), None)
+
+    def _change_config(self, change: ConfigChanged) -> None:
+        configs = self._own("configs")
+        resource = (change.resource_type, change.resource_name)
+        values = dict(configs.get(resource, {}))
+        if change.value is None:
+            values.pop(change.name, None)
+        else:
+            values[change.name] = change.value
+        if values:
+            configs[resource] = values
+        else:
+            configs.pop(resource, None)
+
+
+def snapshot(image: MetadataImage) -> list[Change]:
+    """The changes that make ``image`` out of an empty one."""
+    changes: list[Change] = [ClusterNamed(image.cluster_id)]
+    changes += [BrokerRegistered(broker) for broker in image.brokers.values()]
+    changes += [TopicCreated(topic) for topic in image.topics_by_name.values()]
+    changes += [
+        ConfigChanged(resource_type, resource_name, name, value)
+        for (resource_type, resource_name), values in image.configs.items()
+        for name, value in values.items()
+    ]
+    changes.append(ProducerIdsAllocated(image.next_producer_id))
+    return changes
+
+
+def to_json(changes: Sequence[Change]) -> str:
+    """The form in which a store keeps the changes of one revision."""
+    return json.dumps([{"type": type(c).__name__, **_fields(c)} for c in changes])
+
+
+def _fields(change: Change) -> dict[str, Any]:
+    fields: dict[str, Any] = change._asdict()
+    if isinstance(change, TopicCreated):
+        topic = change.topic
+        return {"name": topic.name, "id": topic.topic_id.hex(), "partitions": topic.partitions}
+    if "topic_id" in fields:
+        fields["topic_id"] = fields["topic_id"].hex()
+    return fields
+
+
+def from_json(text: str) -> list[Change]:
+    """What ``to_json`` wrote; ValueError or KeyError for anything else."""
+    return [_change(item.pop("type"), item) for item in json.loads(text)]
+
+
+def _partitions(rows: list[Any]) -> tuple[PartitionImage, ...]:
+    return tuple(
+        PartitionImage(leader, leader_epoch, tuple(replicas), tuple(isr), partition_epoch)
+        for leader, leader_epoch, replicas, isr, partition_epoch in rows
+    )
+
+
+def _change(kind: str, item: dict[str, Any]) -> Change:
+    match kind:
+        case "TopicCreated":
+            partitions = _partitions(item["partitions"])
+            return TopicCreated(TopicImage(item["name"], bytes.fromhex(item["id"]), partitions))
+        case "TopicDeleted":
+            return TopicDeleted(bytes.fromhex(item["topic_id"]))
+        case "PartitionsAdded":
+            return PartitionsAdded(bytes.fromhex(item["topic_id"]), _partitions(item["partitions"]))
+        case "ConfigChanged":
+            item["resource_type"] = ConfigResourceType(item["resource_type"])
+            return ConfigChanged(**item)
+        case "BrokerRegistered":
+            node_id, rack, endpoints = item["broker"]
+            return BrokerRegistered(
+                BrokerImage(node_id, rack, tuple((n, h, p) for n, h, p in endpoints))
+            )
+        case "ProducerIdsAllocated":
+            return ProducerIdsAllocated(**item)
+        case "ClusterNamed":
+            return ClusterNamed(**item)
+    raise ValueError(f"unknown metadata change {kind}; was it written by a newer kwire?")

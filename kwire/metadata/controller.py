@@ -1,0 +1,235 @@
+"""The controller's decisions: (image, command) → changes, or a KafkaError that says why not.
+
+Rules:
+
+- Pure: what it decides depends on its arguments alone; ids come from the ``random`` it is given.
+- A decision holds for the image it was made on; whoever commits it compares revisions.
+- Replicas are placed over the brokers in turn, leaders first, each topic starting at another
+  broker, so that leaders and replicas spread evenly (as Kafka's StripedReplicaPlacer does).
+
+Source: ReplicationControlManager, ConfigurationControlManager of Kafka.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from random import Random
+from typing import NamedTuple
+
+from kwire.config.settings import TOPIC, ConfigError, settings
+from kwire.errors import ErrorCode, KafkaError
+from kwire.metadata.changes import (
+    Change,
+    ConfigChanged,
+    PartitionsAdded,
+    ProducerIdsAllocated,
+    TopicCreated,
+    TopicDeleted,
+)
+from kwire.metadata.image import ConfigResourceType, MetadataImage, PartitionImage, TopicImage
+
+MAX_TOPIC_NAME_LENGTH = 249
+MAX_PARTITIONS_PER_REQUEST = 10_000
+PRODUCER_ID_BLOCK = 1000
+
+_LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+_RESERVED_IDS = frozenset({bytes(16), bytes(15) + b"\x01"})
+
+
+class NewTopic(NamedTuple):
+    """The wish for a topic. ``assignments``: partition → node ids, empty to let kwire place."""
+
+    name: str
+    partitions: int
+    replication_factor: int
+    assignments: Mapping[int, Sequence[int]] = {}
+    configs: Mapping[str, str] = {}
+
+
+def check_topic_name(name: str) -> None:
+    """Raise KafkaError (INVALID_TOPIC_EXCEPTION) for a name that no topic may have."""
+    if not name:
+        problem = "the empty string is not allowed"
+    elif name in (".", ".."):
+        problem = "'.' and '..' are not allowed"
+    elif len(name) > MAX_TOPIC_NAME_LENGTH:
+        problem = f"it has {len(name)} characters, at most {MAX_TOPIC_NAME_LENGTH} are allowed"
+    elif not _LEGAL_NAME.fullmatch(name):
+        problem = "only ASCII letters, digits, '.', '_' and '-' are allowed"
+    else:
+        return
+    raise KafkaError(
+        ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name {name!r} is invalid: {problem}"
+    )
+
+
+def create_topic(image: MetadataImage, topic: NewTopic, random: Random) -> list[Change]:
+    """The changes that create a topic, its configs first.
+
+    Raises KafkaError: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS,
+    INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG.
+    """
+    check_topic_name(topic.name)
+    if topic.name in image.topics_by_name:
+        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.")
+    _check_collision(image, topic.name)
+    if topic.assignments:
+        replicas = _assigned(image, topic.assignments)
+    else:
+        replicas = _placed(image, topic.partitions, topic.replication_factor, random)
+    check_topic_configs(topic.configs)
+    topic_id = _new_topic_id(image, random)
+    partitions = tuple(_new_partition(nodes) for nodes in replicas)
+    changes: list[Change] = [
+        ConfigChanged(ConfigResourceType.TOPIC, topic.name, name, value)
+        for name, value in topic.configs.items()
+    ]
+    changes.append(TopicCreated(TopicImage(topic.name, topic_id, partitions)))
+    return changes
+
+
+def delete_topic(image: MetadataImage, topic_id: bytes) -> list[Change]:
+    """The changes that delete a topic; KafkaError (UNKNOWN_TOPIC_ID) where there is none."""
+    if topic_id not in image.topics_by_id:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+    return [TopicDeleted(topic_id)]
+
+
+def add_partitions(
+    image: MetadataImage,
+    name: str,
+    count: int,
+    assignments: Sequence[Sequence[int]] | None,
+    random: Random,
+) -> list[Change]:
+    """The changes that bring a topic to ``count`` partitions in all.
+
+    ``assignments`` are the node ids of each new partition, None to let kwire place them. Raises
+    KafkaError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT.
+    """
+    topic = image.topics_by_name.get(name)
+    if topic is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    current = len(topic.partitions)
+    if count <= current:
+        was = f"already has {count}" if count == current else f"currently has {current}, more than"
+        more = "" if count == current else f" {count}"
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic {name} {was}{more} partition(s).")
+    added = count - current
+    factor = len(topic.partitions[0].replicas)
+    if assignments is None:
+        replicas = _placed(image, added, factor, random)
+    elif len(assignments) != added:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"{added} partition(s) are to be added, but {len(assignments)} are assigned.",
+        )
+    else:
+        replicas = _assigned(image, dict(enumerate(assignments)))
+        if any(len(nodes) != factor for nodes in replicas):
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"Topic {name} has a replication factor of {factor}; the new partitions need it.",
+            )
+    return [PartitionsAdded(topic.topic_id, tuple(_new_partition(nodes) for nodes in replicas))]
+
+
+def allocate_producer_ids(image: MetadataImage) -> list[Change]:
+    """The change that takes the next block of producer ids, from ``image.next_producer_id``."""
+    return [ProducerIdsAllocated(image.next_producer_id + PRODUCER_ID_BLOCK)]
+
+
+def check_topic_configs(configs: Mapping[str, str]) -> None:
+    """Raise KafkaError (INVALID_CONFIG) for a name or value that no topic may have."""
+    known = settings(TOPIC)
+    for name, value in configs.items():
+        setting = known.get(name)
+        if setting is None:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}")
+        try:
+            setting.parse(value)
+        except ConfigError as error:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
+
+
+def _check_collision(image: MetadataImage, name: str) -> None:
+    """Names that differ only in '.' and '_' share their metrics' names: Kafka refuses them."""
+    if "." not in name and "_" not in name:
+        return
+    folded = name.replace(".", "_")
+    for other in image.topics_by_name:
+        if other.replace(".", "_") == folded:
+            raise KafkaError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"Topic '{name}' collides with existing topic: {other}",
+            )
+
+
+def _new_topic_id(image: MetadataImage, random: Random) -> bytes:
+    """A random id (UUID version 4) that Kafka doesn't reserve and no topic has.
+
+    Like Kafka's it never begins with a dash in base64: command lines would take it for an option.
+    """
+    while True:
+        raw = bytearray(random.randbytes(16))
+        raw[6] = raw[6] & 0x0F | 0x40
+        raw[8] = raw[8] & 0x3F | 0x80
+        topic_id = bytes(raw)
+        first_is_dash = topic_id[0] >> 2 == 62
+        if (
+            topic_id not in _RESERVED_IDS
+            and topic_id not in image.topics_by_id
+            and not first_is_dash
+        ):
+            return topic_id
+
+
+def _new_partition(replicas: Sequence[int]) -> PartitionImage:
+    return PartitionImage(replicas[0], 0, tuple(replicas), tuple(replicas))
+
+
+def _placed(
+    image: MetadataImage, partitions: int, replication_factor: int, random: Random
+) -> list[tuple[int, ...]]:
+    """Node ids for each of ``partitions`` partitions."""
+    if not 0 < partitions <= MAX_PARTITIONS_PER_REQUEST:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"Number of partitions was set to an invalid value: {partitions}; "
+            f"from 1 to {MAX_PARTITIONS_PER_REQUEST} are allowed.",
+        )
+    nodes = sorted(image.brokers)
+    if not 0 < replication_factor <= len(nodes):
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"The replication factor {replication_factor} needs as many brokers, "
+            f"and {len(nodes)} are registered.",
+        )
+    start = random.randrange(len(nodes))
+    return [
+        tuple(nodes[(start + index + place) % len(nodes)] for place in range(replication_factor))
+        for index in range(partitions)
+    ]
+
+
+def _assigned(
+    image: MetadataImage, assignments: Mapping[int, Sequence[int]]
+) -> list[tuple[int, ...]]:
+    """The node ids a client asked for, by partition, after checking them."""
+
+    def refuse(message: str) -> KafkaError:
+        return KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+
+    if sorted(assignments) != list(range(len(assignments))):
+        raise refuse("Partitions should be a consecutive 0-based integer sequence.")
+    factor = len(assignments[0])
+    for partition, nodes in assignments.items():
+        if not nodes:
+            raise refuse(f"Partition {partition} has no replicas.")
+        if len(nodes) != factor:
+            raise refuse("All partitions should have the same number of replicas.")
+        if len(set(nodes)) != len(nodes):
+            raise refuse(f"Partition {partition} names a broker more than once: {list(nodes)}.")
+        for node in nodes:
+            if node not in image.brokers:
+                raise refuse(f"Broker {node} in partition {partition} is not registered.")
+    return [tuple(assignments[index]) for index in range(len(assignments))]

@@ -1,0 +1,78 @@
+"""What exists in a cluster at one revision: brokers, topics, partitions, configs.
+
+Rules:
+
+- An image never changes. ``kwire.metadata.changes.apply`` makes the next one.
+- Topic ids are 16 bytes and unique for all time: a topic that is deleted and created again has
+  another id.
+"""
+
+from collections.abc import Mapping
+from enum import IntEnum
+from types import MappingProxyType
+from typing import NamedTuple, TypeAlias
+
+EMPTY: Mapping[str, str] = MappingProxyType({})
+
+
+class ConfigResourceType(IntEnum):
+    """What a set of dynamic configs belongs to; Kafka's numbers."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+ConfigResource: TypeAlias = tuple[ConfigResourceType, str]
+"""A type and a name; the broker named ``""`` stands for all brokers."""
+
+
+class PartitionImage(NamedTuple):
+    """A partition's replicas by node id, its leader (-1: none) and its epochs."""
+
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    partition_epoch: int = 0
+
+
+class TopicImage(NamedTuple):
+    """A topic; its partitions are numbered by their place."""
+
+    name: str
+    topic_id: bytes
+    partitions: tuple[PartitionImage, ...]
+
+
+class BrokerImage(NamedTuple):
+    """A registered broker and where its listeners are reached: (name, host, port)."""
+
+    node_id: int
+    rack: str | None
+    endpoints: tuple[tuple[str, str, int], ...]
+
+
+class MetadataImage(NamedTuple):
+    """Everything at one revision. ``next_producer_id`` is the first that no block has taken."""
+
+    revision: int = 0
+    cluster_id: str = ""
+    next_producer_id: int = 0
+    brokers: Mapping[int, BrokerImage] = MappingProxyType({})
+    topics_by_name: Mapping[str, TopicImage] = MappingProxyType({})
+    topics_by_id: Mapping[bytes, TopicImage] = MappingProxyType({})
+    configs: Mapping[ConfigResource, Mapping[str, str]] = MappingProxyType({})
+
+    def config(self, resource_type: ConfigResourceType, name: str) -> Mapping[str, str]:
+        """The dynamic configs of one resource, as text; empty where it has none."""
+        return self.configs.get((resource_type, name), EMPTY)
+
+    def partition(self, topic: str, index: int) -> PartitionImage | None:
+        """One partition, None where the topic or the partition doesn't exist."""
+        image = self.topics_by_name.get(topic)
+        if image is None or not 0 <= index < len(image.partitions):
+            return None
+        return image.partitions[index]
