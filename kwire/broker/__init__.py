@@ -1,0 +1,1 @@
+"""The running broker: its partitions, its metadata, and whoever waits for something."""

@@ -1,0 +1,221 @@
+"""The running broker: what handlers ask for partitions, settings and changes of metadata.
+
+Rules:
+
+- The image changes only by following the store. Whoever commits a change waits until this broker
+  has followed it, so that its answer is true when it leaves.
+- A partition's log is opened before the partition is served, and closed after it was taken out.
+- Time and chance come in through ``now_ms`` and ``random``.
+"""
+
+import logging
+import random as random_module
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import trio
+
+from kwire.broker.partition import Partition
+from kwire.config.broker import BrokerConfig
+from kwire.config.settings import BROKER, Value, settings
+from kwire.config.topic import topic_settings
+from kwire.errors import ErrorCode, KafkaError
+from kwire.log.log_config import LogConfig
+from kwire.log.manager import LogManager
+from kwire.metadata.changes import (
+    Change,
+    ConfigChanged,
+    PartitionsAdded,
+    TopicCreated,
+    TopicDeleted,
+    apply,
+)
+from kwire.metadata.controller import PRODUCER_ID_BLOCK, allocate_producer_ids
+from kwire.metadata.image import ConfigResourceType, MetadataImage, TopicImage
+from kwire.metadata.store import MetadataStore, RevisionConflict
+
+log = logging.getLogger(__name__)
+
+
+def wall_clock_ms() -> int:
+    """Milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+class Broker:
+    """One broker, made from its settings, its logs and its metadata store."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        log_manager: LogManager,
+        store: MetadataStore,
+        image: MetadataImage,
+        *,
+        now_ms: Callable[[], int] = wall_clock_ms,
+        random: random_module.Random | None = None,
+    ) -> None:
+        self.config = config
+        self.log_manager = log_manager
+        self.now_ms = now_ms
+        self.random = random or random_module.Random()
+        self.node_id = config.integer("node.id")
+        self.advertised_listeners = config.advertised_listeners()
+        self.image = image
+        self.settings: Mapping[str, Value] = config
+        self.bugs: list[Exception] = []
+        self._store = store
+        self._partitions: dict[tuple[str, int], Partition] = {}
+        self._followed = trio.Condition()
+        self._producer_ids = range(0)
+        self._producer_id_lock = trio.Lock()
+        self._refresh_settings()
+        for topic in image.topics_by_name.values():
+            self._open_partitions(topic)
+
+    @property
+    def cluster_id(self) -> str:
+        """The cluster's id, 22 characters of base64."""
+        return self.image.cluster_id
+
+    def partition(self, topic: str, index: int) -> Partition:
+        """A partition by name; KafkaError (UNKNOWN_TOPIC_OR_PARTITION) where there is none."""
+        partition = self._partitions.get((topic, index))
+        if partition is None:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no partition {topic}-{index} here"
+            )
+        return partition
+
+    def topic_by_id(self, topic_id: bytes) -> TopicImage:
+        """A topic by its id; KafkaError (UNKNOWN_TOPIC_ID) where there is none."""
+        topic = self.image.topics_by_id.get(topic_id)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+        return topic
+
+    def partition_by_id(self, topic_id: bytes, index: int) -> Partition:
+        """A partition by topic id; KafkaError (UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION)."""
+        return self.partition(self.topic_by_id(topic_id).name, index)
+
+    def setting(self, name: str) -> Value:
+        """The effective value of a broker setting, dynamic changes included."""
+        return self.settings[name]
+
+    def integer(self, name: str) -> int:
+        """The effective value of a broker setting that is a whole number."""
+        value = self.settings[name]
+        assert isinstance(value, int)
+        return value
+
+    def topic_settings(self, topic: str) -> dict[str, Value]:
+        """The effective settings of a topic."""
+        overrides = self.image.config(ConfigResourceType.TOPIC, topic)
+        return topic_settings(overrides, self.settings)
+
+    async def commit(self, decide: Callable[[MetadataImage], Sequence[Change]]) -> None:
+        """Make a controller's decision so: decide, commit, and follow it.
+
+        ``decide`` is asked again if somebody else committed meanwhile; what it raises is passed on.
+        """
+        while True:
+            image = self.image
+            changes = decide(image)
+            if not changes:
+                return
+            try:
+                revision = await self._store.commit(image.revision, changes)
+            except RevisionConflict:
+                revision = image.revision + 1
+                await self._wait_followed(revision)
+                continue
+            await self._wait_followed(revision)
+            return
+
+    async def follow(self) -> None:
+        """Apply every commit to this broker, for ever."""
+        async for commit in self._store.watch(self.image.revision):
+            self.image = apply(self.image, commit.changes, commit.revision)
+            for change in commit.changes:
+                self._publish(change)
+            async with self._followed:
+                self._followed.notify_all()
+
+    async def next_producer_id(self) -> int:
+        """A producer id that nobody has had, from a block that is durably taken."""
+        async with self._producer_id_lock:
+            if not self._producer_ids:
+                await self.commit(self._allocate_producer_ids)
+            producer_id, self._producer_ids = self._producer_ids[0], self._producer_ids[1:]
+            return producer_id
+
+    def _allocate_producer_ids(self, image: MetadataImage) -> Sequence[Change]:
+        first = image.next_producer_id
+        self._producer_ids = range(first, first + PRODUCER_ID_BLOCK)
+        return allocate_producer_ids(image)
+
+    async def _wait_followed(self, revision: int) -> None:
+        async with self._followed:
+            while self.image.revision < revision:
+                await self._followed.wait()
+
+    def _publish(self, change: Change) -> None:
+        """Make one change of metadata felt on this broker."""
+        if isinstance(change, TopicCreated):
+            self._open_partitions(change.topic)
+        elif isinstance(change, PartitionsAdded):
+            self._open_partitions(self.image.topics_by_id[change.topic_id])
+        elif isinstance(change, TopicDeleted):
+            self._delete_partitions(change.topic_id)
+        elif isinstance(change, ConfigChanged):
+            self._publish_config(change)
+
+    def _publish_config(self, change: ConfigChanged) -> None:
+        if change.resource_type == ConfigResourceType.BROKER:
+            self._refresh_settings()
+            partitions = list(self._partitions.values())
+        elif change.resource_type == ConfigResourceType.TOPIC:
+            partitions = [p for p in self._partitions.values() if p.topic == change.resource_name]
+        else:
+            return
+        for partition in partitions:
+            self._configure(partition)
+
+    def _configure(self, partition: Partition) -> None:
+        values = self.topic_settings(partition.topic)
+        partition.log.update_config(LogConfig.from_settings(values))
+        partition.min_isr = int(str(values["min.insync.replicas"]))
+
+    def _refresh_settings(self) -> None:
+        """Dynamic values of this broker count before those of all brokers, and those before the file."""
+        known = settings(BROKER)
+        dynamic = dict(self.image.config(ConfigResourceType.BROKER, ""))
+        dynamic.update(self.image.config(ConfigResourceType.BROKER, str(self.node_id)))
+        values = dict(self.config)
+        values.update((name, known[name].parse(text)) for name, text in dynamic.items())
+        self.settings = values
+
+    def _open_partitions(self, topic: TopicImage) -> None:
+        config = LogConfig.from_settings(self.topic_settings(topic.name))
+        for index, image in enumerate(topic.partitions):
+            key = (topic.name, index)
+            if key in self._partitions or self.node_id not in image.replicas:
+                continue
+            opened = self.log_manager.get_or_create(
+                topic.name, index, topic.topic_id, config, self.now_ms()
+            )
+            partition = Partition(topic.name, index, topic.topic_id, opened, image.leader_epoch)
+            partition.min_isr = config.min_insync_replicas
+            self._partitions[key] = partition
+
+    def _delete_partitions(self, topic_id: bytes) -> None:
+        doomed = [p for p in self._partitions.values() if p.topic_id == topic_id]
+        for partition in doomed:
+            del self._partitions[partition.topic, partition.index]
+            partition.is_deleted = True
+            partition.wake()
+            self.log_manager.delete(partition.topic, partition.index, self.now_ms())
+
+    def partitions(self) -> list[Partition]:
+        """Every partition on this broker."""
+        return list(self._partitions.values())

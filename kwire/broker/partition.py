@@ -1,0 +1,127 @@
+"""A partition that this broker leads: its log, how far it is committed, and who waits for more.
+
+Rules:
+
+- The high watermark is the offset below which every in-sync replica has everything; consumers see
+  nothing beyond it. It is kept apart from the log end offset even where one replica makes them equal.
+- The last stable offset is the high watermark or the first offset of an open transaction below it.
+- An append wakes the fetches that wait on this partition, and no others.
+"""
+
+from typing import Protocol
+
+from kwire.errors import ErrorCode, KafkaError
+from kwire.log.partition_log import AppendInfo, AppendOrigin, PartitionLog
+from kwire.protocol.file_slice import FileSlice
+from kwire.record.batch import Buffer
+
+ACKS_ALL = -1
+
+
+class Waiter(Protocol):
+    """Somebody who waits for a partition to change; trio.Event is one."""
+
+    def set(self) -> None:
+        """Wake up."""
+
+
+class Partition:
+    """One partition on the broker that leads it."""
+
+    __slots__ = (
+        "high_watermark",
+        "index",
+        "is_deleted",
+        "isr_size",
+        "leader_epoch",
+        "log",
+        "min_isr",
+        "topic",
+        "topic_id",
+        "waiters",
+    )
+
+    def __init__(
+        self, topic: str, index: int, topic_id: bytes, log: PartitionLog, leader_epoch: int
+    ) -> None:
+        self.topic = topic
+        self.index = index
+        self.topic_id = topic_id
+        self.log = log
+        self.leader_epoch = leader_epoch
+        self.high_watermark = log.log_end_offset
+        self.isr_size = 1
+        self.min_isr = 1
+        self.is_deleted = False
+        self.waiters: set[Waiter] = set()
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Where a read_committed consumer has to stop."""
+        first_unstable = self.log.first_unstable_offset
+        if first_unstable is None or first_unstable > self.high_watermark:
+            return self.high_watermark
+        return first_unstable
+
+    def append(
+        self,
+        records: Buffer,
+        *,
+        now_ms: int,
+        required_acks: int = ACKS_ALL,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+    ) -> AppendInfo:
+        """Append batches and wake the fetches that wait for them.
+
+        Raises KafkaError as ``PartitionLog.append`` does, and NOT_ENOUGH_REPLICAS when all replicas
+        shall acknowledge and fewer than ``min.insync.replicas`` are in sync.
+        """
+        if required_acks == ACKS_ALL and self.isr_size < self.min_isr:
+            raise KafkaError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{self.isr_size} replica(s) of {self.topic}-{self.index} are in sync, "
+                f"min.insync.replicas asks for {self.min_isr}",
+            )
+        info = self.log.append(
+            records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin
+        )
+        self.high_watermark = self.log.log_end_offset
+        if self.waiters:
+            self.wake()
+        return info
+
+    def read(
+        self, offset: int, max_bytes: int, *, read_committed: bool, min_one_batch: bool
+    ) -> FileSlice | None:
+        """Batches from ``offset`` on, up to what the isolation level lets a consumer see.
+
+        None when there is nothing yet; KafkaError (OFFSET_OUT_OF_RANGE) outside of the log.
+        """
+        end_offset = self.last_stable_offset if read_committed else self.high_watermark
+        return self.log.read(offset, max_bytes, end_offset=end_offset, min_one_batch=min_one_batch)
+
+    def check_leader_epoch(self, current_leader_epoch: int) -> None:
+        """Compare the epoch a client knows (-1: none) with the partition's.
+
+        Raises KafkaError: FENCED_LEADER_EPOCH for an older, UNKNOWN_LEADER_EPOCH for a newer one.
+        """
+        if current_leader_epoch in (-1, self.leader_epoch):
+            return
+        older = current_leader_epoch < self.leader_epoch
+        raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH)
+
+    def delete_records(self, before_offset: int) -> int:
+        """Forget the records before an offset (-1: the high watermark); the new log start offset.
+
+        Raises KafkaError: OFFSET_OUT_OF_RANGE beyond the high watermark.
+        """
+        target = self.high_watermark if before_offset == -1 else before_offset
+        if not 0 <= target <= self.high_watermark:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        self.log.advance_log_start_offset(target)
+        return self.log.log_start_offset
+
+    def wake(self) -> None:
+        """Wake everybody who waits on this partition."""
+        for waiter in self.waiters:
+            waiter.set()

@@ -1,0 +1,109 @@
+"""What kwire serves: one row per API, one module per row.
+
+Rules:
+
+- An API or a version that isn't in the table is neither advertised nor answered.
+- A handler is ``async def handle(request, context) -> response | None``; None sends nothing.
+- Its module and its messages are imported with the first request that needs them.
+- ``waits`` marks the APIs whose answer may be long in coming; responses that are ready are sent
+  before one of them starts.
+"""
+
+from collections.abc import Awaitable, Callable
+from functools import cache
+from importlib import import_module
+from typing import Any, NamedTuple, TypeAlias
+
+from kwire.errors import ErrorCode, KafkaError
+from kwire.protocol.codec import Decoder, Encoder, decoder, encoder
+from kwire.protocol.frame import response_header_version
+from kwire.protocol.messages import MODULES, message_classes
+from kwire.protocol.types import is_flexible
+
+Handler: TypeAlias = Callable[[Any, Any], Awaitable[Any]]
+
+
+class Api(NamedTuple):
+    """An API that is served: its name and the first and last version."""
+
+    name: str
+    min_version: int
+    max_version: int
+    waits: bool = False
+
+
+APIS: dict[int, Api] = {
+    0: Api("Produce", 3, 13),
+    1: Api("Fetch", 4, 18, waits=True),
+    2: Api("ListOffsets", 1, 11),
+    3: Api("Metadata", 0, 13, waits=True),
+    8: Api("OffsetCommit", 2, 10),
+    9: Api("OffsetFetch", 1, 10),
+    10: Api("FindCoordinator", 0, 6, waits=True),
+    11: Api("JoinGroup", 0, 9, waits=True),
+    12: Api("Heartbeat", 0, 4),
+    13: Api("LeaveGroup", 0, 5),
+    14: Api("SyncGroup", 0, 5, waits=True),
+    15: Api("DescribeGroups", 0, 6),
+    16: Api("ListGroups", 0, 5),
+    18: Api("ApiVersions", 0, 4),
+    19: Api("CreateTopics", 2, 7, waits=True),
+    20: Api("DeleteTopics", 1, 6, waits=True),
+    21: Api("DeleteRecords", 0, 2),
+    22: Api("InitProducerId", 0, 5, waits=True),
+    23: Api("OffsetForLeaderEpoch", 2, 4),
+    32: Api("DescribeConfigs", 1, 4),
+    33: Api("AlterConfigs", 0, 2, waits=True),
+    35: Api("DescribeLogDirs", 1, 5),
+    37: Api("CreatePartitions", 0, 3, waits=True),
+    42: Api("DeleteGroups", 0, 2),
+    44: Api("IncrementalAlterConfigs", 0, 1, waits=True),
+    60: Api("DescribeCluster", 0, 2),
+    74: Api("ListConfigResources", 0, 1),
+    75: Api("DescribeTopicPartitions", 0, 0),
+}
+"""Every API that is served, by its key."""
+
+PRODUCE_KEY = 0
+
+
+def advertised_versions() -> list[tuple[int, int, int]]:
+    """(key, first, last version) as ApiVersions tells them.
+
+    Produce is advertised from 0 although 3 is the first that works, as Kafka does: old librdkafka
+    reads the range as a test for features (KAFKA-18659).
+    """
+    return [
+        (key, 0 if key == PRODUCE_KEY else api.min_version, api.max_version)
+        for key, api in sorted(APIS.items())
+    ]
+
+
+class Route(NamedTuple):
+    """Everything that is needed to serve one version of an API."""
+
+    api: Api
+    handle: Handler
+    decode: Decoder[Any]
+    encode: Encoder
+    request_is_flexible: bool
+    response_header_version: int
+
+
+@cache
+def route(api_key: int, version: int) -> Route:
+    """How to serve a version of an API; KafkaError (UNSUPPORTED_VERSION) if it isn't served."""
+    api = APIS.get(api_key)
+    if api is None or not api.min_version <= version <= api.max_version:
+        name = api.name if api else f"API key {api_key}"
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"{name} version {version} is not served")
+    request, response = message_classes(api_key)
+    module = import_module(f"kwire.handlers.{MODULES[api_key]}")
+    return Route(
+        api,
+        module.handle,
+        decoder(request, version),
+        encoder(response, version),
+        is_flexible(request, version),
+        response_header_version(response, version),
+    )

@@ -1,0 +1,69 @@
+"""What a handler knows besides the request: the broker, the client, and the connection."""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from kwire.broker.broker import Broker
+
+NOT_ASKED = -(1 << 31)
+"""Authorized operations when the client didn't ask for them."""
+
+_READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE = 3, 4, 5, 6, 7, 8
+_CLUSTER_ACTION, _DESCRIBE_CONFIGS, _ALTER_CONFIGS, _IDEMPOTENT_WRITE = 9, 10, 11, 12
+
+
+def _bits(*operations: int) -> int:
+    return sum(1 << operation for operation in operations)
+
+
+# Without an authorizer everybody may do whatever a resource allows (AclEntry.supportedOperations).
+TOPIC_OPERATIONS = _bits(
+    _READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE, _DESCRIBE_CONFIGS, _ALTER_CONFIGS
+)
+GROUP_OPERATIONS = _bits(_READ, _DELETE, _DESCRIBE, _DESCRIBE_CONFIGS, _ALTER_CONFIGS)
+CLUSTER_OPERATIONS = _bits(
+    _CREATE,
+    _ALTER,
+    _DESCRIBE,
+    _CLUSTER_ACTION,
+    _DESCRIBE_CONFIGS,
+    _ALTER_CONFIGS,
+    _IDEMPOTENT_WRITE,
+)
+
+
+class ConnectionInfo(NamedTuple):
+    """A connection as its handlers see it: which listener, both ends, and who is behind it."""
+
+    connection_id: int
+    listener: str
+    local_host: str
+    local_port: int
+    peer_host: str
+    peer_port: int
+    principal: str = "User:ANONYMOUS"
+
+
+class RequestContext:
+    """One request: its API version, its client, and the broker that serves it."""
+
+    __slots__ = ("api_version", "broker", "client_id", "connection")
+
+    def __init__(
+        self, broker: "Broker", connection: ConnectionInfo, api_version: int, client_id: str | None
+    ) -> None:
+        self.broker = broker
+        self.connection = connection
+        self.api_version = api_version
+        self.client_id = client_id
+
+    def advertised_address(self) -> tuple[str, int]:
+        """Host and port at which this client reaches this broker.
+
+        What ``advertised.listeners`` says for the client's listener; without it the address that
+        the client dialled.
+        """
+        for listener in self.broker.advertised_listeners:
+            if listener.name == self.connection.listener:
+                return listener.host, listener.port
+        return self.connection.local_host, self.connection.local_port
