@@ -187,7 +187,7 @@ class Broker:
         partition.min_isr = int(str(values["min.insync.replicas"]))
 
     def _refresh_settings(self) -> None:
-        """Dynamic values of this broker count before those of all brokers, and those before the file."""
+        """Dynamic values of this broker count first, then those of all brokers, then the file."""
         known = settings(BROKER)
         dynamic = dict(self.image.config(ConfigResourceType.BROKER, ""))
         dynamic.update(self.image.config(ConfigResourceType.BROKER, str(self.node_id)))

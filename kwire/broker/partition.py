@@ -3,7 +3,8 @@
 Rules:
 
 - The high watermark is the offset below which every in-sync replica has everything; consumers see
-  nothing beyond it. It is kept apart from the log end offset even where one replica makes them equal.
+  nothing beyond it. It is kept apart from the log end offset even where one replica makes them
+  equal.
 - The last stable offset is the high watermark or the first offset of an open transaction below it.
 - An append wakes the fetches that wait on this partition, and no others.
 """

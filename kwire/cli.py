@@ -1,0 +1,127 @@
+"""The command line: ``kwire serve``.
+
+Exit codes: 0 after a clean stop, 1 when kwire can't start or broke, 2 for a wrong command line.
+"""
+
+import argparse
+import logging
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from kwire import __version__
+from kwire.config.broker import BrokerConfig
+from kwire.config.properties import parse_properties
+from kwire.config.settings import ConfigError
+
+
+class UsageError(Exception):
+    """The command line doesn't make sense; the text says what does."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; the exit code."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=logging.DEBUG if options.verbose else logging.INFO,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+    try:
+        config = BrokerConfig.load(_properties(options))
+    except (ConfigError, UsageError) as error:
+        return _fail(str(error))
+    return _serve(config)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="kwire", description="Kafka in Python: a broker for tests, laptops and pipelines."
+    )
+    parser.add_argument("--version", action="version", version=f"kwire {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    serve = commands.add_parser("serve", help="run a broker until Ctrl-C or SIGTERM")
+    serve.add_argument("--data-dir", metavar="DIR", help="where to keep data (log.dirs)")
+    serve.add_argument(
+        "--listen",
+        metavar="HOST:PORT",
+        action="append",
+        default=[],
+        help="where to listen; port 0 picks a free one; may be repeated (listeners)",
+    )
+    serve.add_argument("--config", metavar="FILE", type=Path, help="a server.properties file")
+    serve.add_argument(
+        "-o",
+        dest="settings",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="one of Kafka's settings; may be repeated and counts before the file",
+    )
+    serve.add_argument("-v", "--verbose", action="store_true", help="log more")
+    return parser
+
+
+def _properties(options: argparse.Namespace) -> dict[str, str]:
+    """Settings by name: the file, then ``-o``, then the options with names of their own."""
+    properties: dict[str, str] = {}
+    if options.config is not None:
+        try:
+            properties.update(parse_properties(options.config.read_text(encoding="utf-8")))
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"cannot read {options.config}: {error}") from error
+    for item in options.settings:
+        name, separator, value = item.partition("=")
+        if not separator:
+            raise UsageError(f"-o {item}: write it as NAME=VALUE")
+        properties[name.strip()] = value.strip()
+    if options.data_dir is not None:
+        properties["log.dirs"] = options.data_dir
+    if options.listen:
+        properties["listeners"] = ",".join(_listener(i, a) for i, a in enumerate(options.listen))
+    return properties
+
+
+def _listener(index: int, address: str) -> str:
+    """``HOST:PORT`` as one of Kafka's listeners; further ones need names of their own."""
+    name = "PLAINTEXT" if index == 0 else f"PLAINTEXT{index}"
+    return f"{name}://{address}"
+
+
+def _fail(message: str) -> int:
+    print(f"kwire: {message}", file=sys.stderr)
+    return 1
+
+
+def _serve(config: BrokerConfig) -> int:
+    import trio
+
+    from kwire.server import Server, StartError, data_directory_text, raise_descriptor_limit
+
+    raise_descriptor_limit()
+
+    async def run() -> None:
+        server = Server(config)
+        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+            async with trio.open_nursery() as nursery:
+                await nursery.start(server.serve)
+                addresses = ",".join(
+                    f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+                    for host, port in server.addresses
+                )
+                print(
+                    f"kwire {__version__} ready: {addresses} "
+                    f"data={data_directory_text(config)} cluster={server.broker.cluster_id}",
+                    flush=True,
+                )
+                async for _ in signals:
+                    server.stop()
+                    break
+
+    try:
+        trio.run(run)
+    except* StartError as group:
+        return _fail(str(group.exceptions[0]))
+    return 0

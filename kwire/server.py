@@ -1,0 +1,278 @@
+"""A running kwire: listeners, connections, housekeeping, and a stop that loses nothing.
+
+Rules:
+
+- Everything that lives is started here and ends with the nursery here.
+- Start: data directories, metadata, logs, listeners; then the server is ready.
+- Stop: no new connections, requests in hand are finished, logs are flushed and closed, and the mark of
+  a clean shutdown is written.
+"""
+
+import errno
+import gc
+import logging
+import os
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import trio
+
+from kwire.broker.broker import Broker, wall_clock_ms
+from kwire.broker.groups import Groups
+from kwire.config.broker import BrokerConfig, Listener
+from kwire.connection import Connection
+from kwire.handlers.context import ConnectionInfo
+from kwire.log.log_config import LogConfig
+from kwire.log.manager import LogDirectoryError, LogManager
+from kwire.metadata.changes import BrokerRegistered, Change, ClusterNamed
+from kwire.metadata.embedded import FILE_NAME, EmbeddedStore
+from kwire.metadata.image import BrokerImage, MetadataImage
+from kwire.metadata.store import StoreUnusable
+
+log = logging.getLogger(__name__)
+
+LISTEN_BACKLOG = 1024
+SWEEP_INTERVAL_S = 5.0
+STOP_GRACE_S = 5.0
+_OUT_OF_DESCRIPTORS = {errno.EMFILE, errno.ENFILE}
+
+
+class StartError(Exception):
+    """kwire can't start; the text is one line that says why and what to do."""
+
+
+class Server:
+    """One kwire process: a broker and the listeners in front of it."""
+
+    def __init__(self, config: BrokerConfig, now_ms: Callable[[], int] = wall_clock_ms) -> None:
+        self.config = config
+        self.addresses: list[tuple[str, int]] = []
+        self.broker: Broker
+        self._now_ms = now_ms
+        self._sockets: list[tuple[Listener, socket.socket]] = []
+        self._connections: set[Connection] = set()
+        self._per_address: dict[str, int] = {}
+        self._next_connection_id = 0
+        self._stop = trio.Event()
+        self._housekeeping_ms = 0
+
+    async def serve(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Serve until ``stop`` is called; ready when ``task_status`` is told so.
+
+        Raises StartError. ``addresses`` holds where it listens once it is ready.
+        """
+        manager = await trio.to_thread.run_sync(self._open_logs)
+        clean = False
+        try:
+            store = await self._open_store(manager)
+            try:
+                self._listen()
+                image = await self._register(store, manager)
+                self.broker = Broker(self.config, manager, store, image, now_ms=self._now_ms)
+                await self._run(task_status)
+                clean = True
+            finally:
+                await store.close()
+                for _, listening in self._sockets:
+                    listening.close()
+        finally:
+            # Without the mark of a clean shutdown the next start checks what this one wrote.
+            manager.close(self._now_ms(), clean=clean)
+
+    def stop(self) -> None:
+        """Ask the server to end; ``serve`` returns when it has."""
+        self._stop.set()
+
+    def _open_logs(self) -> LogManager:
+        directories = [Path(name) for name in self.config.strings("log.dirs")]
+        try:
+            return LogManager.open(
+                directories,
+                node_id=self.config.integer("node.id"),
+                now_ms=self._now_ms(),
+                default_config=LogConfig.from_broker(self.config),
+            )
+        except LogDirectoryError as error:
+            raise StartError(str(error)) from error
+
+    async def _open_store(self, manager: LogManager) -> EmbeddedStore:
+        try:
+            return EmbeddedStore.open(manager.directories[0] / FILE_NAME)
+        except StoreUnusable as error:
+            raise StartError(str(error)) from error
+
+    def _listen(self) -> None:
+        """Bind every listener; StartError names the one that can't be."""
+        for listener in self.config.listeners():
+            family = socket.AF_INET6 if ":" in listener.host else socket.AF_INET
+            bound = socket.socket(family, socket.SOCK_STREAM)
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            bound.setblocking(False)
+            try:
+                bound.bind((listener.host, listener.port))
+                bound.listen(LISTEN_BACKLOG)
+            except OSError as error:
+                bound.close()
+                raise StartError(
+                    f"cannot listen on {listener.host or '*'}:{listener.port}: "
+                    f"{error.strerror or error}; choose another with --listen HOST:PORT"
+                ) from error
+            self._sockets.append((listener, bound))
+            host, port = bound.getsockname()[:2]
+            self.addresses.append((host, port))
+
+    async def _register(self, store: EmbeddedStore, manager: LogManager) -> MetadataImage:
+        """Name a new cluster, and tell the store where this broker is."""
+        image = await store.read()
+        changes: list[Change] = []
+        if not image.cluster_id:
+            changes.append(ClusterNamed(manager.cluster_id))
+        node_id = self.config.integer("node.id")
+        rack = self.config["broker.rack"]
+        endpoints = tuple(
+            (listener.name, host, port)
+            for (listener, _), (host, port) in zip(self._sockets, self.addresses, strict=True)
+        )
+        broker = BrokerImage(node_id, None if rack is None else str(rack), endpoints)
+        if image.brokers.get(node_id) != broker:
+            changes.append(BrokerRegistered(broker))
+        if changes:
+            await store.commit(image.revision, changes)
+        return await store.read()
+
+    async def _run(self, task_status: trio.TaskStatus[None]) -> None:
+        async with trio.open_nursery() as background:
+            broker = self.broker
+            background.start_soon(broker.follow)
+            broker.groups = Groups(broker)
+            background.start_soon(broker.groups.run)
+            async with trio.open_nursery() as connections:
+                listening = trio.CancelScope()
+                for listener, bound in self._sockets:
+                    connections.start_soon(self._accept, listener, bound, connections, listening)
+                background.start_soon(self._sweep)
+                _settle_garbage_collector()
+                task_status.started()
+                await self._stop.wait()
+                await self._finish_requests(listening, connections.cancel_scope)
+            background.cancel_scope.cancel()
+
+    async def _finish_requests(
+        self, listening: trio.CancelScope, connections: trio.CancelScope
+    ) -> None:
+        """End every connection after its request in hand, within a time of grace."""
+        listening.cancel()
+        connections.deadline = trio.current_time() + STOP_GRACE_S
+        for connection in self._connections:
+            connection.close_nowait()
+        for partition in self.broker.partitions():
+            partition.wake()
+
+    async def _accept(
+        self,
+        listener: Listener,
+        bound: socket.socket,
+        nursery: trio.Nursery,
+        listening: trio.CancelScope,
+    ) -> None:
+        with listening:
+            while True:
+                await trio.lowlevel.wait_readable(bound)
+                try:
+                    accepted, peer = bound.accept()
+                except (BlockingIOError, ConnectionAbortedError):
+                    continue
+                except OSError as error:
+                    if error.errno not in _OUT_OF_DESCRIPTORS:
+                        raise
+                    log.warning("no file descriptors are left for connections; see ulimit -n")
+                    await trio.sleep(0.1)
+                    continue
+                self._admit(listener, accepted, peer, nursery)
+
+    def _admit(
+        self,
+        listener: Listener,
+        accepted: socket.socket,
+        peer: tuple[str, int],
+        nursery: trio.Nursery,
+    ) -> None:
+        """Start serving a connection unless there are too many."""
+        address = peer[0]
+        limit = self.broker.integer("max.connections")
+        address_limit = self.broker.integer("max.connections.per.ip")
+        held = self._per_address.get(address, 0)
+        if len(self._connections) >= limit or held >= address_limit:
+            log.warning("refusing a connection from %s: max.connections is reached", address)
+            accepted.close()
+            return
+        accepted.setblocking(False)
+        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        local = accepted.getsockname()
+        self._next_connection_id += 1
+        info = ConnectionInfo(
+            self._next_connection_id, listener.name, local[0], local[1], address, peer[1]
+        )
+        max_bytes = self.broker.integer("socket.request.max.bytes")
+        connection = Connection(accepted, info, self.broker, max_bytes)
+        self._connections.add(connection)
+        self._per_address[address] = held + 1
+        nursery.start_soon(self._run_connection, connection)
+
+    async def _run_connection(self, connection: Connection) -> None:
+        address = connection.info.peer_host
+        try:
+            await connection.run()
+        finally:
+            self._connections.discard(connection)
+            self._per_address[address] -= 1
+            if not self._per_address[address]:
+                del self._per_address[address]
+
+    async def _sweep(self) -> None:
+        """Housekeeping: idle connections now and then, logs when it is their time."""
+        while True:
+            await trio.sleep(SWEEP_INTERVAL_S)
+            now_ms = self.broker.now_ms()
+            max_idle_ms = self.broker.integer("connections.max.idle.ms")
+            for connection in list(self._connections):
+                idle_ms = now_ms - connection.last_active_ms
+                if max_idle_ms >= 0 and idle_ms > max_idle_ms:
+                    connection.abort_nowait()
+                elif idle_ms > SWEEP_INTERVAL_S * 1000:
+                    connection.release_memory()
+            if now_ms - self._housekeeping_ms >= self._housekeeping_interval_ms():
+                self._housekeeping_ms = now_ms
+                await trio.to_thread.run_sync(self._keep_house, now_ms)
+
+    def _housekeeping_interval_ms(self) -> int:
+        names = ("log.retention.check.interval.ms", "log.flush.offset.checkpoint.interval.ms")
+        return min(self.broker.integer(name) for name in names)
+
+    def _keep_house(self, now_ms: int) -> None:
+        watermarks = {(p.topic, p.index): p.high_watermark for p in self.broker.partitions()}
+        self.broker.log_manager.housekeeping(now_ms, watermarks)
+
+
+def _settle_garbage_collector() -> None:
+    """Take what was made at the start out of the collector's way, and let it run less often."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
+
+
+def raise_descriptor_limit() -> None:
+    """Use as many file descriptors as the system allows this process."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def data_directory_text(config: BrokerConfig) -> str:
+    """The data directories as the ready line names them."""
+    return ",".join(os.path.abspath(name) for name in config.strings("log.dirs"))
