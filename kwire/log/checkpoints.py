@@ -1,0 +1,65 @@
+"""Kafka's checkpoint files: small text tables, replaced as a whole.
+
+Format: a line with the version (0), a line with the number of entries, then a line for each entry,
+its fields separated by blanks. ``topic partition offset`` in the checkpoints beside the partitions,
+``epoch start_offset`` in a partition's ``leader-epoch-checkpoint``.
+
+Rules: a checkpoint is a hint or can be rebuilt; one that can't be read counts as empty, and a
+warning says so.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TypeAlias
+
+from kwire.log.disk import Disk
+
+log = logging.getLogger(__name__)
+
+TopicPartition: TypeAlias = tuple[str, int]
+
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+LOG_START_OFFSETS = "log-start-offset-checkpoint"
+HIGH_WATERMARKS = "replication-offset-checkpoint"
+CLEANER_OFFSETS = "cleaner-offset-checkpoint"
+
+_VERSION = "0"
+
+
+def read_lines(path: Path, disk: Disk) -> list[list[str]]:
+    """The fields of every entry of a checkpoint; empty where there is none or it is broken."""
+    text = disk.read_text(path)
+    if text is None:
+        return []
+    lines = text.splitlines()
+    entries = [line.split() for line in lines[2:]]
+    if len(lines) < 2 or lines[0] != _VERSION or lines[1] != str(len(entries)):
+        log.warning("%s is broken and ignored", path)
+        return []
+    return entries
+
+
+def write_lines(path: Path, entries: Iterable[Iterable[object]], disk: Disk) -> None:
+    """Replace a checkpoint."""
+    lines = [" ".join(map(str, entry)) for entry in entries]
+    text = "\n".join([_VERSION, str(len(lines)), *lines]) + "\n"
+    disk.write_atomically(path, text.encode())
+
+
+def read_offsets(path: Path, disk: Disk) -> dict[TopicPartition, int]:
+    """The offset of every partition in a checkpoint."""
+    try:
+        return {
+            (topic, int(partition)): int(offset)
+            for topic, partition, offset in read_lines(path, disk)
+        }
+    except ValueError:
+        log.warning("%s is broken and ignored", path)
+        return {}
+
+
+def write_offsets(path: Path, offsets: Mapping[TopicPartition, int], disk: Disk) -> None:
+    """Replace a checkpoint of offsets."""
+    entries = ((topic, partition, offset) for (topic, partition), offset in sorted(offsets.items()))
+    write_lines(path, entries, disk)

@@ -1,0 +1,94 @@
+"""The door to the disk: every file call of the log, so that a test can put faults in its place.
+
+Rules:
+
+- A file that was created, renamed or removed is only sure to stay so after its directory is
+  synced.
+- ``pwrite_all`` writes everything or raises; what it wrote before that is for the caller to cut.
+"""
+
+import os
+from pathlib import Path
+
+from kwire.record.batch import Buffer
+
+
+class Disk:
+    """The operating system's file calls; fd is a file descriptor, positions and sizes are bytes."""
+
+    def open(self, path: Path, *, create: bool = False) -> int:
+        """Open a file for reading and writing; OSError where it is missing and not to be made."""
+        return os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644)
+
+    def close(self, fd: int) -> None:
+        """Close a file."""
+        os.close(fd)
+
+    def pread(self, fd: int, size_bytes: int, position: int) -> bytes:
+        """Up to ``size_bytes`` bytes, fewer only at the end of the file."""
+        return os.pread(fd, size_bytes, position)
+
+    def pwrite_all(self, fd: int, data: Buffer, position: int) -> None:
+        """Write all of ``data`` at ``position``."""
+        written = os.pwrite(fd, data, position)
+        if written != len(data):
+            view = memoryview(data)
+            while written < len(view):
+                written += os.pwrite(fd, view[written:], position + written)
+
+    def size(self, fd: int) -> int:
+        """Size of an open file."""
+        return os.fstat(fd).st_size
+
+    def truncate(self, fd: int, size_bytes: int) -> None:
+        """Cut or extend an open file; what is new reads as zeros and takes no room."""
+        os.ftruncate(fd, size_bytes)
+
+    def sync(self, fd: int) -> None:
+        """Wait until a file's content is on the disk."""
+        os.fsync(fd)
+
+    def sync_directory(self, path: Path) -> None:
+        """Wait until a directory's entries are on the disk."""
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def make_directory(self, path: Path) -> None:
+        """Create a directory and those above it."""
+        path.mkdir(parents=True, exist_ok=True)
+
+    def rename(self, old: Path, new: Path) -> None:
+        """Rename a file or directory, replacing a file of the new name."""
+        old.replace(new)
+
+    def remove(self, path: Path) -> None:
+        """Remove a file; one that isn't there is no error."""
+        path.unlink(missing_ok=True)
+
+    def remove_tree(self, path: Path) -> None:
+        """Remove a directory and all in it; one that isn't there is no error."""
+        import shutil
+
+        shutil.rmtree(path, ignore_errors=True)
+
+    def read_text(self, path: Path) -> str | None:
+        """The text of a small file, None where there is none."""
+        try:
+            return path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return None
+
+    def write_atomically(self, path: Path, content: bytes) -> None:
+        """Replace a small file by one with ``content``: whole and durable, or not at all."""
+        temporary = path.with_name(path.name + ".tmp")
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            self.pwrite_all(fd, content, 0)
+            self.sync(fd)
+        finally:
+            os.close(fd)
+        self.rename(temporary, path)
+        self.sync_directory(path.parent)

@@ -1,0 +1,86 @@
+"""Which leader epoch wrote which offsets: ``leader-epoch-checkpoint``.
+
+Rules: epochs and start offsets ascend; an epoch ends where the next one starts. The file is
+replaced whenever an epoch is added or cut.
+
+Source: LeaderEpochFileCache of Kafka, KIP-101.
+"""
+
+import logging
+from pathlib import Path
+
+from kwire.log.checkpoints import read_lines, write_lines
+from kwire.log.disk import Disk
+
+log = logging.getLogger(__name__)
+
+FILE_NAME = "leader-epoch-checkpoint"
+UNDEFINED = -1
+
+
+class LeaderEpochs:
+    """The epochs of one partition, as (epoch, start offset), ascending."""
+
+    def __init__(self, directory: Path, disk: Disk) -> None:
+        self._path = directory / FILE_NAME
+        self._disk = disk
+        self.entries: list[tuple[int, int]] = []
+        try:
+            self.entries = [(int(e), int(start)) for e, start in read_lines(self._path, disk)]
+        except ValueError:
+            log.warning("%s is broken and ignored", self._path)
+
+    @property
+    def latest(self) -> int:
+        """The newest epoch, -1 where there is none."""
+        return self.entries[-1][0] if self.entries else UNDEFINED
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """Note that ``epoch`` writes from ``start_offset`` on; older news is ignored."""
+        if epoch <= self.latest:
+            return
+        # Entries that begin at or after the new one wrote nothing that is left.
+        self.entries = [entry for entry in self.entries if entry[1] < start_offset]
+        self.entries.append((epoch, start_offset))
+        self._write()
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """Forget epochs that start at ``end_offset`` or later."""
+        kept = [entry for entry in self.entries if entry[1] < end_offset]
+        if kept != self.entries:
+            self.entries = kept
+            self._write()
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """Forget epochs that end at ``start_offset`` or before; the first left starts there."""
+        later = [entry for entry in self.entries if entry[1] > start_offset]
+        earlier = [entry for entry in self.entries if entry[1] <= start_offset]
+        if earlier:
+            later.insert(0, (earlier[-1][0], start_offset))
+        if later != self.entries:
+            self.entries = later
+            self._write()
+
+    def epoch_of(self, offset: int) -> int:
+        """The epoch that wrote an offset, -1 where that isn't known."""
+        for epoch, start_offset in reversed(self.entries):
+            if start_offset <= offset:
+                return epoch
+        return UNDEFINED
+
+    def end_offset_of(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """The largest epoch up to ``epoch`` and the offset where it ends; (-1, -1) if unknown."""
+        if epoch == UNDEFINED or not self.entries:
+            return UNDEFINED, UNDEFINED
+        if epoch == self.latest:
+            return epoch, log_end_offset
+        following = [entry for entry in self.entries if entry[0] > epoch]
+        if not following:
+            return UNDEFINED, UNDEFINED
+        before = [entry for entry in self.entries if entry[0] <= epoch]
+        if not before:
+            return epoch, following[0][1]
+        return before[-1][0], following[0][1]
+
+    def _write(self) -> None:
+        write_lines(self._path, self.entries, self._disk)

@@ -1,0 +1,78 @@
+"""The settings of a topic that its logs go by, in the form in which the log uses them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kwire.config.settings import Value
+from kwire.config.topic import topic_settings
+from kwire.record.compression import BY_NAME, Compression
+
+NO_LIMIT = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class LogConfig:
+    """One field for each setting, under Kafka's name; sizes are bytes, times milliseconds.
+
+    ``compression`` is None where the producer's is kept; ``segment_bytes`` and the others have
+    Kafka's defaults.
+    """
+
+    compact: bool = False
+    delete: bool = True
+    compression: Compression | None = None
+    compression_level: int | None = None
+    file_delete_delay_ms: int = 60_000
+    flush_messages: int = NO_LIMIT
+    flush_ms: int = NO_LIMIT
+    index_interval_bytes: int = 4096
+    max_message_bytes: int = 1_048_588
+    log_append_time: bool = False
+    timestamp_after_max_ms: int = 3_600_000
+    timestamp_before_max_ms: int = NO_LIMIT
+    min_insync_replicas: int = 1
+    retention_bytes: int = -1
+    retention_ms: int = 604_800_000
+    segment_bytes: int = 1 << 30
+    segment_index_bytes: int = 10_485_760
+    segment_jitter_ms: int = 0
+    segment_ms: int = 604_800_000
+    producer_id_expiration_ms: int = 86_400_000
+
+    @classmethod
+    def from_settings(
+        cls, values: Mapping[str, Any], producer_id_expiration_ms: int = 86_400_000
+    ) -> "LogConfig":
+        """From the effective settings of a topic, parsed."""
+        kind = values["compression.type"]
+        compression = None if kind == "producer" else BY_NAME[kind]
+        level = values.get(f"compression.{kind}.level")
+        policy = values["cleanup.policy"]
+        return cls(
+            compact="compact" in policy,
+            delete="delete" in policy,
+            compression=compression,
+            compression_level=level,
+            file_delete_delay_ms=values["file.delete.delay.ms"],
+            flush_messages=values["flush.messages"],
+            flush_ms=values["flush.ms"],
+            index_interval_bytes=values["index.interval.bytes"],
+            max_message_bytes=values["max.message.bytes"],
+            log_append_time=values["message.timestamp.type"] == "LogAppendTime",
+            timestamp_after_max_ms=values["message.timestamp.after.max.ms"],
+            timestamp_before_max_ms=values["message.timestamp.before.max.ms"],
+            min_insync_replicas=values["min.insync.replicas"],
+            retention_bytes=values["retention.bytes"],
+            retention_ms=values["retention.ms"],
+            segment_bytes=values["segment.bytes"],
+            segment_index_bytes=values["segment.index.bytes"],
+            segment_jitter_ms=values["segment.jitter.ms"],
+            segment_ms=values["segment.ms"],
+            producer_id_expiration_ms=producer_id_expiration_ms,
+        )
+
+    @classmethod
+    def from_broker(cls, broker: Mapping[str, Value]) -> "LogConfig":
+        """For a topic without settings of its own, on a broker with these."""
+        return cls.from_settings(topic_settings({}, broker))

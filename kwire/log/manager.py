@@ -1,0 +1,212 @@
+"""All logs of a broker, in one or more data directories.
+
+Rules:
+
+- A new partition goes to the directory with the fewest.
+- A deleted partition's directory is renamed to ``<name>.<32 hex digits>-delete`` at once and removed
+  after ``file.delete.delay.ms``; one left over from an earlier run is removed at the start.
+- A log start offset that moved is checkpointed before it is acknowledged.
+
+Source: LogManager of Kafka.
+"""
+
+import logging
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from kwire.errors import KafkaError
+from kwire.log.checkpoints import TopicPartition
+from kwire.log.data_directory import DataDirectory, LogDirectoryError
+from kwire.log.disk import Disk
+from kwire.log.log_config import LogConfig
+from kwire.log.partition_log import PartitionLog
+from kwire.log.recovery import open_log
+from kwire.log.retention import delete_old_segments, remove_doomed
+
+log = logging.getLogger(__name__)
+
+DELETE_SUFFIX = "-delete"
+_PARTITION_DIRECTORY = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)")
+_MAX_DIRECTORY_NAME = 255
+
+
+class LogManager:
+    """The data directories of one broker and the logs in them."""
+
+    def __init__(self, directories: Sequence[DataDirectory], cluster_id: str, disk: Disk) -> None:
+        self.cluster_id = cluster_id
+        self.logs: dict[TopicPartition, PartitionLog] = {}
+        self._data_directories = {data.path: data for data in directories}
+        self._disk = disk
+        self._doomed: list[tuple[int, Path]] = []
+
+    @property
+    def directories(self) -> list[Path]:
+        """The data directories, in the order of ``log.dirs``."""
+        return list(self._data_directories)
+
+    @classmethod
+    def open(
+        cls,
+        directories: Sequence[Path],
+        *,
+        node_id: int,
+        now_ms: int,
+        default_config: LogConfig | None = None,
+        disk: Disk | None = None,
+    ) -> "LogManager":
+        """Open data directories and every log in them; LogDirectoryError says what is wrong.
+
+        ``default_config`` holds until a partition's own is known.
+        """
+        disk = disk or Disk()
+        config = default_config or LogConfig()
+        opened: list[DataDirectory] = []
+        try:
+            cluster_id: str | None = None
+            for path in directories:
+                opened.append(DataDirectory(path.absolute(), disk))
+                cluster_id = opened[-1].identify(node_id, cluster_id).cluster_id
+            manager = cls(opened, cluster_id or "", disk)
+            for data in opened:
+                manager._open_logs(data, config, now_ms)
+                data.begin()
+        except BaseException:
+            for data in opened:
+                data.close(clean=False)
+            raise
+        return manager
+
+    def _open_logs(self, data: DataDirectory, config: LogConfig, now_ms: int) -> None:
+        found = [path for path in sorted(data.path.iterdir()) if path.is_dir()]
+        if not data.was_clean and any(_topic_partition(path) for path in found):
+            log.warning("%s was not closed cleanly; checking its logs", data.path)
+        for path in found:
+            if path.name.endswith(DELETE_SUFFIX):
+                self._disk.remove_tree(path)
+                continue
+            key = _topic_partition(path)
+            if key is None:
+                continue
+            if key in self.logs:
+                raise LogDirectoryError(f"{path} and {self.logs[key].directory} hold the same log")
+            try:
+                self.logs[key] = open_log(
+                    path,
+                    *key,
+                    config,
+                    disk=self._disk,
+                    now_ms=now_ms,
+                    clean=data.was_clean,
+                    recovery_point=data.recovery_points.get(key, 0),
+                    log_start_offset=data.log_start_offsets.get(key, 0),
+                )
+            except (OSError, ValueError) as error:
+                raise LogDirectoryError(f"cannot open the log in {path}: {error}") from error
+
+    def get_or_create(
+        self, topic: str, partition: int, topic_id: bytes, config: LogConfig, now_ms: int
+    ) -> PartitionLog:
+        """The log of a partition, with these settings; a new one where there is none.
+
+        A directory of the same name that belongs to another topic id is a leftover of a topic that
+        was deleted; it is put out of the way. Raises OSError.
+        """
+        key = (topic, partition)
+        found = self.logs.get(key)
+        if found is not None and found.topic_id != topic_id:
+            log.warning("%s belongs to a topic that is gone; deleting it", found.directory)
+            self.delete(topic, partition, now_ms)
+            found = None
+        if found is None:
+            path = self._emptiest() / f"{topic}-{partition}"
+            found = open_log(
+                path,
+                topic,
+                partition,
+                config,
+                disk=self._disk,
+                now_ms=now_ms,
+                clean=True,
+                topic_id=topic_id,
+            )
+            self._disk.sync_directory(path.parent)
+            self.logs[key] = found
+        found.update_config(config)
+        return found
+
+    def _emptiest(self) -> Path:
+        """The data directory with the fewest logs."""
+        counts = dict.fromkeys(self._data_directories, 0)
+        for opened in self.logs.values():
+            counts[opened.directory.parent] += 1
+        return min(counts, key=lambda path: counts[path])
+
+    def delete(self, topic: str, partition: int, now_ms: int) -> None:
+        """Put a log out of the way now; its files are removed later."""
+        doomed = self.logs.pop((topic, partition))
+        for segment in doomed.segments:
+            segment.close()
+        suffix = f".{os.urandom(16).hex()}{DELETE_SUFFIX}"
+        name = doomed.directory.name[: _MAX_DIRECTORY_NAME - len(suffix)] + suffix
+        target = doomed.directory.with_name(name)
+        self._disk.rename(doomed.directory, target)
+        self._disk.sync_directory(target.parent)
+        self._doomed.append((now_ms + doomed.config.file_delete_delay_ms, target))
+
+    def housekeeping(self, now_ms: int, high_watermarks: Mapping[TopicPartition, int]) -> None:
+        """Retention, files whose time has come, silent producers, flushes, checkpoints."""
+        for key, opened in list(self.logs.items()):
+            try:
+                watermark = high_watermarks.get(key, opened.log_end_offset)
+                delete_old_segments(opened, now_ms, watermark, self._disk)
+                remove_doomed(opened, now_ms, self._disk)
+                opened.expire_producers(now_ms)
+            except (OSError, KafkaError) as error:
+                log.error("housekeeping of %s failed: %s", opened.name, error)
+        due = [path for remove_ms, path in self._doomed if remove_ms <= now_ms]
+        self._doomed = [item for item in self._doomed if item[0] > now_ms]
+        for path in due:
+            self._disk.remove_tree(path)
+        self.checkpoint(high_watermarks)
+
+    def checkpoint(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
+        """Write the checkpoints of every data directory."""
+        for data in self._data_directories.values():
+            logs = {k: v for k, v in self.logs.items() if v.directory.parent == data.path}
+            data.write_checkpoints(
+                {key: opened.recovery_point for key, opened in logs.items()},
+                {
+                    key: opened.log_start_offset
+                    for key, opened in logs.items()
+                    if opened.log_start_offset > opened.segments[0].base_offset
+                },
+                {
+                    key: high_watermarks.get(key, opened.log_end_offset)
+                    for key, opened in logs.items()
+                },
+            )
+
+    def close(self, now_ms: int, *, clean: bool = True) -> None:
+        """Close every log; ``clean``: flushed, checkpointed and marked as closed cleanly."""
+        if clean:
+            for opened in self.logs.values():
+                try:
+                    opened.close(now_ms)
+                except (OSError, KafkaError) as error:
+                    log.error("cannot close %s cleanly: %s", opened.name, error)
+                    clean = False
+        if clean:
+            self.checkpoint({})
+        for data in self._data_directories.values():
+            data.close(clean=clean)
+
+
+def _topic_partition(path: Path) -> TopicPartition | None:
+    """The partition that a directory's name stands for, None for one that stands for none."""
+    match = _PARTITION_DIRECTORY.fullmatch(path.name)
+    if match is None or path.name.endswith(DELETE_SUFFIX):
+        return None
+    return match["topic"], int(match["partition"])

@@ -1,0 +1,55 @@
+"""``meta.properties``: which broker and which cluster a data directory belongs to.
+
+Format: ``version=1``, ``cluster.id``, ``node.id``, ``directory.id``, as Java properties. Source:
+MetaProperties of Kafka, version 1 (KRaft).
+"""
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from kwire.config.properties import parse_properties
+from kwire.log.disk import Disk
+from kwire.protocol.types import uuid_to_str
+
+FILE_NAME = "meta.properties"
+
+
+class MetaProperties(NamedTuple):
+    """Ids are text as Kafka prints them: 22 characters of base64."""
+
+    cluster_id: str
+    node_id: int
+    directory_id: str
+
+
+def random_id() -> str:
+    """A new id; one that would begin with a dash is not given."""
+    while True:
+        text = uuid_to_str(os.urandom(16))
+        if not text.startswith("-"):
+            return text
+
+
+def read_meta_properties(directory: Path, disk: Disk) -> MetaProperties | None:
+    """What a data directory says of itself, None for a new one; ValueError if it can't be right."""
+    text = disk.read_text(directory / FILE_NAME)
+    if text is None:
+        return None
+    found = parse_properties(text)
+    if found.get("version") != "1":
+        raise ValueError(f"version {found.get('version')} is not 1")
+    try:
+        node_id = int(found["node.id"])
+        return MetaProperties(found["cluster.id"], node_id, found.get("directory.id", random_id()))
+    except KeyError as error:
+        raise ValueError(f"{error.args[0]} is missing") from error
+
+
+def write_meta_properties(directory: Path, meta: MetaProperties, disk: Disk) -> None:
+    """Write the file."""
+    text = (
+        f"#\nversion=1\ncluster.id={meta.cluster_id}\nnode.id={meta.node_id}\n"
+        f"directory.id={meta.directory_id}\n"
+    )
+    disk.write_atomically(directory / FILE_NAME, text.encode())

@@ -1,0 +1,279 @@
+"""What a partition knows of the producers that write to it: epochs, sequences, transactions.
+
+Rules (KIP-98, KIP-360):
+
+- The last five batches of each producer are kept; one of them sent again is answered with the
+  offset it has, and not appended.
+- Otherwise a batch must go on where the last one ended (sequences wrap at 2**31 - 1), or start at 0
+  in a new epoch. A producer nobody knows (any more) may start anywhere, as in Kafka.
+- An epoch older than the producer's is fenced.
+- A transaction is open from its first batch to its marker; the oldest open one bounds what
+  read_committed consumers see.
+
+Format of ``.snapshot`` (the state before the offset in its name)::
+
+    version int16 (1) | crc uint32 of what follows | count int32 |
+    (producer_id int64 | epoch int16 | last_sequence int32 | last_offset int64 |
+     offset_delta int32 | timestamp int64 | coordinator_epoch int32 | current_txn_first_offset int64)…
+
+Source: ProducerStateManager, ProducerAppendInfo of Kafka.
+"""
+
+import logging
+from collections import deque
+from pathlib import Path
+from struct import Struct
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from kwire.errors import ErrorCode, KafkaError
+from kwire.log.disk import Disk
+from kwire.log.transaction_index import AbortedTransaction
+from kwire.record.batch import MAX_SEQUENCE, NO_SEQUENCE, RecordBatch
+from kwire.record.control import ControlType, control_type
+
+log = logging.getLogger(__name__)
+
+BATCHES_KEPT = 5
+SNAPSHOT_SUFFIX = ".snapshot"
+
+_HEADER = Struct(">hIi")
+_ENTRY = Struct(">qhiqiqiq")
+_VERSION = 1
+_CRC_FROM = 6
+_NO_TRANSACTION = -1
+
+
+class BatchInfo(NamedTuple):
+    """One batch of a producer, as far as a repetition of it has to be recognised."""
+
+    first_sequence: int
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+
+    @property
+    def first_offset(self) -> int:
+        """Offset of the batch's first record."""
+        return self.last_offset - self.offset_delta
+
+
+class ProducerEntry:
+    """One producer: its epoch, its last batches, its open transaction (or -1)."""
+
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "current_txn_first_offset",
+        "producer_epoch",
+        "producer_id",
+        "timestamp",
+    )
+
+    def __init__(self, producer_id: int, producer_epoch: int) -> None:
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.batches: deque[BatchInfo] = deque(maxlen=BATCHES_KEPT)
+        self.coordinator_epoch = -1
+        self.current_txn_first_offset = _NO_TRANSACTION
+        self.timestamp = -1
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence of the last record, -1 where the epoch has none yet."""
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+
+class ProducerStates:
+    """The producers of one partition."""
+
+    def __init__(self) -> None:
+        self.producers: dict[int, ProducerEntry] = {}
+        self._open_transactions: dict[int, int] = {}
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """First offset of the oldest open transaction, None where none is open."""
+        return min(self._open_transactions.values()) if self._open_transactions else None
+
+    def check(self, batch: RecordBatch) -> BatchInfo | None:
+        """Whether a client's batch may be appended; the batch it repeats, None for a new one.
+
+        Raises KafkaError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER,
+        DUPLICATE_SEQUENCE_NUMBER.
+        """
+        entry = self.producers.get(batch.producer_id)
+        if entry is None:
+            return None
+        if batch.producer_epoch < entry.producer_epoch:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"Epoch {batch.producer_epoch} of producer {batch.producer_id} is older than the "
+                f"current epoch {entry.producer_epoch}.",
+            )
+        if batch.producer_epoch == entry.producer_epoch:
+            repeated = _repeated(entry, batch)
+            if repeated is not None:
+                return repeated
+        self._check_sequence(entry, batch)
+        return None
+
+    def _check_sequence(self, entry: ProducerEntry, batch: RecordBatch) -> None:
+        first = batch.base_sequence
+        if batch.producer_epoch != entry.producer_epoch:
+            expected = 0 if entry.producer_epoch != -1 else first
+        elif not entry.batches:
+            return
+        else:
+            expected = (entry.last_sequence + 1) & MAX_SEQUENCE
+        if first != expected:
+            raise KafkaError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"Out of order sequence number for producer {batch.producer_id}: "
+                f"{first} (incoming), {expected} (expected).",
+            )
+
+    def update(self, batch: RecordBatch) -> AbortedTransaction | None:
+        """Note a batch that was appended, its offsets assigned; an aborted transaction it ends."""
+        entry = self.producers.get(batch.producer_id)
+        if entry is None:
+            entry = ProducerEntry(batch.producer_id, batch.producer_epoch)
+            self.producers[batch.producer_id] = entry
+        if batch.producer_epoch != entry.producer_epoch:
+            entry.producer_epoch = batch.producer_epoch
+            entry.batches.clear()
+        entry.timestamp = batch.max_timestamp
+        if batch.is_control:
+            return self._end_transaction(entry, batch)
+        entry.batches.append(
+            BatchInfo(
+                batch.base_sequence,
+                batch.last_sequence,
+                batch.last_offset,
+                batch.last_offset_delta,
+                batch.max_timestamp,
+            )
+        )
+        if batch.is_transactional and entry.current_txn_first_offset == _NO_TRANSACTION:
+            entry.current_txn_first_offset = batch.base_offset
+            self._open_transactions[batch.producer_id] = batch.base_offset
+        return None
+
+    def _end_transaction(
+        self, entry: ProducerEntry, batch: RecordBatch
+    ) -> AbortedTransaction | None:
+        kind = control_type(batch)
+        if kind not in (ControlType.ABORT, ControlType.COMMIT):
+            return None
+        first_offset = entry.current_txn_first_offset
+        entry.current_txn_first_offset = _NO_TRANSACTION
+        self._open_transactions.pop(batch.producer_id, None)
+        if first_offset == _NO_TRANSACTION or kind == ControlType.COMMIT:
+            return None
+        unstable = self.first_unstable_offset
+        stable = batch.next_offset if unstable is None else unstable
+        return AbortedTransaction(batch.producer_id, first_offset, batch.base_offset, stable)
+
+    def expire(self, now_ms: int, expiration_ms: int) -> None:
+        """Forget producers that wrote nothing for ``expiration_ms`` and have nothing open."""
+        expired = [
+            producer_id
+            for producer_id, entry in self.producers.items()
+            if entry.current_txn_first_offset == _NO_TRANSACTION
+            and now_ms - entry.timestamp >= expiration_ms
+        ]
+        for producer_id in expired:
+            del self.producers[producer_id]
+
+    def to_snapshot(self) -> bytes:
+        """The state in the format of a ``.snapshot`` file."""
+        body = bytearray(len(self.producers).to_bytes(4, "big"))
+        for entry in self.producers.values():
+            last = entry.batches[-1] if entry.batches else BatchInfo(-1, -1, -1, 0, entry.timestamp)
+            body += _ENTRY.pack(
+                entry.producer_id,
+                entry.producer_epoch,
+                last.last_sequence,
+                last.last_offset,
+                last.offset_delta,
+                entry.timestamp,
+                entry.coordinator_epoch,
+                entry.current_txn_first_offset,
+            )
+        return _VERSION.to_bytes(2, "big") + crc32c(body).to_bytes(4, "big") + bytes(body)
+
+    @classmethod
+    def from_snapshot(cls, data: bytes) -> "ProducerStates":
+        """The state that a ``.snapshot`` file holds; ValueError for one that is broken."""
+        if len(data) < _HEADER.size:
+            raise ValueError("too short")
+        version, crc, count = _HEADER.unpack_from(data)
+        rows = data[_HEADER.size :]
+        if version != _VERSION or crc != crc32c(data[_CRC_FROM:]):
+            raise ValueError("wrong version or checksum")
+        if len(rows) != count * _ENTRY.size:
+            raise ValueError("wrong count")
+        states = cls()
+        for row in _ENTRY.iter_unpack(rows):
+            states._restore(*row)
+        return states
+
+    def _restore(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        last_sequence: int,
+        last_offset: int,
+        offset_delta: int,
+        timestamp: int,
+        coordinator_epoch: int,
+        current_txn_first_offset: int,
+    ) -> None:
+        entry = ProducerEntry(producer_id, producer_epoch)
+        entry.timestamp = timestamp
+        entry.coordinator_epoch = coordinator_epoch
+        entry.current_txn_first_offset = current_txn_first_offset
+        if last_offset >= 0 and last_sequence != NO_SEQUENCE:
+            first_sequence = (last_sequence - offset_delta) & MAX_SEQUENCE
+            entry.batches.append(
+                BatchInfo(first_sequence, last_sequence, last_offset, offset_delta, timestamp)
+            )
+        self.producers[producer_id] = entry
+        if current_txn_first_offset != _NO_TRANSACTION:
+            self._open_transactions[producer_id] = current_txn_first_offset
+
+
+def _repeated(entry: ProducerEntry, batch: RecordBatch) -> BatchInfo | None:
+    """The kept batch that has the same sequences; KafkaError for one that is older still."""
+    for kept in entry.batches:
+        if kept.first_sequence == batch.base_sequence and kept.last_sequence == batch.last_sequence:
+            return kept
+    return None
+
+
+def snapshot_offsets(directory: Path) -> list[int]:
+    """The offsets of the snapshots in a partition's directory, ascending."""
+    names = (path.name.removesuffix(SNAPSHOT_SUFFIX) for path in directory.glob("*.snapshot"))
+    return sorted(int(name) for name in names if name.isdigit())
+
+
+def snapshot_path(directory: Path, offset: int) -> Path:
+    """The file of the snapshot of the state before ``offset``."""
+    return directory / f"{offset:020d}{SNAPSHOT_SUFFIX}"
+
+
+def load_snapshot(directory: Path, offset: int) -> ProducerStates | None:
+    """The state before ``offset``; None, with a warning, where the file is broken."""
+    path = snapshot_path(directory, offset)
+    try:
+        return ProducerStates.from_snapshot(path.read_bytes())
+    except (OSError, ValueError) as error:
+        log.warning("%s can't be used and is made again: %s", path, error)
+        return None
+
+
+def write_snapshot(states: ProducerStates, directory: Path, offset: int, disk: Disk) -> None:
+    """Write the state before ``offset``."""
+    disk.write_atomically(snapshot_path(directory, offset), states.to_snapshot())

@@ -1,0 +1,153 @@
+"""Opening a partition's directory: after a clean stop by trust, after a crash by reading.
+
+Rules:
+
+- After a clean stop every file is what it says. Indexes that are missing or wrong are rebuilt all
+  the same.
+- After a crash everything from the recovery point on is read: a batch that isn't whole, whose
+  checksum is wrong or that doesn't follow the one before ends the log, what follows is cut, and the
+  indexes are built anew. What was acknowledged before the crash lies before that end.
+- The producers' state is the newest usable snapshot and the batches after it.
+
+Source: LogLoader of Kafka.
+"""
+
+import logging
+from pathlib import Path
+
+from kwire.log.disk import Disk
+from kwire.log.log_config import LogConfig
+from kwire.log.partition_log import PartitionLog
+from kwire.log.partition_metadata import read_topic_id, write_topic_id
+from kwire.log.producer_recovery import rebuild_producers
+from kwire.log.segment import DELETED_SUFFIX, LOG_SUFFIX, LogSegment
+from kwire.record.batch import InvalidRecords
+
+log = logging.getLogger(__name__)
+
+NO_TOPIC_ID = bytes(16)
+
+
+def open_log(
+    directory: Path,
+    topic: str,
+    partition: int,
+    config: LogConfig,
+    *,
+    disk: Disk,
+    now_ms: int,
+    clean: bool,
+    recovery_point: int = 0,
+    log_start_offset: int = 0,
+    topic_id: bytes | None = None,
+) -> PartitionLog:
+    """Open or create the log of a partition.
+
+    ``recovery_point`` and ``log_start_offset`` come from the checkpoints; ``clean`` says that the
+    last stop was. ``topic_id`` is for a new log; an old one knows its own. OSError and ValueError
+    say that the directory can't be used.
+    """
+    disk.make_directory(directory)
+    found_id = read_topic_id(directory, disk)
+    if found_id is None and topic_id is not None:
+        found_id = topic_id
+        write_topic_id(directory, topic_id, disk)
+    opened = PartitionLog(directory, topic, partition, found_id or NO_TOPIC_ID, config, disk)
+    _remove_leftovers(directory, disk)
+    opened.segments = [opened.new_segment(base) for base in _base_offsets(directory)]
+    if not opened.segments:
+        opened.log_end_offset = opened.log_start_offset = log_start_offset
+        opened.roll(now_ms)
+        return opened
+    recovered_to = _load_segments(opened, disk, clean, recovery_point)
+    opened.log_start_offset = max(log_start_offset, opened.segments[0].base_offset)
+    opened.log_end_offset = max(recovered_to, opened.log_start_offset)
+    opened.recovery_point = opened.log_end_offset
+    opened.leader_epochs.truncate_from_end(opened.log_end_offset)
+    opened.producers = rebuild_producers(
+        directory, opened.segments, opened.log_start_offset, opened.log_end_offset, disk
+    )
+    return opened
+
+
+def _base_offsets(directory: Path) -> list[int]:
+    stems = (path.stem for path in directory.glob("*" + LOG_SUFFIX))
+    return sorted(int(stem) for stem in stems if stem.isdigit())
+
+
+def _remove_leftovers(directory: Path, disk: Disk) -> None:
+    """Remove what a deletion or an atomic write did not get to."""
+    for pattern in ("*" + DELETED_SUFFIX, "*.tmp", "*.cleaned", "*.swap"):
+        for path in directory.glob(pattern):
+            disk.remove(path)
+
+
+def _load_segments(opened: PartitionLog, disk: Disk, clean: bool, recovery_point: int) -> int:
+    """Load or recover every segment; the offset after the last batch."""
+    end_offset = opened.segments[0].base_offset
+    for index, segment in enumerate(opened.segments):
+        following = opened.segments[index + 1 : index + 2]
+        touched = not following or following[0].base_offset > recovery_point
+        sound = segment.load()
+        if sound and (clean or not touched):
+            end_offset = following[0].base_offset if following else _end_offset(segment)
+            continue
+        whole, end_offset = recover_segment(segment, disk, opened.name)
+        if not whole:
+            _drop_segments(opened, index + 1, disk)
+            break
+    return end_offset
+
+
+def _end_offset(segment: LogSegment) -> int:
+    """The offset after the last batch of a sound segment."""
+    end = segment.base_offset
+    entry = segment.offset_index.last
+    for header in segment.headers(entry[1] if segment.offset_index.entries else 0):
+        end = header.last_offset + 1
+        if header.max_timestamp > segment.max_timestamp:
+            segment.max_timestamp = header.max_timestamp
+            segment.max_timestamp_offset = header.last_offset
+    return end
+
+
+def recover_segment(segment: LogSegment, disk: Disk, name: str) -> tuple[bool, int]:
+    """Read a segment, cut what isn't sound, build its indexes; (nothing was cut, end offset)."""
+    size_on_disk = segment.size_bytes
+    segment.reset_indexes()
+    end_offset = segment.base_offset
+    position = 0
+    for header in segment.headers(0, size_on_disk):
+        if header.base_offset < end_offset:
+            log.warning("%s: offset %d comes again at %d", name, header.base_offset, position)
+            break
+        try:
+            batch = segment.batch_at(header)
+            batch.verify_crc()
+        except InvalidRecords as error:
+            log.warning("%s: %s at position %d", name, error.message, position)
+            break
+        segment.note(
+            batch.last_offset, position, batch.size_bytes, batch.max_timestamp, batch.last_offset
+        )
+        position += batch.size_bytes
+        end_offset = batch.next_offset
+    if position == size_on_disk:
+        return True, end_offset
+    log.warning(
+        "%s: cut %d bytes after offset %d, which were never acknowledged or are damaged",
+        name,
+        size_on_disk - position,
+        end_offset - 1,
+    )
+    disk.truncate(segment.file().fd, position)
+    return False, end_offset
+
+
+def _drop_segments(opened: PartitionLog, first: int, disk: Disk) -> None:
+    """Remove the segments after a damaged one: their offsets would leave a hole."""
+    for segment in opened.segments[first:]:
+        log.warning("%s: removing segment %d after a damaged one", opened.name, segment.base_offset)
+        for path in segment.delete_later():
+            disk.remove(path)
+    del opened.segments[first:]

@@ -1,0 +1,68 @@
+"""Deleting what is past its time: old segments, and the files they leave.
+
+Rules:
+
+- A segment goes when all of it lies before the log start offset, or, where ``cleanup.policy`` has
+  ``delete``, when its newest record is older than ``retention.ms`` or the log is larger than
+  ``retention.bytes`` without it. Nothing beyond the high watermark ever goes.
+- Files are renamed first and removed after ``file.delete.delay.ms``.
+"""
+
+import logging
+
+from kwire.log.disk import Disk
+from kwire.log.partition_log import PartitionLog
+from kwire.log.producer_state import snapshot_offsets, snapshot_path
+
+_log = logging.getLogger(__name__)
+
+
+def delete_old_segments(log: PartitionLog, now_ms: int, high_watermark: int, disk: Disk) -> int:
+    """Delete the segments that are past retention; how many. The active one is rolled first."""
+    deleted = 0
+    while _first_is_past_retention(log, now_ms, high_watermark):
+        if len(log.segments) == 1:
+            log.roll(now_ms)
+        doomed = log.segments.pop(0)
+        log.doomed.append((now_ms, doomed.delete_later()))
+        log.advance_log_start_offset(log.segments[0].base_offset)
+        deleted += 1
+    if deleted:
+        _drop_snapshots(log, disk)
+        _log.info("%s: deleted %d segments, starts at %d", log.name, deleted, log.log_start_offset)
+    return deleted
+
+
+def _first_is_past_retention(log: PartitionLog, now_ms: int, high_watermark: int) -> bool:
+    first = log.segments[0]
+    end = log.segments[1].base_offset if len(log.segments) > 1 else log.log_end_offset
+    if first.size_bytes == 0 or end > high_watermark:
+        return False
+    if end <= log.log_start_offset and len(log.segments) > 1:
+        return True
+    config = log.config
+    if not config.delete:
+        return False
+    if config.retention_ms >= 0 and now_ms - first.max_timestamp > config.retention_ms:
+        return True
+    over = log.size_bytes - config.retention_bytes
+    return config.retention_bytes >= 0 and over >= first.size_bytes
+
+
+def _drop_snapshots(log: PartitionLog, disk: Disk) -> None:
+    """Remove the snapshots of producers that no segment left needs."""
+    for offset in snapshot_offsets(log.directory):
+        if offset < log.segments[0].base_offset:
+            disk.remove(snapshot_path(log.directory, offset))
+
+
+def remove_doomed(log: PartitionLog, now_ms: int, disk: Disk) -> None:
+    """Remove the files of deleted segments after ``file.delete.delay.ms``."""
+    kept = []
+    for deleted_ms, paths in log.doomed:
+        if now_ms - deleted_ms < log.config.file_delete_delay_ms:
+            kept.append((deleted_ms, paths))
+            continue
+        for path in paths:
+            disk.remove(path)
+    log.doomed = kept

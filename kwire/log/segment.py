@@ -1,0 +1,238 @@
+"""One segment of a partition: a file of batches, its indexes, and where things are in it.
+
+Files: ``<base offset as 20 digits>.log``, ``.index``, ``.timeindex``, ``.txnindex``.
+
+Rules:
+
+- ``size_bytes`` is how much of the file counts; what lies behind it was never acknowledged.
+- The log file is opened on first use. A FileSlice keeps it open, so a segment may be deleted
+  while somebody still sends from it.
+- An index entry is added for every ``index.interval.bytes`` of log, with the last offset of the
+  batch before which that many bytes were written.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from kwire.log.disk import Disk
+from kwire.log.sparse_index import OffsetIndex, TimeIndex
+from kwire.log.transaction_index import TransactionIndex
+from kwire.protocol.file_slice import FileSlice
+from kwire.record.batch import HEADER_BYTES, Buffer, RecordBatch
+from kwire.record.batch_scan import BatchHeader, scan_headers
+
+LOG_SUFFIX = ".log"
+DELETED_SUFFIX = ".deleted"
+MAX_SEGMENT_BYTES = (1 << 31) - 1
+SCAN_BYTES = 16 * 1024
+
+
+class OpenFile:
+    """An open log file, closed when the last one who needs it lets go."""
+
+    __slots__ = ("_disk", "fd")
+
+    def __init__(self, fd: int, disk: Disk) -> None:
+        self.fd = fd
+        self._disk = disk
+
+    def __del__(self) -> None:
+        self._disk.close(self.fd)
+
+
+class LogSegment:
+    """A segment that begins at ``base_offset``."""
+
+    __slots__ = (
+        "_bytes_since_index",
+        "_disk",
+        "_file",
+        "_index_interval_bytes",
+        "_stem",
+        "base_offset",
+        "directory",
+        "first_timestamp",
+        "max_timestamp",
+        "max_timestamp_offset",
+        "offset_index",
+        "size_bytes",
+        "time_index",
+        "transaction_index",
+    )
+
+    def __init__(
+        self,
+        directory: Path,
+        base_offset: int,
+        disk: Disk,
+        *,
+        index_bytes: int,
+        index_interval_bytes: int,
+    ) -> None:
+        self.base_offset = base_offset
+        self.directory = directory
+        self._stem = f"{base_offset:020d}"
+        self._disk = disk
+        self._file: OpenFile | None = None
+        self._index_interval_bytes = index_interval_bytes
+        self._bytes_since_index = 0
+        self.size_bytes = 0
+        self.offset_index = OffsetIndex(self.path(".index"), disk, index_bytes)
+        self.time_index = TimeIndex(self.path(".timeindex"), disk, index_bytes)
+        self.transaction_index = TransactionIndex(self.path(".txnindex"), disk)
+        self.first_timestamp = -1
+        self.max_timestamp = -1
+        self.max_timestamp_offset = -1
+
+    def path(self, suffix: str) -> Path:
+        """One of the segment's files."""
+        return self.directory / (self._stem + suffix)
+
+    def load(self) -> bool:
+        """Learn sizes and timestamps from the files; False where an index needs rebuilding."""
+        self.size_bytes = self.path(LOG_SUFFIX).stat().st_size
+        sound = self.offset_index.load() and self.time_index.load()
+        sound = sound and (self.offset_index.last[1] < max(self.size_bytes, 1))
+        if sound and self.time_index.entries:
+            self.max_timestamp, relative = self.time_index.last
+            self.max_timestamp_offset = self.base_offset + relative
+        self.offset_index.close()
+        self.time_index.close()
+        return sound
+
+    def file(self) -> OpenFile:
+        """The open log file, made where there is none."""
+        if self._file is None:
+            self._file = OpenFile(self._disk.open(self.path(LOG_SUFFIX), create=True), self._disk)
+        return self._file
+
+    def append(
+        self, records: Buffer, last_offset: int, max_timestamp: int, max_timestamp_offset: int
+    ) -> None:
+        """Write batches at the end; OSError where the disk refuses, and then nothing counts."""
+        fd = self.file().fd
+        position = self.size_bytes
+        self._disk.pwrite_all(fd, records, position)
+        self.note(last_offset, position, len(records), max_timestamp, max_timestamp_offset)
+
+    def note(
+        self,
+        last_offset: int,
+        position: int,
+        size_bytes: int,
+        max_timestamp: int,
+        max_timestamp_offset: int,
+    ) -> None:
+        """Take batches at ``position`` into account: the size, the indexes, the timestamps."""
+        if self.first_timestamp < 0:
+            self.first_timestamp = max_timestamp
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp = max_timestamp
+            self.max_timestamp_offset = max_timestamp_offset
+        if self._bytes_since_index > self._index_interval_bytes:
+            if not self.offset_index.is_full:
+                self.offset_index.append(last_offset - self.base_offset, position)
+                self.note_time()
+            self._bytes_since_index = 0
+        self._bytes_since_index += size_bytes
+        self.size_bytes = position + size_bytes
+
+    def note_time(self) -> None:
+        """Bring the time index up to the largest timestamp, if it went up."""
+        if self.max_timestamp > self.time_index.last[0] and not self.time_index.is_full:
+            relative = self.max_timestamp_offset - self.base_offset
+            self.time_index.append(self.max_timestamp, relative)
+
+    def headers(self, position: int = 0, end: int | None = None) -> Iterator[BatchHeader]:
+        """Headers of the batches from ``position`` on, which is the start of one."""
+        end = self.size_bytes if end is None else end
+        fd = self.file().fd
+        return scan_headers(
+            lambda at, size: self._disk.pread(fd, size, at), position, end, SCAN_BYTES
+        )
+
+    def find(self, offset: int) -> BatchHeader | None:
+        """The batch that holds ``offset`` or the first one after it; None at the end."""
+        entry = self.offset_index.floor(offset - self.base_offset)
+        for header in self.headers(entry[1] if entry else 0):
+            if header.last_offset >= offset:
+                return header
+        return None
+
+    def batch_at(self, header: BatchHeader) -> RecordBatch:
+        """A whole batch, read from the file."""
+        return RecordBatch(self._disk.pread(self.file().fd, header.size_bytes, header.position))
+
+    def slice(self, position: int, size_bytes: int) -> FileSlice:
+        """A stretch of the log file, to be sent."""
+        file = self.file()
+        return FileSlice(file.fd, position, size_bytes, file)
+
+    def truncate_to(self, offset: int) -> None:
+        """Cut everything from the batch that holds ``offset`` on."""
+        header = self.find(offset)
+        if header is not None:
+            self.cut(header.position, offset)
+
+    def cut(self, position: int, offset: int) -> None:
+        """Cut the file at ``position``, where the batch of ``offset`` begins."""
+        self._disk.truncate(self.file().fd, position)
+        self.size_bytes = position
+        relative = offset - self.base_offset
+        self.offset_index.truncate_to(relative)
+        self.time_index.truncate_to(relative, by_second=True)
+        self.transaction_index.truncate_to(offset)
+        self.max_timestamp, last = self.time_index.last
+        self.max_timestamp_offset = self.base_offset + last if last >= 0 else -1
+        self._find_max_timestamp()
+
+    def _find_max_timestamp(self) -> None:
+        """Look for larger timestamps behind the last entry of the time index."""
+        entry = self.offset_index.floor(max(self.time_index.last[1], 0))
+        for header in self.headers(entry[1] if entry else 0):
+            if header.max_timestamp > self.max_timestamp:
+                self.max_timestamp = header.max_timestamp
+                self.max_timestamp_offset = header.last_offset
+
+    def reset_indexes(self) -> None:
+        """Forget the indexes, to be built by ``note`` while the log is read."""
+        self.offset_index.reset()
+        self.time_index.reset()
+        self.transaction_index.truncate_to(self.base_offset)
+        self._bytes_since_index = 0
+        self.size_bytes = 0
+        self.max_timestamp = self.max_timestamp_offset = self.first_timestamp = -1
+
+    def finish(self) -> None:
+        """No more will be written: complete and trim the indexes."""
+        self.note_time()
+        self.offset_index.trim()
+        self.time_index.trim()
+
+    def flush(self) -> None:
+        """Wait until everything is on the disk."""
+        if self._file is not None:
+            self._disk.sync(self._file.fd)
+        self.offset_index.sync()
+        self.time_index.sync()
+
+    def close(self) -> None:
+        """Close the files; they are opened again when they are needed."""
+        self._file = None
+        self.offset_index.close()
+        self.time_index.close()
+
+    def delete_later(self) -> list[Path]:
+        """Rename the files to ``.deleted``; the paths that are to be removed after a while."""
+        self.close()
+        doomed = []
+        for suffix in (LOG_SUFFIX, ".index", ".timeindex", ".txnindex"):
+            path = self.path(suffix)
+            if path.exists():
+                target = path.with_name(path.name + DELETED_SUFFIX)
+                self._disk.rename(path, target)
+                doomed.append(target)
+        return doomed
+
+
+assert HEADER_BYTES < SCAN_BYTES

@@ -1,0 +1,148 @@
+"""The two sparse indexes beside a segment: offset → position, and timestamp → offset.
+
+Format of ``.index``: entries of ``relative_offset int32 | position int32``, both ascending.
+Format of ``.timeindex``: entries of ``timestamp int64 | relative_offset int32``, both ascending:
+every record up to the offset has at most that timestamp.
+
+Rules:
+
+- While its segment is written an index is as long as ``segment.index.bytes`` allows, zeros after
+  the last entry; it is trimmed when the segment is rolled or closed.
+- An index is a hint: wrong or missing, it is rebuilt from the log.
+- Files are opened on first use and searched in place; nothing but the last entry is in memory.
+
+Source: OffsetIndex, TimeIndex of Kafka.
+"""
+
+from pathlib import Path
+from struct import Struct
+
+from kwire.log.disk import Disk
+
+
+class SparseIndex:
+    """Sorted entries of two numbers in a file; subclasses say which.
+
+    ``entries`` of them are there, ``last`` is the last one or (-1, -1).
+    """
+
+    ENTRY: Struct
+
+    __slots__ = ("_disk", "_fd", "_preallocated", "entries", "last", "max_entries", "path")
+
+    def __init__(self, path: Path, disk: Disk, max_bytes: int) -> None:
+        self.path = path
+        self._disk = disk
+        self._fd = -1
+        self._preallocated = False
+        self.max_entries = max_bytes // self.ENTRY.size
+        self.entries = 0
+        self.last = (-1, -1)
+
+    def load(self) -> bool:
+        """Learn what a trimmed file holds; False where it is missing or can't be right."""
+        if not self.path.exists():
+            return False
+        fd = self._open()
+        size_bytes = self._disk.size(fd)
+        if size_bytes % self.ENTRY.size:
+            return False
+        self.entries = size_bytes // self.ENTRY.size
+        if self.entries:
+            self.last = self._entry(self.entries - 1)
+            first = self._entry(0)
+            if self.last[0] < first[0] or self.last[1] < first[1] or min(self.last) < 0:
+                return False
+            if self.entries > 1 and self.last == (0, 0):
+                return False
+        return True
+
+    def reset(self) -> None:
+        """Forget every entry, to build the index anew."""
+        self.entries = 0
+        self.last = (-1, -1)
+        self._preallocated = False
+        self._disk.truncate(self._open(), 0)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no entry fits any more; the segment has to be rolled then."""
+        return self.entries >= self.max_entries
+
+    def append(self, first: int, second: int) -> None:
+        """Add an entry after the last one."""
+        fd = self._open()
+        if not self._preallocated:
+            self._disk.truncate(fd, self.max_entries * self.ENTRY.size)
+            self._preallocated = True
+        self._disk.pwrite_all(fd, self.ENTRY.pack(first, second), self.entries * self.ENTRY.size)
+        self.entries += 1
+        self.last = (first, second)
+
+    def floor(self, key: int, *, by_second: bool = False) -> tuple[int, int] | None:
+        """The last entry whose first (or second) number is at most ``key``."""
+        column = 1 if by_second else 0
+        if not self.entries or self._entry(0)[column] > key:
+            return None
+        if self.last[column] <= key:
+            return self.last
+        low, high = 0, self.entries - 1
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self._entry(middle)[column] <= key:
+                low = middle
+            else:
+                high = middle - 1
+        return self._entry(low)
+
+    def truncate_to(self, key: int, *, by_second: bool = False) -> None:
+        """Drop every entry whose first (or second) number is ``key`` or more."""
+        column = 1 if by_second else 0
+        while self.entries and self._entry(self.entries - 1)[column] >= key:
+            self.entries -= 1
+        self.last = self._entry(self.entries - 1) if self.entries else (-1, -1)
+        if self._fd >= 0:
+            # Cut, and let the next append extend it again: what follows must be zeros.
+            self._disk.truncate(self._fd, self.entries * self.ENTRY.size)
+            self._preallocated = False
+
+    def trim(self) -> None:
+        """Cut the file after its last entry."""
+        self._disk.truncate(self._open(), self.entries * self.ENTRY.size)
+        self._preallocated = False
+
+    def sync(self) -> None:
+        """Make the file durable."""
+        if self._fd >= 0:
+            self._disk.sync(self._fd)
+
+    def close(self) -> None:
+        """Close the file; it is opened again when it is needed."""
+        if self._fd >= 0:
+            self._disk.close(self._fd)
+            self._fd = -1
+
+    def _open(self) -> int:
+        if self._fd < 0:
+            self._fd = self._disk.open(self.path, create=True)
+        return self._fd
+
+    def _entry(self, number: int) -> tuple[int, int]:
+        size = self.ENTRY.size
+        data = self._disk.pread(self._open(), size, number * size)
+        first, second = self.ENTRY.unpack(data)
+        return first, second
+
+
+class OffsetIndex(SparseIndex):
+    """Relative offset of a batch's last record → position of the batch in the segment."""
+
+    __slots__ = ()
+    ENTRY = Struct(">ii")
+
+
+class TimeIndex(SparseIndex):
+    """Largest timestamp so far → relative offset of the record that has it."""
+
+    __slots__ = ()
+    ENTRY = Struct(">qi")

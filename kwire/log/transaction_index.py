@@ -1,0 +1,69 @@
+"""The aborted transactions of a segment: ``.txnindex``.
+
+Format: entries of ``version int16 (0) | producer_id int64 | first_offset int64 |
+last_offset int64 | last_stable_offset int64``, in the order of their end. The file exists once there is an entry.
+
+Source: TransactionIndex, AbortedTxn of Kafka.
+"""
+
+from pathlib import Path
+from struct import Struct
+from typing import NamedTuple
+
+from kwire.log.disk import Disk
+
+_ENTRY = Struct(">hqqqq")
+
+
+class AbortedTransaction(NamedTuple):
+    """A transaction that was aborted: its first offset, its marker, and what was stable then."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+class TransactionIndex:
+    """The entries of one file, read on first use."""
+
+    __slots__ = ("_disk", "_entries", "path")
+
+    def __init__(self, path: Path, disk: Disk) -> None:
+        self.path = path
+        self._disk = disk
+        self._entries: list[AbortedTransaction] | None = None
+
+    def entries(self) -> list[AbortedTransaction]:
+        """Every entry; an incomplete last one is left out."""
+        if self._entries is None:
+            self._entries = []
+            if self.path.exists():
+                data = self.path.read_bytes()
+                whole = len(data) - len(data) % _ENTRY.size
+                self._entries = [
+                    AbortedTransaction(*row[1:]) for row in _ENTRY.iter_unpack(data[:whole])
+                ]
+        return self._entries
+
+    def append(self, aborted: AbortedTransaction) -> None:
+        """Add an entry."""
+        entries = self.entries()
+        fd = self._disk.open(self.path, create=True)
+        try:
+            self._disk.pwrite_all(fd, _ENTRY.pack(0, *aborted), len(entries) * _ENTRY.size)
+        finally:
+            self._disk.close(fd)
+        entries.append(aborted)
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the transactions that ended at ``offset`` or later."""
+        kept = [entry for entry in self.entries() if entry.last_offset < offset]
+        if len(kept) == len(self.entries()):
+            return
+        self._entries = kept
+        fd = self._disk.open(self.path, create=True)
+        try:
+            self._disk.truncate(fd, len(kept) * _ENTRY.size)
+        finally:
+            self._disk.close(fd)

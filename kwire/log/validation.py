@@ -1,0 +1,149 @@
+"""What a batch must be like before it is appended for a client.
+
+Rules:
+
+- The header, the sizes and the checksum are always checked; records are opened only where Kafka's
+  semantics need it: a compacted topic (keys), another codec, a timestamp out of bounds (which one).
+- A single uncompressed record is checked to fill its batch, since that costs nothing.
+- Errors that belong to records carry their place in the batch (KIP-467).
+
+Source: LogValidator and UnifiedLog of Kafka.
+"""
+
+from collections.abc import Iterator
+
+from kwire.errors import ErrorCode, KafkaError
+from kwire.log.log_config import NO_LIMIT, LogConfig
+from kwire.record.batch import CREATE_TIME, HEADER_BYTES, RecordBatch
+from kwire.record.compression import Compression
+from kwire.record.records import Record, recompress, records, verify_records
+
+
+class InvalidBatch(KafkaError):
+    """A batch that is refused because of some of its records.
+
+    ``record_errors`` are (place in the batch, message).
+    """
+
+    def __init__(self, code: ErrorCode, message: str, record_errors: list[tuple[int, str]]) -> None:
+        super().__init__(code, message)
+        self.record_errors = record_errors
+
+
+def check_batch(batch: RecordBatch, config: LogConfig, now_ms: int) -> None:
+    """Raise KafkaError unless a client may append this batch.
+
+    CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, INVALID_TIMESTAMP,
+    UNSUPPORTED_COMPRESSION_TYPE.
+    """
+    _check_size(batch, config)
+    batch.verify_crc()
+    if batch.is_control:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD, "Clients are not allowed to write control records"
+        )
+    _check_count(batch)
+    _check_producer(batch)
+    if not config.log_append_time:
+        _check_timestamps(batch, config, now_ms)
+    if config.compact:
+        _check_keys(batch)
+
+
+def _check_size(batch: RecordBatch, config: LogConfig) -> None:
+    if batch.size_bytes > config.max_message_bytes:
+        raise KafkaError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"The record batch has {batch.size_bytes} bytes, "
+            f"max.message.bytes allows {config.max_message_bytes}.",
+        )
+    if batch.size_bytes > config.segment_bytes:
+        raise KafkaError(
+            ErrorCode.RECORD_LIST_TOO_LARGE,
+            f"The record batch has {batch.size_bytes} bytes, "
+            f"segment.bytes allows {config.segment_bytes}.",
+        )
+
+
+def _check_count(batch: RecordBatch) -> None:
+    count = batch.records_count
+    if count <= 0:
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"A record batch with {count} records")
+    if batch.last_offset_delta != count - 1:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD,
+            f"A record batch with {count} records and a last offset delta of "
+            f"{batch.last_offset_delta}",
+        )
+    if batch.compression > Compression.ZSTD:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"Unknown compression {batch.compression}"
+        )
+    if batch.compression == Compression.NONE:
+        # The smallest record has 7 bytes: more records than that can't be in there.
+        if count * 7 > batch.size_bytes - HEADER_BYTES:
+            raise KafkaError(ErrorCode.INVALID_RECORD, f"{count} records do not fit into the batch")
+        if count == 1:
+            verify_records(batch)
+
+
+def _check_producer(batch: RecordBatch) -> None:
+    if batch.has_producer_id:
+        if batch.producer_epoch < 0 or batch.base_sequence < 0:
+            raise KafkaError(
+                ErrorCode.INVALID_RECORD,
+                f"Producer {batch.producer_id} with epoch {batch.producer_epoch} "
+                f"and sequence {batch.base_sequence}",
+            )
+    elif batch.is_transactional:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "A transactional batch without a producer id")
+
+
+def _check_timestamps(batch: RecordBatch, config: LogConfig, now_ms: int) -> None:
+    if batch.timestamp_type != CREATE_TIME:
+        raise KafkaError(
+            ErrorCode.INVALID_TIMESTAMP,
+            "Invalid timestamp type in message: it is for the broker to set LogAppendTime",
+        )
+    after, before = config.timestamp_after_max_ms, config.timestamp_before_max_ms
+    too_late = batch.max_timestamp - now_ms > after
+    if not too_late and before == NO_LIMIT:
+        return
+    wrong = [
+        (place, f"Timestamp {record.timestamp} is out of range")
+        for place, record in enumerate(records(batch))
+        if record.timestamp - now_ms > after or now_ms - record.timestamp > before
+    ]
+    if wrong or too_late:
+        raise InvalidBatch(
+            ErrorCode.INVALID_TIMESTAMP,
+            f"Timestamps must be at most {after} ms after and {before} ms before the "
+            f"broker's time {now_ms} (message.timestamp.after.max.ms, "
+            "message.timestamp.before.max.ms)",
+            wrong,
+        )
+
+
+def _check_keys(batch: RecordBatch) -> None:
+    wrong = [
+        (place, "Compacted topic cannot accept message without key")
+        for place, record in _checked_records(batch)
+        if record.key is None
+    ]
+    if wrong:
+        raise InvalidBatch(
+            ErrorCode.INVALID_RECORD, "One or more records have no key in a compacted topic", wrong
+        )
+
+
+def _checked_records(batch: RecordBatch) -> Iterator[tuple[int, Record]]:
+    return enumerate(records(batch))
+
+
+def with_compression(batch: RecordBatch, config: LogConfig) -> bytearray | None:
+    """The batch in the codec that the topic wants; None where it has it already."""
+    wanted = config.compression
+    if wanted is None or wanted == batch.compression:
+        return None
+    verify_records(batch)
+    return recompress(batch, wanted, config.compression_level)
