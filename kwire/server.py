@@ -4,8 +4,8 @@ Rules:
 
 - Everything that lives is started here and ends with the nursery here.
 - Start: data directories, metadata, logs, listeners; then the server is ready.
-- Stop: no new connections, requests in hand are finished, logs are flushed and closed, and the mark of
-  a clean shutdown is written.
+- Stop: no new connections, requests in hand are finished, logs are flushed and closed, and the mark
+  of a clean shutdown is written.
 """
 
 import errno
@@ -164,6 +164,7 @@ class Server:
     ) -> None:
         """End every connection after its request in hand, within a time of grace."""
         listening.cancel()
+        self.broker.is_stopping = True
         connections.deadline = trio.current_time() + STOP_GRACE_S
         for connection in self._connections:
             connection.close_nowait()
@@ -245,15 +246,16 @@ class Server:
                     connection.release_memory()
             if now_ms - self._housekeeping_ms >= self._housekeeping_interval_ms():
                 self._housekeeping_ms = now_ms
-                await trio.to_thread.run_sync(self._keep_house, now_ms)
+                await self._keep_house(now_ms)
 
     def _housekeeping_interval_ms(self) -> int:
         names = ("log.retention.check.interval.ms", "log.flush.offset.checkpoint.interval.ms")
         return min(self.broker.integer(name) for name in names)
 
-    def _keep_house(self, now_ms: int) -> None:
+    async def _keep_house(self, now_ms: int) -> None:
         watermarks = {(p.topic, p.index): p.high_watermark for p in self.broker.partitions()}
         self.broker.log_manager.housekeeping(now_ms, watermarks)
+        await trio.to_thread.run_sync(self.broker.log_manager.checkpoint, watermarks)
 
 
 def _settle_garbage_collector() -> None:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import trio
 
+from kwire.broker.fetch_sessions import FetchSessions
 from kwire.broker.partition import Partition
 from kwire.config.broker import BrokerConfig
 from kwire.config.settings import BROKER, Value, settings
@@ -64,6 +65,8 @@ class Broker:
         self.image = image
         self.settings: Mapping[str, Value] = config
         self.bugs: list[Exception] = []
+        self.is_stopping = False
+        self.fetch_sessions = FetchSessions(self.random)
         self._store = store
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._followed = trio.Condition()

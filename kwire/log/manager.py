@@ -3,8 +3,8 @@
 Rules:
 
 - A new partition goes to the directory with the fewest.
-- A deleted partition's directory is renamed to ``<name>.<32 hex digits>-delete`` at once and removed
-  after ``file.delete.delay.ms``; one left over from an earlier run is removed at the start.
+- A deleted partition's directory is renamed to ``<name>.<32 hex digits>-delete`` at once and
+  removed after ``file.delete.delay.ms``; one left over from an earlier run is removed at the start.
 - A log start offset that moved is checkpointed before it is acknowledged.
 
 Source: LogManager of Kafka.
@@ -157,7 +157,7 @@ class LogManager:
         self._doomed.append((now_ms + doomed.config.file_delete_delay_ms, target))
 
     def housekeeping(self, now_ms: int, high_watermarks: Mapping[TopicPartition, int]) -> None:
-        """Retention, files whose time has come, silent producers, flushes, checkpoints."""
+        """Retention, files whose time has come, silent producers. Waits for no disk."""
         for key, opened in list(self.logs.items()):
             try:
                 watermark = high_watermarks.get(key, opened.log_end_offset)
@@ -170,12 +170,18 @@ class LogManager:
         self._doomed = [item for item in self._doomed if item[0] > now_ms]
         for path in due:
             self._disk.remove_tree(path)
-        self.checkpoint(high_watermarks)
 
     def checkpoint(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
-        """Write the checkpoints of every data directory."""
+        """Flush rolled segments and write the checkpoints; may be called in a thread."""
+        everything = dict(self.logs)
+        for opened in everything.values():
+            if opened.unflushed:
+                try:
+                    opened.flush_rolled()
+                except OSError as error:
+                    log.error("cannot flush %s: %s", opened.name, error)
         for data in self._data_directories.values():
-            logs = {k: v for k, v in self.logs.items() if v.directory.parent == data.path}
+            logs = {k: v for k, v in everything.items() if v.directory.parent == data.path}
             data.write_checkpoints(
                 {key: opened.recovery_point for key, opened in logs.items()},
                 {

@@ -86,9 +86,9 @@ class PartitionLog:
         self.log_end_offset = 0
         self.recovery_point = 0
         self.doomed: list[tuple[int, list[Path]]] = []
+        self.unflushed: list[LogSegment] = []
         self._disk = disk
         self._flushed_ms = 0
-        self._rolled_ms = 0
         self._is_broken = False
 
     @property
@@ -232,18 +232,18 @@ class PartitionLog:
         )
 
     def roll(self, now_ms: int) -> None:
-        """Close the active segment and begin a new one at the log end offset."""
+        """Close the active segment and begin a new one at the log end offset.
+
+        The old one is flushed by housekeeping, for that may take long.
+        """
         if self.segments:
             old = self.active
             old.finish()
-            old.flush()
             old.close()
-            self.recovery_point = self.log_end_offset
-            self._flushed_ms = now_ms
+            self.unflushed.append(old)
         write_snapshot(self.producers, self.directory, self.log_end_offset, self._disk)
         self.segments.append(self.new_segment(self.log_end_offset))
         self.active.file()
-        self._disk.sync_directory(self.directory)
 
     def new_segment(self, base_offset: int) -> LogSegment:
         """A segment object with this log's settings; no file is touched yet."""
@@ -262,6 +262,9 @@ class PartitionLog:
         nobody knows what the disk has.
         """
         try:
+            for segment in self.unflushed:
+                segment.flush()
+            self.unflushed.clear()
             self.active.flush()
         except OSError as error:
             self._is_broken = True
@@ -272,10 +275,19 @@ class PartitionLog:
         self.recovery_point = self.log_end_offset
         self._flushed_ms = now_ms
 
+    def flush_rolled(self) -> None:
+        """Wait until the segments that were rolled are on the disk; may be called in a thread."""
+        while self.unflushed:
+            segment = self.unflushed[0]
+            segment.flush()
+            self.recovery_point = max(self.recovery_point, segment.base_offset)
+            self.unflushed.pop(0)
+        self._disk.sync_directory(self.directory)
+
     def read(
         self, offset: int, max_bytes: int, *, end_offset: int, min_one_batch: bool
     ) -> FileSlice | None:
-        """Batches from the one that holds ``offset`` on, at most ``max_bytes``, before ``end_offset``.
+        """Batches from the one that holds ``offset`` on: ``max_bytes`` before ``end_offset``.
 
         With ``min_one_batch`` the first batch comes whole even if it is larger. The last one may be
         cut. None when there is nothing to give; KafkaError (OFFSET_OUT_OF_RANGE) outside the log.
@@ -378,7 +390,7 @@ class PartitionLog:
         """Flush and close; the files are as Kafka leaves them at a clean stop."""
         if not self._is_broken:
             self.active.finish()
-            if self.recovery_point < self.log_end_offset:
+            if self.unflushed or self.recovery_point < self.log_end_offset:
                 self.flush(now_ms)
             write_snapshot(self.producers, self.directory, self.log_end_offset, self._disk)
         for segment in self.segments:

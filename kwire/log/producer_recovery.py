@@ -1,4 +1,4 @@
-"""The producers' state of a log that is opened or truncated: a snapshot and the batches after it."""
+"""The producers' state of a log that is opened or cut: a snapshot and the batches after it."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,12 +14,20 @@ def rebuild_producers(
     log_start_offset: int,
     log_end_offset: int,
     disk: Disk,
+    *,
+    trusted_to: int | None = None,
 ) -> ProducerStates:
-    """The state at the log end offset; snapshots from beyond it are removed."""
+    """The state at the log end offset; snapshots from beyond it are removed.
+
+    Batches from ``trusted_to`` on are replayed even where a later snapshot exists: that part of the
+    log was recovered, and its transaction indexes may lack entries.
+    """
     states, offset = ProducerStates(), log_start_offset
     for candidate in reversed(snapshot_offsets(directory)):
         if candidate > log_end_offset:
             disk.remove(snapshot_path(directory, candidate))
+            continue
+        if trusted_to is not None and candidate > trusted_to:
             continue
         loaded = load_snapshot(directory, candidate)
         if loaded is not None:

@@ -14,7 +14,8 @@ Format of ``.snapshot`` (the state before the offset in its name)::
 
     version int16 (1) | crc uint32 of what follows | count int32 |
     (producer_id int64 | epoch int16 | last_sequence int32 | last_offset int64 |
-     offset_delta int32 | timestamp int64 | coordinator_epoch int32 | current_txn_first_offset int64)…
+     offset_delta int32 | timestamp int64 | coordinator_epoch int32 |
+     current_txn_first_offset int64)…
 
 Source: ProducerStateManager, ProducerAppendInfo of Kafka.
 """

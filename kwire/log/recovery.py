@@ -59,13 +59,18 @@ def open_log(
         opened.log_end_offset = opened.log_start_offset = log_start_offset
         opened.roll(now_ms)
         return opened
-    recovered_to = _load_segments(opened, disk, clean, recovery_point)
+    recovered_to, recovered_from = _load_segments(opened, disk, clean, recovery_point)
     opened.log_start_offset = max(log_start_offset, opened.segments[0].base_offset)
     opened.log_end_offset = max(recovered_to, opened.log_start_offset)
     opened.recovery_point = opened.log_end_offset
     opened.leader_epochs.truncate_from_end(opened.log_end_offset)
     opened.producers = rebuild_producers(
-        directory, opened.segments, opened.log_start_offset, opened.log_end_offset, disk
+        directory,
+        opened.segments,
+        opened.log_start_offset,
+        opened.log_end_offset,
+        disk,
+        trusted_to=recovered_from,
     )
     return opened
 
@@ -82,9 +87,12 @@ def _remove_leftovers(directory: Path, disk: Disk) -> None:
             disk.remove(path)
 
 
-def _load_segments(opened: PartitionLog, disk: Disk, clean: bool, recovery_point: int) -> int:
-    """Load or recover every segment; the offset after the last batch."""
+def _load_segments(
+    opened: PartitionLog, disk: Disk, clean: bool, recovery_point: int
+) -> tuple[int, int | None]:
+    """Load or recover every segment: the offset after the last batch, the first one recovered."""
     end_offset = opened.segments[0].base_offset
+    recovered_from: int | None = None
     for index, segment in enumerate(opened.segments):
         following = opened.segments[index + 1 : index + 2]
         touched = not following or following[0].base_offset > recovery_point
@@ -92,11 +100,13 @@ def _load_segments(opened: PartitionLog, disk: Disk, clean: bool, recovery_point
         if sound and (clean or not touched):
             end_offset = following[0].base_offset if following else _end_offset(segment)
             continue
+        if recovered_from is None:
+            recovered_from = segment.base_offset
         whole, end_offset = recover_segment(segment, disk, opened.name)
         if not whole:
             _drop_segments(opened, index + 1, disk)
             break
-    return end_offset
+    return end_offset, recovered_from
 
 
 def _end_offset(segment: LogSegment) -> int:
@@ -141,6 +151,7 @@ def recover_segment(segment: LogSegment, disk: Disk, name: str) -> tuple[bool, i
         end_offset - 1,
     )
     disk.truncate(segment.file().fd, position)
+    segment.transaction_index.truncate_to(end_offset)
     return False, end_offset
 
 

@@ -198,7 +198,6 @@ class LogSegment:
         """Forget the indexes, to be built by ``note`` while the log is read."""
         self.offset_index.reset()
         self.time_index.reset()
-        self.transaction_index.truncate_to(self.base_offset)
         self._bytes_since_index = 0
         self.size_bytes = 0
         self.max_timestamp = self.max_timestamp_offset = self.first_timestamp = -1
@@ -211,8 +210,7 @@ class LogSegment:
 
     def flush(self) -> None:
         """Wait until everything is on the disk."""
-        if self._file is not None:
-            self._disk.sync(self._file.fd)
+        self._disk.sync(self.file().fd)
         self.offset_index.sync()
         self.time_index.sync()
 

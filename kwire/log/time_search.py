@@ -1,7 +1,8 @@
 """Searching a log by timestamp.
 
-Rules: the answer is the *first* record with at least the timestamp, inside its batch and decompressed
-if need be; timestamps need not ascend. The time index says where a segment can be skipped.
+Rules: the answer is the *first* record with at least the timestamp, inside its batch and
+decompressed if need be; timestamps need not ascend. The time index
+says where a segment can be skipped.
 """
 
 from typing import NamedTuple

@@ -1,7 +1,8 @@
 """The aborted transactions of a segment: ``.txnindex``.
 
 Format: entries of ``version int16 (0) | producer_id int64 | first_offset int64 |
-last_offset int64 | last_stable_offset int64``, in the order of their end. The file exists once there is an entry.
+last_offset int64 | last_stable_offset int64``, in the order of their end. The file exists once
+there is an entry.
 
 Source: TransactionIndex, AbortedTxn of Kafka.
 """

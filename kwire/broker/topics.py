@@ -1,0 +1,48 @@
+"""Topics that come into being without CreateTopics: by the first use of a name, and kwire's own.
+
+Rules: the internal topics have the settings that Kafka gives them. A topic that somebody else
+created meanwhile is as good.
+"""
+
+from kwire.broker.broker import Broker
+from kwire.errors import ErrorCode, KafkaError
+from kwire.metadata.controller import NewTopic, create_topic
+
+OFFSETS_TOPIC = "__consumer_offsets"
+TRANSACTIONS_TOPIC = "__transaction_state"
+SHARE_STATE_TOPIC = "__share_group_state"
+
+INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SHARE_STATE_TOPIC})
+
+
+def _new_topic(broker: Broker, name: str) -> NewTopic:
+    """How a topic of this name is created when nobody said how."""
+    if name == OFFSETS_TOPIC:
+        return NewTopic(
+            name,
+            broker.integer("offsets.topic.num.partitions"),
+            broker.integer("offsets.topic.replication.factor"),
+            configs={
+                "cleanup.policy": "compact",
+                "compression.type": "producer",
+                "segment.bytes": str(broker.integer("offsets.topic.segment.bytes")),
+            },
+        )
+    return NewTopic(
+        name, broker.integer("num.partitions"), broker.integer("default.replication.factor")
+    )
+
+
+async def create_if_missing(broker: Broker, name: str) -> None:
+    """Create a topic with the broker's defaults; KafkaError as ``create_topic`` raises it."""
+    try:
+        await broker.commit(
+            lambda image: (
+                []
+                if name in image.topics_by_name
+                else create_topic(image, _new_topic(broker, name), broker.random)
+            )
+        )
+    except KafkaError as error:
+        if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+            raise

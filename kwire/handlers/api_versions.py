@@ -1,0 +1,55 @@
+"""ApiVersions: which APIs, versions and features this broker has.
+
+Behaviour: the first request of every client. A version unknown here is answered by the connection
+with the body of version 0. Features are those that are true of kwire: ``transaction.version`` stays
+at 0 as long as there are no transactions, ``group.version`` as long as there is no KIP-848.
+"""
+
+import re
+
+from kwire.errors import ErrorCode
+from kwire.handlers import advertised_versions
+from kwire.handlers.context import RequestContext
+from kwire.protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+
+FEATURES = (("kraft.version", 0, 1, 1), ("metadata.version", 7, 30, 30))
+"""Name, lowest and highest level supported, level in force (metadata.version 30 is 4.3)."""
+
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+_SOFTWARE_SINCE = 3
+
+
+async def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
+    """Answer with everything there is."""
+    if context.api_version >= _SOFTWARE_SINCE and not _software_is_valid(request):
+        return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    return ApiVersionsResponse(
+        api_keys=[
+            ApiVersion(api_key=key, min_version=first, max_version=last)
+            for key, first, last in advertised_versions()
+        ],
+        supported_features=[
+            # Versions up to 3 could not carry a lowest level of 0, so it is left out for them.
+            SupportedFeatureKey(name=name, min_version=low, max_version=high)
+            for name, low, high, _ in FEATURES
+            if low > 0 or context.api_version > _SOFTWARE_SINCE
+        ],
+        finalized_features_epoch=context.broker.image.revision,
+        finalized_features=[
+            FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
+            for name, _, _, level in FEATURES
+        ],
+    )
+
+
+def _software_is_valid(request: ApiVersionsRequest) -> bool:
+    return bool(
+        _SOFTWARE.fullmatch(request.client_software_name)
+        and _SOFTWARE.fullmatch(request.client_software_version)
+    )

@@ -1,0 +1,235 @@
+"""Fetch: batches from partitions, waiting for them if need be.
+
+Behaviour:
+
+- Waits until there are ``min_bytes``, an error, or ``max_wait_ms`` have passed. An append wakes only
+  the fetches that wait on its partition.
+- ``max_bytes`` is soft: the first partition with data gives at least one whole batch.
+- In a session (KIP-227) only partitions with news are answered.
+- read_committed stops at the last stable offset and names the aborted transactions on the way.
+- There are no followers: a fetch by a replica is NOT_LEADER_OR_FOLLOWER.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import trio
+
+from kwire.broker.fetch_sessions import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    NO_SESSION,
+    FetchSession,
+    PartitionKey,
+)
+from kwire.broker.partition import Partition
+from kwire.errors import ErrorCode, KafkaError
+from kwire.handlers.context import RequestContext
+from kwire.protocol.file_slice import FileSlice
+from kwire.protocol.messages.fetch import (
+    AbortedTransaction,
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+
+READ_COMMITTED = 1
+TOPIC_IDS_SINCE = 13
+
+Wanted = list[tuple[PartitionKey, FetchPartition]]
+
+
+class Answer(NamedTuple):
+    """What one look at the partitions gave."""
+
+    partitions: list[tuple[PartitionKey, PartitionData]]
+    size_bytes: int
+    has_error: bool
+
+
+async def handle(request: FetchRequest, context: RequestContext) -> FetchResponse:
+    """Answer with what there is, or wait for it."""
+    try:
+        session, wanted = _session(request, context)
+    except KafkaError as error:
+        return FetchResponse(error_code=error.code)
+    answer = _read(wanted, request, context)
+    if answer.size_bytes < request.min_bytes and not answer.has_error and wanted:
+        answer = await _wait(answer, wanted, request, context)
+    incremental = session is not None and request.session_epoch > INITIAL_EPOCH
+    partitions = answer.partitions
+    if session is not None:
+        partitions = _remember(session, partitions, incremental=incremental)
+    return FetchResponse(
+        session_id=session.session_id if session else NO_SESSION,
+        responses=list(_by_topic(partitions)),
+    )
+
+
+def _session(request: FetchRequest, context: RequestContext) -> tuple[FetchSession | None, Wanted]:
+    """The session of a fetch, if it has one, and the partitions it is about."""
+    sessions = context.broker.fetch_sessions
+    uses_topic_ids = context.api_version >= TOPIC_IDS_SINCE
+    now_ms = context.broker.now_ms()
+    wanted: Wanted = [
+        ((topic.topic, topic.topic_id, partition.partition), partition)
+        for topic in request.topics
+        for partition in topic.partitions
+    ]
+    if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+        if request.session_id != NO_SESSION:
+            sessions.remove(request.session_id)
+        if request.session_epoch == FINAL_EPOCH or not wanted:
+            return None, wanted
+        slots = context.broker.integer("max.incremental.fetch.session.cache.slots")
+        session = sessions.create(uses_topic_ids, slots, now_ms)
+        if session is not None:
+            session.update(wanted, ())
+        return session, wanted
+    session = sessions.get(request.session_id, request.session_epoch, uses_topic_ids, now_ms)
+    forgotten = (
+        (topic.topic, topic.topic_id, partition)
+        for topic in request.forgotten_topics_data
+        for partition in topic.partitions
+    )
+    session.update(wanted, forgotten)
+    return session, [(key, cached.wanted) for key, cached in session.partitions.items()]
+
+
+def _read(wanted: Wanted, request: FetchRequest, context: RequestContext) -> Answer:
+    """Look at every partition once."""
+    left = min(request.max_bytes, context.broker.integer("fetch.max.bytes"))
+    total = 0
+    has_error = False
+    partitions = []
+    for key, partition in wanted:
+        data = _read_partition(key, partition, request, context, left, first=total == 0)
+        if isinstance(data.records, FileSlice):
+            total += data.records.size_bytes
+            left = max(0, left - data.records.size_bytes)
+        elif data.error_code:
+            has_error = True
+        partitions.append((key, data))
+    return Answer(partitions, total, has_error)
+
+
+def _read_partition(
+    key: PartitionKey,
+    wanted: FetchPartition,
+    request: FetchRequest,
+    context: RequestContext,
+    left: int,
+    *,
+    first: bool,
+) -> PartitionData:
+    """One partition's answer; errors become codes here and nowhere else."""
+    partition: Partition | None = None
+    read_committed = request.isolation_level == READ_COMMITTED
+    try:
+        partition = _partition(key, wanted, request, context)
+        max_bytes = min(left, wanted.partition_max_bytes)
+        records = partition.read(
+            wanted.fetch_offset, max_bytes, read_committed=read_committed, min_one_batch=first
+        )
+    except KafkaError as error:
+        out_of_range = error.code is ErrorCode.OFFSET_OUT_OF_RANGE and partition is not None
+        return PartitionData(
+            partition_index=wanted.partition,
+            error_code=error.code,
+            high_watermark=-1,
+            log_start_offset=partition.log.log_start_offset if out_of_range and partition else -1,
+            records=b"",
+        )
+    return PartitionData(
+        partition_index=wanted.partition,
+        high_watermark=partition.high_watermark,
+        last_stable_offset=partition.last_stable_offset,
+        log_start_offset=partition.log.log_start_offset,
+        aborted_transactions=_aborted(partition, wanted, records) if read_committed else None,
+        records=b"" if records is None else records,
+    )
+
+
+def _partition(
+    key: PartitionKey, wanted: FetchPartition, request: FetchRequest, context: RequestContext
+) -> Partition:
+    """The partition a client may read, or the KafkaError that says why not."""
+    name, topic_id, index = key
+    broker = context.broker
+    by_id = context.api_version >= TOPIC_IDS_SINCE
+    partition = broker.partition_by_id(topic_id, index) if by_id else broker.partition(name, index)
+    replica_id = request.replica_state.replica_id if request.replica_state else request.replica_id
+    if replica_id >= 0:
+        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    partition.check_leader_epoch(wanted.current_leader_epoch)
+    return partition
+
+
+def _aborted(
+    partition: Partition, wanted: FetchPartition, records: FileSlice | None
+) -> list[AbortedTransaction]:
+    """The aborted transactions a read_committed consumer has to leave out."""
+    if records is None:
+        return []
+    found = partition.log.aborted_transactions(wanted.fetch_offset, partition.last_stable_offset)
+    return [
+        AbortedTransaction(producer_id=entry.producer_id, first_offset=entry.first_offset)
+        for entry in found
+    ]
+
+
+async def _wait(
+    answer: Answer, wanted: Wanted, request: FetchRequest, context: RequestContext
+) -> Answer:
+    """Look again whenever one of the partitions has more, until it is enough or time is up."""
+    broker = context.broker
+    partitions = [_partition(key, one, request, context) for key, one in wanted]
+    with trio.move_on_after(max(request.max_wait_ms, 0) / 1000):
+        while answer.size_bytes < request.min_bytes and not answer.has_error:
+            event = trio.Event()
+            for partition in partitions:
+                partition.waiters.add(event)
+            try:
+                await event.wait()
+            finally:
+                for partition in partitions:
+                    partition.waiters.discard(event)
+            answer = _read(wanted, request, context)
+            if broker.is_stopping:
+                break
+    return answer
+
+
+def _remember(
+    session: FetchSession,
+    partitions: Iterable[tuple[PartitionKey, PartitionData]],
+    *,
+    incremental: bool,
+) -> list[tuple[PartitionKey, PartitionData]]:
+    """What the client has to be told, noted in its session."""
+    told = []
+    for key, data in partitions:
+        cached = session.partitions.get(key)
+        news = cached is None or cached.is_news(data)
+        if news or not incremental:
+            told.append((key, data))
+        if cached is not None and isinstance(data.records, FileSlice):
+            session.move_to_end(key)
+    return told
+
+
+def _by_topic(
+    partitions: Iterable[tuple[PartitionKey, PartitionData]],
+) -> Iterator[FetchableTopicResponse]:
+    """Partitions that follow each other and belong to one topic, put together."""
+    topic: FetchableTopicResponse | None = None
+    for (name, topic_id, _), data in partitions:
+        if topic is None or topic.topic != name or topic.topic_id != topic_id:
+            if topic is not None:
+                yield topic
+            topic = FetchableTopicResponse(topic=name, topic_id=topic_id, partitions=[])
+        topic.partitions.append(data)
+    if topic is not None:
+        yield topic

@@ -1,0 +1,122 @@
+"""Produce: appends record batches to partitions.
+
+Behaviour:
+
+- acks 0 sends nothing back; an error closes the connection instead, so that the client notices.
+- acks 1 and all are the same while a partition has one replica, but all asks for
+  ``min.insync.replicas`` of them.
+- A batch that an idempotent producer sends again is answered with the offset it already has.
+- Internal topics are for the broker and the admin client alone.
+
+Skipped: transactions (a transactional id is refused).
+"""
+
+from kwire.broker.broker import Broker
+from kwire.broker.partition import ACKS_ALL, Partition
+from kwire.broker.topics import INTERNAL_TOPICS
+from kwire.errors import ErrorCode, KafkaError
+from kwire.handlers.context import RequestContext
+from kwire.log.validation import InvalidBatch
+from kwire.protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+
+VALID_ACKS = (ACKS_ALL, 0, 1)
+ADMIN_CLIENT_ID = "__admin_client"
+TOPIC_IDS_SINCE = 13
+
+
+async def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse | None:
+    """Append every batch and tell what became of it."""
+    now_ms = context.broker.now_ms()
+    by_id = context.api_version >= TOPIC_IDS_SINCE
+    responses = []
+    failure: PartitionProduceResponse | None = None
+    for topic in request.topic_data:
+        name = _topic_name(context.broker, topic) if by_id else topic.name
+        partitions = []
+        for data in topic.partition_data:
+            response = _produce(request, context, name, data, now_ms)
+            if response.error_code:
+                failure = response
+            partitions.append(response)
+        responses.append(
+            TopicProduceResponse(
+                name=topic.name, topic_id=topic.topic_id, partition_responses=partitions
+            )
+        )
+    if request.acks == 0:
+        if failure is not None:
+            raise KafkaError(ErrorCode(failure.error_code), "with acks=0, which has no response")
+        return None
+    return ProduceResponse(responses=responses)
+
+
+def _topic_name(broker: Broker, topic: TopicProduceData) -> str | None:
+    found = broker.image.topics_by_id.get(topic.topic_id)
+    return found.name if found else None
+
+
+def _produce(
+    request: ProduceRequest,
+    context: RequestContext,
+    name: str | None,
+    data: PartitionProduceData,
+    now_ms: int,
+) -> PartitionProduceResponse:
+    """Append to one partition; errors become codes here and nowhere else."""
+    try:
+        partition = _partition(request, context, name, data)
+        if data.records is None:
+            raise KafkaError(ErrorCode.INVALID_RECORD, "no records")
+        assert isinstance(data.records, memoryview)
+        info = partition.append(data.records, now_ms=now_ms, required_acks=request.acks)
+    except InvalidBatch as error:
+        return PartitionProduceResponse(
+            index=data.index,
+            error_code=error.code,
+            base_offset=-1,
+            record_errors=[
+                BatchIndexAndErrorMessage(batch_index=place, batch_index_error_message=message)
+                for place, message in error.record_errors
+            ],
+            error_message=error.message,
+        )
+    except KafkaError as error:
+        return PartitionProduceResponse(
+            index=data.index,
+            error_code=error.code,
+            base_offset=-1,
+            error_message=error.message or None,
+        )
+    return PartitionProduceResponse(
+        index=data.index,
+        base_offset=info.first_offset,
+        log_append_time_ms=info.log_append_time_ms,
+        log_start_offset=info.log_start_offset,
+    )
+
+
+def _partition(
+    request: ProduceRequest, context: RequestContext, name: str | None, data: PartitionProduceData
+) -> Partition:
+    """The partition to append to, or the KafkaError that says why not."""
+    if request.acks not in VALID_ACKS:
+        raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}")
+    if request.transactional_id is not None:
+        raise KafkaError(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions are not served yet"
+        )
+    if name is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+    if name in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID:
+        raise KafkaError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {name}"
+        )
+    return context.broker.partition(name, data.index)
