@@ -1,0 +1,261 @@
+"""A group of the classic protocol: its members, its generation, its state.
+
+States and what leads from one to the next::
+
+    EMPTY → PREPARING_REBALANCE            a member joins
+    PREPARING_REBALANCE → COMPLETING_…     everybody has joined again, or time is up
+    COMPLETING_REBALANCE → STABLE          the leader has sent the assignment
+    STABLE, COMPLETING_… → PREPARING_…     a member joins, leaves, or is silent for too long
+    PREPARING_REBALANCE → EMPTY            nobody is left
+    EMPTY → DEAD                           the group is deleted
+
+This is bookkeeping only; ``classic_protocol`` decides. Source: ClassicGroup, ClassicGroupMember.
+"""
+
+from enum import Enum
+
+from kwire.coordinator.effects import Waiter
+from kwire.coordinator.records import GroupMetadataMember, GroupMetadataValue
+from kwire.protocol.messages.join_group import JoinGroupResponseMember
+
+Protocols = tuple[tuple[str, bytes], ...]
+"""Names of assignors and the member's subscription for each, in the order of its preference."""
+
+
+class GroupState(Enum):
+    """Kafka's names of the states, as ListGroups and DescribeGroups show them."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+class Member:
+    """A member; ``joining`` and ``syncing`` are who waits for its answers."""
+
+    __slots__ = (
+        "assignment",
+        "client_host",
+        "client_id",
+        "group_instance_id",
+        "joining",
+        "member_id",
+        "protocols",
+        "rebalance_timeout_ms",
+        "session_deadline_ms",
+        "session_timeout_ms",
+        "syncing",
+    )
+
+    def __init__(
+        self,
+        member_id: str,
+        group_instance_id: str | None,
+        client_id: str,
+        client_host: str,
+        rebalance_timeout_ms: int,
+        session_timeout_ms: int,
+        protocols: Protocols,
+    ) -> None:
+        self.member_id = member_id
+        self.group_instance_id = group_instance_id
+        self.client_id = client_id
+        self.client_host = client_host
+        self.rebalance_timeout_ms = rebalance_timeout_ms
+        self.session_timeout_ms = session_timeout_ms
+        self.protocols = protocols
+        self.assignment = b""
+        self.joining: Waiter | None = None
+        self.syncing: Waiter | None = None
+        self.session_deadline_ms = 0
+
+    def metadata(self, protocol: str | None) -> bytes:
+        """The member's subscription for a protocol; empty where it doesn't have that."""
+        return next((data for name, data in self.protocols if name == protocol), b"")
+
+    def vote(self, candidates: set[str]) -> str:
+        """The candidate this member likes best."""
+        return next(name for name, _ in self.protocols if name in candidates)
+
+
+class ClassicGroup:
+    """One group; deadlines are ms since the epoch, None where there is nothing to wait for."""
+
+    def __init__(self, group_id: str, now_ms: int) -> None:
+        self.group_id = group_id
+        self.state = GroupState.EMPTY
+        self.state_since_ms = now_ms
+        self.generation = 0
+        self.protocol_type: str | None = None
+        self.protocol: str | None = None
+        self.leader: str | None = None
+        self.members: dict[str, Member] = {}
+        self.static_members: dict[str, str] = {}
+        self.pending_joins: dict[str, int] = {}
+        self.initial_deadline_ms: int | None = None
+        self.rebalance_deadline_ms: int | None = None
+        self.sync_deadline_ms: int | None = None
+        self.newcomer_since_delay = False
+        self.scheduled_ms: int | None = None
+
+    def move_to(self, state: GroupState, now_ms: int) -> None:
+        """Change the state."""
+        self.state = state
+        self.state_since_ms = now_ms
+
+    def is_in(self, *states: GroupState) -> bool:
+        """Whether the group is in one of these states."""
+        return self.state in states
+
+    @property
+    def all_have_joined(self) -> bool:
+        """Whether nobody is waited for."""
+        return not self.pending_joins and all(m.joining is not None for m in self.members.values())
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """The longest that any member asks for."""
+        return max((m.rebalance_timeout_ms for m in self.members.values()), default=0)
+
+    def add(self, member: Member) -> None:
+        """Take a member in; the first one leads, and decides the protocol type."""
+        self.members[member.member_id] = member
+        if member.group_instance_id is not None:
+            self.static_members[member.group_instance_id] = member.member_id
+        if self.leader is None:
+            self.leader = member.member_id
+        self.pending_joins.pop(member.member_id, None)
+
+    def remove(self, member_id: str) -> Member:
+        """Let a member go; another that has joined may lead."""
+        member = self.members.pop(member_id)
+        if member.group_instance_id is not None:
+            self.static_members.pop(member.group_instance_id, None)
+        if self.leader == member_id:
+            self.leader = next(iter(self.members), None)
+        return member
+
+    def replace_static(self, old_id: str, new_id: str) -> Member:
+        """Give a static member that came back its new id."""
+        members = {}
+        for member_id, member in self.members.items():
+            members[new_id if member_id == old_id else member_id] = member
+        self.members = members
+        replaced = members[new_id]
+        replaced.member_id = new_id
+        assert replaced.group_instance_id is not None
+        self.static_members[replaced.group_instance_id] = new_id
+        if self.leader == old_id:
+            self.leader = new_id
+        return replaced
+
+    def elect_joined_leader(self) -> bool:
+        """Make sure the leader is one that has joined; False where nobody has."""
+        leader = self.members.get(self.leader or "")
+        if leader is not None and leader.joining is not None:
+            return True
+        joined = next((m.member_id for m in self.members.values() if m.joining is not None), None)
+        if joined is not None:
+            self.leader = joined
+        return joined is not None
+
+    def supports(self, protocol_type: str, protocols: Protocols) -> bool:
+        """Whether a member with these may join: a protocol must be left that everybody has."""
+        if not protocol_type or not protocols:
+            return False
+        if not self.members:
+            return True
+        names = {name for name, _ in protocols}
+        return protocol_type == self.protocol_type and bool(names & self._common_protocols())
+
+    def _common_protocols(self) -> set[str]:
+        names = [{name for name, _ in m.protocols} for m in self.members.values()]
+        return set.intersection(*names) if names else set()
+
+    def select_protocol(self) -> str:
+        """The protocol that most members like best among those that all have."""
+        candidates = self._common_protocols()
+        votes: dict[str, int] = {}
+        for member in self.members.values():
+            choice = member.vote(candidates)
+            votes[choice] = votes.get(choice, 0) + 1
+        return max(votes, key=lambda name: votes[name])
+
+    def joined_members(self) -> list[JoinGroupResponseMember]:
+        """The members and their subscriptions, for the leader."""
+        return [
+            JoinGroupResponseMember(
+                member_id=m.member_id,
+                group_instance_id=m.group_instance_id,
+                metadata=m.metadata(self.protocol),
+            )
+            for m in self.members.values()
+        ]
+
+    def next_deadline_ms(self) -> int | None:
+        """When something is due next."""
+        deadlines = [
+            deadline
+            for deadline in (
+                self.initial_deadline_ms,
+                self.rebalance_deadline_ms,
+                self.sync_deadline_ms,
+            )
+            if deadline is not None
+        ]
+        deadlines += self.pending_joins.values()
+        # Who waits for the others is not silent.
+        deadlines += [m.session_deadline_ms for m in self.members.values() if m.joining is None]
+        return min(deadlines, default=None)
+
+    def to_record(self, assignments: dict[str, bytes]) -> GroupMetadataValue:
+        """The generation in the form in which it is kept."""
+        return GroupMetadataValue(
+            protocol_type=self.protocol_type or "",
+            generation=self.generation,
+            protocol=self.protocol,
+            leader=self.leader,
+            current_state_timestamp=self.state_since_ms,
+            members=[
+                GroupMetadataMember(
+                    member_id=m.member_id,
+                    group_instance_id=m.group_instance_id,
+                    client_id=m.client_id,
+                    client_host=m.client_host,
+                    rebalance_timeout=m.rebalance_timeout_ms,
+                    session_timeout=m.session_timeout_ms,
+                    subscription=m.metadata(self.protocol),
+                    assignment=assignments.get(m.member_id, b""),
+                )
+                for m in self.members.values()
+            ],
+        )
+
+    @classmethod
+    def from_record(cls, group_id: str, value: GroupMetadataValue, now_ms: int) -> "ClassicGroup":
+        """The group that a record describes; its members have a whole session to be heard."""
+        group = cls(group_id, now_ms)
+        group.generation = value.generation
+        group.protocol_type = value.protocol_type or None
+        group.protocol = value.protocol
+        for m in value.members:
+            member = Member(
+                m.member_id,
+                m.group_instance_id,
+                m.client_id,
+                m.client_host,
+                m.rebalance_timeout or m.session_timeout,
+                m.session_timeout,
+                ((value.protocol or "", m.subscription),),
+            )
+            member.assignment = m.assignment
+            member.session_deadline_ms = now_ms + m.session_timeout
+            group.add(member)
+        group.leader = value.leader
+        if value.members:
+            group.state = GroupState.STABLE
+        if value.current_state_timestamp >= 0:
+            group.state_since_ms = value.current_state_timestamp
+        return group

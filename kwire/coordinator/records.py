@@ -1,0 +1,142 @@
+"""The records of ``__consumer_offsets``, in Kafka's formats.
+
+Format: key and value begin with an int16. In a key it is the record's type; in a value the version
+of its schema. A null value is a tombstone. Types 0 and 1 are offset commits, 2 is a classic group;
+the others belong to group types that are not served yet, and are passed over.
+
+Source: GroupCoordinatorRecordHelpers of Kafka; offset commits are written in version 4 and groups
+in version 3, as Kafka 4.3 does.
+"""
+
+from struct import Struct
+from typing import NamedTuple, TypeVar
+
+from kwire.protocol.codec import decoder, encode
+from kwire.protocol.types import (
+    ZERO_UUID,
+    Nested,
+    Schema,
+    array,
+    binary,
+    int32,
+    int64,
+    string,
+    uuid,
+)
+from kwire.protocol.wire import MalformedRequest
+
+_M = TypeVar("_M", bound=Schema)
+
+LEGACY_OFFSET_COMMIT_TYPE = 0
+OFFSET_COMMIT_TYPE = 1
+GROUP_METADATA_TYPE = 2
+
+OFFSET_COMMIT_VERSION = 4
+GROUP_METADATA_VERSION = 3
+
+_VERSION = Struct(">h")
+
+
+class CoordinatorRecord(NamedTuple):
+    """A record as it is written: bytes, or None for a tombstone."""
+
+    key: bytes
+    value: bytes | None
+
+
+class OffsetCommitKey(Schema, versions=(0, 1), flexible=None):
+    """A group's offset in a partition."""
+
+    group: str = string()
+    topic: str = string()
+    partition: int = int32()
+
+
+class OffsetCommitValue(Schema, versions=(0, 4), flexible=4):
+    """The offset of the next record to read; times in ms since the epoch."""
+
+    offset: int = int64()
+    leader_epoch: int = int32(since=3, default=-1, ignorable=True)
+    metadata: str = string()
+    commit_timestamp: int = int64()
+    expire_timestamp: int = int64(since=1, until=1, default=-1, ignorable=True)
+    topic_id: bytes = uuid(since=4, tag=0, default=ZERO_UUID, ignorable=True)
+
+
+class GroupMetadataKey(Schema, versions=(2, 2), flexible=None):
+    """A classic group."""
+
+    group: str = string()
+
+
+class GroupMetadataMember(Nested):
+    """A member of a classic group and its assignment."""
+
+    member_id: str = string()
+    group_instance_id: str | None = string(since=3, nullable=True, default=None, ignorable=True)
+    client_id: str = string()
+    client_host: str = string()
+    rebalance_timeout: int = int32(since=1, ignorable=True)
+    session_timeout: int = int32()
+    subscription: bytes = binary()
+    assignment: bytes = binary()
+
+
+class GroupMetadataValue(Schema, versions=(0, 4), flexible=4):
+    """A generation of a classic group."""
+
+    protocol_type: str = string()
+    generation: int = int32()
+    protocol: str | None = string(nullable=True)
+    leader: str | None = string(nullable=True)
+    current_state_timestamp: int = int64(since=2, default=-1, ignorable=True)
+    members: list[GroupMetadataMember] = array(GroupMetadataMember)
+
+
+def record_type(key: bytes) -> int:
+    """The type of a record; -1 for a key that is too short to have one."""
+    return int(_VERSION.unpack_from(key)[0]) if len(key) >= _VERSION.size else -1
+
+
+def offset_commit(
+    group: str, topic: str, partition: int, value: OffsetCommitValue | None
+) -> CoordinatorRecord:
+    """The record of a committed offset, or its tombstone."""
+    key = OffsetCommitKey(group=group, topic=topic, partition=partition)
+    return CoordinatorRecord(
+        _VERSION.pack(OFFSET_COMMIT_TYPE) + encode(key, 1),
+        None if value is None else _with_version(value, OFFSET_COMMIT_VERSION),
+    )
+
+
+def group_metadata(group: str, value: GroupMetadataValue | None) -> CoordinatorRecord:
+    """The record of a classic group's generation, or its tombstone."""
+    return CoordinatorRecord(
+        _VERSION.pack(GROUP_METADATA_TYPE) + encode(GroupMetadataKey(group=group), 2),
+        None if value is None else _with_version(value, GROUP_METADATA_VERSION),
+    )
+
+
+def parse_offset_commit_key(key: bytes) -> OffsetCommitKey:
+    """The key of an offset commit; MalformedRequest for one that isn't."""
+    return decoder(OffsetCommitKey, 1)(key, _VERSION.size)[0]
+
+
+def parse_group_metadata_key(key: bytes) -> GroupMetadataKey:
+    """The key of a classic group; MalformedRequest for one that isn't."""
+    return decoder(GroupMetadataKey, 2)(key, _VERSION.size)[0]
+
+
+def parse_value(schema: type[_M], value: bytes) -> _M:
+    """A value in whichever version it was written; MalformedRequest for one that isn't."""
+    if len(value) < _VERSION.size:
+        raise MalformedRequest("a value without a version")
+    (version,) = _VERSION.unpack_from(value)
+    first, last = schema.VERSIONS
+    if not first <= version <= last:
+        raise MalformedRequest(f"{schema.__name__} has no version {version}")
+    return decoder(schema, version)(value, _VERSION.size)[0]
+
+
+def _with_version(value: Schema, version: int) -> bytes:
+    return _VERSION.pack(version) + encode(value, version)
