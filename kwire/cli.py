@@ -120,8 +120,9 @@ def _serve(config: BrokerConfig) -> int:
                     server.stop()
                     break
 
+    reasons: list[str] = []
     try:
         trio.run(run)
     except* StartError as group:
-        return _fail(str(group.exceptions[0]))
-    return 0
+        reasons.append(str(group.exceptions[0]))
+    return _fail(reasons[0]) if reasons else 0

@@ -24,8 +24,9 @@ from kwire.broker.groups import Groups
 from kwire.config.broker import BrokerConfig, Listener
 from kwire.connection import Connection
 from kwire.handlers.context import ConnectionInfo
+from kwire.log.data_directory import LogDirectoryError
 from kwire.log.log_config import LogConfig
-from kwire.log.manager import LogDirectoryError, LogManager
+from kwire.log.manager import LogManager
 from kwire.metadata.changes import BrokerRegistered, Change, ClusterNamed
 from kwire.metadata.embedded import FILE_NAME, EmbeddedStore
 from kwire.metadata.image import BrokerImage, MetadataImage

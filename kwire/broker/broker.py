@@ -12,6 +12,7 @@ import logging
 import random as random_module
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -34,6 +35,9 @@ from kwire.metadata.changes import (
 from kwire.metadata.controller import PRODUCER_ID_BLOCK, allocate_producer_ids
 from kwire.metadata.image import ConfigResourceType, MetadataImage, TopicImage
 from kwire.metadata.store import MetadataStore, RevisionConflict
+
+if TYPE_CHECKING:
+    from kwire.broker.groups import Groups
 
 log = logging.getLogger(__name__)
 
@@ -67,6 +71,7 @@ class Broker:
         self.bugs: list[Exception] = []
         self.is_stopping = False
         self.fetch_sessions = FetchSessions(self.random)
+        self.groups: Groups
         self._store = store
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._followed = trio.Condition()

@@ -2,11 +2,13 @@
 
 Rules:
 
-- Session id 0 is no session; epoch 0 asks for a new one, epoch -1 for none (and ends the one named).
+- Session id 0 is no session; epoch 0 asks for a new one, epoch -1 for none (and ends the one
+  named).
 - Epochs count up from 1 with each fetch and wrap to 1; another epoch is
   INVALID_FETCH_SESSION_EPOCH, an id nobody knows FETCH_SESSION_ID_NOT_FOUND.
-- There are ``max.incremental.fetch.session.cache.slots`` of them; when all are taken, the one that
-  was used longest ago makes room if that was two minutes ago. Otherwise the client gets none.
+- There are at most ``max.incremental.fetch.session.cache.slots`` of them; when all are taken, the
+  one that was used longest ago makes room if that was two minutes ago. Otherwise the client gets
+  none.
 """
 
 from collections.abc import Iterable

@@ -4,8 +4,8 @@ Rules:
 
 - A member without an id is given one; from version 4 on it has to join again with it (KIP-394), so
   that a client which gave up leaves no member behind.
-- A static member is known by its instance: when it comes back it takes the place of its former self,
-  which is fenced, and causes no rebalance if nothing else has changed (KIP-345).
+- A static member is known by its instance: when it comes back it takes the place of its former
+  self, which is fenced, and causes no rebalance if nothing else has changed (KIP-345).
 
 Source: classicGroupJoin… of GroupMetadataManager.
 """

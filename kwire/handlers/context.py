@@ -57,6 +57,11 @@ class RequestContext:
         self.api_version = api_version
         self.client_id = client_id
 
+    @property
+    def client_host(self) -> str:
+        """The client's address as Kafka prints it in groups: with a slash before it."""
+        return "/" + self.connection.peer_host
+
     def advertised_address(self) -> tuple[str, int]:
         """Host and port at which this client reaches this broker.
 

@@ -2,8 +2,8 @@
 
 Behaviour:
 
-- Waits until there are ``min_bytes``, an error, or ``max_wait_ms`` have passed. An append wakes only
-  the fetches that wait on its partition.
+- Waits until there are ``min_bytes``, an error, or ``max_wait_ms`` have passed. An append wakes
+  only the fetches that wait on its partition.
 - ``max_bytes`` is soft: the first partition with data gives at least one whole batch.
 - In a session (KIP-227) only partitions with news are answered.
 - read_committed stops at the last stable offset and names the aborted transactions on the way.

@@ -4,8 +4,8 @@ Behaviour:
 
 - No list of topics means all of them from version 1 on, an empty list none; in version 0 an empty
   list means all.
-- A topic that doesn't exist is created on the spot where client and broker allow it, and answered as
-  it is then: the retry that Kafka makes clients do isn't needed.
+- A topic that doesn't exist is created on the spot where client and broker allow it, and answered
+  as it is then: the retry that Kafka makes clients do isn't needed.
 - By topic id (version 12): UNKNOWN_TOPIC_ID for one that is gone.
 """
 

@@ -1,0 +1,194 @@
+"""The broker's groups: which coordinator a group has, and getting it ready.
+
+Rules:
+
+- A group lives in partition ``hash(group id) % partitions`` of ``__consumer_offsets``; the hash is
+  Java's of a string, so that another broker finds it in the same place.
+- Coordinators are loaded when the broker starts; until then a group's answer is
+  COORDINATOR_LOAD_IN_PROGRESS. The topic is created when somebody first asks for a coordinator.
+- One task waits for the next deadline of all of them.
+"""
+
+import logging
+from collections.abc import Iterator
+
+import trio
+
+from kwire.broker.broker import Broker
+from kwire.broker.partition import Partition
+from kwire.broker.topics import OFFSETS_TOPIC, create_if_missing
+from kwire.coordinator.effects import Effects
+from kwire.coordinator.group_coordinator import GroupCoordinator, GroupSettings
+from kwire.errors import ErrorCode, KafkaError
+from kwire.log.partition_log import AppendOrigin
+from kwire.record.batch import RecordBatch
+from kwire.runtime import CoordinatorRuntime
+
+log = logging.getLogger(__name__)
+
+_MINUTE_MS = 60_000
+
+
+def partition_for(group_id: str, partitions: int) -> int:
+    """The partition of a group: Java's String.hashCode, made positive, modulo their number."""
+    units = group_id.encode("utf-16-be", "surrogatepass")
+    code = 0
+    for index in range(0, len(units), 2):
+        code = (31 * code + (units[index] << 8) + units[index + 1]) & 0xFFFFFFFF
+    return (code & 0x7FFFFFFF) % partitions
+
+
+class LoadedCoordinator:
+    """A coordinator that is ready, and what drives it."""
+
+    __slots__ = ("groups", "runtime")
+
+    def __init__(self, groups: GroupCoordinator, runtime: CoordinatorRuntime) -> None:
+        self.groups = groups
+        self.runtime = runtime
+
+    def carry_out(self, effects: Effects) -> None:
+        """Write and answer."""
+        self.runtime.carry_out(effects)
+
+
+class Groups:
+    """Every group of the broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._loaded: dict[int, LoadedCoordinator] = {}
+        self._changed = trio.Event()
+        self._next_expiry_ms = 0
+
+    async def ensure_topic(self) -> None:
+        """Create ``__consumer_offsets`` if it isn't there; KafkaError (COORDINATOR_NOT_AVAILABLE)."""
+        if OFFSETS_TOPIC in self._broker.image.topics_by_name:
+            return
+        try:
+            await create_if_missing(self._broker, OFFSETS_TOPIC)
+        except KafkaError as error:
+            raise KafkaError(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE, f"cannot create {OFFSETS_TOPIC}: {error}"
+            ) from error
+
+    def coordinator(self, group_id: str) -> LoadedCoordinator:
+        """The coordinator of a group.
+
+        Raises KafkaError: INVALID_GROUP_ID, COORDINATOR_NOT_AVAILABLE,
+        COORDINATOR_LOAD_IN_PROGRESS.
+        """
+        if not group_id:
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+        return self.coordinator_or_empty(group_id)
+
+    def coordinator_or_empty(self, group_id: str) -> LoadedCoordinator:
+        """Like ``coordinator``, for requests that Kafka lets have an empty group id."""
+        topic = self._broker.image.topics_by_name.get(OFFSETS_TOPIC)
+        if topic is None:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        index = partition_for(group_id, len(topic.partitions))
+        return self._get(index)
+
+    def _get(self, index: int) -> LoadedCoordinator:
+        loaded = self._loaded.get(index)
+        if loaded is not None:
+            return loaded
+        partition = self._broker.partition(OFFSETS_TOPIC, index)
+        if partition.log.log_end_offset > partition.log.log_start_offset:
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return self._add(index, self._new(partition))
+
+    def _add(self, index: int, loaded: LoadedCoordinator) -> LoadedCoordinator:
+        self._loaded[index] = loaded
+        self._changed.set()
+        return loaded
+
+    def all_coordinators(self) -> list[LoadedCoordinator]:
+        """Every coordinator; KafkaError (COORDINATOR_LOAD_IN_PROGRESS) while one isn't ready."""
+        topic = self._broker.image.topics_by_name.get(OFFSETS_TOPIC)
+        if topic is None:
+            return []
+        return [self._get(index) for index in range(len(topic.partitions))]
+
+    def forget_deleted_topics(self) -> None:
+        """Drop the offsets that are committed for topics which are gone."""
+        topics = self._broker.image.topics_by_name
+        for loaded in list(self._loaded.values()):
+            self._carry_out(loaded, loaded.groups.forget_topics(lambda name: name not in topics))
+
+    async def run(self) -> None:
+        """Load every coordinator, then do what is due, for ever."""
+        topic = self._broker.image.topics_by_name.get(OFFSETS_TOPIC)
+        for index in range(len(topic.partitions) if topic else 0):
+            await self._load(index)
+        while True:
+            self._changed = trio.Event()
+            with trio.move_on_after(self._seconds_to_next_deadline()):
+                await self._changed.wait()
+            self._tick()
+
+    async def _load(self, index: int) -> None:
+        partition = self._broker.partition(OFFSETS_TOPIC, index)
+        loaded = self._new(partition)
+        await loaded.runtime.load(_batches(partition))
+        self._add(index, loaded)
+
+    def _new(self, partition: Partition) -> LoadedCoordinator:
+        groups = GroupCoordinator(self._settings(), self._random_id)
+
+        def append(batch: bytearray, now_ms: int) -> None:
+            partition.append(batch, now_ms=now_ms, origin=AppendOrigin.COORDINATOR)
+
+        runtime = CoordinatorRuntime(
+            groups, append, self._broker.now_ms, lambda: self._changed.set()
+        )
+        return LoadedCoordinator(groups, runtime)
+
+    def _random_id(self) -> str:
+        digits = self._broker.random.randbytes(16).hex()
+        return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+
+    def _settings(self) -> GroupSettings:
+        integer = self._broker.integer
+        return GroupSettings(
+            initial_rebalance_delay_ms=integer("group.initial.rebalance.delay.ms"),
+            min_session_timeout_ms=integer("group.min.session.timeout.ms"),
+            max_session_timeout_ms=integer("group.max.session.timeout.ms"),
+            max_size=integer("group.max.size"),
+            offset_metadata_max_bytes=integer("offset.metadata.max.bytes"),
+            offsets_retention_ms=integer("offsets.retention.minutes") * _MINUTE_MS,
+        )
+
+    def _seconds_to_next_deadline(self) -> float:
+        deadlines = [self._next_expiry_ms]
+        for loaded in self._loaded.values():
+            deadline = loaded.groups.next_deadline_ms()
+            if deadline is not None:
+                deadlines.append(deadline)
+        return max(0, min(deadlines) - self._broker.now_ms()) / 1000
+
+    def _tick(self) -> None:
+        now_ms = self._broker.now_ms()
+        for loaded in self._loaded.values():
+            deadline = loaded.groups.next_deadline_ms()
+            if deadline is not None and deadline <= now_ms:
+                self._carry_out(loaded, loaded.groups.tick(now_ms))
+        if now_ms >= self._next_expiry_ms:
+            interval_ms = self._broker.integer("offsets.retention.check.interval.ms")
+            self._next_expiry_ms = now_ms + interval_ms
+            for loaded in self._loaded.values():
+                self._carry_out(loaded, loaded.groups.expire_offsets(now_ms))
+
+    def _carry_out(self, loaded: LoadedCoordinator, effects: Effects) -> None:
+        """Carry out what nobody asked for; a failure is logged and tried again with the next one."""
+        try:
+            loaded.carry_out(effects)
+        except KafkaError as error:
+            log.error("cannot write to %s: %s", OFFSETS_TOPIC, error)
+
+
+def _batches(partition: Partition) -> Iterator[RecordBatch]:
+    for segment in list(partition.log.segments):
+        for header in segment.headers():
+            yield segment.batch_at(header)

@@ -1,0 +1,65 @@
+"""DescribeGroups: members, states and assignments of classic groups.
+
+Behaviour: a group nobody knows is Dead, without an error; from version 6 on it is
+GROUP_ID_NOT_FOUND. Subscriptions and assignments are shown once the group is stable.
+"""
+
+from kwire.coordinator.classic_group import ClassicGroup, GroupState
+from kwire.errors import ErrorCode, KafkaError
+from kwire.handlers.context import GROUP_OPERATIONS, NOT_ASKED, RequestContext
+from kwire.protocol.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+
+NOT_FOUND_SINCE = 6
+
+
+async def handle(request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
+    """Describe every group asked for."""
+    operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
+    groups = [_describe(group_id, context) for group_id in request.groups]
+    for group in groups:
+        group.authorized_operations = operations
+    return DescribeGroupsResponse(groups=groups)
+
+
+def _describe(group_id: str, context: RequestContext) -> DescribedGroup:
+    try:
+        home = context.broker.groups.coordinator(group_id)
+    except KafkaError as error:
+        return DescribedGroup(error_code=error.code, group_id=group_id)
+    group = home.groups.groups.get(group_id)
+    if group is not None:
+        return _classic(group)
+    state = home.groups.state_of(group_id)
+    if state is not None:
+        return DescribedGroup(group_id=group_id, group_state=state.value)
+    described = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
+    if context.api_version >= NOT_FOUND_SINCE:
+        described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+        described.error_message = f"Group {group_id} not found."
+    return described
+
+
+def _classic(group: ClassicGroup) -> DescribedGroup:
+    stable = group.state is GroupState.STABLE
+    return DescribedGroup(
+        group_id=group.group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=(group.protocol or "") if stable else "",
+        members=[
+            DescribedGroupMember(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=member.metadata(group.protocol) if stable else b"",
+                member_assignment=member.assignment if stable else b"",
+            )
+            for member in group.members.values()
+        ],
+    )

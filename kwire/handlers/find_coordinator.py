@@ -1,0 +1,56 @@
+"""FindCoordinator: which broker looks after a group.
+
+Behaviour: this one does. ``__consumer_offsets`` is created with the first question. Transactions
+and share groups are not served yet: their questions get an error that clients give up on at once.
+"""
+
+from kwire.errors import ErrorCode, KafkaError
+from kwire.handlers.context import RequestContext
+from kwire.protocol.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+
+GROUP, TRANSACTION, SHARE = 0, 1, 2
+BATCHED_SINCE = 4
+
+_NOT_SERVED = {
+    TRANSACTION: KafkaError(
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions are not served yet"
+    ),
+    SHARE: KafkaError(ErrorCode.INVALID_REQUEST, "share groups are not served yet"),
+}
+
+
+async def handle(
+    request: FindCoordinatorRequest, context: RequestContext
+) -> FindCoordinatorResponse:
+    """Answer every key."""
+    keys = request.coordinator_keys if context.api_version >= BATCHED_SINCE else [request.key]
+    found = [await _find(key, request.key_type, context) for key in keys]
+    if context.api_version >= BATCHED_SINCE:
+        return FindCoordinatorResponse(coordinators=found)
+    [only] = found
+    return FindCoordinatorResponse(
+        error_code=only.error_code,
+        error_message=only.error_message,
+        node_id=only.node_id,
+        host=only.host,
+        port=only.port,
+    )
+
+
+async def _find(key: str, key_type: int, context: RequestContext) -> Coordinator:
+    try:
+        if key_type != GROUP:
+            raise _NOT_SERVED.get(key_type) or KafkaError(
+                ErrorCode.INVALID_REQUEST, f"unknown key type {key_type}"
+            )
+        await context.broker.groups.ensure_topic()
+    except KafkaError as error:
+        return Coordinator(
+            key=key, node_id=-1, port=-1, error_code=error.code, error_message=error.message
+        )
+    host, port = context.advertised_address()
+    return Coordinator(key=key, node_id=context.broker.node_id, host=host, port=port)

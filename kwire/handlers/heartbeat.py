@@ -1,0 +1,15 @@
+"""Heartbeat: a member of a classic group is alive, and hears whether a rebalance is on."""
+
+from kwire.errors import KafkaError
+from kwire.handlers.context import RequestContext
+from kwire.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+
+
+async def handle(request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
+    """Renew the member's session."""
+    try:
+        home = context.broker.groups.coordinator(request.group_id)
+        home.groups.heartbeat(request, context.broker.now_ms())
+    except KafkaError as error:
+        return HeartbeatResponse(error_code=error.code)
+    return HeartbeatResponse()
