@@ -91,6 +91,9 @@ class Connection:
                 log.info("closing the connection from %s: %s", self._peer(), reason)
         except OSError as error:
             log.debug("connection from %s ended: %s", self._peer(), error)
+        except Exception as error:
+            log.exception("bug in serving %s", self._peer())
+            self._broker.bugs.append(error)
         finally:
             self._sock.close()
 

@@ -78,7 +78,7 @@ class CoordinatorRuntime:
         self._rescheduled = rescheduled
 
     def carry_out(self, effects: Effects) -> None:
-        """Write, replay and answer; KafkaError when it can't be written, everybody else told too."""
+        """Write, replay and answer; KafkaError, told to everybody, when it can't be written."""
         try:
             if effects.records:
                 self._write(effects.records)

@@ -62,7 +62,7 @@ class Groups:
         self._next_expiry_ms = 0
 
     async def ensure_topic(self) -> None:
-        """Create ``__consumer_offsets`` if it isn't there; KafkaError (COORDINATOR_NOT_AVAILABLE)."""
+        """Create ``__consumer_offsets`` if need be; KafkaError (COORDINATOR_NOT_AVAILABLE)."""
         if OFFSETS_TOPIC in self._broker.image.topics_by_name:
             return
         try:
@@ -181,7 +181,7 @@ class Groups:
                 self._carry_out(loaded, loaded.groups.expire_offsets(now_ms))
 
     def _carry_out(self, loaded: LoadedCoordinator, effects: Effects) -> None:
-        """Carry out what nobody asked for; a failure is logged and tried again with the next one."""
+        """Carry out what nobody asked for; a failure is logged and tried again later."""
         try:
             loaded.carry_out(effects)
         except KafkaError as error:

@@ -1,0 +1,46 @@
+"""DescribeCluster: the brokers, the controller, the cluster's id.
+
+Behaviour: a client is told of brokers; the controllers' own listener isn't served (endpoint type 2
+is MISMATCHED_ENDPOINT_TYPE, as at any broker of Kafka).
+"""
+
+from kwire.errors import ErrorCode
+from kwire.handlers.context import CLUSTER_OPERATIONS, NOT_ASKED, RequestContext
+from kwire.protocol.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+
+BROKERS, CONTROLLERS = 1, 2
+
+
+async def handle(
+    request: DescribeClusterRequest, context: RequestContext
+) -> DescribeClusterResponse:
+    """Describe the cluster."""
+    if request.endpoint_type != BROKERS:
+        known = request.endpoint_type == CONTROLLERS
+        return DescribeClusterResponse(
+            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE
+            if known
+            else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+            error_message="The request was sent to an endpoint of type BROKER",
+            endpoint_type=request.endpoint_type,
+        )
+    broker = context.broker
+    host, port = context.advertised_address()
+    ask = request.include_cluster_authorized_operations
+    return DescribeClusterResponse(
+        cluster_id=broker.cluster_id,
+        controller_id=broker.node_id,
+        brokers=[
+            DescribeClusterBroker(
+                broker_id=broker.node_id,
+                host=host,
+                port=port,
+                rack=broker.image.brokers[broker.node_id].rack,
+            )
+        ],
+        cluster_authorized_operations=CLUSTER_OPERATIONS if ask else NOT_ASKED,
+    )

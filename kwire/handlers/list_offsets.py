@@ -1,0 +1,85 @@
+"""ListOffsets: the offsets where partitions begin and end, and where a time begins.
+
+Behaviour of the special timestamps: -1 latest (read_committed: the last stable offset), -2
+earliest, -3 the record with the largest timestamp (KIP-734), -4 earliest on local disk (KIP-405:
+the same as earliest), -5 latest in tiered storage and -6 earliest to be uploaded there (both none:
+-1). By time: the first record whose timestamp is not smaller, -1 without one.
+"""
+
+from kwire.broker.partition import Partition
+from kwire.errors import ErrorCode, KafkaError
+from kwire.handlers.context import RequestContext
+from kwire.log.time_search import max_timestamp, offset_for_timestamp
+from kwire.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = range(-1, -7, -1)
+READ_COMMITTED = 1
+
+# The first version that knows each special timestamp.
+_SINCE = {
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING: 11,
+}
+
+
+async def handle(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
+    """Answer every partition."""
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[
+                    _answer(request, topic.name, wanted, context) for wanted in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _answer(
+    request: ListOffsetsRequest, topic: str, wanted: ListOffsetsPartition, context: RequestContext
+) -> ListOffsetsPartitionResponse:
+    response = ListOffsetsPartitionResponse(partition_index=wanted.partition_index)
+    try:
+        partition = context.broker.partition(topic, wanted.partition_index)
+        partition.check_leader_epoch(wanted.current_leader_epoch)
+        if context.api_version < _SINCE.get(wanted.timestamp, 0) or wanted.timestamp < -6:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+        read_committed = request.isolation_level == READ_COMMITTED
+        _find(partition, wanted.timestamp, response, read_committed=read_committed)
+    except KafkaError as error:
+        response.error_code = error.code
+    return response
+
+
+def _find(
+    partition: Partition,
+    timestamp: int,
+    response: ListOffsetsPartitionResponse,
+    *,
+    read_committed: bool,
+) -> None:
+    """Fill in what was found."""
+    log = partition.log
+    end_offset = partition.last_stable_offset if read_committed else partition.high_watermark
+    if timestamp == LATEST:
+        response.offset, response.leader_epoch = end_offset, partition.leader_epoch
+    elif timestamp in (EARLIEST, EARLIEST_LOCAL):
+        response.offset = log.log_start_offset
+        response.leader_epoch = log.leader_epochs.epoch_of(log.log_start_offset)
+    elif timestamp >= 0 or timestamp == MAX_TIMESTAMP:
+        if timestamp == MAX_TIMESTAMP:
+            found = max_timestamp(log)
+        else:
+            found = offset_for_timestamp(log, timestamp, end_offset=end_offset)
+        if found is not None:
+            response.offset, response.timestamp, response.leader_epoch = found
