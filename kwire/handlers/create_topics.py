@@ -65,28 +65,7 @@ def _new_topic(topic: CreatableTopic, context: RequestContext) -> NewTopic:
     if topic.assignments and (topic.num_partitions != -1 or topic.replication_factor != -1):
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
-            "A manual partition assignment was given: partitions
-            and
-           
-            replication
-           
-           
-            factor
-           
-           
-           
-            must
-           
-           
-           
-           
-            be
-           
-           
-           
-           
-           
-            -1.",
+            "With a manual assignment partitions and replication factor must be -1.",
         )
     integer = context.broker.integer
     count, factor = topic.num_partitions, topic.replication_factor

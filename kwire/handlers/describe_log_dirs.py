@@ -1,4 +1,4 @@
-"""DescribeLogDirs: the data directories, the partitions in them and their sizes, and the room left."""
+"""DescribeLogDirs: the data directories, their partitions and sizes, and the room left."""
 
 import shutil
 from pathlib import Path

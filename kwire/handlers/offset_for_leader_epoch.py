@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: where a leader epoch ended, by which consumers notice a log that was cut."""
+"""OffsetForLeaderEpoch: where a leader epoch ended, so that consumers notice a cut log."""
 
 from kwire.errors import KafkaError
 from kwire.handlers.context import RequestContext

@@ -54,7 +54,7 @@ class Alteration(NamedTuple):
 
 
 def resource_type(number: int) -> ConfigResourceType:
-    """The type of a resource; KafkaError (INVALID_REQUEST) for one whose configs can't be changed."""
+    """The type of a resource with configs; KafkaError (INVALID_REQUEST) for another."""
     if number not in [kind.value for kind in SCOPES]:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unexpected resource type {number}")
     return ConfigResourceType(number)
@@ -138,49 +138,7 @@ def _altered(setting: Setting, alteration: Alteration, current: str) -> str | No
     if setting.type != "LIST":
         raise KafkaError(
             ErrorCode.INVALID_CONFIG,
-            f"Can't {Operation(operation).name} to
-            key
-           
-            {setting.name}
-          
-           
-          
-           
-            because its
-          
-           
-           
-           
-            type
-          
-           
-           
-           
-           
-            is not
-         
-          
-           
-         
-          
-           
-          
-           
-          
-           
-          
-           
-            LIST.",
-      
-       
-      
-       
-      
-       
-      
-       
-      
-       
+            f"{Operation(operation).name} is for lists, {setting.name} is none.",
         )
     items = [item for item in current.split(",") if item]
     given = [item.strip() for item in value.split(",")]
@@ -191,31 +149,12 @@ def _altered(setting: Setting, alteration: Alteration, current: str) -> str | No
     return ",".join(items)
 
 
-def
-_setting(resource: ConfigResource, name: str
-s
-st s
-st str str)
-
-
-
--
-->
-Settin Settin
-Settin Settin
-Setting Setting:
-   
-    kind, _ =
-    resource setting = settings(SCOPES[kind]).get(name)
-    if setting
-    is None:
-        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown {SCOPES[kind]}
-        config name:
-      
-       
-        {name}")
-    return
-    setting
+def _setting(resource: ConfigResource, name: str) -> Setting:
+    kind, _ = resource
+    setting = settings(SCOPES[kind]).get(name)
+    if setting is None:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown {SCOPES[kind]} config name: {name}")
+    return setting
 
 
 def _check(resource: ConfigResource, name: str, value: str) -> None:
