@@ -1,0 +1,119 @@
+"""A kwire inside the test's own process, and a raw client that speaks in messages and bytes.
+
+The server runs in a nursery of the test, on a free port of 127.0.0.1. When it ends, an exception
+that a handler didn't mean to raise fails the test.
+"""
+
+import socket
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import trio
+
+from kwire.broker.broker import Broker
+from kwire.config.broker import BrokerConfig
+from kwire.protocol.codec import decode
+from kwire.protocol.frame import decode_response_header, encode_request
+from kwire.protocol.messages import message_classes
+from kwire.protocol.types import Request, Response
+from kwire.server import Server
+
+_R = TypeVar("_R", bound=Response)
+
+
+class RunningServer:
+    """A server that is ready: its broker and its address."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.host, self.port = server.addresses[0]
+
+    @property
+    def broker(self) -> Broker:
+        """The broker behind it."""
+        return self.server.broker
+
+    async def connect(self) -> "RawClient":
+        """A new connection to it."""
+        return RawClient(await trio.open_tcp_stream(self.host, self.port))
+
+
+class RawClient:
+    """One connection; requests are numbered from 1."""
+
+    def __init__(self, stream: trio.SocketStream, client_id: str | None = "raw") -> None:
+        self.stream = stream
+        self._client_id = client_id
+        self._correlation_id = 0
+        self._buffer = bytearray()
+
+    async def send(self, request: Request, version: int) -> int:
+        """Send a request; its correlation id."""
+        self._correlation_id += 1
+        frame = encode_request(request, version, self._correlation_id, self._client_id)
+        await self.stream.send_all(bytes(frame))
+        return self._correlation_id
+
+    async def receive_frame(self) -> bytes | None:
+        """The next response without its size, None when the connection is closed."""
+        while len(self._buffer) < 4 or len(self._buffer) < 4 + int.from_bytes(self._buffer[:4]):
+            received = await self._receive_some()
+            if not received:
+                return None
+            self._buffer += received
+        end = 4 + int.from_bytes(self._buffer[:4])
+        frame = bytes(self._buffer[4:end])
+        del self._buffer[:end]
+        return frame
+
+    async def _receive_some(self) -> bytes:
+        try:
+            return bytes(await self.stream.receive_some(65536))
+        except trio.BrokenResourceError:
+            return b""
+
+    async def request(self, request: Request, version: int, answer: type[_R]) -> _R:
+        """Send a request and wait for its answer, which is an ``answer``."""
+        correlation_id = await self.send(request, version)
+        frame = await self.receive_frame()
+        assert frame is not None, "the connection was closed"
+        response_class = message_classes(request.API_KEY)[1]
+        assert response_class is answer
+        found, position = decode_response_header(frame, response_class, version)
+        assert found == correlation_id
+        return decode(answer, version, memoryview(frame)[position:])
+
+    async def is_closed(self) -> bool:
+        """Whether the broker closes the connection, sending nothing more."""
+        return await self.receive_frame() is None
+
+    async def aclose(self) -> None:
+        """Close the connection."""
+        await self.stream.aclose()
+
+
+@asynccontextmanager
+async def running_server(
+    data_dir: Path, settings: Mapping[str, str] | None = None
+) -> AsyncIterator[RunningServer]:
+    """A server that is ready; stopped cleanly when the block ends."""
+    properties = {"log.dirs": str(data_dir), "listeners": "PLAINTEXT://127.0.0.1:0"}
+    server = Server(BrokerConfig.load(properties | dict(settings or {})))
+    async with trio.open_nursery() as nursery:
+        await nursery.start(server.serve)
+        try:
+            yield RunningServer(server)
+        finally:
+            server.stop()
+    if server.broker.bugs:
+        raise server.broker.bugs[0]
+
+
+def local_port() -> int:
+    """A port of 127.0.0.1 that is free now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,123 @@
+"""A kwire in a process of its own, for tests, demos and benchmarks.
+
+Needs the standard library alone. It listens on 127.0.0.1, on a free port unless told otherwise, and
+ends with the ``with`` block.
+"""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+
+START_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 30.0
+
+_READY = re.compile(r"kwire \S+ ready: (?P<address>\S+) data=.* cluster=(?P<cluster>\S+)")
+_PACKAGE_PARENT = Path(__file__).parents[2]
+
+
+class BrokerFailed(Exception):
+    """The broker ended instead of getting ready; the text is what it said."""
+
+
+class BrokerProcess:
+    """``python -m kwire serve`` as a child process.
+
+    ``settings`` are Kafka's, as for ``-o``. ``bootstrap`` is ``host:port`` once it has started.
+    """
+
+    def __init__(
+        self,
+        data_dir: Path | str,
+        settings: Mapping[str, str] | None = None,
+        listen: str = "127.0.0.1:0",
+    ) -> None:
+        self.data_dir = Path(data_dir)
+        self.bootstrap = ""
+        self.cluster_id = ""
+        self._settings = dict(settings or {})
+        self._listen = listen
+        self._process: subprocess.Popen[str] | None = None
+        self._errors = tempfile.TemporaryFile("w+")
+
+    @property
+    def pid(self) -> int:
+        """The process id of the running broker."""
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> "BrokerProcess":
+        """Start it and wait until it is ready; BrokerFailed if it ends instead."""
+        command = [sys.executable, "-m", "kwire", "serve", "--data-dir", str(self.data_dir)]
+        command += ["--listen", self._listen]
+        for name, value in self._settings.items():
+            command += ["-o", f"{name}={value}"]
+        environment = dict(os.environ)
+        paths = [str(_PACKAGE_PARENT), environment.get("PYTHONPATH", "")]
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+        self._process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=self._errors, text=True, env=environment
+        )
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        ready = _READY.match(line)
+        if ready is None:
+            self._process.wait(STOP_TIMEOUT_S)
+            self._process.stdout.close()
+            self._process = None
+            raise BrokerFailed(self.log().strip() or line)
+        self.bootstrap = ready["address"]
+        self.cluster_id = ready["cluster"]
+        return self
+
+    def kill(self) -> None:
+        """End it with SIGKILL, as a crash would."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> int:
+        """End it with SIGTERM; its exit code."""
+        return self._end(signal.SIGTERM)
+
+    def restart(self) -> None:
+        """Start it again on the same port, with the same data."""
+        if self._process is not None:
+            self.stop()
+        self._listen = self.bootstrap
+        self.start()
+
+    def log(self) -> str:
+        """What it has logged so far."""
+        self._errors.seek(0)
+        return self._errors.read()
+
+    def _end(self, signal_number: int) -> int:
+        process, self._process = self._process, None
+        if process is None:
+            return 0
+        process.send_signal(signal_number)
+        try:
+            return process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise
+        finally:
+            assert process.stdout is not None
+            process.stdout.close()
+
+    def __enter__(self) -> "BrokerProcess":
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+        self._errors.close()
