@@ -43,7 +43,7 @@ class BrokerProcess:
         self._settings = dict(settings or {})
         self._listen = listen
         self._process: subprocess.Popen[str] | None = None
-        self._errors = tempfile.TemporaryFile("w+")
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed by __exit__)
 
     @property
     def pid(self) -> int:

@@ -1,0 +1,158 @@
+"""A real Apache Kafka 4.3.1, to prove the tests against and to ask how it behaves.
+
+``python -m compat_tests.apache_kafka`` (``make kafka``) runs one until Ctrl-C. Combined KRaft mode
+on free ports of 127.0.0.1, formatted by Kafka's own tool, with the settings that Kafka's own
+``server.properties`` has for one broker.
+"""
+
+import argparse
+import signal
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+
+from kafka import KafkaAdminClient
+from kafka.errors import KafkaError
+
+from compat_tests.java_tools import MissingTool, command, run_tool
+from kwire.testing.in_process import local_port
+from kwire.testing.waiting import wait_until
+
+HEAP = ("-Xmx1G", "-Xms1G")
+CLUSTER_ID = "kwireCompatTestsAAAAAA"
+
+_SETTINGS = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "group.initial.rebalance.delay.ms": "0",
+}
+
+
+class ApacheKafka:
+    """One broker; the same methods as ``kwire.testing.process.BrokerProcess``."""
+
+    def __init__(
+        self,
+        data_dir: Path | str,
+        settings: Mapping[str, str] | None = None,
+        listen: str = "127.0.0.1:0",
+    ) -> None:
+        self.data_dir = Path(data_dir)
+        self._settings = dict(settings or {})
+        port = int(listen.rpartition(":")[2]) or local_port()
+        self.bootstrap = f"127.0.0.1:{port}"
+        self._controller_port = local_port()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        """The process id of the running broker."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def log_dir(self) -> Path:
+        """Where its partitions are."""
+        return self.data_dir / "logs"
+
+    def start(self) -> "ApacheKafka":
+        """Format the directory if it is new, start, and wait until it answers."""
+        self.data_dir.mkdir(parents=True, exist_ok=True)
+        properties = self.data_dir / "server.properties"
+        properties.write_text(self._properties(), encoding="utf-8")
+        if not self.log_dir.exists():
+            arguments = ("-t", CLUSTER_ID, "-c", str(properties), "--standalone")
+            run_tool("kafka.tools.StorageTool", "format", *arguments)
+        with (self.data_dir / "kafka.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                command("kafka.Kafka", str(properties), options=HEAP), stdout=log, stderr=log
+            )
+        wait_until(self._answers, timeout_s=60, what=f"Apache Kafka in {self.data_dir}")
+        return self
+
+    def _properties(self) -> str:
+        host_port = self.bootstrap
+        controller = f"127.0.0.1:{self._controller_port}"
+        settings = {
+            **_SETTINGS,
+            "log.dirs": str(self.log_dir),
+            "listeners": f"PLAINTEXT://{host_port},CONTROLLER://{controller}",
+            "advertised.listeners": f"PLAINTEXT://{host_port}",
+            "controller.quorum.bootstrap.servers": controller,
+            **self._settings,
+        }
+        return "".join(f"{name}={value}\n" for name, value in settings.items())
+
+    def _answers(self) -> bool:
+        assert self._process is not None
+        if self._process.poll() is not None:
+            raise MissingTool(f"Apache Kafka ended; see {self.data_dir / 'kafka.log'}")
+        try:
+            KafkaAdminClient(bootstrap_servers=self.bootstrap, request_timeout_ms=5000).close()
+        except (KafkaError, OSError):
+            return False
+        return True
+
+    def kill(self) -> None:
+        """End it with SIGKILL."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> int:
+        """End it with SIGTERM; its exit code."""
+        return self._end(signal.SIGTERM)
+
+    def restart(self) -> None:
+        """Start it again on the same port, with the same data."""
+        if self._process is not None:
+            self.stop()
+        self.start()
+
+    def _end(self, signal_number: int) -> int:
+        process, self._process = self._process, None
+        if process is None:
+            return 0
+        process.send_signal(signal_number)
+        return process.wait(60)
+
+    def __enter__(self) -> "ApacheKafka":
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+
+def main() -> None:
+    """Run one until Ctrl-C."""
+    parser = argparse.ArgumentParser(description="run a real Apache Kafka 4.3.1 until Ctrl-C")
+    parser.add_argument("--port", type=int, default=0, help="the port; 0 picks a free one")
+    parser.add_argument("--data-dir", type=Path, help="where to keep data; else it is temporary")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="apache-kafka-") as temporary:
+        broker = ApacheKafka(options.data_dir or temporary, listen=f"127.0.0.1:{options.port}")
+        try:
+            with broker:
+                print(f"Apache Kafka 4.3.1 ready: {broker.bootstrap}", flush=True)
+                signal.pause()
+        except KeyboardInterrupt:
+            print("Apache Kafka stopped", flush=True)
+        except MissingTool as error:
+            raise SystemExit(str(error)) from error
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    main()

@@ -1,0 +1,64 @@
+"""Which broker the tests run against, and names that no other test uses.
+
+``KWIRE_BOOTSTRAP=host:port`` (``make compat BOOTSTRAP=…``) names a broker that runs already;
+without it a kwire is started for the run, in a process of its own.
+"""
+
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kafka import KafkaAdminClient
+
+from kwire.testing.process import BrokerProcess
+
+
+@pytest.fixture(scope="session")
+def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """``host:port`` of the broker under test."""
+    given = os.environ.get("KWIRE_BOOTSTRAP")
+    if given:
+        yield given
+        return
+    data_dir: Path = tmp_path_factory.mktemp("kwire")
+    with BrokerProcess(data_dir) as broker:
+        yield broker.bootstrap
+        log = broker.log()
+    assert "bug in" not in log, log
+
+
+@pytest.fixture
+def admin(bootstrap: str) -> Iterator[KafkaAdminClient]:
+    """kafka-python's admin client."""
+    client = KafkaAdminClient(bootstrap_servers=bootstrap)
+    yield client
+    client.close()
+
+
+class Names:
+    """Names for topics and groups; the topics are deleted after the test."""
+
+    def __init__(self) -> None:
+        self.topics: list[str] = []
+
+    def topic(self, hint: str = "topic") -> str:
+        """A topic's name that nobody has used."""
+        self.topics.append(f"{hint}-{uuid.uuid4().hex[:10]}")
+        return self.topics[-1]
+
+    def group(self, hint: str = "group") -> str:
+        """A group's name that nobody has used."""
+        return f"{hint}-{uuid.uuid4().hex[:10]}"
+
+
+@pytest.fixture
+def names(admin: KafkaAdminClient) -> Iterator[Names]:
+    """Names for this test."""
+    used = Names()
+    yield used
+    existing = set(admin.list_topics())
+    doomed = [name for name in used.topics if name in existing]
+    if doomed:
+        admin.delete_topics(doomed)
