@@ -20,6 +20,7 @@ from kwire.protocol.messages.list_offsets import (
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = range(-1, -7, -1)
 READ_COMMITTED = 1
+LEADER_EPOCHS_SINCE = 4
 
 # The first version that knows each special timestamp.
 _SINCE = {
@@ -56,6 +57,8 @@ def _answer(
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
         read_committed = request.isolation_level == READ_COMMITTED
         _find(partition, wanted.timestamp, response, read_committed=read_committed)
+        if context.api_version < LEADER_EPOCHS_SINCE:
+            response.leader_epoch = -1
     except KafkaError as error:
         response.error_code = error.code
     return response

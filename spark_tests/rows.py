@@ -1,0 +1,30 @@
+"""Rows for Spark's tests: written by a stock producer, counted by a stock consumer."""
+
+from typing import Any
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+TIMEOUT_S = 60
+START_MS = 1_700_000_000_000
+
+
+def produce(broker: str, topic: str, first: int, last: int, **config: Any) -> None:
+    """Rows ``first`` to ``last``: key and value are the number, a second apart."""
+    producer = Producer({"bootstrap.servers": broker, "linger.ms": 20, **config})
+    for n in range(first, last):
+        headers = [("n", b"%d" % n)]
+        timestamp = START_MS + n * 1000
+        producer.produce(topic, b"%d" % n, b"%d" % n, timestamp=timestamp, headers=headers)
+        producer.poll(0)
+    assert producer.flush(TIMEOUT_S) == 0
+
+
+def end_offsets(broker: str, topic: str, partitions: int) -> list[int]:
+    """Where each partition ends."""
+    consumer = Consumer({"bootstrap.servers": broker, "group.id": "unused"})
+    ends = [
+        consumer.get_watermark_offsets(TopicPartition(topic, index), TIMEOUT_S)[1]
+        for index in range(partitions)
+    ]
+    consumer.close()
+    return ends
