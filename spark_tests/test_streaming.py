@@ -53,7 +53,12 @@ def numbers(spark: SparkSession, target: Path) -> list[int]:
 
 
 def test_available_now_goes_on_from_its_checkpoint(
-    spark: SparkSession, broker: str, new_topic: Callable[..., str], stream: Stream, tmp_path: Path
+    spark: SparkSession,
+    broker: str,
+    admin: AdminClient,
+    new_topic: Callable[..., str],
+    stream: Stream,
+    tmp_path: Path,
 ) -> None:
     """Run again it takes what is new, exactly once; partitions added meanwhile are found."""
     topic = new_topic(2)
@@ -62,9 +67,7 @@ def test_available_now_goes_on_from_its_checkpoint(
     assert numbers(spark, tmp_path) == list(range(5000))
     produce(broker, topic, 5000, 8000)
     run_available(stream(subscribe=topic), tmp_path)
-    AdminClient({"bootstrap.servers": broker}).create_partitions([NewPartitions(topic, 4)])[
-        topic
-    ].result(TIMEOUT_S)
+    admin.create_partitions([NewPartitions(topic, 4)])[topic].result(TIMEOUT_S)
     wait_until(lambda: len(end_offsets(broker, topic, 4)) == 4, what="the new partitions")
     produce(broker, topic, 8000, 10000)
     run_available(stream(subscribe=topic), tmp_path)
@@ -102,7 +105,7 @@ def test_topic_to_topic(
     writer = frame.writeStream.format("kafka").option("kafka.bootstrap.servers", broker)
     writer = writer.option("topic", sink).option("checkpointLocation", str(tmp_path))
     assert writer.trigger(availableNow=True).start().awaitTermination(TIMEOUT_S)
-    values = {row.value for row in read(subscribe=sink).select("value").collect()}
+    values = {bytes(row.value) for row in read(subscribe=sink).select("value").collect()}
     assert values == {b"%d!" % n for n in range(5000)}
 
 
