@@ -40,6 +40,10 @@ class Disk:
         """Size of an open file."""
         return os.fstat(fd).st_size
 
+    def modified_ms(self, path: Path) -> int:
+        """When a file was last written, in ms since the epoch; OSError where there is none."""
+        return path.stat().st_mtime_ns // 1_000_000
+
     def truncate(self, fd: int, size_bytes: int) -> None:
         """Cut or extend an open file; what is new reads as zeros and takes no room."""
         os.ftruncate(fd, size_bytes)

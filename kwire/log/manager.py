@@ -6,6 +6,7 @@ Rules:
 - A deleted partition's directory is renamed to ``<name>.<32 hex digits>-delete`` at once and
   removed after ``file.delete.delay.ms``; one left over from an earlier run is removed at the start.
 - A log start offset that moved is checkpointed before it is acknowledged.
+- ``__cluster_metadata`` in a directory of Apache Kafka is its controllers' log and is left alone.
 
 Source: LogManager of Kafka.
 """
@@ -22,7 +23,8 @@ from kwire.log.data_directory import DataDirectory, LogDirectoryError
 from kwire.log.disk import Disk
 from kwire.log.log_config import LogConfig
 from kwire.log.partition_log import PartitionLog
-from kwire.log.recovery import open_log
+from kwire.log.partition_metadata import write_topic_id
+from kwire.log.recovery import NO_TOPIC_ID, open_log
 from kwire.log.retention import delete_old_segments, remove_doomed
 
 log = logging.getLogger(__name__)
@@ -30,6 +32,7 @@ log = logging.getLogger(__name__)
 DELETE_SUFFIX = "-delete"
 _PARTITION_DIRECTORY = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)")
 _MAX_DIRECTORY_NAME = 255
+_CONTROLLERS_TOPIC = "__cluster_metadata"
 
 
 class LogManager:
@@ -116,7 +119,10 @@ class LogManager:
         """
         key = (topic, partition)
         found = self.logs.get(key)
-        if found is not None and found.topic_id != topic_id:
+        if found is not None and found.topic_id == NO_TOPIC_ID:
+            write_topic_id(found.directory, topic_id, self._disk)
+            found.topic_id = topic_id
+        elif found is not None and found.topic_id != topic_id:
             log.warning("%s belongs to a topic that is gone; deleting it", found.directory)
             self.delete(topic, partition, now_ms)
             found = None
@@ -147,8 +153,7 @@ class LogManager:
     def delete(self, topic: str, partition: int, now_ms: int) -> None:
         """Put a log out of the way now; its files are removed later."""
         doomed = self.logs.pop((topic, partition))
-        for segment in doomed.segments:
-            segment.close()
+        doomed.abandon()
         suffix = f".{os.urandom(16).hex()}{DELETE_SUFFIX}"
         name = doomed.directory.name[: _MAX_DIRECTORY_NAME - len(suffix)] + suffix
         target = doomed.directory.with_name(name)
@@ -175,11 +180,10 @@ class LogManager:
         """Flush rolled segments and write the checkpoints; may be called in a thread."""
         everything = dict(self.logs)
         for opened in everything.values():
-            if opened.unflushed:
-                try:
-                    opened.flush_rolled()
-                except OSError as error:
-                    log.error("cannot flush %s: %s", opened.name, error)
+            try:
+                opened.flush_rolled()
+            except KafkaError as error:
+                log.error("cannot flush %s: %s", opened.name, error)
         for data in self._data_directories.values():
             logs = {k: v for k, v in everything.items() if v.directory.parent == data.path}
             data.write_checkpoints(
@@ -213,6 +217,6 @@ class LogManager:
 def _topic_partition(path: Path) -> TopicPartition | None:
     """The partition that a directory's name stands for, None for one that stands for none."""
     match = _PARTITION_DIRECTORY.fullmatch(path.name)
-    if match is None or path.name.endswith(DELETE_SUFFIX):
+    if match is None or path.name.endswith(DELETE_SUFFIX) or match["topic"] == _CONTROLLERS_TOPIC:
         return None
     return match["topic"], int(match["partition"])

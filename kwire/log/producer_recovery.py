@@ -1,4 +1,8 @@
-"""The producers' state of a log that is opened or cut: a snapshot and the batches after it."""
+"""The producers' state of a log that is opened or cut: a snapshot and the batches after it.
+
+Rules: of the snapshots, those where a segment begins are kept, and the newest; others are left from
+clean stops and go. Source: ProducerStateManager.truncateAndReload, removeStraySnapshots of Kafka.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,6 +10,7 @@ from pathlib import Path
 from kwire.log.disk import Disk
 from kwire.log.producer_state import ProducerStates, load_snapshot, snapshot_offsets, snapshot_path
 from kwire.log.segment import LogSegment
+from kwire.record.batch import NO_PRODUCER_ID
 
 
 def rebuild_producers(
@@ -23,6 +28,7 @@ def rebuild_producers(
     log was recovered, and its transaction indexes may lack entries.
     """
     states, offset = ProducerStates(), log_start_offset
+    _remove_strays(directory, segments, disk)
     for candidate in reversed(snapshot_offsets(directory)):
         if candidate > log_end_offset:
             disk.remove(snapshot_path(directory, candidate))
@@ -33,6 +39,7 @@ def rebuild_producers(
         if loaded is not None:
             states, offset = loaded, max(candidate, offset)
             break
+        disk.remove(snapshot_path(directory, candidate))
     if offset < log_end_offset:
         ends = [segment.base_offset for segment in segments[1:]] + [log_end_offset]
         for segment, end in zip(segments, ends, strict=True):
@@ -41,15 +48,20 @@ def rebuild_producers(
     return states
 
 
+def _remove_strays(directory: Path, segments: Sequence[LogSegment], disk: Disk) -> None:
+    bases = {segment.base_offset for segment in segments}
+    for offset in snapshot_offsets(directory)[:-1]:
+        if offset not in bases:
+            disk.remove(snapshot_path(directory, offset))
+
+
 def _replay(segment: LogSegment, states: ProducerStates, offset: int) -> None:
     """Take the batches from ``offset`` on into account."""
     known = {entry.last_offset for entry in segment.transaction_index.entries()}
-    for header in segment.headers():
-        if header.last_offset < offset:
+    start = segment.find(offset)
+    for header in segment.headers(start.position) if start else ():
+        if header.producer_id == NO_PRODUCER_ID:
             continue
-        batch = segment.batch_at(header)
-        if not batch.has_producer_id:
-            continue
-        aborted = states.update(batch)
+        aborted = states.update(segment.batch_at(header))
         if aborted is not None and aborted.last_offset not in known:
             segment.transaction_index.append(aborted)

@@ -5,7 +5,8 @@ Rules (KIP-98, KIP-360):
 - The last five batches of each producer are kept; one of them sent again is answered with the
   offset it has, and not appended.
 - Otherwise a batch must go on where the last one ended (sequences wrap at 2**31 - 1), or start at 0
-  in a new epoch. A producer nobody knows (any more) may start anywhere, as in Kafka.
+  in a new epoch. A producer nobody knows (any more) may start anywhere, as in Kafka; one of which
+  only a marker is known starts at 0.
 - An epoch older than the producer's is fenced.
 - A transaction is open from its first batch to its marker; the oldest open one bounds what
   read_committed consumers see.
@@ -32,7 +33,7 @@ from kwire.errors import ErrorCode, KafkaError
 from kwire.log.disk import Disk
 from kwire.log.transaction_index import AbortedTransaction
 from kwire.record.batch import MAX_SEQUENCE, NO_SEQUENCE, RecordBatch
-from kwire.record.control import ControlType, control_type
+from kwire.record.control import ControlType, control_type, coordinator_epoch
 
 log = logging.getLogger(__name__)
 
@@ -88,22 +89,24 @@ class ProducerEntry:
 
 
 class ProducerStates:
-    """The producers of one partition."""
+    """The producers of one partition; ``snapshot_offset`` is that of the newest snapshot."""
 
     def __init__(self) -> None:
+        self.snapshot_offset = 0
         self.producers: dict[int, ProducerEntry] = {}
         self._open_transactions: dict[int, int] = {}
 
     @property
     def first_unstable_offset(self) -> int | None:
         """First offset of the oldest open transaction, None where none is open."""
-        return min(self._open_transactions.values()) if self._open_transactions else None
+        # They were opened in the order of their offsets, so the first one is the oldest.
+        return next(iter(self._open_transactions.values()), None)
 
     def check(self, batch: RecordBatch) -> BatchInfo | None:
         """Whether a client's batch may be appended; the batch it repeats, None for a new one.
 
         Raises KafkaError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER,
-        DUPLICATE_SEQUENCE_NUMBER.
+        INVALID_TXN_STATE for a batch outside of the transaction its producer has open.
         """
         entry = self.producers.get(batch.producer_id)
         if entry is None:
@@ -119,14 +122,17 @@ class ProducerStates:
             if repeated is not None:
                 return repeated
         self._check_sequence(entry, batch)
+        if entry.current_txn_first_offset != _NO_TRANSACTION and not batch.is_transactional:
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"Producer {batch.producer_id} has a transaction open and writes outside of it.",
+            )
         return None
 
     def _check_sequence(self, entry: ProducerEntry, batch: RecordBatch) -> None:
         first = batch.base_sequence
         if batch.producer_epoch != entry.producer_epoch:
             expected = 0 if entry.producer_epoch != -1 else first
-        elif not entry.batches:
-            return
         else:
             expected = (entry.last_sequence + 1) & MAX_SEQUENCE
         if first != expected:
@@ -168,6 +174,7 @@ class ProducerStates:
         kind = control_type(batch)
         if kind not in (ControlType.ABORT, ControlType.COMMIT):
             return None
+        entry.coordinator_epoch = coordinator_epoch(batch)
         first_offset = entry.current_txn_first_offset
         entry.current_txn_first_offset = _NO_TRANSACTION
         self._open_transactions.pop(batch.producer_id, None)
@@ -219,6 +226,8 @@ class ProducerStates:
         states = cls()
         for row in _ENTRY.iter_unpack(rows):
             states._restore(*row)
+        opened = sorted(states._open_transactions.items(), key=lambda item: item[1])
+        states._open_transactions = dict(opened)
         return states
 
     def _restore(
@@ -247,7 +256,7 @@ class ProducerStates:
 
 
 def _repeated(entry: ProducerEntry, batch: RecordBatch) -> BatchInfo | None:
-    """The kept batch that has the same sequences; KafkaError for one that is older still."""
+    """The kept batch that has the same sequences."""
     for kept in entry.batches:
         if kept.first_sequence == batch.base_sequence and kept.last_sequence == batch.last_sequence:
             return kept
@@ -269,12 +278,16 @@ def load_snapshot(directory: Path, offset: int) -> ProducerStates | None:
     """The state before ``offset``; None, with a warning, where the file is broken."""
     path = snapshot_path(directory, offset)
     try:
-        return ProducerStates.from_snapshot(path.read_bytes())
+        states = ProducerStates.from_snapshot(path.read_bytes())
+        states.snapshot_offset = offset
+        return states
     except (OSError, ValueError) as error:
         log.warning("%s can't be used and is made again: %s", path, error)
         return None
 
 
 def write_snapshot(states: ProducerStates, directory: Path, offset: int, disk: Disk) -> None:
-    """Write the state before ``offset``."""
-    disk.write_atomically(snapshot_path(directory, offset), states.to_snapshot())
+    """Write the state before ``offset``, unless there is such a snapshot; OSError."""
+    if offset > states.snapshot_offset:
+        disk.write_atomically(snapshot_path(directory, offset), states.to_snapshot())
+        states.snapshot_offset = offset

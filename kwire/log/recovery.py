@@ -3,10 +3,12 @@
 Rules:
 
 - After a clean stop every file is what it says. Indexes that are missing or wrong are rebuilt all
-  the same.
+  the same, from the batches that are sound.
 - After a crash everything from the recovery point on is read: a batch that isn't whole, whose
   checksum is wrong or that doesn't follow the one before ends the log, what follows is cut, and the
   indexes are built anew. What was acknowledged before the crash lies before that end.
+- What was only recovered is in the page cache, not on the disk: the recovery point stays where it
+  was until the next flush.
 - The producers' state is the newest usable snapshot and the batches after it.
 
 Source: LogLoader of Kafka.
@@ -16,11 +18,13 @@ import logging
 from pathlib import Path
 
 from kwire.log.disk import Disk
+from kwire.log.leftovers import finish_leftovers
 from kwire.log.log_config import LogConfig
 from kwire.log.partition_log import PartitionLog
 from kwire.log.partition_metadata import read_topic_id, write_topic_id
 from kwire.log.producer_recovery import rebuild_producers
-from kwire.log.segment import DELETED_SUFFIX, LOG_SUFFIX, LogSegment
+from kwire.log.segment import LOG_SUFFIX, LogSegment
+from kwire.log.segments import LogSegments
 from kwire.record.batch import InvalidRecords
 
 log = logging.getLogger(__name__)
@@ -53,17 +57,23 @@ def open_log(
         found_id = topic_id
         write_topic_id(directory, topic_id, disk)
     opened = PartitionLog(directory, topic, partition, found_id or NO_TOPIC_ID, config, disk)
-    _remove_leftovers(directory, disk)
-    opened.segments = [opened.new_segment(base) for base in _base_offsets(directory)]
-    if not opened.segments:
-        opened.log_end_offset = opened.log_start_offset = log_start_offset
-        opened.roll(now_ms)
-        return opened
-    recovered_to, recovered_from = _load_segments(opened, disk, clean, recovery_point)
-    opened.log_start_offset = max(log_start_offset, opened.segments[0].base_offset)
-    opened.log_end_offset = max(recovered_to, opened.log_start_offset)
-    opened.recovery_point = opened.log_end_offset
+    finish_leftovers(directory, disk)
+    opened.segments = LogSegments(
+        opened.new_segment(base, now_ms) for base in _base_offsets(directory)
+    )
+    recovered_from = None
+    if opened.segments:
+        opened.log_end_offset, recovered_from = _load_segments(opened, disk, clean, recovery_point)
+        opened.log_start_offset = max(log_start_offset, opened.segments[0].base_offset)
+    if opened.log_end_offset < log_start_offset or not opened.segments:
+        _start_anew(opened, log_start_offset, now_ms, disk)
+    if recovered_from is None:
+        opened.recovery_point = opened.log_end_offset
+    else:
+        opened.recovery_point = min(recovery_point, opened.log_end_offset)
+        opened.unflushed = [s for s in opened.segments[:-1] if s.base_offset >= recovered_from]
     opened.leader_epochs.truncate_from_end(opened.log_end_offset)
+    opened.leader_epochs.truncate_from_start(opened.log_start_offset)
     opened.producers = rebuild_producers(
         directory,
         opened.segments,
@@ -72,19 +82,23 @@ def open_log(
         disk,
         trusted_to=recovered_from,
     )
+    for segment in opened.segments:
+        segment.close()
     return opened
+
+
+def _start_anew(opened: PartitionLog, offset: int, now_ms: int, disk: Disk) -> None:
+    """Begin with one empty segment at ``offset``: all that was there lies before the log start."""
+    if opened.segments:
+        log.warning("%s ends before its log start offset %d", opened.name, offset)
+        _drop_segments(opened, 0, disk)
+    opened.log_start_offset = opened.log_end_offset = offset
+    opened.roll(now_ms)
 
 
 def _base_offsets(directory: Path) -> list[int]:
     stems = (path.stem for path in directory.glob("*" + LOG_SUFFIX))
     return sorted(int(stem) for stem in stems if stem.isdigit())
-
-
-def _remove_leftovers(directory: Path, disk: Disk) -> None:
-    """Remove what a deletion or an atomic write did not get to."""
-    for pattern in ("*" + DELETED_SUFFIX, "*.tmp", "*.cleaned", "*.swap"):
-        for path in directory.glob(pattern):
-            disk.remove(path)
 
 
 def _load_segments(
@@ -95,15 +109,17 @@ def _load_segments(
     recovered_from: int | None = None
     for index, segment in enumerate(opened.segments):
         following = opened.segments[index + 1 : index + 2]
-        touched = not following or following[0].base_offset > recovery_point
+        suspect = not clean and (not following or following[0].base_offset > recovery_point)
         sound = segment.load()
-        if sound and (clean or not touched):
+        if sound and not suspect:
             end_offset = following[0].base_offset if following else _end_offset(segment)
+            segment.close()
             continue
         if recovered_from is None:
             recovered_from = segment.base_offset
         whole, end_offset = recover_segment(segment, disk, opened.name)
-        if not whole:
+        segment.close()
+        if not whole and suspect:
             _drop_segments(opened, index + 1, disk)
             break
     return end_offset, recovered_from
@@ -128,8 +144,8 @@ def recover_segment(segment: LogSegment, disk: Disk, name: str) -> tuple[bool, i
     end_offset = segment.base_offset
     position = 0
     for header in segment.headers(0, size_on_disk):
-        if header.base_offset < end_offset:
-            log.warning("%s: offset %d comes again at %d", name, header.base_offset, position)
+        if header.base_offset < end_offset or header.last_offset < header.base_offset:
+            log.warning("%s: offset %d at %d does not follow", name, header.base_offset, position)
             break
         try:
             batch = segment.batch_at(header)
@@ -143,6 +159,7 @@ def recover_segment(segment: LogSegment, disk: Disk, name: str) -> tuple[bool, i
         position += batch.size_bytes
         end_offset = batch.next_offset
     if position == size_on_disk:
+        segment.finish()
         return True, end_offset
     log.warning(
         "%s: cut %d bytes after offset %d, which were never acknowledged or are damaged",
@@ -152,6 +169,7 @@ def recover_segment(segment: LogSegment, disk: Disk, name: str) -> tuple[bool, i
     )
     disk.truncate(segment.file().fd, position)
     segment.transaction_index.truncate_to(end_offset)
+    segment.finish()
     return False, end_offset
 
 

@@ -36,14 +36,14 @@ def delete_old_segments(log: PartitionLog, now_ms: int, high_watermark: int, dis
 def _first_is_past_retention(log: PartitionLog, now_ms: int, high_watermark: int) -> bool:
     first = log.segments[0]
     end = log.segments[1].base_offset if len(log.segments) > 1 else log.log_end_offset
-    if first.size_bytes == 0 or end > high_watermark:
+    if (first.size_bytes == 0 and len(log.segments) == 1) or end > high_watermark:
         return False
     if end <= log.log_start_offset and len(log.segments) > 1:
         return True
     config = log.config
     if not config.delete:
         return False
-    if config.retention_ms >= 0 and now_ms - first.max_timestamp > config.retention_ms:
+    if config.retention_ms >= 0 and now_ms - first.newest_ms() > config.retention_ms:
         return True
     over = log.size_bytes - config.retention_bytes
     return config.retention_bytes >= 0 and over >= first.size_bytes

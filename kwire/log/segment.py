@@ -6,12 +6,18 @@ Rules:
 
 - ``size_bytes`` is how much of the file counts; what lies behind it was never acknowledged.
 - The log file is opened on first use. A FileSlice keeps it open, so a segment may be deleted
-  while somebody still sends from it.
+  while somebody still sends from it. Only ``create`` makes files: who comes late finds nothing.
 - An index entry is added for every ``index.interval.bytes`` of log, with the last offset of the
   batch before which that many bytes were written.
+- The batches since the last index entry are also known in memory, so that readers at the end of
+  the log need no index. ``sync`` alone may be called in a thread of its own.
+
+Source: LogSegment of Kafka.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from kwire.log.disk import Disk
@@ -25,6 +31,9 @@ LOG_SUFFIX = ".log"
 DELETED_SUFFIX = ".deleted"
 MAX_SEGMENT_BYTES = (1 << 31) - 1
 SCAN_BYTES = 16 * 1024
+
+_INDEX_SUFFIXES = (".index", ".timeindex", ".txnindex")
+_MAX_TAIL_BATCHES = 256
 
 
 class OpenFile:
@@ -47,11 +56,14 @@ class LogSegment:
         "_bytes_since_index",
         "_disk",
         "_file",
+        "_first_timestamp",
         "_index_interval_bytes",
         "_stem",
+        "_tail_offsets",
+        "_tail_positions",
         "base_offset",
+        "created_ms",
         "directory",
-        "first_timestamp",
         "max_timestamp",
         "max_timestamp_offset",
         "offset_index",
@@ -68,19 +80,23 @@ class LogSegment:
         *,
         index_bytes: int,
         index_interval_bytes: int,
+        created_ms: int = 0,
     ) -> None:
         self.base_offset = base_offset
+        self.created_ms = created_ms
         self.directory = directory
         self._stem = f"{base_offset:020d}"
         self._disk = disk
         self._file: OpenFile | None = None
         self._index_interval_bytes = index_interval_bytes
         self._bytes_since_index = 0
+        self._first_timestamp: int | None = None
+        self._tail_offsets: list[int] = []
+        self._tail_positions: list[int] = []
         self.size_bytes = 0
         self.offset_index = OffsetIndex(self.path(".index"), disk, index_bytes)
         self.time_index = TimeIndex(self.path(".timeindex"), disk, index_bytes)
         self.transaction_index = TransactionIndex(self.path(".txnindex"), disk)
-        self.first_timestamp = -1
         self.max_timestamp = -1
         self.max_timestamp_offset = -1
 
@@ -100,11 +116,34 @@ class LogSegment:
         self.time_index.close()
         return sound
 
+    def create(self) -> None:
+        """Make the log file, empty, and remove what a former one of this name left behind."""
+        for suffix in _INDEX_SUFFIXES:
+            self._disk.remove(self.path(suffix))
+        file = OpenFile(self._disk.open(self.path(LOG_SUFFIX), create=True), self._disk)
+        self._disk.truncate(file.fd, 0)
+        self._file = file
+
     def file(self) -> OpenFile:
-        """The open log file, made where there is none."""
+        """The open log file; OSError where it is gone."""
         if self._file is None:
-            self._file = OpenFile(self._disk.open(self.path(LOG_SUFFIX), create=True), self._disk)
+            self._file = OpenFile(self._disk.open(self.path(LOG_SUFFIX)), self._disk)
         return self._file
+
+    def first_timestamp(self) -> int:
+        """The timestamp of the first batch, by which the segment's age is told; -1 without one."""
+        if self._first_timestamp is None:
+            header = next(self.headers(), None)
+            if header is None:
+                return -1
+            self._first_timestamp = header.max_timestamp
+        return self._first_timestamp
+
+    def newest_ms(self) -> int:
+        """When the newest record was written: its timestamp or, without any, the file's."""
+        if self.max_timestamp >= 0:
+            return self.max_timestamp
+        return self._disk.modified_ms(self.path(LOG_SUFFIX))
 
     def append(
         self, records: Buffer, last_offset: int, max_timestamp: int, max_timestamp_offset: int
@@ -124,22 +163,33 @@ class LogSegment:
         max_timestamp_offset: int,
     ) -> None:
         """Take batches at ``position`` into account: the size, the indexes, the timestamps."""
-        if self.first_timestamp < 0:
-            self.first_timestamp = max_timestamp
+        if position == 0:
+            self._first_timestamp = max_timestamp
         if max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
             self.max_timestamp_offset = max_timestamp_offset
         if self._bytes_since_index > self._index_interval_bytes:
             if not self.offset_index.is_full:
                 self.offset_index.append(last_offset - self.base_offset, position)
-                self.note_time()
+                if not self.time_index.is_full:
+                    self.note_time()
             self._bytes_since_index = 0
+            self._forget_tail()
+        elif len(self._tail_offsets) >= _MAX_TAIL_BATCHES:
+            self._forget_tail()
+        self._tail_offsets.append(last_offset)
+        self._tail_positions.append(position)
         self._bytes_since_index += size_bytes
         self.size_bytes = position + size_bytes
 
+    def _forget_tail(self) -> None:
+        """Keep the last batch only: the one after it is sure to begin where it ends."""
+        del self._tail_offsets[:-1]
+        del self._tail_positions[:-1]
+
     def note_time(self) -> None:
         """Bring the time index up to the largest timestamp, if it went up."""
-        if self.max_timestamp > self.time_index.last[0] and not self.time_index.is_full:
+        if self.max_timestamp > self.time_index.last[0]:
             relative = self.max_timestamp_offset - self.base_offset
             self.time_index.append(self.max_timestamp, relative)
 
@@ -153,8 +203,14 @@ class LogSegment:
 
     def find(self, offset: int) -> BatchHeader | None:
         """The batch that holds ``offset`` or the first one after it; None at the end."""
-        entry = self.offset_index.floor(offset - self.base_offset)
-        for header in self.headers(entry[1] if entry else 0):
+        place = bisect_left(self._tail_offsets, offset)
+        # The batch before has to be in the tail too: else an earlier one may hold the offset.
+        if 0 < place < len(self._tail_offsets):
+            position = self._tail_positions[place]
+        else:
+            entry = self.offset_index.floor(offset - self.base_offset)
+            position = entry[1] if entry else 0
+        for header in self.headers(position):
             if header.last_offset >= offset:
                 return header
         return None
@@ -178,6 +234,8 @@ class LogSegment:
         """Cut the file at ``position``, where the batch of ``offset`` begins."""
         self._disk.truncate(self.file().fd, position)
         self.size_bytes = position
+        self._tail_offsets.clear()
+        self._tail_positions.clear()
         relative = offset - self.base_offset
         self.offset_index.truncate_to(relative)
         self.time_index.truncate_to(relative, by_second=True)
@@ -198,9 +256,12 @@ class LogSegment:
         """Forget the indexes, to be built by ``note`` while the log is read."""
         self.offset_index.reset()
         self.time_index.reset()
+        self._tail_offsets.clear()
+        self._tail_positions.clear()
         self._bytes_since_index = 0
         self.size_bytes = 0
-        self.max_timestamp = self.max_timestamp_offset = self.first_timestamp = -1
+        self._first_timestamp = None
+        self.max_timestamp = self.max_timestamp_offset = -1
 
     def finish(self) -> None:
         """No more will be written: complete and trim the indexes."""
@@ -208,15 +269,24 @@ class LogSegment:
         self.offset_index.trim()
         self.time_index.trim()
 
-    def flush(self) -> None:
-        """Wait until everything is on the disk."""
-        self._disk.sync(self.file().fd)
-        self.offset_index.sync()
-        self.time_index.sync()
+    def sync(self) -> None:
+        """Wait until everything is on the disk; files that were deleted meanwhile don't count.
+
+        Goes by the names and touches nothing of this object, so a thread may call it.
+        """
+        for suffix in (LOG_SUFFIX, *_INDEX_SUFFIXES):
+            with suppress(FileNotFoundError):
+                fd = self._disk.open(self.path(suffix))
+                try:
+                    self._disk.sync(fd)
+                finally:
+                    self._disk.close(fd)
 
     def close(self) -> None:
         """Close the files; they are opened again when they are needed."""
         self._file = None
+        self._tail_offsets.clear()
+        self._tail_positions.clear()
         self.offset_index.close()
         self.time_index.close()
 
@@ -224,7 +294,7 @@ class LogSegment:
         """Rename the files to ``.deleted``; the paths that are to be removed after a while."""
         self.close()
         doomed = []
-        for suffix in (LOG_SUFFIX, ".index", ".timeindex", ".txnindex"):
+        for suffix in (LOG_SUFFIX, *_INDEX_SUFFIXES):
             path = self.path(suffix)
             if path.exists():
                 target = path.with_name(path.name + DELETED_SUFFIX)

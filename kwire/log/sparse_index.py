@@ -10,6 +10,7 @@ Rules:
   the last entry; it is trimmed when the segment is rolled or closed.
 - An index is a hint: wrong or missing, it is rebuilt from the log.
 - Files are opened on first use and searched in place; nothing but the last entry is in memory.
+- The last place of a time index is kept for the entry that is added when the segment is closed.
 
 Source: OffsetIndex, TimeIndex of Kafka.
 """
@@ -43,8 +44,7 @@ class SparseIndex:
         """Learn what a trimmed file holds; False where it is missing or can't be right."""
         if not self.path.exists():
             return False
-        fd = self._open()
-        size_bytes = self._disk.size(fd)
+        size_bytes = self._disk.size(self._open())
         if size_bytes % self.ENTRY.size:
             return False
         self.entries = size_bytes // self.ENTRY.size
@@ -62,7 +62,7 @@ class SparseIndex:
         self.entries = 0
         self.last = (-1, -1)
         self._preallocated = False
-        self._disk.truncate(self._open(), 0)
+        self._disk.truncate(self._open(create=True), 0)
 
     @property
     def is_full(self) -> bool:
@@ -71,9 +71,10 @@ class SparseIndex:
 
     def append(self, first: int, second: int) -> None:
         """Add an entry after the last one."""
-        fd = self._open()
+        fd = self._open(create=True)
         if not self._preallocated:
-            self._disk.truncate(fd, self.max_entries * self.ENTRY.size)
+            size = max(self.max_entries, self.entries + 1) * self.ENTRY.size
+            self._disk.truncate(fd, size)
             self._preallocated = True
         self._disk.pwrite_all(fd, self.ENTRY.pack(first, second), self.entries * self.ENTRY.size)
         self.entries += 1
@@ -82,10 +83,12 @@ class SparseIndex:
     def floor(self, key: int, *, by_second: bool = False) -> tuple[int, int] | None:
         """The last entry whose first (or second) number is at most ``key``."""
         column = 1 if by_second else 0
-        if not self.entries or self._entry(0)[column] > key:
+        if not self.entries:
             return None
         if self.last[column] <= key:
             return self.last
+        if self._entry(0)[column] > key:
+            return None
         low, high = 0, self.entries - 1
         while low < high:
             middle = (low + high + 1) // 2
@@ -101,20 +104,15 @@ class SparseIndex:
         while self.entries and self._entry(self.entries - 1)[column] >= key:
             self.entries -= 1
         self.last = self._entry(self.entries - 1) if self.entries else (-1, -1)
-        if self._fd >= 0:
+        if self._fd >= 0 or self.path.exists():
             # Cut, and let the next append extend it again: what follows must be zeros.
-            self._disk.truncate(self._fd, self.entries * self.ENTRY.size)
+            self._disk.truncate(self._open(), self.entries * self.ENTRY.size)
             self._preallocated = False
 
     def trim(self) -> None:
         """Cut the file after its last entry."""
-        self._disk.truncate(self._open(), self.entries * self.ENTRY.size)
+        self._disk.truncate(self._open(create=True), self.entries * self.ENTRY.size)
         self._preallocated = False
-
-    def sync(self) -> None:
-        """Make the file durable."""
-        if self._fd >= 0:
-            self._disk.sync(self._fd)
 
     def close(self) -> None:
         """Close the file; it is opened again when it is needed."""
@@ -122,9 +120,9 @@ class SparseIndex:
             self._disk.close(self._fd)
             self._fd = -1
 
-    def _open(self) -> int:
+    def _open(self, *, create: bool = False) -> int:
         if self._fd < 0:
-            self._fd = self._disk.open(self.path, create=True)
+            self._fd = self._disk.open(self.path, create=create)
         return self._fd
 
     def _entry(self, number: int) -> tuple[int, int]:
@@ -146,3 +144,8 @@ class TimeIndex(SparseIndex):
 
     __slots__ = ()
     ENTRY = Struct(">qi")
+
+    @property
+    def is_full(self) -> bool:
+        """Whether only the place that is kept for the closing entry is left."""
+        return self.entries >= self.max_entries - 1

@@ -10,13 +10,11 @@ Rules:
 Source: LogValidator and UnifiedLog of Kafka.
 """
 
-from collections.abc import Iterator
-
 from kwire.errors import ErrorCode, KafkaError
 from kwire.log.log_config import NO_LIMIT, LogConfig
-from kwire.record.batch import CREATE_TIME, HEADER_BYTES, RecordBatch
+from kwire.record.batch import CREATE_TIME, HEADER_BYTES, NO_TIMESTAMP, Buffer, RecordBatch
 from kwire.record.compression import Compression
-from kwire.record.records import Record, recompress, records, verify_records
+from kwire.record.records import recompress, records, verify_records
 
 
 class InvalidBatch(KafkaError):
@@ -30,6 +28,20 @@ class InvalidBatch(KafkaError):
         self.record_errors = record_errors
 
 
+def client_batch(records: Buffer) -> RecordBatch:
+    """The one batch that a client may bring for a partition; KafkaError (INVALID_RECORD, or as
+    RecordBatch raises) where it is something else."""
+    if not len(records):
+        raise KafkaError(ErrorCode.INVALID_RECORD, "A produce request without a record batch")
+    batch = RecordBatch(records)
+    if batch.size_bytes != len(records):
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD,
+            "A produce request holds exactly one record batch for each partition",
+        )
+    return batch
+
+
 def check_batch(batch: RecordBatch, config: LogConfig, now_ms: int) -> None:
     """Raise KafkaError unless a client may append this batch.
 
@@ -38,12 +50,21 @@ def check_batch(batch: RecordBatch, config: LogConfig, now_ms: int) -> None:
     """
     _check_size(batch, config)
     batch.verify_crc()
+    if batch.base_offset:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD, f"A record batch that begins at {batch.base_offset}, not 0"
+        )
     if batch.is_control:
         raise KafkaError(
             ErrorCode.INVALID_RECORD, "Clients are not allowed to write control records"
         )
     _check_count(batch)
     _check_producer(batch)
+    if batch.timestamp_type != CREATE_TIME:
+        raise KafkaError(
+            ErrorCode.INVALID_TIMESTAMP,
+            "Invalid timestamp type in message: it is for the broker to set LogAppendTime",
+        )
     if not config.log_append_time:
         _check_timestamps(batch, config, now_ms)
     if config.compact:
@@ -100,11 +121,6 @@ def _check_producer(batch: RecordBatch) -> None:
 
 
 def _check_timestamps(batch: RecordBatch, config: LogConfig, now_ms: int) -> None:
-    if batch.timestamp_type != CREATE_TIME:
-        raise KafkaError(
-            ErrorCode.INVALID_TIMESTAMP,
-            "Invalid timestamp type in message: it is for the broker to set LogAppendTime",
-        )
     after, before = config.timestamp_after_max_ms, config.timestamp_before_max_ms
     too_late = batch.max_timestamp - now_ms > after
     if not too_late and before == NO_LIMIT:
@@ -112,7 +128,8 @@ def _check_timestamps(batch: RecordBatch, config: LogConfig, now_ms: int) -> Non
     wrong = [
         (place, f"Timestamp {record.timestamp} is out of range")
         for place, record in enumerate(records(batch))
-        if record.timestamp - now_ms > after or now_ms - record.timestamp > before
+        if record.timestamp != NO_TIMESTAMP
+        and (record.timestamp - now_ms > after or now_ms - record.timestamp > before)
     ]
     if wrong or too_late:
         raise InvalidBatch(
@@ -127,7 +144,7 @@ def _check_timestamps(batch: RecordBatch, config: LogConfig, now_ms: int) -> Non
 def _check_keys(batch: RecordBatch) -> None:
     wrong = [
         (place, "Compacted topic cannot accept message without key")
-        for place, record in _checked_records(batch)
+        for place, record in enumerate(records(batch))
         if record.key is None
     ]
     if wrong:
@@ -136,14 +153,20 @@ def _check_keys(batch: RecordBatch) -> None:
         )
 
 
-def _checked_records(batch: RecordBatch) -> Iterator[tuple[int, Record]]:
-    return enumerate(records(batch))
+def writable_batch(
+    batch: RecordBatch, config: LogConfig
+) -> tuple[RecordBatch, bytearray | memoryview]:
+    """The batch in the codec that the topic wants, and its buffer, which can be written to.
 
-
-def with_compression(batch: RecordBatch, config: LogConfig) -> bytearray | None:
-    """The batch in the codec that the topic wants; None where it has it already."""
+    Raises KafkaError: CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE when it has to be
+    compressed anew.
+    """
     wanted = config.compression
-    if wanted is None or wanted == batch.compression:
-        return None
-    verify_records(batch)
-    return recompress(batch, wanted, config.compression_level)
+    if wanted is not None and wanted != batch.compression:
+        verify_records(batch)
+        batch = RecordBatch(recompress(batch, wanted, config.compression_level))
+        _check_size(batch, config)
+    buffer = batch.buffer
+    if isinstance(buffer, bytes) or (isinstance(buffer, memoryview) and buffer.readonly):
+        buffer = batch.buffer = bytearray(buffer)
+    return batch, buffer

@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 from kwire.record.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES
 
-_FIELDS = Struct(">qii5xhiqq")
-"""base offset, length, leader epoch, (magic, crc), attributes, last offset delta, timestamps."""
+_FIELDS = Struct(">qii5xhiqqq")
+"""base offset, length, leader epoch, (magic, crc), attributes, last offset delta, timestamps,
+producer id."""
 
 
 class BatchHeader(NamedTuple):
@@ -20,6 +21,7 @@ class BatchHeader(NamedTuple):
     leader_epoch: int
     attributes: int
     max_timestamp: int
+    producer_id: int
 
 
 def scan_headers(
@@ -38,13 +40,20 @@ def scan_headers(
             chunk_start, at = position, 0
             if len(chunk) < HEADER_BYTES:
                 return
-        base_offset, length, epoch, attributes, delta, _, max_timestamp = _FIELDS.unpack_from(
-            chunk, at
+        base_offset, length, epoch, attributes, delta, _, max_timestamp, producer_id = (
+            _FIELDS.unpack_from(chunk, at)
         )
         size_bytes = length + LOG_OVERHEAD_BYTES
         if size_bytes < HEADER_BYTES or position + size_bytes > end:
             return
         yield BatchHeader(
-            position, size_bytes, base_offset, base_offset + delta, epoch, attributes, max_timestamp
+            position,
+            size_bytes,
+            base_offset,
+            base_offset + delta,
+            epoch,
+            attributes,
+            max_timestamp,
+            producer_id,
         )
         position += size_bytes

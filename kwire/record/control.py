@@ -43,8 +43,24 @@ def control_type(batch: RecordBatch) -> int:
 
     Raises InvalidRecords (INVALID_RECORD) when the record has no such key.
     """
+    return _control_record(batch)[0]
+
+
+def coordinator_epoch(batch: RecordBatch) -> int:
+    """The epoch of the coordinator that wrote an end-transaction marker.
+
+    Raises InvalidRecords (INVALID_RECORD) when the record has no such key or value.
+    """
+    value = _control_record(batch)[1]
+    if value is None or len(value) < _VALUE.size:
+        raise InvalidRecords(ErrorCode.INVALID_RECORD, "an end-transaction marker without a value")
+    return int(_VALUE.unpack_from(value)[1])
+
+
+def _control_record(batch: RecordBatch) -> tuple[int, bytes | None]:
+    """Type and value of the one record of a control batch."""
     for record in records(batch):
         if record.key is None or len(record.key) < _KEY.size:
             break
-        return int(_KEY.unpack_from(record.key)[1])
+        return int(_KEY.unpack_from(record.key)[1]), record.value
     raise InvalidRecords(ErrorCode.INVALID_RECORD, "a control batch without a control record")

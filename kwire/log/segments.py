@@ -1,0 +1,101 @@
+"""The segments of a log in the order of their base offsets, and reading across them.
+
+Rules:
+
+- There is always at least one; the last one is active, that is, it is written to.
+- A read begins with the batch that holds the offset, as the file has it, and stays in one segment.
+
+Source: LogSegments and LocalLog of Kafka.
+"""
+
+from collections.abc import Iterator
+
+from kwire.log.segment import LogSegment
+from kwire.log.transaction_index import AbortedTransaction
+from kwire.protocol.file_slice import FileSlice
+from kwire.record.batch_scan import BatchHeader
+
+
+class LogSegments(list[LogSegment]):
+    """A list of segments, ascending."""
+
+    @property
+    def active(self) -> LogSegment:
+        """The segment that is written to."""
+        return self[-1]
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all segments."""
+        return sum(segment.size_bytes for segment in self)
+
+    def index_of(self, offset: int) -> int:
+        """The place of the segment that holds ``offset``, 0 where it lies before all of them."""
+        low, high = 0, len(self) - 1
+        if self[high].base_offset <= offset:  # mostly it is the active one
+            return high
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self[middle].base_offset <= offset:
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+    def from_offset(self, offset: int) -> Iterator[LogSegment]:
+        """The segment that holds ``offset`` and those after it."""
+        for index in range(self.index_of(offset), len(self)):
+            yield self[index]
+
+    def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        end_offset: int,
+        log_end_offset: int,
+        min_one_batch: bool,
+    ) -> FileSlice | None:
+        """Batches from the one that holds ``offset`` on, see ``PartitionLog.read``."""
+        for segment in self.from_offset(offset):
+            first = segment.find(offset)
+            if first is None:
+                continue
+            if first.last_offset >= end_offset:
+                return None
+            end = segment.size_bytes
+            if end_offset < log_end_offset:
+                end = self._end_position(segment, end_offset)
+            size_bytes = min(max_bytes, end - first.position)
+            if min_one_batch and size_bytes < first.size_bytes:
+                size_bytes = first.size_bytes
+            return segment.slice(first.position, size_bytes) if size_bytes > 0 else None
+        return None
+
+    def _end_position(self, segment: LogSegment, end_offset: int) -> int:
+        """Where in a segment the batches that lie wholly before ``end_offset`` end."""
+        if segment is not self.active:
+            following = self[self.index_of(segment.base_offset) + 1]
+            if end_offset >= following.base_offset:
+                return segment.size_bytes
+        header = segment.find(end_offset)
+        return header.position if header else segment.size_bytes
+
+    def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """Aborted transactions with records between the offsets, by their first offset."""
+        found = []
+        for segment in self.from_offset(start_offset):
+            entries = segment.transaction_index.entries()
+            found += [
+                entry
+                for entry in entries
+                if entry.last_offset >= start_offset and entry.first_offset < end_offset
+            ]
+            if entries and entries[-1].last_stable_offset >= end_offset:
+                break
+        return sorted(found, key=lambda aborted: aborted.first_offset)
+
+    def headers(self) -> Iterator[BatchHeader]:
+        """The headers of all batches, oldest first."""
+        for segment in self:
+            yield from segment.headers()
