@@ -3,12 +3,14 @@
 Rules:
 
 - Records are written first; then the coordinator replays them, then the replies are given. When
-  they can't be written nothing is replayed and every reply is an error.
+  they can't be written nothing is replayed, every reply is an error, and the coordinator goes back.
 - Whoever waits for a reply is a ``Reply``; an operation that is answered at once never waits.
 - A coordinator is loaded by replaying its partition from the start, a piece at a time.
 """
 
-from collections.abc import Callable, Iterable
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import Any, Protocol
 
 import trio
@@ -16,24 +18,53 @@ import trio
 from kwire.coordinator.effects import Effects
 from kwire.coordinator.records import CoordinatorRecord
 from kwire.errors import ErrorCode, KafkaError
+from kwire.protocol.codec import MalformedRequest
 from kwire.record.batch import RecordBatch
-from kwire.record.records import BatchBuilder, records
+from kwire.record.control import ControlType, control_type
+from kwire.record.records import BatchBuilder, Record, records
 
-BATCHES_PER_TURN = 50
-"""While loading, others have their turn after so many batches."""
+log = logging.getLogger(__name__)
+
+TURN_S = 0.005
+"""While loading, others have their turn after this time."""
+
+SPLIT_BYTES = 512 * 1024
+"""Records that need not stand in one batch are written in batches of about this size."""
+
+WRITE_ERRORS = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+"""What clients are told when a write fails; other errors are passed on as they are."""
 
 
 class Coordinator(Protocol):
     """What the runtime asks of a coordinator."""
 
-    def replay(self, key: bytes, value: bytes | None, now_ms: int, *, loading: bool) -> None:
-        """Take a record in."""
+    def replay(self, record: Record, producer_id: int, now_ms: int, *, loading: bool) -> None:
+        """Take a record in; MalformedRequest for one that is damaged."""
+
+    def replay_end_transaction(self, producer_id: int, *, committed: bool) -> None:
+        """Take in the end of a transaction."""
+
+    def begin(self, now_ms: int) -> Effects:
+        """Everything is loaded."""
+        ...
 
     def next_deadline_ms(self) -> int | None:
         """When ``tick`` has something to do."""
 
     def tick(self, now_ms: int) -> Effects:
         """Do what is due."""
+        ...
+
+    def undo(self, effects: Effects, now_ms: int) -> Effects:
+        """Go back behind effects that couldn't be written."""
         ...
 
 
@@ -61,62 +92,107 @@ class Reply:
 class CoordinatorRuntime:
     """One coordinator and the partition its records go to.
 
-    ``append(batch, now_ms)`` writes a batch; KafkaError says that it can't. ``rescheduled`` is
-    called whenever the next deadline may have changed.
+    ``append(batch, now_ms)`` writes a batch and gives its first offset; KafkaError says that it
+    can't. ``schedule(deadline_ms)`` is told when the coordinator has something to do next.
+    ``compression`` is the codec of the records.
     """
 
     def __init__(
         self,
         coordinator: Coordinator,
-        append: Callable[[bytearray, int], object],
+        append: Callable[[bytearray, int], int],
         now_ms: Callable[[], int],
-        rescheduled: Callable[[], None],
+        schedule: Callable[[int], None],
+        compression: int = 0,
     ) -> None:
         self.coordinator = coordinator
         self._append = append
         self._now_ms = now_ms
-        self._rescheduled = rescheduled
+        self._schedule = schedule
+        self._compression = compression
 
     def carry_out(self, effects: Effects) -> None:
         """Write, replay and answer; KafkaError, told to everybody, when it can't be written."""
+        for note in effects.notes:
+            log.info("%s", note)
         try:
             if effects.records:
-                self._write(effects.records)
+                self._write(effects)
         except KafkaError as error:
-            for waiter, response in effects.replies:
-                waiter.give(as_error(response, error.code))  # type: ignore[attr-defined]
-            raise
+            raise self._give_up(effects, error) from error
         for waiter, response in effects.replies:
-            waiter.give(response)  # type: ignore[attr-defined]
-        self._rescheduled()
+            _give(waiter, response)
+        deadline_ms = self.coordinator.next_deadline_ms()
+        if deadline_ms is not None:
+            self._schedule(deadline_ms)
 
-    def _write(self, written: list[CoordinatorRecord]) -> None:
+    def _write(self, effects: Effects) -> None:
         now_ms = self._now_ms()
-        builder = BatchBuilder()
-        for record in written:
-            builder.add(now_ms, record.key, record.value)
-        self._append(builder.build(), now_ms)
-        for record in written:
-            self.coordinator.replay(record.key, record.value, now_ms, loading=False)
+        for written in [effects.records] if effects.is_atomic else _split(effects.records):
+            builder = BatchBuilder()
+            for record in written:
+                builder.add(now_ms, record.key, record.value)
+            first = self._append(builder.build(compression=self._compression), now_ms)
+            for offset, record in enumerate(written, first):
+                replayed = Record(offset, now_ms, record.key, record.value)
+                self.coordinator.replay(replayed, -1, now_ms, loading=False)
+
+    def _give_up(self, effects: Effects, error: KafkaError) -> KafkaError:
+        """Nothing was written: go back, and tell everybody; what the one who asked is told."""
+        told = KafkaError(WRITE_ERRORS.get(error.code, error.code), error.message)
+        undone = self.coordinator.undo(effects, self._now_ms())
+        for waiter, response in effects.replies:
+            _give(waiter, type(response)(error_code=told.code))
+        with suppress(KafkaError):
+            self.carry_out(undone)
+        return told
 
     def tick(self, now_ms: int) -> None:
-        """Do what is due."""
+        """Do what is due; KafkaError when that can't be written."""
         deadline = self.coordinator.next_deadline_ms()
         if deadline is not None and deadline <= now_ms:
             self.carry_out(self.coordinator.tick(now_ms))
 
     async def load(self, batches: Iterable[RecordBatch]) -> None:
-        """Replay a partition from its start."""
-        now_ms = self._now_ms()
-        for number, batch in enumerate(batches):
-            if not batch.is_control:
-                for record in records(batch):
-                    if record.key is not None:
-                        self.coordinator.replay(record.key, record.value, now_ms, loading=True)
-            if number % BATCHES_PER_TURN == BATCHES_PER_TURN - 1:
+        """Replay a partition from its start, then begin; KafkaError when that can't be written.
+
+        A record that is damaged is left out, loudly: the others are worth having.
+        """
+        give_way_at = trio.current_time() + TURN_S
+        for batch in batches:
+            self._load_batch(batch)
+            if trio.current_time() >= give_way_at:
                 await trio.lowlevel.checkpoint()
+                give_way_at = trio.current_time() + TURN_S
+        self.carry_out(self.coordinator.begin(self._now_ms()))
+
+    def _load_batch(self, batch: RecordBatch) -> None:
+        if batch.is_control:
+            committed = control_type(batch) == ControlType.COMMIT
+            self.coordinator.replay_end_transaction(batch.producer_id, committed=committed)
+            return
+        producer_id = batch.producer_id if batch.is_transactional else -1
+        now_ms = self._now_ms()
+        for record in records(batch):
+            try:
+                self.coordinator.replay(record, producer_id, now_ms, loading=True)
+            except MalformedRequest as error:
+                log.error("left out the damaged record at offset %d: %s", record.offset, error)
 
 
-def as_error(response: Any, code: ErrorCode) -> Any:
-    """A response of the same kind that says an error instead."""
-    return type(response)(error_code=code)
+def _split(written: list[CoordinatorRecord]) -> Iterator[list[CoordinatorRecord]]:
+    part: list[CoordinatorRecord] = []
+    size_bytes = 0
+    for record in written:
+        part.append(record)
+        size_bytes += len(record.key) + len(record.value or b"")
+        if size_bytes >= SPLIT_BYTES:
+            yield part
+            part, size_bytes = [], 0
+    if part:
+        yield part
+
+
+def _give(waiter: object, response: Any) -> None:
+    assert isinstance(waiter, Reply)
+    waiter.give(response)

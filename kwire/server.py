@@ -166,6 +166,7 @@ class Server:
         """End every connection after its request in hand, within a time of grace."""
         listening.cancel()
         self.broker.is_stopping = True
+        self.broker.groups.close()
         connections.deadline = trio.current_time() + STOP_GRACE_S
         for connection in self._connections:
             connection.close_nowait()

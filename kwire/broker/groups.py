@@ -18,7 +18,8 @@ from kwire.broker.broker import Broker
 from kwire.broker.partition import Partition
 from kwire.broker.topics import OFFSETS_TOPIC, create_if_missing
 from kwire.coordinator.effects import Effects
-from kwire.coordinator.group_coordinator import GroupCoordinator, GroupSettings
+from kwire.coordinator.group_coordinator import GroupCoordinator
+from kwire.coordinator.settings import GroupSettings
 from kwire.errors import ErrorCode, KafkaError
 from kwire.log.partition_log import AppendOrigin
 from kwire.record.batch import RecordBatch
@@ -39,16 +40,19 @@ def partition_for(group_id: str, partitions: int) -> int:
 
 
 class LoadedCoordinator:
-    """A coordinator that is ready, and what drives it."""
+    """A coordinator that is ready, what drives it, and the partition it lives in."""
 
-    __slots__ = ("groups", "runtime")
+    __slots__ = ("groups", "partition", "runtime")
 
-    def __init__(self, groups: GroupCoordinator, runtime: CoordinatorRuntime) -> None:
+    def __init__(
+        self, groups: GroupCoordinator, runtime: CoordinatorRuntime, partition: Partition
+    ) -> None:
         self.groups = groups
         self.runtime = runtime
+        self.partition = partition
 
     def carry_out(self, effects: Effects) -> None:
-        """Write and answer."""
+        """Write and answer; KafkaError when it can't be written."""
         self.runtime.carry_out(effects)
 
 
@@ -59,7 +63,9 @@ class Groups:
         self._broker = broker
         self._loaded: dict[int, LoadedCoordinator] = {}
         self._changed = trio.Event()
-        self._next_expiry_ms = 0
+        self._wakes_at_ms = 0
+        self._next_expiry_ms = broker.now_ms() + self._expiry_interval_ms()
+        self._is_closed = False
 
     async def ensure_topic(self) -> None:
         """Create ``__consumer_offsets`` if need be; KafkaError (COORDINATOR_NOT_AVAILABLE)."""
@@ -75,8 +81,7 @@ class Groups:
     def coordinator(self, group_id: str) -> LoadedCoordinator:
         """The coordinator of a group.
 
-        Raises KafkaError: INVALID_GROUP_ID, COORDINATOR_NOT_AVAILABLE,
-        COORDINATOR_LOAD_IN_PROGRESS.
+        Raises KafkaError: INVALID_GROUP_ID, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
         """
         if not group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID)
@@ -85,10 +90,9 @@ class Groups:
     def coordinator_or_empty(self, group_id: str) -> LoadedCoordinator:
         """Like ``coordinator``, for requests that Kafka lets have an empty group id."""
         topic = self._broker.image.topics_by_name.get(OFFSETS_TOPIC)
-        if topic is None:
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        index = partition_for(group_id, len(topic.partitions))
-        return self._get(index)
+        if topic is None or self._is_closed:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+        return self._get(partition_for(group_id, len(topic.partitions)))
 
     def _get(self, index: int) -> LoadedCoordinator:
         loaded = self._loaded.get(index)
@@ -97,11 +101,7 @@ class Groups:
         partition = self._broker.partition(OFFSETS_TOPIC, index)
         if partition.log.log_end_offset > partition.log.log_start_offset:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        return self._add(index, self._new(partition))
-
-    def _add(self, index: int, loaded: LoadedCoordinator) -> LoadedCoordinator:
-        self._loaded[index] = loaded
-        self._changed.set()
+        self._loaded[index] = loaded = self._new(partition)
         return loaded
 
     def all_coordinators(self) -> list[LoadedCoordinator]:
@@ -114,8 +114,20 @@ class Groups:
     def forget_deleted_topics(self) -> None:
         """Drop the offsets that are committed for topics which are gone."""
         topics = self._broker.image.topics_by_name
-        for loaded in list(self._loaded.values()):
-            self._carry_out(loaded, loaded.groups.forget_topics(lambda name: name not in topics))
+        for index, loaded in list(self._loaded.items()):
+            if loaded.partition.is_deleted:
+                del self._loaded[index]
+                loaded.carry_out(loaded.groups.end(ErrorCode.NOT_COORDINATOR))
+            else:
+                self._carry_out(
+                    loaded, loaded.groups.forget_topics(lambda name: name not in topics)
+                )
+
+    def close(self) -> None:
+        """The broker stops: tell everybody who waits to look for another coordinator."""
+        self._is_closed = True
+        for loaded in self._loaded.values():
+            loaded.carry_out(loaded.groups.end(ErrorCode.NOT_COORDINATOR))
 
     async def run(self) -> None:
         """Load every coordinator, then do what is due, for ever."""
@@ -124,26 +136,40 @@ class Groups:
             await self._load(index)
         while True:
             self._changed = trio.Event()
-            with trio.move_on_after(self._seconds_to_next_deadline()):
+            self._wakes_at_ms = self._next_deadline_ms()
+            wait_s = max(0, self._wakes_at_ms - self._broker.now_ms()) / 1000
+            with trio.move_on_after(wait_s):
                 await self._changed.wait()
             self._tick()
+            await self._expire_offsets()
 
     async def _load(self, index: int) -> None:
         partition = self._broker.partition(OFFSETS_TOPIC, index)
+        if partition.log.log_end_offset == partition.log.log_start_offset:
+            return
         loaded = self._new(partition)
-        await loaded.runtime.load(_batches(partition))
-        self._add(index, loaded)
+        try:
+            await loaded.runtime.load(_batches(partition))
+        except KafkaError as error:
+            log.error("cannot load %s-%d: %s", OFFSETS_TOPIC, index, error)
+            return
+        self._loaded[index] = loaded
 
     def _new(self, partition: Partition) -> LoadedCoordinator:
+        def append(batch: bytearray, now_ms: int) -> int:
+            info = partition.append(batch, now_ms=now_ms, origin=AppendOrigin.COORDINATOR)
+            return info.first_offset
+
         groups = GroupCoordinator(self._settings(), self._random_id)
-
-        def append(batch: bytearray, now_ms: int) -> None:
-            partition.append(batch, now_ms=now_ms, origin=AppendOrigin.COORDINATOR)
-
+        compression = self._broker.integer("offsets.topic.compression.codec")
         runtime = CoordinatorRuntime(
-            groups, append, self._broker.now_ms, lambda: self._changed.set()
+            groups, append, self._broker.now_ms, self._wake_by, compression
         )
-        return LoadedCoordinator(groups, runtime)
+        return LoadedCoordinator(groups, runtime, partition)
+
+    def _wake_by(self, deadline_ms: int) -> None:
+        if deadline_ms < self._wakes_at_ms:
+            self._changed.set()
 
     def _random_id(self) -> str:
         digits = self._broker.random.randbytes(16).hex()
@@ -160,25 +186,29 @@ class Groups:
             offsets_retention_ms=integer("offsets.retention.minutes") * _MINUTE_MS,
         )
 
-    def _seconds_to_next_deadline(self) -> float:
-        deadlines = [self._next_expiry_ms]
-        for loaded in self._loaded.values():
-            deadline = loaded.groups.next_deadline_ms()
-            if deadline is not None:
-                deadlines.append(deadline)
-        return max(0, min(deadlines) - self._broker.now_ms()) / 1000
+    def _expiry_interval_ms(self) -> int:
+        return self._broker.integer("offsets.retention.check.interval.ms")
+
+    def _next_deadline_ms(self) -> int:
+        deadlines = [loaded.groups.next_deadline_ms() for loaded in self._loaded.values()]
+        return min([self._next_expiry_ms, *(d for d in deadlines if d is not None)])
 
     def _tick(self) -> None:
         now_ms = self._broker.now_ms()
         for loaded in self._loaded.values():
-            deadline = loaded.groups.next_deadline_ms()
-            if deadline is not None and deadline <= now_ms:
-                self._carry_out(loaded, loaded.groups.tick(now_ms))
-        if now_ms >= self._next_expiry_ms:
-            interval_ms = self._broker.integer("offsets.retention.check.interval.ms")
-            self._next_expiry_ms = now_ms + interval_ms
-            for loaded in self._loaded.values():
-                self._carry_out(loaded, loaded.groups.expire_offsets(now_ms))
+            try:
+                loaded.runtime.tick(now_ms)
+            except KafkaError as error:
+                log.error("cannot write to %s: %s", OFFSETS_TOPIC, error)
+
+    async def _expire_offsets(self) -> None:
+        now_ms = self._broker.now_ms()
+        if now_ms < self._next_expiry_ms:
+            return
+        self._next_expiry_ms = now_ms + self._expiry_interval_ms()
+        for loaded in list(self._loaded.values()):
+            self._carry_out(loaded, loaded.groups.expire_offsets(now_ms))
+            await trio.lowlevel.checkpoint()
 
     def _carry_out(self, loaded: LoadedCoordinator, effects: Effects) -> None:
         """Carry out what nobody asked for; a failure is logged and tried again later."""

@@ -7,7 +7,6 @@ States and what leads from one to the next::
     COMPLETING_REBALANCE → STABLE          the leader has sent the assignment
     STABLE, COMPLETING_… → PREPARING_…     a member joins, leaves, or is silent for too long
     PREPARING_REBALANCE → EMPTY            nobody is left
-    EMPTY → DEAD                           the group is deleted
 
 This is bookkeeping only; ``classic_protocol`` decides. Source: ClassicGroup, ClassicGroupMember.
 """
@@ -23,7 +22,10 @@ Protocols = tuple[tuple[str, bytes], ...]
 
 
 class GroupState(Enum):
-    """Kafka's names of the states, as ListGroups and DescribeGroups show them."""
+    """Kafka's names of the states, as ListGroups and DescribeGroups show them.
+
+    No group is ever DEAD here: it is how DescribeGroups shows one that doesn't exist.
+    """
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -33,13 +35,18 @@ class GroupState(Enum):
 
 
 class Member:
-    """A member; ``joining`` and ``syncing`` are who waits for its answers."""
+    """A member; ``joining`` and ``syncing`` are who waits for its answers.
+
+    ``is_new`` until the first generation it is part of: it doesn't know its id yet, so that it
+    can't send heartbeats.
+    """
 
     __slots__ = (
         "assignment",
         "client_host",
         "client_id",
         "group_instance_id",
+        "is_new",
         "joining",
         "member_id",
         "protocols",
@@ -69,7 +76,13 @@ class Member:
         self.assignment = b""
         self.joining: Waiter | None = None
         self.syncing: Waiter | None = None
+        self.is_new = False
         self.session_deadline_ms = 0
+
+    @property
+    def counts_as_heard(self) -> bool:
+        """Whether its session can't end: it waits for an answer, which others hold up."""
+        return not self.is_new and (self.joining is not None or self.syncing is not None)
 
     def metadata(self, protocol: str | None) -> bytes:
         """The member's subscription for a protocol; empty where it doesn't have that."""
@@ -94,20 +107,18 @@ class ClassicGroup:
         self.members: dict[str, Member] = {}
         self.static_members: dict[str, str] = {}
         self.pending_joins: dict[str, int] = {}
+        self.pending_syncs: set[str] = set()
         self.initial_deadline_ms: int | None = None
         self.rebalance_deadline_ms: int | None = None
         self.sync_deadline_ms: int | None = None
         self.newcomer_since_delay = False
+        self.awaits_pending_joins = False
         self.scheduled_ms: int | None = None
 
     def move_to(self, state: GroupState, now_ms: int) -> None:
         """Change the state."""
         self.state = state
         self.state_since_ms = now_ms
-
-    def is_in(self, *states: GroupState) -> bool:
-        """Whether the group is in one of these states."""
-        return self.state in states
 
     @property
     def all_have_joined(self) -> bool:
@@ -119,8 +130,10 @@ class ClassicGroup:
         """The longest that any member asks for."""
         return max((m.rebalance_timeout_ms for m in self.members.values()), default=0)
 
-    def add(self, member: Member) -> None:
+    def add(self, member: Member, protocol_type: str) -> None:
         """Take a member in; the first one leads, and decides the protocol type."""
+        if not self.members:
+            self.protocol_type = protocol_type
         self.members[member.member_id] = member
         if member.group_instance_id is not None:
             self.static_members[member.group_instance_id] = member.member_id
@@ -131,25 +144,26 @@ class ClassicGroup:
     def remove(self, member_id: str) -> Member:
         """Let a member go; another that has joined may lead."""
         member = self.members.pop(member_id)
+        self.pending_syncs.discard(member_id)
         if member.group_instance_id is not None:
             self.static_members.pop(member.group_instance_id, None)
         if self.leader == member_id:
             self.leader = next(iter(self.members), None)
         return member
 
-    def replace_static(self, old_id: str, new_id: str) -> Member:
-        """Give a static member that came back its new id."""
-        members = {}
-        for member_id, member in self.members.items():
-            members[new_id if member_id == old_id else member_id] = member
-        self.members = members
-        replaced = members[new_id]
-        replaced.member_id = new_id
-        assert replaced.group_instance_id is not None
-        self.static_members[replaced.group_instance_id] = new_id
-        if self.leader == old_id:
-            self.leader = new_id
-        return replaced
+    def replace_static(self, old: Member, new: Member) -> None:
+        """Put a static member that came back in the place of its former self."""
+        assert new.group_instance_id == old.group_instance_id is not None
+        self.members = {
+            (new.member_id if member is old else member_id): (new if member is old else member)
+            for member_id, member in self.members.items()
+        }
+        self.static_members[old.group_instance_id] = new.member_id
+        if self.leader == old.member_id:
+            self.leader = new.member_id
+        if old.member_id in self.pending_syncs:
+            self.pending_syncs.remove(old.member_id)
+            self.pending_syncs.add(new.member_id)
 
     def elect_joined_leader(self) -> bool:
         """Make sure the leader is one that has joined; False where nobody has."""
@@ -165,10 +179,12 @@ class ClassicGroup:
         """Whether a member with these may join: a protocol must be left that everybody has."""
         if not protocol_type or not protocols:
             return False
-        if not self.members:
+        if self.state is GroupState.EMPTY:
             return True
         names = {name for name, _ in protocols}
-        return protocol_type == self.protocol_type and bool(names & self._common_protocols())
+        if protocol_type != self.protocol_type:
+            return False
+        return not self.members or bool(names & self._common_protocols())
 
     def _common_protocols(self) -> set[str]:
         names = [{name for name, _ in m.protocols} for m in self.members.values()]
@@ -206,8 +222,7 @@ class ClassicGroup:
             if deadline is not None
         ]
         deadlines += self.pending_joins.values()
-        # Who waits for the others is not silent.
-        deadlines += [m.session_deadline_ms for m in self.members.values() if m.joining is None]
+        deadlines += [m.session_deadline_ms for m in self.members.values() if not m.counts_as_heard]
         return min(deadlines, default=None)
 
     def to_record(self, assignments: dict[str, bytes]) -> GroupMetadataValue:
@@ -233,9 +248,22 @@ class ClassicGroup:
             ],
         )
 
+    def take_in(self, value: GroupMetadataValue, now_ms: int) -> None:
+        """A generation was written: its assignment holds from now on."""
+        for written in value.members:
+            member = self.members.get(written.member_id)
+            if member is not None:
+                member.assignment = written.assignment
+        if self.state is GroupState.COMPLETING_REBALANCE and value.members:
+            self.move_to(GroupState.STABLE, now_ms)
+
+    def state_record(self) -> GroupMetadataValue:
+        """The generation as it is, in the form in which it is kept."""
+        return self.to_record({m.member_id: m.assignment for m in self.members.values()})
+
     @classmethod
     def from_record(cls, group_id: str, value: GroupMetadataValue, now_ms: int) -> "ClassicGroup":
-        """The group that a record describes; its members have a whole session to be heard."""
+        """The group that a record describes."""
         group = cls(group_id, now_ms)
         group.generation = value.generation
         group.protocol_type = value.protocol_type or None
@@ -246,13 +274,12 @@ class ClassicGroup:
                 m.group_instance_id,
                 m.client_id,
                 m.client_host,
-                m.rebalance_timeout or m.session_timeout,
+                m.session_timeout if m.rebalance_timeout < 0 else m.rebalance_timeout,
                 m.session_timeout,
                 ((value.protocol or "", m.subscription),),
             )
             member.assignment = m.assignment
-            member.session_deadline_ms = now_ms + m.session_timeout
-            group.add(member)
+            group.add(member, value.protocol_type)
         group.leader = value.leader
         if value.members:
             group.state = GroupState.STABLE

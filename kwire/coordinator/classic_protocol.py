@@ -1,4 +1,4 @@
-"""The classic rebalance protocol: what JoinGroup, SyncGroup, Heartbeat, LeaveGroup and time do.
+"""The classic rebalance protocol: how a generation of a group comes about, and how it ends.
 
 Rules:
 
@@ -6,18 +6,27 @@ Rules:
 - A rebalance is completed when everybody has joined again, or when the longest rebalance timeout
   has passed; who hasn't come by then is out. Static members stay until their session ends.
 - The first rebalance of an empty group waits ``group.initial.rebalance.delay.ms`` for more members,
-  again and again while more come.
-- The assignment is written before anyone is told.
+  again and again while more come. After that it waits a moment for those who have been given an id
+  and are about to join with it: without it, members that start together would rebalance in turns.
+- The assignment is written before anyone is told; ``ClassicGroup.take_in`` makes it hold.
 
-Source: GroupMetadataManager of Kafka (the classicGroup… methods); KIP-345, KIP-394, KIP-814.
+Source: GroupMetadataManager of Kafka (the classicGroup… methods); KIP-345, KIP-394.
 """
 
+from functools import partial
+
 from kwire.coordinator.classic_group import ClassicGroup, GroupState, Member
-from kwire.coordinator.effects import Effects, Waiter
+from kwire.coordinator.effects import Effects, Turn, Waiter
 from kwire.coordinator.records import group_metadata
 from kwire.errors import ErrorCode, KafkaError
 from kwire.protocol.messages.join_group import JoinGroupResponse
 from kwire.protocol.messages.sync_group import SyncGroupResponse
+
+NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
+"""How long a new member may wait for its first generation; it can't send heartbeats meanwhile."""
+
+PENDING_JOIN_GRACE_MS = 250
+"""How long the first generation waits for members that have just been given an id."""
 
 
 def validate_member(group: ClassicGroup, member_id: str, instance_id: str | None) -> Member:
@@ -51,218 +60,227 @@ def join_response(group: ClassicGroup, member: Member) -> JoinGroupResponse:
     )
 
 
-def add_and_rebalance(
-    group: ClassicGroup,
-    member: Member,
-    waiter: Waiter,
-    initial_delay_ms: int,
-    now_ms: int,
-    effects: Effects,
-) -> None:
-    """Take in a new member, which waits for the rebalance it causes."""
-    member.joining = waiter
-    renew_session(member, now_ms)
-    group.add(member)
-    group.newcomer_since_delay = True
-    prepare_rebalance(group, initial_delay_ms, now_ms, effects)
-
-
-def update_and_rebalance(
-    group: ClassicGroup,
-    member: Member,
-    waiter: Waiter,
-    initial_delay_ms: int,
-    now_ms: int,
-    effects: Effects,
-) -> None:
-    """A member joins again; it waits for the rebalance."""
-    if member.joining is not None and member.joining != waiter:
-        effects.reply(
-            member.joining,
-            JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID, protocol_name=""),
-        )
-    member.joining = waiter
-    renew_session(member, now_ms)
-    prepare_rebalance(group, initial_delay_ms, now_ms, effects)
-
-
-def prepare_rebalance(
-    group: ClassicGroup, initial_delay_ms: int, now_ms: int, effects: Effects
-) -> None:
-    """Begin a rebalance unless one is under way, and complete it if nobody is waited for."""
-    if group.state is GroupState.COMPLETING_REBALANCE:
-        fail_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS, effects)
-    if group.state is not GroupState.PREPARING_REBALANCE:
-        is_initial = group.state is GroupState.EMPTY
-        group.move_to(GroupState.PREPARING_REBALANCE, now_ms)
-        group.sync_deadline_ms = None
-        group.rebalance_deadline_ms = now_ms + group.rebalance_timeout_ms
-        if is_initial:
-            delay_ms = min(initial_delay_ms, group.rebalance_timeout_ms)
-            group.initial_deadline_ms = now_ms + delay_ms
-            group.newcomer_since_delay = False
-    maybe_complete_join(group, now_ms, effects)
-
-
-def maybe_complete_join(group: ClassicGroup, now_ms: int, effects: Effects) -> None:
-    """Complete the rebalance if everybody has joined."""
-    if group.state is not GroupState.PREPARING_REBALANCE:
-        return
-    if group.initial_deadline_ms is not None:
-        if now_ms < group.initial_deadline_ms:
-            return
-        complete_join(group, now_ms, effects)
-    elif group.all_have_joined:
-        complete_join(group, now_ms, effects)
-
-
-def complete_join(group: ClassicGroup, now_ms: int, effects: Effects) -> None:
-    """Begin the next generation with those who have joined."""
-    group.initial_deadline_ms = None
-    group.rebalance_deadline_ms = None
-    for member in list(group.members.values()):
-        if member.joining is None and member.group_instance_id is None:
-            group.remove(member.member_id)
-    if group.members and not group.elect_joined_leader():
-        # Only static members are left and none has come back: wait for their sessions to end.
-        group.rebalance_deadline_ms = now_ms + group.rebalance_timeout_ms
-        return
-    group.generation += 1
-    if not group.members:
-        group.move_to(GroupState.EMPTY, now_ms)
-        group.protocol = None
-        effects.records.append(group_metadata(group.group_id, group.to_record({})))
-        return
-    group.protocol = group.select_protocol()
-    group.move_to(GroupState.COMPLETING_REBALANCE, now_ms)
-    group.sync_deadline_ms = now_ms + group.rebalance_timeout_ms
-    for member in group.members.values():
-        member.assignment = b""
-        if member.joining is not None:
-            waiter, member.joining = member.joining, None
-            effects.reply(waiter, join_response(group, member))
-            renew_session(member, now_ms)
-
-
-def sync(
-    group: ClassicGroup,
-    member: Member,
-    assignments: dict[str, bytes],
-    waiter: Waiter,
-    now_ms: int,
-    effects: Effects,
-) -> None:
-    """A member wants its assignment; the leader brings everybody's."""
-    renew_session(member, now_ms)
-    match group.state:
-        case GroupState.PREPARING_REBALANCE:
-            raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
-        case GroupState.STABLE:
-            effects.reply(waiter, _sync_response(group, member))
-        case GroupState.COMPLETING_REBALANCE:
-            if member.syncing is not None:
-                refused = SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
-                effects.reply(member.syncing, refused)
-            member.syncing = waiter
-            if member.member_id == group.leader:
-                _assign(group, assignments, now_ms, effects)
-        case _:
-            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
-
-
-def _assign(
-    group: ClassicGroup, assignments: dict[str, bytes], now_ms: int, effects: Effects
-) -> None:
-    """Write what the leader decided and tell those who wait."""
-    group.move_to(GroupState.STABLE, now_ms)
-    effects.records.append(group_metadata(group.group_id, group.to_record(assignments)))
-    for member in group.members.values():
-        member.assignment = assignments.get(member.member_id, b"")
-        if member.syncing is not None:
-            waiter, member.syncing = member.syncing, None
-            effects.reply(waiter, _sync_response(group, member))
-
-
-def _sync_response(group: ClassicGroup, member: Member) -> SyncGroupResponse:
+def sync_response(group: ClassicGroup, assignment: bytes) -> SyncGroupResponse:
+    """The answer to a member of the current generation: what it is to consume."""
     return SyncGroupResponse(
-        protocol_type=group.protocol_type,
-        protocol_name=group.protocol,
-        assignment=member.assignment,
+        protocol_type=group.protocol_type, protocol_name=group.protocol, assignment=assignment
     )
 
 
-def fail_syncs(group: ClassicGroup, code: ErrorCode, effects: Effects) -> None:
-    """Answer everybody who waits for an assignment with an error."""
+def add_and_rebalance(
+    group: ClassicGroup, member: Member, protocol_type: str, waiter: Waiter, reason: str, turn: Turn
+) -> None:
+    """Take in a new member, which waits for the rebalance it causes."""
+    member.joining = waiter
+    member.is_new = True
+    member.session_deadline_ms = turn.now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS
+    group.add(member, protocol_type)
+    group.newcomer_since_delay = True
+    prepare_rebalance(group, reason, turn)
+
+
+def rejoin_and_rebalance(
+    group: ClassicGroup, member: Member, waiter: Waiter, reason: str, turn: Turn
+) -> None:
+    """A member joins again; it waits for the rebalance."""
+    if member.joining is not None:
+        # It asked a second time, so nobody reads the first answer any more.
+        fail_join(member, ErrorCode.REBALANCE_IN_PROGRESS, turn.effects)
+    member.joining = waiter
+    if not member.is_new:
+        renew_session(member, turn.now_ms)
+    prepare_rebalance(group, reason, turn)
+
+
+def prepare_rebalance(group: ClassicGroup, reason: str, turn: Turn) -> None:
+    """Begin a rebalance unless one is under way, and complete it if nobody is waited for."""
+    if group.state is GroupState.COMPLETING_REBALANCE:
+        for member in group.members.values():
+            member.assignment = b""
+            fail_sync(member, ErrorCode.REBALANCE_IN_PROGRESS, turn.effects)
+    if group.state is not GroupState.PREPARING_REBALANCE:
+        _begin_rebalance(group, reason, turn)
+    maybe_complete_join(group, turn)
+
+
+def _begin_rebalance(group: ClassicGroup, reason: str, turn: Turn) -> None:
+    timeout_ms = group.rebalance_timeout_ms
+    if group.state is GroupState.EMPTY:
+        delay_ms = min(turn.settings.initial_rebalance_delay_ms, timeout_ms)
+        group.initial_deadline_ms = turn.now_ms + delay_ms
+        group.newcomer_since_delay = False
+        group.awaits_pending_joins = False
+    turn.effects.notes.append(
+        f"group {group.group_id} rebalances from generation {group.generation}, "
+        f"{group.state.value}: {reason}"
+    )
+    group.move_to(GroupState.PREPARING_REBALANCE, turn.now_ms)
+    group.pending_syncs.clear()
+    group.sync_deadline_ms = None
+    group.rebalance_deadline_ms = turn.now_ms + timeout_ms
+
+
+def maybe_complete_join(group: ClassicGroup, turn: Turn) -> None:
+    """Complete the rebalance if nobody is waited for any more."""
+    if group.state is not GroupState.PREPARING_REBALANCE:
+        return
+    if group.initial_deadline_ms is None:
+        if group.all_have_joined:
+            complete_join(group, turn)
+    elif turn.now_ms >= group.initial_deadline_ms or (
+        group.awaits_pending_joins and not group.pending_joins
+    ):
+        _end_initial_delay(group, turn)
+
+
+def _end_initial_delay(group: ClassicGroup, turn: Turn) -> None:
+    """Wait once more if somebody came meanwhile, as long as the rebalance timeout allows."""
+    assert group.rebalance_deadline_ms is not None
+    left_ms = group.rebalance_deadline_ms - turn.now_ms
+    delay_ms = min(turn.settings.initial_rebalance_delay_ms, left_ms)
+    if group.awaits_pending_joins:
+        complete_join(group, turn)
+    elif group.newcomer_since_delay and delay_ms > 0:
+        group.newcomer_since_delay = False
+        group.initial_deadline_ms = turn.now_ms + delay_ms
+    elif group.pending_joins:
+        group.awaits_pending_joins = True
+        group.initial_deadline_ms = turn.now_ms + PENDING_JOIN_GRACE_MS
+    else:
+        complete_join(group, turn)
+
+
+def complete_join(group: ClassicGroup, turn: Turn) -> None:
+    """Begin the next generation with those who have joined."""
+    group.initial_deadline_ms = None
+    group.rebalance_deadline_ms = None
+    _drop_dynamic_members_that_stayed_away(group, turn)
+    if group.members and not group.elect_joined_leader():
+        # Only static members are left and none has come back: wait for their sessions to end.
+        group.rebalance_deadline_ms = turn.now_ms + group.rebalance_timeout_ms
+        return
+    group.generation += 1
+    if not group.members:
+        group.move_to(GroupState.EMPTY, turn.now_ms)
+        group.protocol = None
+        turn.effects.records.append(group_metadata(group.group_id, group.state_record()))
+        turn.effects.notes.append(
+            f"group {group.group_id} is empty in generation {group.generation}"
+        )
+        return
+    group.protocol = group.select_protocol()
+    group.move_to(GroupState.COMPLETING_REBALANCE, turn.now_ms)
+    group.sync_deadline_ms = turn.now_ms + group.rebalance_timeout_ms
+    group.pending_syncs = set(group.members)
+    for member in group.members.values():
+        member.is_new = False
+        renew_session(member, turn.now_ms)
+        if member.joining is not None:
+            waiter, member.joining = member.joining, None
+            turn.effects.reply(waiter, join_response(group, member))
+
+
+def _drop_dynamic_members_that_stayed_away(group: ClassicGroup, turn: Turn) -> None:
+    for member in list(group.members.values()):
+        if member.joining is None and member.group_instance_id is None:
+            group.remove(member.member_id)
+            turn.effects.notes.append(
+                f"group {group.group_id}: {member.member_id} did not join again in time"
+            )
+
+
+def sync(
+    group: ClassicGroup, member: Member, assignments: dict[str, bytes], waiter: Waiter, turn: Turn
+) -> None:
+    """A member wants its assignment; the leader brings everybody's.
+
+    Raises KafkaError (REBALANCE_IN_PROGRESS) when the next generation has begun to form.
+    """
+    renew_session(member, turn.now_ms)
+    if group.state is GroupState.PREPARING_REBALANCE:
+        raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
+    group.pending_syncs.discard(member.member_id)
+    if not group.pending_syncs:
+        group.sync_deadline_ms = None
+    if group.state is GroupState.STABLE:
+        turn.effects.reply(waiter, sync_response(group, member.assignment))
+        return
+    fail_sync(member, ErrorCode.REBALANCE_IN_PROGRESS, turn.effects)
+    member.syncing = waiter
+    if member.member_id == group.leader:
+        _assign(group, assignments, turn)
+
+
+def _assign(group: ClassicGroup, assignments: dict[str, bytes], turn: Turn) -> None:
+    """Write what the leader decided and tell those who wait."""
+    turn.effects.records.append(group_metadata(group.group_id, group.to_record(assignments)))
+    turn.effects.undo.append(partial(_assignment_was_lost, group, group.generation))
     for member in group.members.values():
         if member.syncing is not None:
             waiter, member.syncing = member.syncing, None
-            effects.reply(waiter, SyncGroupResponse(error_code=code))
+            renew_session(member, turn.now_ms)
+            assignment = assignments.get(member.member_id, b"")
+            turn.effects.reply(waiter, sync_response(group, assignment))
 
 
-def remove_member(
-    group: ClassicGroup, member: Member, initial_delay_ms: int, now_ms: int, effects: Effects
-) -> None:
-    """A member left or was silent for too long: the others share what it had."""
-    fail_waits(member, ErrorCode.UNKNOWN_MEMBER_ID, effects)
+def _assignment_was_lost(group: ClassicGroup, generation: int, turn: Turn) -> None:
+    """The assignment couldn't be written: everybody has to begin anew."""
+    if group.generation == generation and group.state is GroupState.COMPLETING_REBALANCE:
+        prepare_rebalance(group, "the assignment could not be written", turn)
+
+
+def remove_member(group: ClassicGroup, member: Member, turn: Turn) -> None:
+    """Let a member go; ``after_removal`` has the others share what it had."""
+    fail_join(member, ErrorCode.UNKNOWN_MEMBER_ID, turn.effects)
+    fail_sync(member, ErrorCode.UNKNOWN_MEMBER_ID, turn.effects)
     group.remove(member.member_id)
-    if group.is_in(GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
-        prepare_rebalance(group, initial_delay_ms, now_ms, effects)
-    elif group.state is GroupState.PREPARING_REBALANCE:
-        maybe_complete_join(group, now_ms, effects)
 
 
-def fail_waits(member: Member, code: ErrorCode, effects: Effects) -> None:
-    """Answer whatever a member waits for with an error."""
+def after_removal(group: ClassicGroup, reason: str, turn: Turn) -> None:
+    """Members are gone: rebalance, or go on with the rebalance that had to wait for them."""
+    if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
+        prepare_rebalance(group, reason, turn)
+    else:
+        maybe_complete_join(group, turn)
+
+
+def fail_join(member: Member, code: ErrorCode, effects: Effects) -> None:
+    """Answer with an error if the member waits for a generation."""
     if member.joining is not None:
         waiter, member.joining = member.joining, None
-        effects.reply(
-            waiter,
-            JoinGroupResponse(error_code=code, member_id=member.member_id, protocol_name=""),
-        )
+        effects.reply(waiter, JoinGroupResponse(error_code=code, member_id=member.member_id))
+
+
+def fail_sync(member: Member, code: ErrorCode, effects: Effects) -> None:
+    """Answer with an error if the member waits for its assignment."""
     if member.syncing is not None:
         waiter, member.syncing = member.syncing, None
         effects.reply(waiter, SyncGroupResponse(error_code=code))
 
 
-def expire(group: ClassicGroup, initial_delay_ms: int, now_ms: int, effects: Effects) -> None:
+def expire(group: ClassicGroup, turn: Turn) -> None:
     """Do what is due by now."""
+    now_ms = turn.now_ms
     for member_id, deadline in list(group.pending_joins.items()):
         if deadline <= now_ms:
             del group.pending_joins[member_id]
     for member in list(group.members.values()):
-        if member.joining is None and member.session_deadline_ms <= now_ms:
-            remove_member(group, member, initial_delay_ms, now_ms, effects)
+        if not member.counts_as_heard and member.session_deadline_ms <= now_ms:
+            remove_member(group, member, turn)
+            after_removal(group, f"the session of {member.member_id} has ended", turn)
     if group.sync_deadline_ms is not None and group.sync_deadline_ms <= now_ms:
-        _expire_sync(group, initial_delay_ms, now_ms, effects)
-    if group.state is not GroupState.PREPARING_REBALANCE:
-        return
-    if group.initial_deadline_ms is not None and group.initial_deadline_ms <= now_ms:
-        _expire_initial_delay(group, initial_delay_ms, now_ms, effects)
-    elif group.rebalance_deadline_ms is not None and group.rebalance_deadline_ms <= now_ms:
-        complete_join(group, now_ms, effects)
+        _expire_sync(group, turn)
+    deadline_ms = group.rebalance_deadline_ms
+    if group.initial_deadline_ms is None and deadline_ms is not None and deadline_ms <= now_ms:
+        complete_join(group, turn)
     else:
-        maybe_complete_join(group, now_ms, effects)
+        maybe_complete_join(group, turn)
 
 
-def _expire_initial_delay(
-    group: ClassicGroup, initial_delay_ms: int, now_ms: int, effects: Effects
-) -> None:
-    """Wait once more if somebody came meanwhile, as long as the rebalance timeout allows."""
-    assert group.rebalance_deadline_ms is not None
-    left_ms = group.rebalance_deadline_ms - now_ms
-    if group.newcomer_since_delay and left_ms > 0 and initial_delay_ms > 0:
-        group.newcomer_since_delay = False
-        group.initial_deadline_ms = now_ms + min(initial_delay_ms, left_ms)
-    else:
-        complete_join(group, now_ms, effects)
-
-
-def _expire_sync(group: ClassicGroup, initial_delay_ms: int, now_ms: int, effects: Effects) -> None:
+def _expire_sync(group: ClassicGroup, turn: Turn) -> None:
     """Members that joined but never asked for their assignment are out."""
     group.sync_deadline_ms = None
-    if group.state is not GroupState.COMPLETING_REBALANCE:
-        return
-    for member in list(group.members.values()):
-        if member.syncing is None:
-            group.remove(member.member_id)
-    prepare_rebalance(group, initial_delay_ms, now_ms, effects)
+    late = sorted(group.pending_syncs)
+    for member_id in late:
+        group.remove(member_id)
+    prepare_rebalance(group, f"no SyncGroup in time from {', '.join(late)}", turn)

@@ -1,9 +1,17 @@
-"""What an operation of a coordinator leads to: records to write, and who is answered then."""
+"""What an operation of a coordinator leads to: records to write, and who is answered then.
 
-from collections.abc import Hashable
-from typing import Any, TypeAlias
+Rules:
+
+- Records are written before anyone is answered.
+- When they can't be written, every answer becomes an error, and ``undo`` takes back what the
+  operation had already changed in memory. What only ``replay`` changes needs no undoing.
+"""
+
+from collections.abc import Callable, Hashable
+from typing import Any, NamedTuple, TypeAlias
 
 from kwire.coordinator.records import CoordinatorRecord
+from kwire.coordinator.settings import GroupSettings
 
 Waiter: TypeAlias = Hashable
 """Whoever waits for a reply; the runtime knows what it stands for."""
@@ -12,16 +20,27 @@ Waiter: TypeAlias = Hashable
 class Effects:
     """Collects what operations lead to.
 
-    ``records`` are to be written first; ``replies`` are due after that, and become errors when the
-    records can't be written.
+    ``records`` are to be written first, in one batch if ``is_atomic``; ``replies`` are due after
+    that. ``notes`` are lines for the log: why the group rebalances, who is out.
     """
 
-    __slots__ = ("records", "replies")
+    __slots__ = ("is_atomic", "notes", "records", "replies", "undo")
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_atomic: bool = True) -> None:
         self.records: list[CoordinatorRecord] = []
         self.replies: list[tuple[Waiter, Any]] = []
+        self.undo: list[Callable[[Turn], None]] = []
+        self.notes: list[str] = []
+        self.is_atomic = is_atomic
 
     def reply(self, waiter: Waiter, response: Any) -> None:
         """Answer somebody."""
         self.replies.append((waiter, response))
+
+
+class Turn(NamedTuple):
+    """One operation at work: when it happens, the settings it goes by, where its effects go."""
+
+    now_ms: int
+    settings: GroupSettings
+    effects: Effects

@@ -3,20 +3,21 @@
 Rules:
 
 - Every operation takes a request and ``now_ms`` and leaves what it leads to in ``Effects``; a
-  KafkaError is the answer to the one who asked.
-- Committed offsets change by ``replay`` alone, in normal work as when a partition is loaded.
+  KafkaError is the answer to the one who asked, and then nothing has changed.
+- Committed offsets, assignments and deletions come true by ``replay`` alone, in normal work as when
+  a partition is loaded. Who is joining at the moment isn't kept.
 - ``next_deadline_ms`` says when ``tick`` has something to do.
 """
 
 import heapq
 from collections.abc import Callable
-from typing import NamedTuple
 
 from kwire.coordinator import classic_protocol as protocol
 from kwire.coordinator.classic_group import ClassicGroup, GroupState
-from kwire.coordinator.effects import Effects, Waiter
+from kwire.coordinator.effects import Effects, Turn, Waiter
+from kwire.coordinator.expiry import has_expired, kept_topics
 from kwire.coordinator.joining import Client, JoinAttempt, join
-from kwire.coordinator.offsets import CommittedOffset, GroupOffsets
+from kwire.coordinator.offsets import CommittedOffset, OffsetStore
 from kwire.coordinator.records import (
     GROUP_METADATA_TYPE,
     LEGACY_OFFSET_COMMIT_TYPE,
@@ -30,22 +31,13 @@ from kwire.coordinator.records import (
     parse_value,
     record_type,
 )
+from kwire.coordinator.settings import GroupSettings
 from kwire.errors import ErrorCode, KafkaError
 from kwire.protocol.messages.heartbeat import HeartbeatRequest
 from kwire.protocol.messages.join_group import JoinGroupRequest
-from kwire.protocol.messages.leave_group import MemberIdentity
+from kwire.protocol.messages.leave_group import LeaveGroupResponse, MemberIdentity, MemberResponse
 from kwire.protocol.messages.sync_group import SyncGroupRequest
-
-
-class GroupSettings(NamedTuple):
-    """The broker's settings that the coordinator goes by; times in ms."""
-
-    initial_rebalance_delay_ms: int = 0
-    min_session_timeout_ms: int = 6_000
-    max_session_timeout_ms: int = 1_800_000
-    max_size: int = (1 << 31) - 1
-    offset_metadata_max_bytes: int = 4096
-    offsets_retention_ms: int = 604_800_000
+from kwire.record.records import Record
 
 
 class GroupCoordinator:
@@ -54,7 +46,7 @@ class GroupCoordinator:
     def __init__(self, settings: GroupSettings, new_id: Callable[[], str]) -> None:
         self.settings = settings
         self.groups: dict[str, ClassicGroup] = {}
-        self.offsets: dict[str, GroupOffsets] = {}
+        self.offsets = OffsetStore()
         self._new_id = new_id
         self._schedule: list[tuple[int, str]] = []
 
@@ -65,48 +57,66 @@ class GroupCoordinator:
     ) -> Effects:
         """A member joins; it is answered when the rebalance is complete, or at once.
 
-        Raises KafkaError: INVALID_SESSION_TIMEOUT, UNKNOWN_MEMBER_ID, GROUP_MAX_SIZE_REACHED,
-        INCONSISTENT_GROUP_PROTOCOL, FENCED_INSTANCE_ID, and MemberIdRequired.
+        Raises KafkaError: INVALID_SESSION_TIMEOUT, UNKNOWN_MEMBER_ID, INCONSISTENT_GROUP_PROTOCOL,
+        FENCED_INSTANCE_ID.
         """
         settings = self.settings
         timeout_ms = request.session_timeout_ms
         if not settings.min_session_timeout_ms <= timeout_ms <= settings.max_session_timeout_ms:
             raise KafkaError(ErrorCode.INVALID_SESSION_TIMEOUT)
         group = self.groups.get(request.group_id)
-        if group is None:
-            if request.member_id:
-                raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
-            group = ClassicGroup(request.group_id, now_ms)
         new_id = f"{request.group_instance_id or client.client_id}-{self._new_id()}"
-        attempt = JoinAttempt(
-            request, client, new_id, waiter, settings.initial_rebalance_delay_ms, now_ms
-        )
-        effects = Effects()
-        try:
-            join(group, attempt, settings.max_size, effects)
-        finally:
-            if group.members or group.pending_joins:
-                self.groups[request.group_id] = group
-            self._reschedule(group)
-        return effects
+        attempt = JoinAttempt(request, client, new_id, waiter)
+        turn = self._turn(now_ms)
+        if group is None:
+            group = self._join_first(attempt, turn)
+        else:
+            join(group, attempt, turn)
+        self._reschedule(group)
+        return turn.effects
+
+    def _join_first(self, attempt: JoinAttempt, turn: Turn) -> ClassicGroup:
+        """Make a group for its first member; its record is written even if nobody comes after."""
+        group_id = attempt.request.group_id
+        if attempt.request.member_id:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+        group = ClassicGroup(group_id, turn.now_ms)
+        turn.effects.records.append(group_metadata(group_id, group.state_record()))
+        join(group, attempt, turn)
+        self.groups[group_id] = group
+        turn.effects.undo.append(lambda _: self._forget(group))
+        return group
+
+    def _forget(self, group: ClassicGroup) -> None:
+        self.groups.pop(group.group_id, None)
 
     def sync(self, request: SyncGroupRequest, waiter: Waiter, now_ms: int) -> Effects:
-        """A member asks for its assignment; answered when the leader has brought it."""
+        """A member asks for its assignment; answered when the leader has brought it.
+
+        Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
+        INCONSISTENT_GROUP_PROTOCOL, REBALANCE_IN_PROGRESS.
+        """
         group = self._group(request.group_id)
         member = protocol.validate_member(group, request.member_id, request.group_instance_id)
         if request.generation_id != group.generation:
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
-        wrong_type = request.protocol_type not in (None, group.protocol_type)
-        if wrong_type or request.protocol_name not in (None, group.protocol):
+        if request.protocol_type not in (None, group.protocol_type) or (
+            request.protocol_name is not None
+            and group.protocol is not None
+            and request.protocol_name != group.protocol
+        ):
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-        effects = Effects()
+        turn = self._turn(now_ms)
         assignments = {a.member_id: a.assignment for a in request.assignments}
-        protocol.sync(group, member, assignments, waiter, now_ms, effects)
+        protocol.sync(group, member, assignments, waiter, turn)
         self._reschedule(group)
-        return effects
+        return turn.effects
 
     def heartbeat(self, request: HeartbeatRequest, now_ms: int) -> None:
-        """A member is alive; KafkaError tells it what else is going on."""
+        """A member is alive; KafkaError tells it what else is going on.
+
+        UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS.
+        """
         group = self._group(request.group_id)
         member = protocol.validate_member(group, request.member_id, request.group_instance_id)
         if request.generation_id != group.generation:
@@ -115,23 +125,29 @@ class GroupCoordinator:
         if group.state is GroupState.PREPARING_REBALANCE:
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
 
-    def leave(self, group_id: str, leaving: MemberIdentity, now_ms: int) -> Effects:
-        """One member leaves; a static one may be named by its instance alone."""
-        group = self._group(group_id)
-        effects = Effects()
-        member_id = leaving.member_id
-        instance_id = leaving.group_instance_id
-        if instance_id is not None and not member_id:
-            member_id = group.static_members.get(instance_id, "")
-        if member_id in group.pending_joins:
-            del group.pending_joins[member_id]
-            protocol.maybe_complete_join(group, now_ms, effects)
-        else:
-            member = protocol.validate_member(group, member_id, instance_id)
-            delay_ms = self.settings.initial_rebalance_delay_ms
-            protocol.remove_member(group, member, delay_ms, now_ms, effects)
-        self._reschedule(group)
-        return effects
+    def leave(
+        self, group_id: str, leaving: list[MemberIdentity], waiter: Waiter, now_ms: int
+    ) -> Effects:
+        """Members leave together; each has an answer of its own in a LeaveGroupResponse."""
+        group = self.groups.get(group_id)
+        turn = self._turn(now_ms)
+        answers, gone = [], []
+        for identity in leaving:
+            answer = MemberResponse(
+                member_id=identity.member_id, group_instance_id=identity.group_instance_id
+            )
+            answers.append(answer)
+            try:
+                if group is None:
+                    raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+                gone.append(_let_go(group, identity, turn))
+            except KafkaError as error:
+                answer.error_code = error.code
+        if group is not None and gone:
+            protocol.after_removal(group, f"{', '.join(gone)} left", turn)
+            self._reschedule(group)
+        turn.effects.reply(waiter, LeaveGroupResponse(members=answers))
+        return turn.effects
 
     def _group(self, group_id: str) -> ClassicGroup:
         group = self.groups.get(group_id)
@@ -146,19 +162,19 @@ class GroupCoordinator:
     ) -> None:
         """Whether somebody may commit offsets; KafkaError says why not.
 
-        ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, REBALANCE_IN_PROGRESS.
+        GROUP_ID_NOT_FOUND for a generation of a group nobody knows, ILLEGAL_GENERATION,
+        UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, REBALANCE_IN_PROGRESS.
         """
-        group = self.groups.get(group_id)
-        if group is None:
-            if generation >= 0:
-                raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+        state = self.state_of(group_id)
+        if generation < 0 and state in (None, GroupState.EMPTY):
             return
-        if generation < 0 and not member_id and group.state is GroupState.EMPTY:
-            return
+        if state is None:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
+        group = self._group(group_id)
         member = protocol.validate_member(group, member_id, instance_id)
         if generation != group.generation:
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
-        if group.state is GroupState.COMPLETING_REBALANCE:
+        if state is GroupState.COMPLETING_REBALANCE:
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
         protocol.renew_session(member, now_ms)
 
@@ -166,13 +182,9 @@ class GroupCoordinator:
         self, group_id: str, topic: str, partition: int, value: OffsetCommitValue, effects: Effects
     ) -> None:
         """Add the record of one offset; KafkaError (OFFSET_METADATA_TOO_LARGE)."""
-        if len(value.metadata.encode()) > self.settings.offset_metadata_max_bytes:
+        if len(value.metadata) > self.settings.offset_metadata_max_bytes:
             raise KafkaError(ErrorCode.OFFSET_METADATA_TOO_LARGE)
         effects.records.append(offset_commit(group_id, topic, partition, value))
-
-    def committed(self, group_id: str) -> GroupOffsets:
-        """A group's offsets; empty for a group nobody knows."""
-        return self.offsets.get(group_id, GroupOffsets())
 
     # Groups as a whole
 
@@ -181,11 +193,11 @@ class GroupCoordinator:
         group = self.groups.get(group_id)
         if group is not None:
             return group.state
-        return GroupState.EMPTY if group_id in self.offsets else None
+        return GroupState.EMPTY if self.offsets.has(group_id) else None
 
     def group_ids(self) -> list[str]:
         """Every group, those that only have offsets included."""
-        return list(self.groups | self.offsets)
+        return list(dict.fromkeys([*self.groups, *sorted(self.offsets.group_ids())]))
 
     def delete(self, group_id: str) -> Effects:
         """Delete an empty group and its offsets.
@@ -197,45 +209,51 @@ class GroupCoordinator:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
         if state is not GroupState.EMPTY:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
-        effects = Effects()
-        for topic, partition, _ in self.committed(group_id).items():
+        effects = Effects(is_atomic=False)
+        for topic, partition in sorted(self.offsets.partitions_of(group_id)):
             effects.records.append(offset_commit(group_id, topic, partition, None))
         effects.records.append(group_metadata(group_id, None))
         return effects
 
     def forget_topics(self, is_gone: Callable[[str], bool]) -> Effects:
         """Drop the offsets of topics that are deleted."""
-        effects = Effects()
-        for group_id, offsets in self.offsets.items():
-            for topic, partition, _ in offsets.items():
+        effects = Effects(is_atomic=False)
+        for group_id in sorted(self.offsets.group_ids()):
+            for topic, partition in sorted(self.offsets.partitions_of(group_id)):
                 if is_gone(topic):
                     effects.records.append(offset_commit(group_id, topic, partition, None))
         return effects
 
     def expire_offsets(self, now_ms: int) -> Effects:
-        """Drop what is past ``offsets.retention.minutes`` (KIP-211), and groups without any left.
-
-        The time counts from when the group became empty, or, for clients that only commit, from
-        the commit.
-        """
-        effects = Effects()
+        """Drop what is past ``offsets.retention.minutes``, and empty groups without any left."""
+        effects = Effects(is_atomic=False)
         for group_id in self.group_ids():
             group = self.groups.get(group_id)
-            if group is not None and group.state is not GroupState.EMPTY:
-                continue
-            since_ms = group.state_since_ms if group is not None and group.protocol_type else 0
-            kept = 0
-            for topic, partition, committed in self.committed(group_id).items():
-                last_ms = max(since_ms, committed.commit_timestamp_ms)
-                if now_ms - last_ms >= self.settings.offsets_retention_ms:
-                    effects.records.append(offset_commit(group_id, topic, partition, None))
-                else:
-                    kept += 1
-            if group is not None and not kept and not group.pending_joins:
+            kept = set() if group is None else kept_topics(group)
+            expired = [] if kept is None else self._expired(group_id, kept, now_ms)
+            for topic, partition in expired:
+                effects.records.append(offset_commit(group_id, topic, partition, None))
+            if (
+                group is not None
+                and group.state is GroupState.EMPTY
+                and not group.pending_joins
+                and len(self.offsets.partitions_of(group_id)) == len(expired)
+            ):
                 effects.records.append(group_metadata(group_id, None))
         return effects
 
-    # Time, records
+    def _expired(self, group_id: str, kept: set[str], now_ms: int) -> list[tuple[str, int]]:
+        group = self.groups.get(group_id)
+        retention_ms = self.settings.offsets_retention_ms
+        return [
+            (topic, partition)
+            for topic, partition, committed in self.offsets.of(group_id).items()
+            if topic not in kept
+            and has_expired(group, committed, retention_ms, now_ms)
+            and not self.offsets.is_pending(group_id, topic, partition)
+        ]
+
+    # Time and records
 
     def next_deadline_ms(self) -> int | None:
         """When ``tick`` has something to do; None: never as things stand."""
@@ -243,19 +261,90 @@ class GroupCoordinator:
 
     def tick(self, now_ms: int) -> Effects:
         """Do what is due by now in every group."""
-        effects = Effects()
+        turn = self._turn(now_ms)
         while self._schedule and self._schedule[0][0] <= now_ms:
-            _, group_id = heapq.heappop(self._schedule)
+            due_ms, group_id = heapq.heappop(self._schedule)
             group = self.groups.get(group_id)
-            if group is None:
-                continue
-            group.scheduled_ms = None
-            due = group.next_deadline_ms()
-            if due is not None and due <= now_ms:
-                delay_ms = self.settings.initial_rebalance_delay_ms
-                protocol.expire(group, delay_ms, now_ms, effects)
+            if group is not None and group.scheduled_ms == due_ms:
+                group.scheduled_ms = None
+                protocol.expire(group, turn)
+                self._reschedule(group)
+        return turn.effects
+
+    def undo(self, effects: Effects, now_ms: int) -> Effects:
+        """The records of these effects couldn't be written: go back, and tell who is concerned."""
+        turn = self._turn(now_ms)
+        for take_back in reversed(effects.undo):
+            take_back(turn)
+        for group in self.groups.values():
             self._reschedule(group)
+        return turn.effects
+
+    def replay(self, record: Record, producer_id: int, now_ms: int, *, loading: bool) -> None:
+        """Take a record in, of a transaction if ``producer_id`` isn't -1.
+
+        Groups are made from records only while ``loading``: later they live. Records of other
+        kinds of groups are passed over. Raises MalformedRequest for a record that is damaged.
+        """
+        if record.key is None:
+            return
+        kind = record_type(record.key)
+        if kind in (LEGACY_OFFSET_COMMIT_TYPE, OFFSET_COMMIT_TYPE):
+            self._replay_offset(record.key, record, producer_id)
+        elif kind == GROUP_METADATA_TYPE:
+            self._replay_group(record.key, record.value, now_ms, loading)
+
+    def _replay_offset(self, key: bytes, record: Record, producer_id: int) -> None:
+        parsed = parse_offset_commit_key(key)
+        if record.value is None:
+            self.offsets.remove(parsed.group, parsed.topic, parsed.partition)
+            return
+        value = parse_value(OffsetCommitValue, record.value)
+        committed = CommittedOffset.from_record(value, record.offset)
+        self.offsets.put(parsed.group, parsed.topic, parsed.partition, committed, producer_id)
+
+    def _replay_group(self, key: bytes, value: bytes | None, now_ms: int, loading: bool) -> None:
+        group_id = parse_group_metadata_key(key).group
+        if value is None:
+            self.groups.pop(group_id, None)
+            return
+        metadata = parse_value(GroupMetadataValue, value)
+        if loading:
+            self.groups[group_id] = ClassicGroup.from_record(group_id, metadata, now_ms)
+        elif group_id in self.groups:
+            self.groups[group_id].take_in(metadata, now_ms)
+
+    def replay_end_transaction(self, producer_id: int, *, committed: bool) -> None:
+        """Take in the marker that ends a transaction."""
+        self.offsets.end_transaction(producer_id, committed=committed)
+
+    def begin(self, now_ms: int) -> Effects:
+        """Everything is loaded: every member has a whole session from now on to be heard.
+
+        Groups that are larger than ``group.max.size`` has become rebalance.
+        """
+        turn = self._turn(now_ms)
+        for group in self.groups.values():
+            for member in group.members.values():
+                protocol.renew_session(member, now_ms)
+            if len(group.members) > self.settings.max_size:
+                protocol.prepare_rebalance(group, "the group is larger than group.max.size", turn)
+            self._reschedule(group)
+        return turn.effects
+
+    def end(self, code: ErrorCode) -> Effects:
+        """This coordinator is no more: everybody who waits is told so."""
+        effects = Effects()
+        for group in self.groups.values():
+            for member in group.members.values():
+                protocol.fail_join(member, code, effects)
+                protocol.fail_sync(member, code, effects)
+        self.groups.clear()
+        self._schedule.clear()
         return effects
+
+    def _turn(self, now_ms: int) -> Turn:
+        return Turn(now_ms, self.settings, Effects())
 
     def _reschedule(self, group: ClassicGroup) -> None:
         """See to it that ``tick`` looks at a group in time; looking too early costs little."""
@@ -264,31 +353,17 @@ class GroupCoordinator:
             group.scheduled_ms = due
             heapq.heappush(self._schedule, (due, group.group_id))
 
-    def replay(self, key: bytes, value: bytes | None, now_ms: int, *, loading: bool) -> None:
-        """Take a record in. Groups are made from records only while ``loading``: later they live.
 
-        Raises MalformedRequest for a record that is damaged.
-        """
-        kind = record_type(key)
-        if kind in (LEGACY_OFFSET_COMMIT_TYPE, OFFSET_COMMIT_TYPE):
-            self._replay_offset(key, value)
-        elif kind == GROUP_METADATA_TYPE:
-            group_id = parse_group_metadata_key(key).group
-            if value is None:
-                self.groups.pop(group_id, None)
-            elif loading:
-                metadata = parse_value(GroupMetadataValue, value)
-                group = ClassicGroup.from_record(group_id, metadata, now_ms)
-                self.groups[group_id] = group
-                self._reschedule(group)
+def _let_go(group: ClassicGroup, identity: MemberIdentity, turn: Turn) -> str:
+    """Take a member out of its group; a static one may be named by its instance alone.
 
-    def _replay_offset(self, key: bytes, value: bytes | None) -> None:
-        parsed = parse_offset_commit_key(key)
-        if value is not None:
-            committed = CommittedOffset.from_record(parse_value(OffsetCommitValue, value))
-            offsets = self.offsets.setdefault(parsed.group, GroupOffsets())
-            offsets.put(parsed.topic, parsed.partition, committed)
-        elif parsed.group in self.offsets:
-            self.offsets[parsed.group].remove(parsed.topic, parsed.partition)
-            if not self.offsets[parsed.group]:
-                del self.offsets[parsed.group]
+    Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
+    """
+    member_id, instance_id = identity.member_id, identity.group_instance_id
+    if group.pending_joins.pop(member_id, None) is not None:
+        return member_id
+    if instance_id is not None and not member_id:
+        member_id = group.static_members.get(instance_id, "")
+    member = protocol.validate_member(group, member_id, instance_id)
+    protocol.remove_member(group, member, turn)
+    return f"{member_id} (reason: {identity.reason or 'not provided'})"

@@ -5,23 +5,27 @@ Rules:
 - A member without an id is given one; from version 4 on it has to join again with it (KIP-394), so
   that a client which gave up leaves no member behind.
 - A static member is known by its instance: when it comes back it takes the place of its former
-  self, which is fenced, and causes no rebalance if nothing else has changed (KIP-345).
+  self, which is fenced, and causes no rebalance if nothing else has changed (KIP-345). Kafka looks
+  at the chosen protocol alone and leaves a member whose subscription has changed with partitions
+  it no longer wants; here that rebalances.
+- A leader that came back keeps its old assignment and doesn't assign anew (KIP-814).
 
 Source: classicGroupJoin… of GroupMetadataManager.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 from kwire.coordinator import classic_protocol as protocol
 from kwire.coordinator.classic_group import ClassicGroup, GroupState, Member, Protocols
-from kwire.coordinator.effects import Effects, Waiter
+from kwire.coordinator.effects import Turn, Waiter
 from kwire.coordinator.records import group_metadata
 from kwire.errors import ErrorCode, KafkaError
 from kwire.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 REQUIRES_KNOWN_ID_SINCE = 4
-NULL_NAMES_SINCE = 7
 SKIP_ASSIGNMENT_SINCE = 9
+MAX_REASON_LENGTH = 255
 
 
 class Client(NamedTuple):
@@ -32,14 +36,6 @@ class Client(NamedTuple):
     api_version: int
 
 
-class MemberIdRequired(KafkaError):
-    """The member shall join again with the id it is given (KIP-394)."""
-
-    def __init__(self, member_id: str) -> None:
-        super().__init__(ErrorCode.MEMBER_ID_REQUIRED)
-        self.member_id = member_id
-
-
 class JoinAttempt(NamedTuple):
     """A request to join, the id it gets if it has none, and who waits for the answer."""
 
@@ -47,13 +43,16 @@ class JoinAttempt(NamedTuple):
     client: Client
     new_id: str
     waiter: Waiter
-    initial_delay_ms: int
-    now_ms: int
 
     @property
     def protocols(self) -> Protocols:
         """The assignors the member offers."""
         return tuple((p.name, p.metadata) for p in self.request.protocols)
+
+    @property
+    def client_reason(self) -> str:
+        """Why the client says it joins (KIP-800)."""
+        return (self.request.reason or "not provided")[:MAX_REASON_LENGTH]
 
     def member(self, member_id: str) -> Member:
         """A member as the request describes it."""
@@ -70,112 +69,127 @@ class JoinAttempt(NamedTuple):
         )
 
 
-def join(group: ClassicGroup, attempt: JoinAttempt, max_size: int, effects: Effects) -> None:
-    """Let a member in, or raise the KafkaError that says why not."""
+def join(group: ClassicGroup, attempt: JoinAttempt, turn: Turn) -> None:
+    """Let a member in, or raise the KafkaError that says why not.
+
+    INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
+    """
     request = attempt.request
-    _check_size(group, request.member_id, max_size)
-    if not group.supports(request.protocol_type, attempt.protocols):
+    if not _has_room(group, request.member_id, turn.settings.max_size):
+        _turn_away(group, attempt, turn)
+    elif not group.supports(request.protocol_type, attempt.protocols):
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    if not group.members:
-        group.protocol_type = request.protocol_type
-    if request.member_id:
-        _join_with_id(group, attempt, effects)
+    elif request.member_id:
+        _join_with_id(group, attempt, turn)
     else:
-        _join_without_id(group, attempt, effects)
+        _join_without_id(group, attempt, turn)
 
 
-def _check_size(group: ClassicGroup, member_id: str, max_size: int) -> None:
-    if member_id in group.members or member_id in group.pending_joins:
-        return
-    if len(group.members) + len(group.pending_joins) >= max_size:
-        raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED)
+def _has_room(group: ClassicGroup, member_id: str, max_size: int) -> bool:
+    """Whether one more may join.
+
+    During a rebalance those count who have joined, not those who are known: so the last ones are
+    out when ``group.max.size`` has become smaller.
+    """
+    if group.state is GroupState.EMPTY:
+        return True
+    member = group.members.get(member_id)
+    if group.state is not GroupState.PREPARING_REBALANCE:
+        return member is not None or len(group.members) < max_size
+    if member is not None and member.joining is not None:
+        return True
+    return sum(m.joining is not None for m in group.members.values()) < max_size
 
 
-def _join_without_id(group: ClassicGroup, attempt: JoinAttempt, effects: Effects) -> None:
+def _turn_away(group: ClassicGroup, attempt: JoinAttempt, turn: Turn) -> None:
+    member_id = attempt.request.member_id
+    refusal = JoinGroupResponse(error_code=ErrorCode.GROUP_MAX_SIZE_REACHED)
+    turn.effects.reply(attempt.waiter, refusal)
+    group.pending_joins.pop(member_id, None)
+    if member_id in group.members:
+        group.remove(member_id)
+    protocol.maybe_complete_join(group, turn)
+
+
+def _join_without_id(group: ClassicGroup, attempt: JoinAttempt, turn: Turn) -> None:
     request = attempt.request
     instance_id = request.group_instance_id
     if instance_id is not None and instance_id in group.static_members:
-        _replace_static(group, instance_id, attempt, effects)
-        return
-    if instance_id is None and attempt.client.api_version >= REQUIRES_KNOWN_ID_SINCE:
-        group.pending_joins[attempt.new_id] = attempt.now_ms + request.session_timeout_ms
-        raise MemberIdRequired(attempt.new_id)
-    _add(group, attempt.member(attempt.new_id), attempt, effects)
+        _replace_static(group, instance_id, attempt, turn)
+    elif instance_id is None and attempt.client.api_version >= REQUIRES_KNOWN_ID_SINCE:
+        group.pending_joins[attempt.new_id] = turn.now_ms + request.session_timeout_ms
+        required = JoinGroupResponse(
+            error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=attempt.new_id
+        )
+        turn.effects.reply(attempt.waiter, required)
+    else:
+        _add(group, attempt.new_id, attempt, turn)
 
 
-def _add(group: ClassicGroup, member: Member, attempt: JoinAttempt, effects: Effects) -> None:
-    protocol.add_and_rebalance(
-        group, member, attempt.waiter, attempt.initial_delay_ms, attempt.now_ms, effects
-    )
+def _add(group: ClassicGroup, member_id: str, attempt: JoinAttempt, turn: Turn) -> None:
+    member = attempt.member(member_id)
+    protocol_type = attempt.request.protocol_type
+    reason = f"{member_id} joins; client reason: {attempt.client_reason}"
+    protocol.add_and_rebalance(group, member, protocol_type, attempt.waiter, reason, turn)
 
 
-def _join_with_id(group: ClassicGroup, attempt: JoinAttempt, effects: Effects) -> None:
+def _join_with_id(group: ClassicGroup, attempt: JoinAttempt, turn: Turn) -> None:
     request = attempt.request
-    if request.member_id in group.pending_joins:
-        _add(group, attempt.member(request.member_id), attempt, effects)
+    # Only dynamic members are told to come back with an id; an instance would take it over.
+    if request.member_id in group.pending_joins and request.group_instance_id is None:
+        _add(group, request.member_id, attempt, turn)
         return
     member = protocol.validate_member(group, request.member_id, request.group_instance_id)
-    if group.state is GroupState.EMPTY:
-        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
-    keeps_generation = member.protocols == attempt.protocols and (
+    is_the_same = member.protocols == attempt.protocols
+    if is_the_same and (
         group.state is GroupState.COMPLETING_REBALANCE
         or (group.state is GroupState.STABLE and member.member_id != group.leader)
-    )
-    if keeps_generation:
-        protocol.renew_session(member, attempt.now_ms)
-        effects.reply(attempt.waiter, protocol.join_response(group, member))
+    ):
+        # It may have missed the answer to its first request; the generation stays.
+        protocol.renew_session(member, turn.now_ms)
+        turn.effects.reply(attempt.waiter, protocol.join_response(group, member))
         return
+    what = "leads and joins again" if is_the_same else "joins with another subscription"
     described = attempt.member(request.member_id)
     member.protocols = described.protocols
     member.session_timeout_ms = described.session_timeout_ms
     member.rebalance_timeout_ms = described.rebalance_timeout_ms
-    _rejoin(group, member, attempt, effects)
-
-
-def _rejoin(group: ClassicGroup, member: Member, attempt: JoinAttempt, effects: Effects) -> None:
-    protocol.update_and_rebalance(
-        group, member, attempt.waiter, attempt.initial_delay_ms, attempt.now_ms, effects
-    )
+    reason = f"{member.member_id} {what}; client reason: {attempt.client_reason}"
+    protocol.rejoin_and_rebalance(group, member, attempt.waiter, reason, turn)
 
 
 def _replace_static(
-    group: ClassicGroup, instance_id: str, attempt: JoinAttempt, effects: Effects
+    group: ClassicGroup, instance_id: str, attempt: JoinAttempt, turn: Turn
 ) -> None:
-    """A static member came back."""
-    old_id = group.static_members[instance_id]
+    """A static member came back: it takes the place of its former self."""
+    old = group.members[group.static_members[instance_id]]
     old_leader = group.leader
-    protocol.fail_waits(group.members[old_id], ErrorCode.FENCED_INSTANCE_ID, effects)
-    member = group.replace_static(old_id, attempt.new_id)
-    old_subscription = member.metadata(group.protocol)
-    described = attempt.member(attempt.new_id)
-    member.protocols = described.protocols
-    member.client_id, member.client_host = described.client_id, described.client_host
-    member.session_timeout_ms = described.session_timeout_ms
-    member.rebalance_timeout_ms = described.rebalance_timeout_ms
-    protocol.renew_session(member, attempt.now_ms)
+    protocol.fail_join(old, ErrorCode.FENCED_INSTANCE_ID, turn.effects)
+    protocol.fail_sync(old, ErrorCode.FENCED_INSTANCE_ID, turn.effects)
+    new = attempt.member(attempt.new_id)
+    new.assignment = old.assignment
+    group.replace_static(old, new)
+    protocol.renew_session(new, turn.now_ms)
     if (
         group.state is not GroupState.STABLE
         or group.protocol != group.select_protocol()
-        or old_subscription != member.metadata(group.protocol)
+        or old.metadata(group.protocol) != new.metadata(group.protocol)
     ):
-        _rejoin(group, member, attempt, effects)
+        reason = f"static member {instance_id} came back; client reason: {attempt.client_reason}"
+        protocol.rejoin_and_rebalance(group, new, attempt.waiter, reason, turn)
         return
-    assignments = {m.member_id: m.assignment for m in group.members.values()}
-    effects.records.append(group_metadata(group.group_id, group.to_record(assignments)))
-    response = protocol.join_response(group, member)
+    turn.effects.records.append(group_metadata(group.group_id, group.state_record()))
+    turn.effects.undo.append(partial(_take_replacement_back, group, old, new))
+    response = protocol.join_response(group, new)
     if attempt.client.api_version >= SKIP_ASSIGNMENT_SINCE:
         response.skip_assignment = group.leader == attempt.new_id
     else:
         # An older leader must not assign anew, so it is told that its former self leads.
         response.leader, response.members = old_leader or "", []
-    effects.reply(attempt.waiter, response)
+    turn.effects.reply(attempt.waiter, response)
 
 
-def join_error(error: KafkaError, request: JoinGroupRequest, api_version: int) -> JoinGroupResponse:
-    """The answer to a join that failed; names are null from version 7 on and empty before."""
-    member_id = error.member_id if isinstance(error, MemberIdRequired) else request.member_id
-    return JoinGroupResponse(
-        error_code=error.code,
-        member_id=member_id,
-        protocol_name=None if api_version >= NULL_NAMES_SINCE else "",
-    )
+def _take_replacement_back(group: ClassicGroup, old: Member, new: Member, turn: Turn) -> None:
+    if group.members.get(new.member_id) is new:
+        group.replace_static(new, old)
+        protocol.renew_session(old, turn.now_ms)

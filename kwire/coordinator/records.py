@@ -4,8 +4,8 @@ Format: key and value begin with an int16. In a key it is the record's type; in 
 of its schema. A null value is a tombstone. Types 0 and 1 are offset commits, 2 is a classic group;
 the others belong to group types that are not served yet, and are passed over.
 
-Source: GroupCoordinatorRecordHelpers of Kafka; offset commits are written in version 4 and groups
-in version 3, as Kafka 4.3 does.
+Source: GroupCoordinatorRecordHelpers of Kafka; offset commits are written in version 4 (1 where the
+client said how long to keep them) and groups in version 3, as Kafka 4.3 does.
 """
 
 from struct import Struct
@@ -32,6 +32,7 @@ OFFSET_COMMIT_TYPE = 1
 GROUP_METADATA_TYPE = 2
 
 OFFSET_COMMIT_VERSION = 4
+EXPIRING_OFFSET_COMMIT_VERSION = 1
 GROUP_METADATA_VERSION = 3
 
 _VERSION = Struct(">h")
@@ -76,7 +77,7 @@ class GroupMetadataMember(Nested):
     group_instance_id: str | None = string(since=3, nullable=True, default=None, ignorable=True)
     client_id: str = string()
     client_host: str = string()
-    rebalance_timeout: int = int32(since=1, ignorable=True)
+    rebalance_timeout: int = int32(since=1, default=-1, ignorable=True)
     session_timeout: int = int32()
     subscription: bytes = binary()
     assignment: bytes = binary()
@@ -103,10 +104,12 @@ def offset_commit(
 ) -> CoordinatorRecord:
     """The record of a committed offset, or its tombstone."""
     key = OffsetCommitKey(group=group, topic=topic, partition=partition)
-    return CoordinatorRecord(
-        _VERSION.pack(OFFSET_COMMIT_TYPE) + encode(key, 1),
-        None if value is None else _with_version(value, OFFSET_COMMIT_VERSION),
-    )
+    packed = None
+    if value is not None:
+        expires = value.expire_timestamp >= 0
+        version = EXPIRING_OFFSET_COMMIT_VERSION if expires else OFFSET_COMMIT_VERSION
+        packed = _with_version(value, version)
+    return CoordinatorRecord(_VERSION.pack(OFFSET_COMMIT_TYPE) + encode(key, 1), packed)
 
 
 def group_metadata(group: str, value: GroupMetadataValue | None) -> CoordinatorRecord:

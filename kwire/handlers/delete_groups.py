@@ -14,14 +14,14 @@ async def handle(request: DeleteGroupsRequest, context: RequestContext) -> Delet
     return DeleteGroupsResponse(
         results=[
             DeletableGroupResult(group_id=group_id, error_code=_delete(group_id, context))
-            for group_id in request.groups_names
+            for group_id in dict.fromkeys(request.groups_names)
         ]
     )
 
 
 def _delete(group_id: str, context: RequestContext) -> ErrorCode:
     try:
-        home = context.broker.groups.coordinator(group_id)
+        home = context.broker.groups.coordinator_or_empty(group_id)
         home.carry_out(home.groups.delete(group_id))
     except KafkaError as error:
         return error.code

@@ -1,7 +1,7 @@
 """DescribeGroups: members, states and assignments of classic groups.
 
 Behaviour: a group nobody knows is Dead, without an error; from version 6 on it is
-GROUP_ID_NOT_FOUND. Subscriptions and assignments are shown once the group is stable.
+GROUP_ID_NOT_FOUND. Subscriptions are shown once the group is stable.
 """
 
 from kwire.coordinator.classic_group import ClassicGroup, GroupState
@@ -22,13 +22,14 @@ async def handle(request: DescribeGroupsRequest, context: RequestContext) -> Des
     operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
     groups = [_describe(group_id, context) for group_id in request.groups]
     for group in groups:
-        group.authorized_operations = operations
+        if not group.error_code:
+            group.authorized_operations = operations
     return DescribeGroupsResponse(groups=groups)
 
 
 def _describe(group_id: str, context: RequestContext) -> DescribedGroup:
     try:
-        home = context.broker.groups.coordinator(group_id)
+        home = context.broker.groups.coordinator_or_empty(group_id)
     except KafkaError as error:
         return DescribedGroup(error_code=error.code, group_id=group_id)
     group = home.groups.groups.get(group_id)
@@ -58,7 +59,7 @@ def _classic(group: ClassicGroup) -> DescribedGroup:
                 client_id=member.client_id,
                 client_host=member.client_host,
                 member_metadata=member.metadata(group.protocol) if stable else b"",
-                member_assignment=member.assignment if stable else b"",
+                member_assignment=member.assignment,
             )
             for member in group.members.values()
         ],

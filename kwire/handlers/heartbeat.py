@@ -1,6 +1,9 @@
-"""Heartbeat: a member of a classic group is alive, and hears whether a rebalance is on."""
+"""Heartbeat: a member of a classic group is alive, and hears whether a rebalance is on.
 
-from kwire.errors import KafkaError
+Behaviour: while the coordinator is being loaded everything seems well, so that members stay.
+"""
+
+from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
 from kwire.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
@@ -11,5 +14,6 @@ async def handle(request: HeartbeatRequest, context: RequestContext) -> Heartbea
         home = context.broker.groups.coordinator(request.group_id)
         home.groups.heartbeat(request, context.broker.now_ms())
     except KafkaError as error:
-        return HeartbeatResponse(error_code=error.code)
+        if error.code is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            return HeartbeatResponse(error_code=error.code)
     return HeartbeatResponse()

@@ -1,22 +1,31 @@
 """JoinGroup: a member joins a classic group, and waits for the others. See ``classic_protocol``."""
 
-from kwire.coordinator.joining import Client, join_error
+from kwire.coordinator.joining import Client
 from kwire.errors import KafkaError
 from kwire.handlers.context import RequestContext
 from kwire.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from kwire.runtime import Reply
 
+NULL_NAMES_SINCE = 7
+
 
 async def handle(request: JoinGroupRequest, context: RequestContext) -> JoinGroupResponse:
     """Answer when the rebalance is complete."""
+    response = await _join(request, context)
+    # Where there is no protocol its name is null, or empty in the versions that have no null.
+    name = response.protocol_name or None
+    response.protocol_name = name if context.api_version >= NULL_NAMES_SINCE else name or ""
+    return response
+
+
+async def _join(request: JoinGroupRequest, context: RequestContext) -> JoinGroupResponse:
     client = Client(context.client_id or "", context.client_host, context.api_version)
     reply = Reply()
     try:
         home = context.broker.groups.coordinator(request.group_id)
-        now_ms = context.broker.now_ms()
-        home.carry_out(home.groups.join(request, client, reply, now_ms))
+        home.carry_out(home.groups.join(request, client, reply, context.broker.now_ms()))
     except KafkaError as error:
-        return join_error(error, request, context.api_version)
+        return JoinGroupResponse(error_code=error.code, member_id=request.member_id)
     response = await reply.wait()
     assert isinstance(response, JoinGroupResponse)
     return response

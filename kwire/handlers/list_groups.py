@@ -6,6 +6,7 @@ from kwire.handlers.context import RequestContext
 from kwire.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 CLASSIC = "classic"
+"""The one type of group there is; a group that only has offsets counts as one too."""
 
 
 async def handle(request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:

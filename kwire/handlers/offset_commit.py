@@ -1,16 +1,15 @@
 """OffsetCommit: a group's next offsets to read.
 
 Behaviour: a topic or partition that doesn't exist, or metadata that is too long, is refused by
-itself; a member that is none (any more) is refused as a whole. From version 10 on topics are named
-by id.
+itself; of a member that is none (any more) everything else is refused too. From version 10 on
+topics are named by id; before version 5 a client may say how long its offsets are to be kept.
 """
 
 from kwire.coordinator.effects import Effects
-from kwire.coordinator.group_coordinator import GroupCoordinator
+from kwire.coordinator.offsets import NO_EXPIRY
 from kwire.coordinator.records import OffsetCommitValue
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
-from kwire.metadata.image import TopicImage
 from kwire.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -21,96 +20,92 @@ from kwire.protocol.messages.offset_commit import (
 )
 
 TOPIC_IDS_SINCE = 10
+GROUP_ID_NOT_FOUND_SINCE = 9
 
 
 async def handle(request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse:
     """Write every offset that may be committed."""
-    effects = Effects()
+    accepted: list[tuple[OffsetCommitResponsePartition, str, OffsetCommitValue]] = []
+    topics = [_check_topic(request, topic, context, accepted) for topic in request.topics]
+    if accepted:
+        try:
+            _commit(request, context, accepted)
+        except KafkaError as error:
+            # The response has no place for an error of the whole request.
+            for answer, _, _ in accepted:
+                answer.error_code = error.code
+    return OffsetCommitResponse(topics=topics)
+
+
+def _check_topic(
+    request: OffsetCommitRequest,
+    topic: OffsetCommitRequestTopic,
+    context: RequestContext,
+    accepted: list[tuple[OffsetCommitResponsePartition, str, OffsetCommitValue]],
+) -> OffsetCommitResponseTopic:
+    """The answer for a topic; the offsets that may be committed are added to ``accepted``."""
+    image = context.broker.image
+    if context.api_version >= TOPIC_IDS_SINCE:
+        found, missing = image.topics_by_id.get(topic.topic_id), ErrorCode.UNKNOWN_TOPIC_ID
+    else:
+        found = image.topics_by_name.get(topic.name)
+        missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    answers = []
+    for partition in topic.partitions:
+        index = partition.partition_index
+        answer = OffsetCommitResponsePartition(partition_index=index)
+        answers.append(answer)
+        if found is None:
+            answer.error_code = missing
+        elif not 0 <= index < len(found.partitions):
+            answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        else:
+            value = _value(request, partition, found.topic_id, context.broker.now_ms())
+            accepted.append((answer, found.name, value))
+    return OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers)
+
+
+def _value(
+    request: OffsetCommitRequest,
+    partition: OffsetCommitRequestPartition,
+    topic_id: bytes,
+    now_ms: int,
+) -> OffsetCommitValue:
+    keep_ms = request.retention_time_ms
+    return OffsetCommitValue(
+        offset=partition.committed_offset,
+        leader_epoch=partition.committed_leader_epoch,
+        metadata=partition.committed_metadata or "",
+        commit_timestamp=now_ms,
+        expire_timestamp=NO_EXPIRY if keep_ms < 0 else now_ms + keep_ms,
+        topic_id=topic_id,
+    )
+
+
+def _commit(
+    request: OffsetCommitRequest,
+    context: RequestContext,
+    accepted: list[tuple[OffsetCommitResponsePartition, str, OffsetCommitValue]],
+) -> None:
+    home = context.broker.groups.coordinator_or_empty(request.group_id)
+    groups = home.groups
     try:
-        home = context.broker.groups.coordinator_or_empty(request.group_id)
-        home.groups.check_commit(
+        groups.check_commit(
             request.group_id,
             request.generation_id_or_member_epoch,
             request.member_id,
             request.group_instance_id,
             context.broker.now_ms(),
         )
-        response = OffsetCommitResponse(
-            topics=[
-                _commit_topic(request, topic, context, home.groups, effects)
-                for topic in request.topics
-            ]
-        )
-        home.carry_out(effects)
     except KafkaError as error:
-        return _refused(request, error.code)
-    return response
-
-
-def _commit_topic(
-    request: OffsetCommitRequest,
-    topic: OffsetCommitRequestTopic,
-    context: RequestContext,
-    groups: GroupCoordinator,
-    effects: Effects,
-) -> OffsetCommitResponseTopic:
-    image = context.broker.image
-    by_id = context.api_version >= TOPIC_IDS_SINCE
-    if by_id:
-        found = image.topics_by_id.get(topic.topic_id)
-    else:
-        found = image.topics_by_name.get(topic.name)
-    missing = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    partitions = []
-    for partition in topic.partitions:
-        code = ErrorCode.NONE
+        unknown = error.code is ErrorCode.GROUP_ID_NOT_FOUND
+        if unknown and context.api_version < GROUP_ID_NOT_FOUND_SINCE:
+            raise KafkaError(ErrorCode.ILLEGAL_GENERATION) from error
+        raise
+    effects = Effects()
+    for answer, topic, value in accepted:
         try:
-            if found is None:
-                raise KafkaError(missing)
-            value = _value(found, partition, context.broker.now_ms())
-            groups.offset_record(
-                request.group_id, found.name, partition.partition_index, value, effects
-            )
+            groups.offset_record(request.group_id, topic, answer.partition_index, value, effects)
         except KafkaError as error:
-            code = error.code
-        partitions.append(
-            OffsetCommitResponsePartition(
-                partition_index=partition.partition_index, error_code=code
-            )
-        )
-    return OffsetCommitResponseTopic(
-        name=topic.name, topic_id=topic.topic_id, partitions=partitions
-    )
-
-
-def _value(
-    topic: TopicImage, partition: OffsetCommitRequestPartition, now_ms: int
-) -> OffsetCommitValue:
-    if not 0 <= partition.partition_index < len(topic.partitions):
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    return OffsetCommitValue(
-        offset=partition.committed_offset,
-        leader_epoch=partition.committed_leader_epoch,
-        metadata=partition.committed_metadata or "",
-        commit_timestamp=now_ms,
-        topic_id=topic.topic_id,
-    )
-
-
-def _refused(request: OffsetCommitRequest, code: ErrorCode) -> OffsetCommitResponse:
-    """The same error for everything: the response has no place for one of its own."""
-    return OffsetCommitResponse(
-        topics=[
-            OffsetCommitResponseTopic(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partitions=[
-                    OffsetCommitResponsePartition(
-                        partition_index=partition.partition_index, error_code=code
-                    )
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+            answer.error_code = error.code
+    home.carry_out(effects)
