@@ -23,6 +23,7 @@ from kwire.log.log_config import LogConfig
 from kwire.log.partition_log import PartitionLog
 from kwire.log.partition_metadata import read_topic_id, write_topic_id
 from kwire.log.producer_recovery import rebuild_producers
+from kwire.log.rolling import MAX_RELATIVE_OFFSET
 from kwire.log.segment import LOG_SUFFIX, LogSegment
 from kwire.log.segments import LogSegments
 from kwire.record.batch import InvalidRecords
@@ -144,7 +145,8 @@ def recover_segment(segment: LogSegment, disk: Disk, name: str) -> tuple[bool, i
     end_offset = segment.base_offset
     position = 0
     for header in segment.headers(0, size_on_disk):
-        if header.base_offset < end_offset or header.last_offset < header.base_offset:
+        far = header.last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
+        if not end_offset <= header.base_offset <= header.last_offset or far:
             log.warning("%s: offset %d at %d does not follow", name, header.base_offset, position)
             break
         try:

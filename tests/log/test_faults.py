@@ -1,0 +1,115 @@
+"""A disk that fails at any call: the client is told, nothing acknowledged is lost, work goes on."""
+
+import errno
+import os
+import shutil
+
+import pytest
+
+from kwire.errors import ErrorCode, KafkaError
+
+SETTINGS = {"segment_bytes": 700, "index_interval_bytes": 100, "segment_index_bytes": 256}
+
+
+def append_or_error(tools, log, value, sequence):
+    """The offset of an append, or None where it was refused."""
+    try:
+        return tools.append(log, value, producer=(4, 0, sequence))
+    except KafkaError as error:
+        if error.code is not ErrorCode.KAFKA_STORAGE_ERROR:
+            raise
+        return None
+
+
+def work(tools, log, rounds):
+    """Append with retries like an idempotent producer; what was acknowledged."""
+    acknowledged = []
+    for number in range(rounds):
+        value = b"%d" % number + b"p" * 60
+        for _ in range(4):
+            offset = append_or_error(tools, log, value, number)
+            if offset is not None:
+                acknowledged.append((offset, value))
+                break
+        else:
+            return acknowledged
+    return acknowledged
+
+
+def calls_without_fault(make_tools, path):
+    """How many calls of the disk there are to fail."""
+    tools = make_tools(path)
+    log = tools.open(**SETTINGS)
+    tools.disk.calls = 0
+    work(tools, log, 15)
+    return tools.disk.calls
+
+
+@pytest.mark.parametrize("failures", [1, 3])
+def test_each_call_of_the_disk_may_fail(make_tools, tmp_path, failures):
+    """Whichever write, truncate, open or rename fails: the log holds what was acknowledged, in
+    order and once, before and after a restart, clean or not."""
+    total = calls_without_fault(make_tools, tmp_path / "count")
+    assert total > 40
+    for call in range(total):
+        tools = make_tools(tmp_path / f"{failures}-{call}")
+        log = tools.open(**SETTINGS)
+        tools.disk.calls, tools.disk.fail_at, tools.disk.failures = 0, call, failures
+        acknowledged = work(tools, log, 15)
+        assert tools.values(log) == acknowledged
+        tools.disk.fail_at = -1
+        was_offline = log.is_offline
+        if not was_offline and call % 2:
+            log.close(tools.now_ms)
+        log = tools.open(clean=not was_offline and bool(call % 2), **SETTINGS)
+        found = tools.values(log)
+        # A log went offline because it could not cut what was refused: that may come to light.
+        assert found[: len(acknowledged)] == acknowledged
+        assert len(found) <= len(acknowledged) + was_offline
+        assert [offset for offset, _ in found] == list(range(len(found)))
+        assert tools.append(log, b"on", producer=(4, 0, len(found))) == len(found)
+        shutil.rmtree(tools.root)
+
+
+def test_a_disk_with_room_again_is_used_again(tools):
+    """A full disk refuses producers and serves consumers; when there is room, all is well."""
+    log = tools.open()
+    tools.append(log, b"a")
+    tools.disk.calls, tools.disk.fail_at, tools.disk.failures = 0, 0, 1
+    with pytest.raises(KafkaError) as full:
+        tools.append(log, b"b")
+    assert full.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert os.strerror(errno.ENOSPC) in full.value.message
+    assert not log.is_offline
+    assert tools.values(log) == [(0, b"a")]
+    assert tools.append(log, b"c") == 1
+
+
+def test_a_failed_sync_takes_the_log_offline(tools, refused):
+    """After it nobody knows what the disk has; reading goes on, appending does not."""
+    log = tools.open()
+    tools.append(log, b"a")
+    tools.disk.fails_sync = True
+    with refused(ErrorCode.KAFKA_STORAGE_ERROR):
+        log.flush(tools.now_ms)
+    tools.disk.fails_sync = False
+    with refused(ErrorCode.KAFKA_STORAGE_ERROR):
+        tools.append(log, b"b")
+    assert tools.values(log) == [(0, b"a")]
+    log.close(tools.now_ms)
+    assert log.recovery_point == 0
+    log = tools.open(clean=False)
+    assert tools.append(log, b"b") == 1
+
+
+def test_a_tail_that_cannot_be_cut_takes_the_log_offline(tools, refused):
+    """Half a batch that stays must not be followed by a whole one."""
+    log = tools.open()
+    tools.append(log, b"a")
+    tools.disk.calls, tools.disk.fail_at, tools.disk.failures = 0, 0, 100
+    with refused(ErrorCode.KAFKA_STORAGE_ERROR):
+        tools.append(log, b"b")
+    assert log.is_offline
+    tools.disk.fail_at = -1
+    log = tools.open(clean=False)
+    assert tools.values(log) == [(0, b"a")]
