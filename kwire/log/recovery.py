@@ -18,6 +18,7 @@ import logging
 from pathlib import Path
 
 from kwire.log.disk import Disk
+from kwire.log.leader_epochs import LeaderEpochs
 from kwire.log.leftovers import finish_leftovers
 from kwire.log.log_config import LogConfig
 from kwire.log.partition_log import PartitionLog
@@ -73,7 +74,8 @@ def open_log(
     else:
         opened.recovery_point = min(recovery_point, opened.log_end_offset)
         opened.unflushed = [s for s in opened.segments[:-1] if s.base_offset >= recovered_from]
-    opened.leader_epochs.truncate_from_end(opened.log_end_offset)
+    # An epoch that begins at the end is one in which nothing was written yet.
+    opened.leader_epochs.truncate_from_end(opened.log_end_offset + 1)
     opened.leader_epochs.truncate_from_start(opened.log_start_offset)
     opened.producers = rebuild_producers(
         directory,
@@ -118,7 +120,7 @@ def _load_segments(
             continue
         if recovered_from is None:
             recovered_from = segment.base_offset
-        whole, end_offset = recover_segment(segment, disk, opened.name)
+        whole, end_offset = recover_segment(segment, opened.leader_epochs, disk, opened.name)
         segment.close()
         if not whole and suspect:
             _drop_segments(opened, index + 1, disk)
@@ -138,8 +140,13 @@ def _end_offset(segment: LogSegment) -> int:
     return end
 
 
-def recover_segment(segment: LogSegment, disk: Disk, name: str) -> tuple[bool, int]:
-    """Read a segment, cut what isn't sound, build its indexes; (nothing was cut, end offset)."""
+def recover_segment(
+    segment: LogSegment, leader_epochs: LeaderEpochs, disk: Disk, name: str
+) -> tuple[bool, int]:
+    """Read a segment, cut what isn't sound, build its indexes; (nothing was cut, end offset).
+
+    Epochs that the checkpoint lacks are learnt from the batches.
+    """
     size_on_disk = segment.size_bytes
     segment.reset_indexes()
     end_offset = segment.base_offset
@@ -158,6 +165,7 @@ def recover_segment(segment: LogSegment, disk: Disk, name: str) -> tuple[bool, i
         segment.note(
             batch.last_offset, position, batch.size_bytes, batch.max_timestamp, batch.last_offset
         )
+        leader_epochs.assign(header.leader_epoch, header.base_offset)
         position += batch.size_bytes
         end_offset = batch.next_offset
     if position == size_on_disk:
