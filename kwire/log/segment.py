@@ -256,6 +256,7 @@ class LogSegment:
         """Forget the indexes, to be built by ``note`` while the log is read."""
         self.offset_index.reset()
         self.time_index.reset()
+        self.transaction_index.truncate_to(0)
         self._tail_offsets.clear()
         self._tail_positions.clear()
         self._bytes_since_index = 0

@@ -1,0 +1,185 @@
+"""Idempotent and transactional producers: sequences, epochs, transactions, snapshots."""
+
+import pytest
+
+from kwire.errors import ErrorCode
+from kwire.log.producer_state import ProducerStates, snapshot_offsets
+
+MAX = 2**31 - 1
+
+
+def test_the_last_five_batches_sent_again_are_answered_not_appended(tools, refused):
+    """KIP-98: duplicates get the original offset; a sixth one is out of order."""
+    log = tools.open()
+    for number in range(6):
+        tools.append(log, b"a", b"b", producer=(1, 0, number * 2))
+    for number in range(1, 6):
+        again = tools.batch(b"a", b"b", producer=(1, 0, number * 2))
+        info = log.append(again, leader_epoch=0, now_ms=tools.now_ms)
+        assert info.is_duplicate
+        assert (info.first_offset, info.last_offset) == (number * 2, number * 2 + 1)
+        assert info.log_append_time_ms == tools.now_ms
+    with refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+        tools.append(log, b"a", b"b", producer=(1, 0, 0))
+    assert log.log_end_offset == 12
+
+
+def test_a_gap_is_out_of_order(tools, refused):
+    """A batch must go on where the last one ended, or its records could be lost unnoticed."""
+    log = tools.open()
+    tools.append(log, b"a", producer=(1, 0, 0))
+    with refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+        tools.append(log, b"a", producer=(1, 0, 2))
+    assert tools.append(log, b"a", producer=(1, 0, 1)) == 1
+
+
+def test_sequences_wrap(tools):
+    """After 2**31 - 1 comes 0, inside a batch as well."""
+    log = tools.open()
+    tools.append(log, b"a", b"b", producer=(1, 0, MAX - 2))
+    assert tools.append(log, b"a", b"b", b"c", producer=(1, 0, MAX)) == 2
+    assert log.producers.producers[1].last_sequence == 1
+    assert tools.append(log, b"a", producer=(1, 0, 2)) == 5
+    again = tools.batch(b"a", b"b", b"c", producer=(1, 0, MAX))
+    assert log.append(again, leader_epoch=0, now_ms=tools.now_ms).first_offset == 2
+    log.close(tools.now_ms)
+    log = tools.open()
+    assert log.producers.producers[1].batches[-1].first_sequence == 2
+
+
+def test_older_epochs_are_fenced_and_newer_ones_start_at_zero(tools, refused):
+    """A producer that was replaced can't write any more."""
+    log = tools.open()
+    tools.append(log, b"a", producer=(1, 3, 0))
+    with refused(ErrorCode.INVALID_PRODUCER_EPOCH):
+        tools.append(log, b"a", producer=(1, 2, 1))
+    with refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+        tools.append(log, b"a", producer=(1, 4, 1))
+    tools.append(log, b"a", producer=(1, 4, 0))
+    with refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+        tools.append(log, b"a", b"b", producer=(1, 4, 0))
+
+
+def test_an_unknown_producer_may_start_anywhere(tools):
+    """Its state may have been lost to retention."""
+    log = tools.open()
+    assert tools.append(log, b"a", producer=(7, 2, 55)) == 0
+    assert tools.append(log, b"a", producer=(7, 2, 56)) == 1
+
+
+def test_silent_producers_are_forgotten_but_not_with_an_open_transaction(tools):
+    """producer.id.expiration.ms."""
+    log = tools.open(producer_id_expiration_ms=1000)
+    tools.append(log, b"a", producer=(1, 0, 0))
+    tools.append(log, b"a", producer=(2, 0, 0), transactional=True)
+    log.expire_producers(tools.now_ms + 999)
+    assert set(log.producers.producers) == {1, 2}
+    log.expire_producers(tools.now_ms + 1000)
+    assert set(log.producers.producers) == {2}
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("with_snapshots", [True, False])
+def test_state_survives_a_restart(tools, refused, clean, with_snapshots):
+    """From the snapshot, or from the log where there is none."""
+    log = tools.open(segment_bytes=400)
+    for number in range(10):
+        tools.append(log, b"a" * 30, producer=(1, 0, number))
+    tools.append(log, b"a", producer=(2, 5, 0))
+    if clean:
+        log.close(tools.now_ms)
+    if not with_snapshots:
+        for path in tools.directory.glob("*.snapshot"):
+            path.unlink()
+    log = tools.open(clean=clean, segment_bytes=400)
+    again = tools.batch(b"a", producer=(2, 5, 0))
+    assert log.append(again, leader_epoch=0, now_ms=tools.now_ms).is_duplicate
+    with refused(ErrorCode.INVALID_PRODUCER_EPOCH):
+        tools.append(log, b"a", producer=(2, 4, 0))
+    assert tools.append(log, b"a", producer=(1, 0, 10)) == 11
+
+
+def test_a_broken_snapshot_is_ignored(tools, caplog):
+    """The log alone is the truth."""
+    log = tools.open()
+    tools.append(log, b"a", producer=(1, 0, 0))
+    log.close(tools.now_ms)
+    path = tools.directory / f"{1:020d}.snapshot"
+    path.write_bytes(path.read_bytes()[:-1])
+    log = tools.open()
+    assert log.producers.producers[1].last_sequence == 0
+    assert "snapshot" in caplog.text
+    log.close(tools.now_ms)
+    assert ProducerStates.from_snapshot(path.read_bytes()).producers[1].last_sequence == 0
+
+
+def test_snapshots_between_segments_are_removed(tools):
+    """Each clean stop leaves one; only the newest and those of segments are kept."""
+    log = tools.open()
+    for number in range(5):
+        tools.append(log, b"a", producer=(1, 0, number))
+        log.close(tools.now_ms)
+        log = tools.open()
+    assert snapshot_offsets(tools.directory) == [5]
+
+
+def test_an_open_transaction_bounds_what_is_stable(tools):
+    """The oldest one that has no marker yet, also after a restart and with several open."""
+    log = tools.open()
+    tools.append(log, b"plain")
+    assert log.first_unstable_offset is None
+    tools.append(log, b"t1", producer=(1, 0, 0), transactional=True)
+    tools.append(log, b"t2", producer=(2, 0, 0), transactional=True)
+    assert log.first_unstable_offset == 1
+    log.close(tools.now_ms)
+    log = tools.open()
+    assert log.first_unstable_offset == 1
+    tools.append_marker(log, tools.marker(1, 0, commit=True))
+    assert log.first_unstable_offset == 2
+    assert log.producers.producers[1].coordinator_epoch == 3
+    tools.append_marker(log, tools.marker(2, 0, commit=False))
+    assert log.first_unstable_offset is None
+
+
+def test_aborted_transactions_are_indexed(tools):
+    """With overlapping ones: complete for a range, by first offset, also rebuilt after a crash."""
+    log = tools.open(segment_bytes=500)
+    tools.append(log, b"a", producer=(1, 0, 0), transactional=True)
+    tools.append(log, b"b", producer=(2, 0, 0), transactional=True)
+    tools.append_marker(log, tools.marker(2, 0, commit=False))
+    for _ in range(10):
+        tools.append(log, b"x" * 50)
+    tools.append_marker(log, tools.marker(1, 0, commit=False))
+    tools.append(log, b"c", producer=(3, 0, 0), transactional=True)
+    tools.append_marker(log, tools.marker(3, 0, commit=True))
+    assert len(log.segments) > 2
+    wanted = [(1, 0, 13), (2, 1, 2)]
+    for _ in range(2):
+        found = log.aborted_transactions(0, log.log_end_offset)
+        assert [(e.producer_id, e.first_offset, e.last_offset) for e in found] == wanted
+        assert [e.producer_id for e in log.aborted_transactions(3, 5)] == [1]
+        assert [e.producer_id for e in log.aborted_transactions(0, 1)] == [1]
+        assert log.aborted_transactions(14, log.log_end_offset) == []
+        for path in [*tools.directory.glob("*.txnindex"), *tools.directory.glob("*.snapshot")]:
+            path.unlink()
+        log = tools.open(clean=False, segment_bytes=500)
+
+
+def test_a_plain_batch_inside_a_transaction_is_refused(tools, refused):
+    """ProducerAppendInfo: InvalidTxnStateException."""
+    log = tools.open()
+    tools.append(log, b"a", producer=(1, 0, 0), transactional=True)
+    with refused(ErrorCode.INVALID_TXN_STATE):
+        tools.append(log, b"a", producer=(1, 0, 1))
+
+
+def test_after_a_marker_of_a_new_epoch_sequences_start_at_zero(tools, refused):
+    """KIP-890: the marker itself brings the epoch that the producer goes on with."""
+    log = tools.open()
+    tools.append(log, b"a", producer=(1, 0, 0), transactional=True)
+    tools.append_marker(log, tools.marker(1, 1, commit=True))
+    with refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+        tools.append(log, b"a", producer=(1, 1, 1), transactional=True)
+    with refused(ErrorCode.INVALID_PRODUCER_EPOCH):
+        tools.append(log, b"a", producer=(1, 0, 1), transactional=True)
+    assert tools.append(log, b"a", producer=(1, 1, 0), transactional=True) == 2

@@ -1,0 +1,149 @@
+"""What a client may append, and with which error the rest is refused."""
+
+from struct import pack_into
+
+import pytest
+from crc32c import crc32c
+
+from kwire.errors import ErrorCode, KafkaError
+from kwire.log.validation import InvalidBatch
+from kwire.record.compression import Compression
+
+HOUR_MS = 3_600_000
+
+
+def patched(batch, position, layout, value, *, right_crc=True):
+    """A batch with one field of its header changed."""
+    batch = bytearray(batch)
+    pack_into(layout, batch, position, value)
+    if right_crc:
+        pack_into(">I", batch, 17, crc32c(bytes(batch[21:])))
+    return batch
+
+
+@pytest.mark.parametrize(
+    ("position", "layout", "value", "code"),
+    [
+        (0, ">q", 5, ErrorCode.INVALID_RECORD),
+        (8, ">i", 10, ErrorCode.CORRUPT_MESSAGE),
+        (8, ">i", 1000, ErrorCode.CORRUPT_MESSAGE),
+        (8, ">i", -1, ErrorCode.CORRUPT_MESSAGE),
+        (16, ">b", 0, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT),
+        (16, ">b", 1, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT),
+        (16, ">b", 3, ErrorCode.CORRUPT_MESSAGE),
+        (21, ">h", 0x20, ErrorCode.INVALID_RECORD),
+        (21, ">h", 0x08, ErrorCode.INVALID_TIMESTAMP),
+        (21, ">h", 0x10, ErrorCode.INVALID_RECORD),
+        (21, ">h", 0x05, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
+        (23, ">i", 0, ErrorCode.INVALID_RECORD),
+        (23, ">i", -1, ErrorCode.INVALID_RECORD),
+        (43, ">q", 9, ErrorCode.INVALID_RECORD),
+        (57, ">i", 0, ErrorCode.INVALID_RECORD),
+        (57, ">i", -1, ErrorCode.INVALID_RECORD),
+        (57, ">i", 3, ErrorCode.INVALID_RECORD),
+    ],
+)
+def test_a_wrong_header_is_refused_and_nothing_is_written(tools, position, layout, value, code):
+    """Sizes, magic, attributes, counts, producer fields."""
+    log = tools.open()
+    batch = patched(tools.batch(b"a", b"b"), position, layout, value)
+    with pytest.raises(KafkaError) as refused:
+        log.append(batch, leader_epoch=0, now_ms=tools.now_ms)
+    assert refused.value.code is code
+    assert (log.log_end_offset, log.size_bytes) == (0, 0)
+
+
+def test_every_changed_byte_under_the_checksum_is_noticed(tools):
+    """CORRUPT_MESSAGE wherever it is."""
+    log = tools.open()
+    good = tools.batch(b"a", b"b")
+    for position in range(17, len(good)):
+        batch = bytearray(good)
+        batch[position] ^= 0x40
+        with pytest.raises(KafkaError) as refused:
+            log.append(batch, leader_epoch=0, now_ms=tools.now_ms)
+        assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
+    assert log.log_end_offset == 0
+
+
+def test_exactly_one_batch(tools, refused):
+    """None, two, and one with bytes after it."""
+    log = tools.open()
+    one = tools.batch(b"a")
+    for data in (b"", one + one, one + b"\0"):
+        with refused(ErrorCode.INVALID_RECORD):
+            log.append(bytearray(data), leader_epoch=0, now_ms=tools.now_ms)
+    with refused(ErrorCode.CORRUPT_MESSAGE):
+        log.append(bytearray(b"\x02" * 60), leader_epoch=0, now_ms=tools.now_ms)
+
+
+def test_counts_that_cannot_be_are_refused(tools, refused):
+    """A single record must fill its batch; many need at least seven bytes each."""
+    log = tools.open()
+    batch = patched(tools.batch(b"a"), 57, ">i", 1000)
+    batch = patched(batch, 23, ">i", 999)
+    with refused(ErrorCode.INVALID_RECORD):
+        log.append(batch, leader_epoch=0, now_ms=tools.now_ms)
+    batch = patched(tools.batch(b"a", b"b"), 57, ">i", 1)
+    batch = patched(batch, 23, ">i", 0)
+    with refused(ErrorCode.INVALID_RECORD):
+        log.append(batch, leader_epoch=0, now_ms=tools.now_ms)
+
+
+def test_sizes(tools, refused):
+    """max.message.bytes and segment.bytes, at the limit and one beyond, compressed anew or not."""
+    size = len(tools.batch(b"a" * 100))
+    log = tools.open(max_message_bytes=size)
+    tools.append(log, b"a" * 100)
+    with refused(ErrorCode.MESSAGE_TOO_LARGE):
+        tools.append(log, b"a" * 101)
+    log.update_config(type(log.config)(segment_bytes=size))
+    tools.append(log, b"a" * 100)
+    with refused(ErrorCode.RECORD_LIST_TOO_LARGE):
+        tools.append(log, b"a" * 101)
+    log.update_config(type(log.config)(max_message_bytes=size, compression=Compression.NONE))
+    with refused(ErrorCode.MESSAGE_TOO_LARGE):
+        tools.append(log, b"a" * 1000, compression=Compression.GZIP)
+
+
+@pytest.mark.parametrize("later_ms", [HOUR_MS + 1, 10 * HOUR_MS])
+def test_timestamps_in_the_future_are_refused(tools, later_ms):
+    """message.timestamp.after.max.ms, with the place of each wrong record (KIP-467)."""
+    log = tools.open()
+    tools.append(log, b"a", timestamp=tools.now_ms + HOUR_MS)
+    with pytest.raises(InvalidBatch) as refused:
+        tools.append(log, b"a", b"b", timestamp=tools.now_ms + later_ms)
+    assert refused.value.code is ErrorCode.INVALID_TIMESTAMP
+    assert [place for place, _ in refused.value.record_errors] == [0, 1]
+
+
+def test_timestamps_in_the_past_are_refused_where_that_is_limited(tools):
+    """message.timestamp.before.max.ms; records without a timestamp are exempt."""
+    log = tools.open(timestamp_before_max_ms=1000)
+    tools.append(log, b"a", timestamp=tools.now_ms - 1000)
+    tools.append(log, b"a", timestamp=-1)
+    with pytest.raises(InvalidBatch) as refused:
+        tools.append(log, b"a", timestamp=tools.now_ms - 1001)
+    assert refused.value.code is ErrorCode.INVALID_TIMESTAMP
+
+
+def test_log_append_time_topics_take_any_timestamp_but_no_foreign_stamp(tools, refused):
+    """Only the broker says LogAppendTime."""
+    log = tools.open(log_append_time=True, timestamp_before_max_ms=1000)
+    tools.append(log, b"a", timestamp=5)
+    with refused(ErrorCode.INVALID_TIMESTAMP):
+        batch = patched(tools.batch(b"a"), 21, ">h", 0x08)
+        log.append(batch, leader_epoch=0, now_ms=tools.now_ms)
+
+
+@pytest.mark.parametrize("compression", list(Compression))
+def test_compacted_topics_refuse_records_without_a_key(tools, compression):
+    """INVALID_RECORD with the places of the keyless ones, inside compressed batches too."""
+    log = tools.open(compact=True)
+    tools.append(log, b"a", compression=compression)
+    keys = (b"k", None, b"k", None)
+    with pytest.raises(InvalidBatch) as refused:
+        tools.append(log, b"a", b"b", b"c", b"d", keys=keys, compression=compression)
+    assert refused.value.code is ErrorCode.INVALID_RECORD
+    assert [place for place, _ in refused.value.record_errors] == [1, 3]
+    assert log.log_end_offset == 1
