@@ -64,14 +64,13 @@ class Members:
 
     def wait_shared(self, members: int) -> None:
         """Wait until so many members share all partitions, each with some."""
-        wait_until(
-            lambda: (
-                sum(self.assigned.values()) == PARTITIONS
-                and sum(count > 0 for count in self.assigned.values()) == members
-            ),
-            timeout_s=60,
-            what=f"{members} members to share {PARTITIONS} partitions ({self.assigned})",
-        )
+
+        def shared() -> bool:
+            assert not self.failures, self.failures
+            counts = list(self.assigned.values())
+            return sum(counts) == PARTITIONS and sum(count > 0 for count in counts) == members
+
+        wait_until(shared, timeout_s=60, what=f"{members} members to share {PARTITIONS} partitions")
 
     def wait_read(self, count: int) -> None:
         """Wait until so many different values have been read."""
