@@ -38,7 +38,25 @@ def max_timestamp(log: PartitionLog) -> FoundOffset | None:
     if log.log_end_offset == log.log_start_offset:
         return None
     largest = max(segment.max_timestamp for segment in log.segments)
-    return offset_for_timestamp(log, largest, end_offset=log.log_end_offset)
+    if largest < 0:
+        return None
+    found = offset_for_timestamp(log, largest, end_offset=log.log_end_offset)
+    # Where the largest one lies before the log start offset the others have to be looked through.
+    return found or _largest_of_all(log)
+
+
+def _largest_of_all(log: PartitionLog) -> FoundOffset | None:
+    """The first record with the largest timestamp, by reading from the log start offset on."""
+    best: FoundOffset | None = None
+    for segment in log.segments.from_offset(log.log_start_offset):
+        for header in segment.headers():
+            if best is not None and header.max_timestamp <= best.timestamp:
+                continue
+            for record in records(segment.batch_at(header)):
+                is_larger = record.timestamp > (best.timestamp if best else -1)
+                if is_larger and record.offset >= log.log_start_offset:
+                    best = FoundOffset(record.offset, record.timestamp, header.leader_epoch)
+    return best
 
 
 def _search(segment: LogSegment, timestamp: int, log_start_offset: int) -> FoundOffset | None:

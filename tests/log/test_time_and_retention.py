@@ -1,0 +1,157 @@
+"""Looking up times, and deleting what is past its time."""
+
+import os
+
+import pytest
+
+from kwire.log.retention import delete_old_segments, remove_doomed
+from kwire.log.time_search import max_timestamp, offset_for_timestamp
+from kwire.record.compression import Compression
+from kwire.record.records import BatchBuilder
+
+DAY_MS = 86_400_000
+
+
+def append_times(tools, log, times, compression=0):
+    """One batch with a record for each time, which need not ascend."""
+    builder = BatchBuilder()
+    for time in times:
+        builder.add(tools.now_ms + time, b"k", b"v" * 20)
+    log.append(builder.build(compression=compression), leader_epoch=2, now_ms=tools.now_ms)
+
+
+@pytest.mark.parametrize("compression", list(Compression))
+def test_the_first_record_with_at_least_the_time_is_found(tools, compression):
+    """Inside batches, with times out of order, over segments: the same as by brute force."""
+    log = tools.open(segment_bytes=1500, index_interval_bytes=100)
+    times = [(n * 37) % 101 + n // 2 for n in range(240)]
+    for start in range(0, len(times), 6):
+        append_times(tools, log, times[start : start + 6], compression)
+    for start_offset in (0, 100):
+        log.advance_log_start_offset(start_offset)
+        for wanted in range(-1, max(times) + 2, 3):
+            expected = next(
+                (n for n, time in enumerate(times) if n >= start_offset and time >= wanted), None
+            )
+            found = offset_for_timestamp(log, tools.now_ms + wanted, end_offset=240)
+            assert (None if found is None else found.offset) == expected
+            if found is not None:
+                assert found.timestamp == tools.now_ms + times[found.offset]
+                assert found.leader_epoch == 2
+        largest = max_timestamp(log)
+        newest = max(times[start_offset:])
+        assert largest is not None
+        assert largest.timestamp == tools.now_ms + newest
+        assert largest.offset == times.index(newest, start_offset)
+
+
+def test_times_beyond_the_end_offset_are_not_found(tools):
+    """What the isolation level hides has no time."""
+    log = tools.open()
+    append_times(tools, log, [1, 2, 3])
+    append_times(tools, log, [9])
+    assert offset_for_timestamp(log, tools.now_ms + 9, end_offset=3) is None
+    assert offset_for_timestamp(log, tools.now_ms + 9, end_offset=4).offset == 3
+
+
+def test_the_largest_time_may_lie_before_the_log_start_offset(tools):
+    """Then the largest of those that are left counts."""
+    log = tools.open()
+    append_times(tools, log, [90, 3, 7, 7])
+    append_times(tools, log, [5])
+    log.advance_log_start_offset(1)
+    assert max_timestamp(log)[:2] == (2, tools.now_ms + 7)
+
+
+def test_an_empty_log_has_no_times(tools):
+    """Nor has one whose records have none."""
+    log = tools.open()
+    assert max_timestamp(log) is None
+    assert offset_for_timestamp(log, 0, end_offset=0) is None
+    tools.append(log, b"a", timestamp=-1)
+    assert offset_for_timestamp(log, 0, end_offset=1) is None
+    assert max_timestamp(log) is None
+
+
+def days(tools, log, count):
+    """A segment for each day."""
+    for day in range(count):
+        tools.append(log, b"x" * 100, timestamp=tools.now_ms - (count - 1 - day) * DAY_MS)
+        if day < count - 1:
+            log.roll(tools.now_ms)
+
+
+def test_retention_by_time(tools):
+    """retention.ms by the newest record of a segment; the active one goes as well in the end."""
+    log = tools.open(retention_ms=3 * DAY_MS)
+    days(tools, log, 8)
+    assert delete_old_segments(log, tools.now_ms, 8, tools.disk) == 4
+    assert log.log_start_offset == 4
+    assert [offset for offset, _ in tools.values(log)] == [4, 5, 6, 7]
+    assert delete_old_segments(log, tools.now_ms + 9 * DAY_MS, 8, tools.disk) == 4
+    assert (log.log_start_offset, log.log_end_offset, log.size_bytes) == (8, 8, 0)
+    assert delete_old_segments(log, tools.now_ms + 99 * DAY_MS, 8, tools.disk) == 0
+    assert tools.append(log, b"a") == 8
+
+
+def test_retention_by_size(tools):
+    """retention.bytes: a segment goes when the rest still is that large."""
+    log = tools.open(retention_bytes=400)
+    days(tools, log, 6)
+    one = log.segments[0].size_bytes
+    assert delete_old_segments(log, tools.now_ms, 6, tools.disk) == 6 - -(-400 // one)
+    assert log.size_bytes >= 400
+
+
+def test_nothing_beyond_the_high_watermark_is_deleted(tools):
+    """What is not committed may still be needed."""
+    log = tools.open(retention_ms=0)
+    days(tools, log, 6)
+    assert delete_old_segments(log, tools.now_ms + DAY_MS, 3, tools.disk) == 3
+    assert log.log_start_offset == 3
+
+
+def test_delete_records_frees_whole_segments_whatever_the_policy(tools):
+    """Segments wholly before the log start offset go, on compacted topics too."""
+    log = tools.open(delete=False, compact=True, retention_ms=0)
+    days(tools, log, 5)
+    log.advance_log_start_offset(3)
+    assert delete_old_segments(log, tools.now_ms, 5, tools.disk) == 3
+    assert (log.log_start_offset, log.segments[0].base_offset) == (3, 3)
+    assert log.leader_epochs.entries == [(0, 3)]
+
+
+def test_records_without_a_timestamp_age_with_their_file(tools):
+    """LogSegment.largestTimestamp: the file's time where no record has one."""
+    log = tools.open(retention_ms=DAY_MS)
+    tools.append(log, b"a", timestamp=-1)
+    path = log.active.path(".log")
+    os.utime(path, (tools.now_ms / 1000, tools.now_ms / 1000))
+    assert delete_old_segments(log, tools.now_ms + DAY_MS, 1, tools.disk) == 0
+    assert delete_old_segments(log, tools.now_ms + DAY_MS + 1000, 1, tools.disk) == 1
+
+
+def test_files_are_renamed_first_and_removed_later(tools):
+    """file.delete.delay.ms; snapshots that no segment needs go with them."""
+    log = tools.open(retention_ms=3 * DAY_MS, file_delete_delay_ms=60_000)
+    days(tools, log, 6)
+    delete_old_segments(log, tools.now_ms, 6, tools.disk)
+    deleted = sorted(path.name for path in tools.directory.glob("*.deleted"))
+    assert f"{0:020d}.log.deleted" in deleted
+    remove_doomed(log, tools.now_ms + 59_999, tools.disk)
+    assert sorted(path.name for path in tools.directory.glob("*.deleted")) == deleted
+    remove_doomed(log, tools.now_ms + 60_000, tools.disk)
+    assert not list(tools.directory.glob("*.deleted"))
+    assert not (tools.directory / f"{1:020d}.snapshot").exists()
+
+
+def test_a_log_start_offset_inside_a_segment_hides_what_is_before(tools):
+    """Also from times and after a restart."""
+    log = tools.open()
+    append_times(tools, log, [0, 1, 2, 3])
+    log.advance_log_start_offset(2)
+    assert [offset for offset, _ in tools.values(log)] == [2, 3]
+    assert offset_for_timestamp(log, tools.now_ms, end_offset=4).offset == 2
+    log.close(tools.now_ms)
+    log = tools.open(log_start_offset=2)
+    assert [offset for offset, _ in tools.values(log)] == [2, 3]
