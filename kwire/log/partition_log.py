@@ -367,9 +367,7 @@ class PartitionLog:
         if not kept:
             self.roll(now_ms)
         self.leader_epochs.truncate_from_end(offset)
-        self.producers = rebuild_producers(
-            self.directory, self.segments, self.log_start_offset, offset, self._disk
-        )
+        self.producers = rebuild_producers(self.directory, self.segments, offset, self._disk)
 
     def expire_producers(self, now_ms: int) -> None:
         """Forget producers that have been silent for long."""

@@ -16,7 +16,6 @@ from kwire.record.batch import NO_PRODUCER_ID
 def rebuild_producers(
     directory: Path,
     segments: Sequence[LogSegment],
-    log_start_offset: int,
     log_end_offset: int,
     disk: Disk,
     *,
@@ -24,10 +23,11 @@ def rebuild_producers(
 ) -> ProducerStates:
     """The state at the log end offset; snapshots from beyond it are removed.
 
-    Batches from ``trusted_to`` on are replayed even where a later snapshot exists: that part of the
-    log was recovered, and its transaction indexes may lack entries.
+    Batches before the log start offset count as long as they are there. Batches from
+    ``trusted_to`` on are replayed even where a later snapshot exists: that part of the log was
+    recovered, and its transaction indexes may lack entries.
     """
-    states, offset = ProducerStates(), log_start_offset
+    states, offset = ProducerStates(), segments[0].base_offset
     _remove_strays(directory, segments, disk)
     for candidate in reversed(snapshot_offsets(directory)):
         if candidate > log_end_offset:

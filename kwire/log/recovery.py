@@ -80,7 +80,6 @@ def open_log(
     opened.producers = rebuild_producers(
         directory,
         opened.segments,
-        opened.log_start_offset,
         opened.log_end_offset,
         disk,
         trusted_to=recovered_from,
