@@ -80,14 +80,16 @@ def _properties(options: argparse.Namespace) -> dict[str, str]:
     if options.data_dir is not None:
         properties["log.dirs"] = options.data_dir
     if options.listen:
-        properties["listeners"] = ",".join(_listener(i, a) for i, a in enumerate(options.listen))
+        names = [_listener_name(index) for index in range(len(options.listen))]
+        addresses = zip(names, options.listen, strict=True)
+        properties["listeners"] = ",".join(f"{name}://{address}" for name, address in addresses)
+        properties["listener.security.protocol.map"] = ",".join(f"{n}:PLAINTEXT" for n in names)
     return properties
 
 
-def _listener(index: int, address: str) -> str:
-    """``HOST:PORT`` as one of Kafka's listeners; further ones need names of their own."""
-    name = "PLAINTEXT" if index == 0 else f"PLAINTEXT{index}"
-    return f"{name}://{address}"
+def _listener_name(index: int) -> str:
+    """The name of a listener of the command line: each needs one of its own."""
+    return f"PLAINTEXT{index or ''}"
 
 
 def _fail(message: str) -> int:

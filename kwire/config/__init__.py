@@ -1,6 +1,7 @@
 """Kafka's settings under Kafka's names: tables, parsing, and the effective value of each.
 
-- ``settings``: what settings exist (``settings.tsv``) and how a value is parsed and checked.
+- ``values``: how the text of a value is read, checked and printed.
+- ``settings``: what settings exist (``settings.tsv``).
 - ``properties``: Java's ``.properties`` syntax.
 - ``broker``: the static settings of one broker, with kwire's profile of defaults.
 - ``topic``: settings of a topic, and which broker settings stand behind them.

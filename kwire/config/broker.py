@@ -5,8 +5,9 @@ Rules:
 - kwire's profile holds the defaults that differ from Kafka's because one broker is the normal
   case (docs/decisions/0001-embedded-profile.md). They can be set back like any other.
 - A setting's name that Kafka doesn't know is kept out and warned about; a bad value raises.
-- ``broker.id`` is another name for ``node.id``, ``log.dir`` for ``log.dirs``.
+- ``broker.id`` and ``node.id`` are the same; ``log.dir`` counts where ``log.dirs`` isn't set.
 - ``listener.name.<listener>.<setting>`` is accepted for every listener.
+- What would be unsafe to leave out (an authorizer, a protocol with authentication) is refused.
 """
 
 import logging
@@ -32,7 +33,16 @@ PROFILE: dict[str, str] = {
 }
 """kwire's own defaults."""
 
-_ALIASES = {"broker.id": "node.id", "log.dir": "log.dirs"}
+_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_LEAST: dict[str, int] = {
+    "log.flush.interval.ms": 0,
+    "log.retention.hours": 1,
+    "log.retention.minutes": 1,
+    "log.retention.ms": 1,
+    "log.roll.jitter.ms": 0,
+    "log.roll.ms": 1,
+}
+# Limits that Kafka checks when it starts; -1 lifts those of retention.
 
 
 class Listener(NamedTuple):
@@ -58,9 +68,9 @@ class BrokerConfig(Mapping[str, Value]):
         for name, text in properties.items():
             if name in known:
                 given[name] = text
-                given.setdefault(_ALIASES.get(name, name), text)
             elif not name.startswith("listener.name."):
                 _warn_unknown(name, known)
+        _resolve_aliases(given)
         values = {
             name: setting.parse(given.get(name, PROFILE.get(name, setting.default)))
             for name, setting in known.items()
@@ -108,16 +118,63 @@ class BrokerConfig(Mapping[str, Value]):
 
     def _check_together(self) -> None:
         """What no single setting can be checked for."""
+        if "broker" not in self.strings("process.roles"):
+            raise ConfigError("process.roles", self.given["process.roles"], "must have broker")
+        if not self.strings("log.dirs"):
+            raise ConfigError("log.dirs", "", "must name a directory")
+        authorizer = self["authorizer.class.name"]
+        if authorizer:
+            raise ConfigError("authorizer.class.name", authorizer, "authorizers are not served yet")
+        for name, least in _LEAST.items():
+            value = self[name]
+            unlimited = value == -1 and name.startswith("log.retention.")
+            if isinstance(value, int) and value < least and not unlimited:
+                raise ConfigError(name, value, f"must be at least {least}")
+        self._check_listeners()
+
+    def _check_listeners(self) -> None:
         listeners = self.listeners()
         if not listeners:
             raise ConfigError("listeners", self["listeners"], "must name a listener for clients")
         for listener in listeners:
             protocol = self.security_protocol(listener.name)
             if protocol != "PLAINTEXT":
-                raise ConfigError(
-                    "listeners", self.given.get("listeners"), f"{protocol} is not served yet"
+                problem = (
+                    f"{protocol} is not served yet"
+                    if protocol in _PROTOCOLS
+                    else f"{listener.name} must be in listener.security.protocol.map"
                 )
-        self.advertised_listeners()
+                raise ConfigError("listeners", self.given.get("listeners"), problem)
+        _check_different("listeners", listeners)
+        addresses = [f"{host}:{port}" for _, host, port in listeners if port]
+        if len(set(addresses)) != len(addresses):
+            raise ConfigError("listeners", ",".join(addresses), "must have different addresses")
+        advertised = self.advertised_listeners()
+        _check_different("advertised.listeners", advertised)
+        for listener in advertised:
+            if listener.host in ("", "0.0.0.0", "::"):
+                raise ConfigError(
+                    "advertised.listeners",
+                    self.given["advertised.listeners"],
+                    "must name hosts that clients can reach",
+                )
+
+
+def _resolve_aliases(given: dict[str, str]) -> None:
+    """Fill in settings that have two names."""
+    if "node.id" in given or "broker.id" in given:
+        ids = [given[name] for name in ("node.id", "broker.id") if name in given]
+        if len({text.strip() for text in ids}) > 1:
+            raise ConfigError("broker.id", given["broker.id"], f"must equal node.id ({ids[0]})")
+        given["node.id"] = given["broker.id"] = ids[0]
+    if "log.dir" in given:
+        given.setdefault("log.dirs", given["log.dir"])
+
+
+def _check_different(setting: str, listeners: list[Listener]) -> None:
+    names = [listener.name for listener in listeners]
+    if len(set(names)) != len(names):
+        raise ConfigError(setting, ",".join(names), "each listener must have a different name")
 
 
 def parse_listener(setting: str, text: str) -> Listener:

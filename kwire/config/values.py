@@ -1,0 +1,161 @@
+"""How Kafka reads the text of a setting's value, what it allows, and how it prints it again.
+
+Rules:
+
+- Blanks around a value, and around the items of a list, don't count.
+- BOOLEAN is ``true`` or ``false`` in any case; numbers are Java's, so ``+5`` and ``0.5d`` are some
+  and ``1_000`` and ``0x10`` are none.
+- Allowed values are written as Kafka's ConfigDef prints them: ``[0,...]``, ``[1,...,9] or -1``,
+  ``[a, b]`` (one of, or for a LIST any of), ``non-empty string``. A few settings have a form of
+  their own (``FORMS``).
+
+Source: ConfigDef.parseType, ConfigDef.convertToString and the validators of Kafka.
+"""
+
+import re
+from typing import TypeAlias
+
+Value: TypeAlias = int | float | bool | str | list[str] | None
+
+_INTEGER_LIMITS = {"SHORT": 1 << 15, "INT": 1 << 31, "LONG": 1 << 63}
+_INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
+_DOUBLE = re.compile(
+    r"([+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?))[fFdD]?", re.ASCII
+)
+
+_THROTTLED_REPLICAS = (
+    r"\*|([0-9]+:[0-9]+(,[0-9]+:[0-9]+)*)?",
+    "must be * or a list of partition:broker",
+)
+_DURATION = r"P(?=.)(-?[0-9]+D)?(T(?=.)(-?[0-9]+H)?(-?[0-9]+M)?(-?[0-9]+(\.[0-9]{1,9})?S)?)?"
+_CLIENT_SELECTORS = (
+    "client_instance_id|client_id|client_software_name|client_software_version"
+    "|client_source_address|client_source_port"
+)
+
+FORMS: dict[str, tuple[str, str]] = {
+    "follower.replication.throttled.replicas": _THROTTLED_REPLICAS,
+    "leader.replication.throttled.replicas": _THROTTLED_REPLICAS,
+    "max.connections.per.ip.overrides": (
+        r"([^,:]+:[0-9]+(,[^,:]+:[0-9]+)*)?",
+        "must be a list of host:count",
+    ),
+    "share.auto.offset.reset": (
+        f"latest|earliest|by_duration:{_DURATION}",
+        "must be latest, earliest or by_duration:PnDTnHnMn.nS",
+    ),
+    "match": (
+        rf"(({_CLIENT_SELECTORS})=[^,]+(,({_CLIENT_SELECTORS})=[^,]+)*)?",
+        "must be a list of selector=pattern",
+    ),
+}
+"""Settings whose text has a form of its own: a pattern for it, and what that asks for."""
+
+
+class ConfigError(ValueError):
+    """A setting that can't be used; its text names the setting, the value and what is allowed."""
+
+    def __init__(self, name: str, value: object, allowed: str) -> None:
+        super().__init__(f"Invalid value {value} for configuration {name}: {allowed}")
+        self.name = name
+        self.value = value
+        self.allowed = allowed
+
+
+def parse_value(name: str, kind: str, text: str) -> Value:
+    """The value of Kafka's type ``kind`` that ``text`` stands for; ConfigError names ``name``."""
+    stripped = text.strip()
+    if kind == "BOOLEAN":
+        if stripped.lower() not in ("true", "false"):
+            raise ConfigError(name, text, "must be true or false")
+        return stripped.lower() == "true"
+    if kind == "LIST":
+        return [item.strip() for item in stripped.split(",")] if stripped else []
+    if kind in _INTEGER_LIMITS:
+        return _parse_integer(name, kind, stripped)
+    if kind == "DOUBLE":
+        match = _DOUBLE.fullmatch(stripped)
+        if match is None:
+            raise ConfigError(name, text, "must be a number of type double")
+        return float(match[1])
+    return stripped
+
+
+def _parse_integer(name: str, kind: str, text: str) -> int:
+    limit = _INTEGER_LIMITS[kind]
+    value = int(text) if _INTEGER.fullmatch(text) and len(text) <= 20 else limit
+    if not -limit <= value < limit:
+        raise ConfigError(name, text, f"must be a whole number of type {kind.lower()}")
+    return value
+
+
+def check_value(name: str, allowed: str, value: Value, text: str) -> None:
+    """Raise ConfigError unless ``value``, read from ``text``, is one of the allowed ones."""
+    form = FORMS.get(name)
+    if form is not None:
+        joined = ",".join(value) if isinstance(value, list) else text.strip()
+        if not re.fullmatch(form[0], joined):
+            raise ConfigError(name, text, form[1])
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        if allowed:
+            _check_range(name, allowed, value, text)
+    elif allowed == "non-empty string" and not value:
+        raise ConfigError(name, text, "must not be empty")
+    elif "[" in allowed and isinstance(value, str | list):
+        _check_choice(name, allowed, value, text)
+    elif isinstance(value, list) and "" in value:
+        raise ConfigError(name, text, "must not have empty items")
+
+
+def _check_range(name: str, allowed: str, value: int | float, text: str) -> None:
+    interval, _, exception = allowed.partition(" or ")
+    if exception and value == float(exception):
+        return
+    bounds = interval.strip("[]").split(",")
+    if value < float(bounds[0]):
+        raise ConfigError(name, text, f"must be at least {bounds[0]}")
+    if bounds[-1] != "..." and value > float(bounds[-1]):
+        raise ConfigError(name, text, f"must be at most {bounds[-1]}")
+
+
+def _check_choice(name: str, allowed: str, value: str | list[str], text: str) -> None:
+    choices = [choice.strip() for choice in allowed[allowed.index("[") + 1 : -1].split(",")]
+    given = [value] if isinstance(value, str) else value
+    if allowed.startswith("(case insensitive)"):
+        given = [item.upper() for item in given]
+    if any(item not in choices for item in given):
+        kind = "any of" if isinstance(value, list) else "one of"
+        raise ConfigError(name, text, f"must be {kind} {', '.join(choices)}")
+
+
+def print_value(value: Value) -> str | None:
+    """``value`` as Kafka prints it in DescribeConfigs."""
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list):
+        return ",".join(value)
+    if isinstance(value, float):
+        return _print_double(value)
+    return str(value)
+
+
+def _print_double(value: float) -> str:
+    """Java's Double.toString: 0.5, 1.0E-4, 1.7976931348623157E308."""
+    if value != value or value in (float("inf"), float("-inf")):
+        return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(value)
+    sign, digits, exponent = _decimal(value)
+    return f"{sign}{digits[0]}.{digits[1:] or '0'}E{exponent}"
+
+
+def _decimal(value: float) -> tuple[str, str, int]:
+    """Sign, shortest digits, and the power of ten that their first digit stands for."""
+    mantissa, _, exponent = repr(value).partition("e")
+    sign = "-" if mantissa.startswith("-") else ""
+    whole, _, fraction = mantissa.lstrip("-").partition(".")
+    digits = (whole + fraction).lstrip("0")
+    leading_zeros = len(whole + fraction) - len(digits)
+    return sign, digits.rstrip("0"), int(exponent or 0) + len(whole) - 1 - leading_zeros
