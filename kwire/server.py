@@ -151,8 +151,7 @@ class Server:
             background.start_soon(broker.groups.run)
             async with trio.open_nursery() as connections:
                 listening = trio.CancelScope()
-                for listener, bound in self._sockets:
-                    connections.start_soon(self._accept, listener, bound, connections, listening)
+                connections.start_soon(self._accept_all, connections, listening)
                 background.start_soon(self._sweep)
                 _settle_garbage_collector()
                 task_status.started()
@@ -173,27 +172,29 @@ class Server:
         for partition in self.broker.partitions():
             partition.wake()
 
-    async def _accept(
-        self,
-        listener: Listener,
-        bound: socket.socket,
-        nursery: trio.Nursery,
-        listening: trio.CancelScope,
-    ) -> None:
+    async def _accept_all(self, connections: trio.Nursery, listening: trio.CancelScope) -> None:
+        """Accept connections on every listener until ``listening`` is cancelled."""
         with listening:
-            while True:
-                await trio.lowlevel.wait_readable(bound)
-                try:
-                    accepted, peer = bound.accept()
-                except (BlockingIOError, ConnectionAbortedError):
-                    continue
-                except OSError as error:
-                    if error.errno not in _OUT_OF_DESCRIPTORS:
-                        raise
-                    log.warning("no file descriptors are left for connections; see ulimit -n")
-                    await trio.sleep(0.1)
-                    continue
-                self._admit(listener, accepted, peer, nursery)
+            async with trio.open_nursery() as nursery:
+                for listener, bound in self._sockets:
+                    nursery.start_soon(self._accept, listener, bound, connections)
+
+    async def _accept(
+        self, listener: Listener, bound: socket.socket, connections: trio.Nursery
+    ) -> None:
+        while True:
+            await trio.lowlevel.wait_readable(bound)
+            try:
+                accepted, peer = bound.accept()
+            except (BlockingIOError, ConnectionAbortedError):
+                continue
+            except OSError as error:
+                if error.errno not in _OUT_OF_DESCRIPTORS:
+                    raise
+                log.warning("no file descriptors are left for connections; see ulimit -n")
+                await trio.sleep(0.1)
+                continue
+            self._admit(listener, accepted, peer, connections)
 
     def _admit(
         self,
