@@ -28,7 +28,7 @@ from kwire.log.rolling import is_full
 from kwire.log.segment import LogSegment
 from kwire.log.segments import LogSegments
 from kwire.log.transaction_index import AbortedTransaction
-from kwire.log.validation import check_batch, client_batch, writable_batch
+from kwire.log.validation import check_batch, check_replicated, client_batch, writable_batch
 from kwire.protocol.file_slice import FileSlice
 from kwire.record.batch import (
     NO_PRODUCER_ID,
@@ -147,17 +147,9 @@ class PartitionLog:
             elif batch.next_offset <= self.log_end_offset:
                 continue
             else:
-                self._check_replicated(batch)
+                check_replicated(batch, self.log_end_offset)
             self._write(batch, now_ms)
         return AppendInfo(first_offset, self.log_end_offset - 1, -1, self.log_start_offset)
-
-    def _check_replicated(self, batch: RecordBatch) -> None:
-        batch.verify_crc()
-        if batch.base_offset < self.log_end_offset:
-            raise KafkaError(
-                ErrorCode.CORRUPT_MESSAGE,
-                f"{batch!r} overlaps the end of {self.name} at {self.log_end_offset}",
-            )
 
     def _append_for_client(self, records: Buffer, leader_epoch: int, now_ms: int) -> AppendInfo:
         config = self.config
@@ -250,15 +242,28 @@ class PartitionLog:
         if self.segments and not self.active.size_bytes:
             return
         new = self.new_segment(self.log_end_offset, now_ms)
-        new.create()
+        try:
+            new.create()
+            if self.segments:
+                self.active.finish()
+                write_snapshot(self.producers, self.directory, self.log_end_offset, self._disk)
+        except OSError:
+            self._discard(new)
+            raise
         if self.segments:
-            old = self.active
-            old.finish()
-            old.close()
-            self.unflushed.append(old)
-            write_snapshot(self.producers, self.directory, self.log_end_offset, self._disk)
+            self.active.close()
+            self.unflushed.append(self.active)
         self._has_new_files = True
         self.segments.append(new)
+
+    def _discard(self, segment: LogSegment) -> None:
+        """Remove a segment that was not wholly made: the next start would take it for the end."""
+        segment.close()
+        try:
+            for path in segment.delete_later():
+                self._disk.remove(path)
+        except OSError as error:
+            self._go_offline("an unfinished segment can't be removed", error)
 
     def new_segment(self, base_offset: int, now_ms: int) -> LogSegment:
         """A segment object with this log's settings; no file is touched yet."""

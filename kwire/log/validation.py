@@ -71,6 +71,15 @@ def check_batch(batch: RecordBatch, config: LogConfig, now_ms: int) -> None:
         _check_keys(batch)
 
 
+def check_replicated(batch: RecordBatch, log_end_offset: int) -> None:
+    """Raise KafkaError (CORRUPT_MESSAGE) unless a leader's batch may follow what is there."""
+    batch.verify_crc()
+    if batch.base_offset < log_end_offset:
+        raise KafkaError(
+            ErrorCode.CORRUPT_MESSAGE, f"{batch!r} overlaps the log's end at {log_end_offset}"
+        )
+
+
 def _check_size(batch: RecordBatch, config: LogConfig) -> None:
     if batch.size_bytes > config.max_message_bytes:
         raise KafkaError(

@@ -157,7 +157,5 @@ def test_the_log_is_a_list(make_tools):
     """Appends, reads, rolls, cuts, deletions, faults, stops and crashes in any order."""
     run_state_machine_as_test(
         type("LogModel", (LogModel,), {"make_tools": staticmethod(make_tools)}),
-        settings=settings(
-            max_examples=max(settings().max_examples // 3, 5), stateful_step_count=25
-        ),
+        settings=settings(stateful_step_count=25),
     )
