@@ -1,0 +1,1 @@
+"""Measuring brokers: one table, a column for each of them."""

@@ -1,0 +1,92 @@
+"""The load generator: ``load.c``, compiled on the spot, and the requests it sends."""
+
+import json
+import shutil
+import socket
+import subprocess
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kwire.protocol.codec import decode
+from kwire.protocol.frame import decode_response_header, encode_request
+from kwire.protocol.messages import message_classes
+from kwire.protocol.types import Request
+
+SOURCE = Path(__file__).parent / "load.c"
+CORRELATION_ID = 7
+
+
+class Load(NamedTuple):
+    """What one run of the generator measured; times in microseconds where they say so."""
+
+    requests: int
+    seconds: float
+    response_bytes: int
+    p50_us: int
+    p99_us: int
+    p999_us: int
+    cpu_s: float
+
+    @property
+    def requests_per_s(self) -> float:
+        """Requests answered in a second."""
+        return self.requests / self.seconds
+
+    @property
+    def generator_share(self) -> float:
+        """How much of one core the generator used: near 1 it was the limit, not the broker."""
+        return self.cpu_s / self.seconds
+
+
+def compile_generator(directory: Path) -> Path:
+    """The generator's program, compiled into ``directory``."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        raise SystemExit("the bench compiles its load generator: it needs a C compiler (cc)")
+    program = directory / "load"
+    subprocess.run([compiler, "-O2", "-o", str(program), str(SOURCE)], check=True)
+    return program
+
+
+def run_load(
+    program: Path, bootstrap: str, frame: bytes, connections: int, in_flight: int, seconds: float
+) -> Load:
+    """Send one request again and again for a time."""
+    host, _, port = bootstrap.rpartition(":")
+    file = program.parent / "request"
+    file.write_bytes(frame)
+    arguments = [host, port, str(connections), str(in_flight), str(seconds), str(file)]
+    run = subprocess.run(
+        [str(program), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=seconds + 60,
+        check=False,
+    )
+    if run.returncode:
+        raise RuntimeError(f"the load generator ended with {run.returncode}: {run.stderr.strip()}")
+    return Load(**json.loads(run.stdout))
+
+
+def frame_of(request: Request, version: int) -> bytes:
+    """A request as it goes over the wire."""
+    return bytes(encode_request(request, version, CORRELATION_ID, "bench"))
+
+
+def ask(bootstrap: str, request: Request, version: int) -> Any:
+    """Send one request on a connection of its own, and return the response."""
+    host, _, port = bootstrap.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=30) as connection:
+        connection.sendall(frame_of(request, version))
+        return read_response(connection, request, version)
+
+
+def read_response(connection: socket.socket, request: Request, version: int) -> Any:
+    """Read the response to a request that was sent."""
+    file = connection.makefile("rb")
+    size = int.from_bytes(file.read(4))
+    frame = file.read(size)
+    file.close()
+    response = message_classes(request.API_KEY)[1]
+    _, position = decode_response_header(frame, response, version)
+    return decode(response, version, memoryview(frame)[position:])
