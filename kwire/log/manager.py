@@ -176,42 +176,62 @@ class LogManager:
         for path in due:
             self._disk.remove_tree(path)
 
-    def checkpoint(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
-        """Flush rolled segments and write the checkpoints; may be called in a thread."""
+    def checkpoint(self, high_watermarks: Mapping[TopicPartition, int]) -> bool:
+        """Flush rolled segments and write the checkpoints; may be called in a thread.
+
+        False where a disk refused something; the log says what.
+        """
         everything = dict(self.logs)
+        all_done = True
         for opened in everything.values():
             try:
                 opened.flush_rolled()
             except KafkaError as error:
                 log.error("cannot flush %s: %s", opened.name, error)
+                all_done = False
         for data in self._data_directories.values():
             logs = {k: v for k, v in everything.items() if v.directory.parent == data.path}
-            data.write_checkpoints(
-                {key: opened.recovery_point for key, opened in logs.items()},
-                {
-                    key: opened.log_start_offset
-                    for key, opened in logs.items()
-                    if opened.log_start_offset > opened.segments[0].base_offset
-                },
-                {
-                    key: high_watermarks.get(key, opened.log_end_offset)
-                    for key, opened in logs.items()
-                },
-            )
+            try:
+                _write_checkpoints(data, logs, high_watermarks)
+            except OSError as error:
+                log.error("cannot write the checkpoints in %s: %s", data.path, error)
+                all_done = False
+        return all_done
 
     def close(self, now_ms: int, *, clean: bool = True) -> None:
-        """Close every log; ``clean``: flushed, checkpointed and marked as closed cleanly."""
+        """Close every log; ``clean``: flushed, checkpointed and marked as closed cleanly.
+
+        There is no mark where a log is offline or can't be flushed: the next start looks closely.
+        """
         if clean:
             for opened in self.logs.values():
                 try:
                     opened.close(now_ms)
+                    clean = clean and not opened.is_offline
                 except (OSError, KafkaError) as error:
                     log.error("cannot close %s cleanly: %s", opened.name, error)
                     clean = False
         if clean:
-            self.checkpoint({})
+            clean = self.checkpoint({})
         for data in self._data_directories.values():
             data.close(clean=clean)
+
+
+def _write_checkpoints(
+    data: DataDirectory,
+    logs: Mapping[TopicPartition, PartitionLog],
+    high_watermarks: Mapping[TopicPartition, int],
+) -> None:
+    """Write the checkpoints of the logs in one directory; OSError."""
+    data.write_checkpoints(
+        {key: opened.recovery_point for key, opened in logs.items()},
+        {
+            key: opened.log_start_offset
+            for key, opened in logs.items()
+            if opened.log_start_offset > opened.segments[0].base_offset
+        },
+        {key: high_watermarks.get(key, opened.log_end_offset) for key, opened in logs.items()},
+    )
 
 
 def _topic_partition(path: Path) -> TopicPartition | None:
