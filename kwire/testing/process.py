@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import weakref
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -43,7 +44,10 @@ class BrokerProcess:
         self._settings = dict(settings or {})
         self._listen = listen
         self._process: subprocess.Popen[str] | None = None
-        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed by __exit__)
+        handle, name = tempfile.mkstemp(prefix="kwire-", suffix=".log")
+        os.close(handle)
+        self._log = Path(name)
+        weakref.finalize(self, self._log.unlink, missing_ok=True)
 
     @property
     def pid(self) -> int:
@@ -60,9 +64,10 @@ class BrokerProcess:
         environment = dict(os.environ)
         paths = [str(_PACKAGE_PARENT), environment.get("PYTHONPATH", "")]
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
-        self._process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=self._errors, text=True, env=environment
-        )
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment
+            )
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         ready = _READY.match(line)
@@ -92,8 +97,7 @@ class BrokerProcess:
 
     def log(self) -> str:
         """What it has logged so far."""
-        self._errors.seek(0)
-        return self._errors.read()
+        return self._log.read_text(encoding="utf-8", errors="replace")
 
     def _end(self, signal_number: int) -> int:
         process, self._process = self._process, None
@@ -120,4 +124,3 @@ class BrokerProcess:
         traceback: TracebackType | None,
     ) -> None:
         self.stop()
-        self._errors.close()

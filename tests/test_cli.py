@@ -1,0 +1,109 @@
+"""The command line: what it prints, and the one line it says when it can't start."""
+
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kwire import __version__
+from kwire.testing.process import BrokerFailed, BrokerProcess
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run kwire to its end."""
+    command = [sys.executable, "-m", "kwire", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+
+
+def test_version() -> None:
+    """--version names it."""
+    assert run("--version").stdout == f"kwire {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("setting", "parts"),
+    [
+        ("num.partitions=0", ("num.partitions", "0", "at least 1")),
+        ("num.partitions=many", ("num.partitions", "many", "whole number")),
+        ("compression.type=brotli", ("compression.type", "brotli", "one of")),
+        ("listeners=here", ("listeners", "here", "NAME://host:port")),
+        ("listeners=SSL://:9093", ("listeners", "SSL", "not served")),
+        ("nonsense", ("nonsense", "NAME=VALUE")),
+    ],
+)
+def test_bad_settings_are_named(tmp_path: Path, setting: str, parts: tuple[str, ...]) -> None:
+    """The setting, the value and what is allowed, in one line, and exit code 1."""
+    done = run("serve", "--data-dir", str(tmp_path), "-o", setting)
+    assert done.returncode == 1
+    [line] = done.stderr.strip().splitlines()
+    for part in parts:
+        assert part in line
+
+
+def test_an_unknown_setting_warns(tmp_path: Path) -> None:
+    """It is ignored, with a hint at the name that was meant."""
+    with BrokerProcess(tmp_path, {"num.partitons": "3"}) as broker:
+        assert "did you mean num.partitions" in broker.log()
+
+
+def test_a_properties_file(tmp_path: Path) -> None:
+    """A server.properties of a real Kafka serves, its controller's listener left out."""
+    config = tmp_path / "server.properties"
+    config.write_text(
+        "process.roles=broker,controller\nnode.id=7\ncontroller.quorum.voters=7@localhost:9093\n"
+        "listeners=PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:9093\n"
+        "controller.listener.names=CONTROLLER\nnum.partitions=oops\n",
+        encoding="utf-8",
+    )
+    done = run("serve", "--config", str(config), "--data-dir", str(tmp_path / "data"))
+    assert "num.partitions" in done.stderr
+    missing = run("serve", "--config", str(tmp_path / "nothing"))
+    assert (missing.returncode, "cannot read" in missing.stderr) == (1, True)
+
+
+def test_a_data_directory_in_use(tmp_path: Path) -> None:
+    """The second broker says so and leaves; the first one goes on."""
+    with BrokerProcess(tmp_path) as first:
+        with pytest.raises(BrokerFailed, match="in use by another process"):
+            BrokerProcess(tmp_path).start()
+        assert first.pid
+
+
+def test_a_port_in_use(tmp_path: Path) -> None:
+    """It is named, with what to do."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(BrokerFailed, match=f"cannot listen on 127.0.0.1:{port}"):
+            BrokerProcess(tmp_path, listen=f"127.0.0.1:{port}").start()
+
+
+def test_a_directory_that_is_a_file(tmp_path: Path) -> None:
+    """A data directory that can't be written to is one line."""
+    path = tmp_path / "file"
+    path.write_text("", encoding="utf-8")
+    done = run("serve", "--data-dir", str(path / "data"), "--listen", "127.0.0.1:0")
+    assert done.returncode == 1
+    assert "cannot write to the data directory" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_another_nodes_directory(tmp_path: Path) -> None:
+    """A directory that belongs to another node id isn't touched."""
+    with BrokerProcess(tmp_path, {"node.id": "3"}):
+        pass
+    with pytest.raises(BrokerFailed, match=r"belongs to node\.id 3"):
+        BrokerProcess(tmp_path).start()
+
+
+def test_a_clean_stop_and_start_keep_everything(tmp_path: Path) -> None:
+    """SIGTERM ends it with 0; the cluster keeps its id."""
+    broker = BrokerProcess(tmp_path).start()
+    cluster_id = broker.cluster_id
+    assert broker.stop() == 0
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+    with BrokerProcess(tmp_path) as again:
+        assert again.cluster_id == cluster_id
