@@ -124,7 +124,7 @@ def maybe_complete_join(group: ClassicGroup, turn: Turn) -> None:
     """Complete the rebalance if nobody is waited for any more."""
     if group.state is not GroupState.PREPARING_REBALANCE:
         return
-    if group.initial_deadline_ms is None:
+    if group.initial_deadline_ms is None or not group.members:
         if group.all_have_joined:
             complete_join(group, turn)
     elif turn.now_ms >= group.initial_deadline_ms or (
@@ -157,7 +157,7 @@ def complete_join(group: ClassicGroup, turn: Turn) -> None:
     _drop_dynamic_members_that_stayed_away(group, turn)
     if group.members and not group.elect_joined_leader():
         # Only static members are left and none has come back: wait for their sessions to end.
-        group.rebalance_deadline_ms = turn.now_ms + group.rebalance_timeout_ms
+        group.rebalance_deadline_ms = turn.now_ms + max(1, group.rebalance_timeout_ms)
         return
     group.generation += 1
     if not group.members:

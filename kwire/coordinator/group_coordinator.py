@@ -65,7 +65,9 @@ class GroupCoordinator:
         if not settings.min_session_timeout_ms <= timeout_ms <= settings.max_session_timeout_ms:
             raise KafkaError(ErrorCode.INVALID_SESSION_TIMEOUT)
         group = self.groups.get(request.group_id)
-        new_id = f"{request.group_instance_id or client.client_id}-{self._new_id()}"
+        new_id = ""
+        if not request.member_id:
+            new_id = f"{request.group_instance_id or client.client_id}-{self._new_id()}"
         attempt = JoinAttempt(request, client, new_id, waiter)
         turn = self._turn(now_ms)
         if group is None:

@@ -1,0 +1,61 @@
+"""Committed offsets, and those of transactions that are still open."""
+
+from kwire.coordinator.offsets import NO_PRODUCER_ID, CommittedOffset, OffsetStore
+from kwire.protocol.types import ZERO_UUID
+
+
+def _offset(offset: int, record_offset: int = 0) -> CommittedOffset:
+    return CommittedOffset(offset, -1, "", 0, record_offset=record_offset)
+
+
+def test_offsets_of_a_transaction_hold_once_it_is_committed():
+    """Until then they are pending, and an abort forgets them."""
+    store = OffsetStore()
+    store.put("g", "t", 0, _offset(1), NO_PRODUCER_ID)
+    store.put("g", "t", 0, _offset(2, 1), 7)
+    assert store.is_pending("g", "t", 0)
+    assert store.of("g").get("t", 0) == _offset(1)
+    store.end_transaction(7, committed=False)
+    assert not store.is_pending("g", "t", 0)
+    store.put("g", "t", 0, _offset(3, 2), 7)
+    store.end_transaction(7, committed=True)
+    assert store.of("g").get("t", 0) == _offset(3, 2)
+    assert not store.is_pending("g", "t", 0)
+
+
+def test_a_younger_commit_wins_over_an_older_one_of_a_transaction():
+    """What stands later in the log is what the group meant last."""
+    store = OffsetStore()
+    store.put("g", "t", 0, _offset(2, 5), 7)
+    store.put("g", "t", 0, _offset(9, 6), NO_PRODUCER_ID)
+    store.end_transaction(7, committed=True)
+    assert store.of("g").get("t", 0) == _offset(9, 6)
+
+
+def test_a_tombstone_takes_pending_offsets_too():
+    """A group is known as long as something of it is left."""
+    store = OffsetStore()
+    store.put("g", "t", 0, _offset(2), 7)
+    assert store.has("g")
+    assert store.group_ids() == {"g"}
+    assert store.partitions_of("g") == {("t", 0)}
+    store.remove("g", "t", 0)
+    assert not store.has("g")
+    store.end_transaction(7, committed=True)
+    assert not store.of("g")
+
+
+def test_the_end_of_an_unknown_transaction_changes_nothing():
+    """Most transactions commit no offsets."""
+    store = OffsetStore()
+    store.end_transaction(7, committed=True)
+    assert store.group_ids() == set()
+
+
+def test_an_offset_belongs_to_the_topic_it_was_committed_for():
+    """An older record doesn't say which; it is given the benefit of the doubt."""
+    known = _offset(1)._replace(topic_id=b"1" * 16)
+    assert known.belongs_to(b"1" * 16)
+    assert known.belongs_to(ZERO_UUID)
+    assert not known.belongs_to(b"2" * 16)
+    assert _offset(1).belongs_to(b"2" * 16)
