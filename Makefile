@@ -10,7 +10,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -q --disable-pip-version-check
 
-.PHONY: help run test check unit compat spark bench demo kafka fuzz format lock clean
+.PHONY: help run test check unit compat spark bench demo kafka fuzz docs format lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,6 +47,9 @@ kafka: $(VENV)/.test ## start a real Apache Kafka 4.3.1 (Java 17 and Maven neede
 
 fuzz: $(VENV)/.test ## the property tests with many more examples
 	KWIRE_FUZZ_EXAMPLES=$(or $(EXAMPLES),5000) $(BIN)/pytest -q tests -m hypothesis $(ARGS)
+
+docs: $(VENV)/.test ## renew the README's table of APIs
+	PYTHONPATH=. $(BIN)/python docs/api_table.py
 
 format: $(VENV)/.test ## rewrite the code in the house format
 	$(BIN)/ruff format .
