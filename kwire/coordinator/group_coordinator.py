@@ -39,6 +39,9 @@ from kwire.protocol.messages.leave_group import LeaveGroupResponse, MemberIdenti
 from kwire.protocol.messages.sync_group import SyncGroupRequest
 from kwire.record.records import Record
 
+MAX_ID_BYTES = 0x7FFF
+"""What a string of a record may hold; a client id leaves less room than that for the rest."""
+
 
 class GroupCoordinator:
     """Groups and their offsets. ``new_id`` gives the random part of a member's id."""
@@ -58,7 +61,7 @@ class GroupCoordinator:
         """A member joins; it is answered when the rebalance is complete, or at once.
 
         Raises KafkaError: INVALID_SESSION_TIMEOUT, UNKNOWN_MEMBER_ID, INCONSISTENT_GROUP_PROTOCOL,
-        FENCED_INSTANCE_ID.
+        FENCED_INSTANCE_ID, and INVALID_REQUEST for a client id that is too long for an id.
         """
         settings = self.settings
         timeout_ms = request.session_timeout_ms
@@ -68,6 +71,8 @@ class GroupCoordinator:
         new_id = ""
         if not request.member_id:
             new_id = f"{request.group_instance_id or client.client_id}-{self._new_id()}"
+            if len(new_id.encode()) > MAX_ID_BYTES:
+                raise KafkaError(ErrorCode.INVALID_REQUEST)
         attempt = JoinAttempt(request, client, new_id, waiter)
         turn = self._turn(now_ms)
         if group is None:
