@@ -200,7 +200,9 @@ class Broker:
         dynamic = dict(self.image.config(ConfigResourceType.BROKER, ""))
         dynamic.update(self.image.config(ConfigResourceType.BROKER, str(self.node_id)))
         values = dict(self.config)
-        values.update((name, known[name].parse(text)) for name, text in dynamic.items())
+        values.update(
+            (name, known[name].parse(text)) for name, text in dynamic.items() if name in known
+        )
         self.settings = values
 
     def _open_partitions(self, topic: TopicImage) -> None:

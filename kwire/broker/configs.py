@@ -10,12 +10,22 @@ Rules:
 
 from collections.abc import Iterator, Mapping
 from enum import IntEnum
+from itertools import dropwhile
 from typing import NamedTuple
 
 from kwire.broker.broker import Broker
 from kwire.config.broker import PROFILE
-from kwire.config.settings import BROKER, GROUP, READ_ONLY, TOPIC, Setting, settings
+from kwire.config.settings import (
+    BROKER,
+    CLIENT_METRICS,
+    GROUP,
+    READ_ONLY,
+    TOPIC,
+    Setting,
+    settings,
+)
 from kwire.config.topic import SYNONYMS, from_broker
+from kwire.metadata.config_checks import find_setting
 from kwire.metadata.image import ConfigResourceType
 
 
@@ -27,6 +37,8 @@ class ConfigSource(IntEnum):
     DYNAMIC_DEFAULT_BROKER_CONFIG = 3
     STATIC_BROKER_CONFIG = 4
     DEFAULT_CONFIG = 5
+    DYNAMIC_BROKER_LOGGER_CONFIG = 6
+    CLIENT_METRICS_CONFIG = 7
     GROUP_CONFIG = 8
 
 
@@ -41,13 +53,16 @@ class Synonym(NamedTuple):
 class ConfigEntry(NamedTuple):
     """One config of a resource."""
 
-    setting: Setting
+    name: str
     value: str | None
     source: ConfigSource
+    type_number: int
     read_only: bool
+    is_sensitive: bool
     synonyms: tuple[Synonym, ...]
 
 
+UNKNOWN_TYPE = 0
 TYPE_NUMBERS = {
     "BOOLEAN": 1,
     "STRING": 2,
@@ -73,82 +88,118 @@ _BROKER_SYNONYMS = {
 }
 
 
-def topic_configs(broker: Broker, topic: str) -> Iterator[ConfigEntry]:
-    """The configs of a topic."""
-    own = broker.image.config(ConfigResourceType.TOPIC, topic)
+def topic_configs(broker: Broker, own: Mapping[str, str]) -> Iterator[ConfigEntry]:
+    """The configs of a topic that sets its ``own``."""
     for name, setting in settings(TOPIC).items():
-        synonyms = []
+        behind = SYNONYMS.get(name, ())
+        synonyms = _broker_synonyms(broker, behind[0].name) if behind else []
         if name in own:
-            synonyms.append(Synonym(name, own[name], ConfigSource.DYNAMIC_TOPIC_CONFIG))
-        names = tuple(synonym.name for synonym in SYNONYMS.get(name, ()))
-        if names:
-            synonyms += _broker_synonyms(broker, names)
-            value = own.get(name, setting.to_text(from_broker(name, broker.settings)))
+            value = setting.to_text(setting.parse(own[name]))
+            synonyms.insert(0, Synonym(name, value, ConfigSource.DYNAMIC_TOPIC_CONFIG))
+        elif setting.is_internal:
+            continue
         else:
-            value = own.get(name, setting.default)
-            synonyms.append(Synonym(name, setting.default, ConfigSource.DEFAULT_CONFIG))
-        yield _entry(setting, value, synonyms, read_only=False)
+            value = setting.to_text(from_broker(name, broker.settings))
+        yield _entry(setting, value, synonyms)
 
 
 def broker_configs(broker: Broker) -> Iterator[ConfigEntry]:
     """The configs of this broker, in force now."""
+    own = _dynamic(broker, str(broker.node_id)), _dynamic(broker, ""), broker.config.given
     for name, setting in settings(BROKER).items():
-        names = _BROKER_SYNONYMS.get(name, (name,))
-        synonyms = _broker_synonyms(broker, (name, *(n for n in names if n != name)))
+        if setting.is_internal and not any(name in values for values in own):
+            continue
         value = setting.to_text(broker.setting(name))
-        yield _entry(setting, value, synonyms, read_only=setting.mode == READ_ONLY)
+        yield _entry(setting, value, _broker_synonyms(broker, name))
+    for name in sorted({*own[0], *own[1]} - settings(BROKER).keys()):
+        yield _dynamic_entry(name, _broker_synonyms(broker, name))
 
 
 def default_broker_configs(broker: Broker) -> Iterator[ConfigEntry]:
     """The dynamic configs of all brokers: only those that are set."""
     source = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
-    for name, value in broker.image.config(ConfigResourceType.BROKER, "").items():
-        yield _entry(settings(BROKER)[name], value, [Synonym(name, value, source)], read_only=False)
+    for name, value in sorted(_dynamic(broker, "").items()):
+        yield _dynamic_entry(name, [Synonym(name, value, source)])
 
 
-def group_configs(broker: Broker, group_id: str) -> Iterator[ConfigEntry]:
-    """The configs of a group."""
-    own = broker.image.config(ConfigResourceType.GROUP, group_id)
+def group_configs(broker: Broker, own: Mapping[str, str]) -> Iterator[ConfigEntry]:
+    """The configs of a group that sets its ``own``."""
     for name, setting in settings(GROUP).items():
-        synonyms = [Synonym(name, own[name], ConfigSource.GROUP_CONFIG)] if name in own else []
-        synonyms.append(Synonym(name, setting.default, ConfigSource.DEFAULT_CONFIG))
-        yield _entry(setting, own.get(name, setting.default), synonyms, read_only=False)
+        behind = f"group.{name}"
+        if behind in settings(BROKER):
+            value = setting.to_text(broker.setting(behind))
+            synonyms = _broker_synonyms(broker, behind)
+        else:
+            value = setting.default
+            synonyms = [Synonym(name, value, ConfigSource.DEFAULT_CONFIG)]
+        if name in own:
+            value = setting.to_text(setting.parse(own[name]))
+            synonyms.insert(0, Synonym(name, value, ConfigSource.GROUP_CONFIG))
+        yield _entry(setting, value, synonyms)
 
 
-def _entry(
-    setting: Setting, value: str | None, synonyms: list[Synonym], *, read_only: bool
-) -> ConfigEntry:
+def client_metrics_configs(own: Mapping[str, str]) -> Iterator[ConfigEntry]:
+    """The configs of a client-metrics subscription that sets its ``own``."""
+    for name, setting in settings(CLIENT_METRICS).items():
+        if name in own:
+            synonyms = [Synonym(name, own[name], ConfigSource.CLIENT_METRICS_CONFIG)]
+            yield _entry(setting, own[name], synonyms)
+        else:
+            yield _entry(setting, setting.default, [])
+
+
+def _dynamic(broker: Broker, name: str) -> Mapping[str, str]:
+    """The dynamic configs of one broker, or of all of them (``""``)."""
+    return broker.image.config(ConfigResourceType.BROKER, name)
+
+
+def _entry(setting: Setting, value: str | None, synonyms: list[Synonym]) -> ConfigEntry:
     source = synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG
     if setting.is_sensitive:
         value = None
         synonyms = [synonym._replace(value=None) for synonym in synonyms]
-    return ConfigEntry(setting, value, source, read_only, tuple(synonyms))
+    return ConfigEntry(
+        setting.name,
+        value,
+        source,
+        TYPE_NUMBERS[setting.type],
+        setting.mode == READ_ONLY,
+        setting.is_sensitive,
+        tuple(synonyms),
+    )
 
 
-def _broker_synonyms(broker: Broker, names: tuple[str, ...]) -> list[Synonym]:
-    """The values that broker settings of these names have, source by source."""
-    image = broker.image
+def _dynamic_entry(name: str, synonyms: list[Synonym]) -> ConfigEntry:
+    """A config that counts by its first synonym; what isn't known may be a secret."""
+    setting = find_setting(ConfigResourceType.BROKER, name)
+    first = synonyms[0]
+    if setting is not None:
+        return _entry(setting, first.value, synonyms)
+    hidden = tuple(synonym._replace(value=None) for synonym in synonyms)
+    return ConfigEntry(name, None, first.source, UNKNOWN_TYPE, True, True, hidden)
+
+
+def _broker_synonyms(broker: Broker, name: str) -> list[Synonym]:
+    """The values that stand behind a broker setting, source by source.
+
+    Those in front of the setting's own first value belong to other names, and are left out.
+    """
+    names = _BROKER_SYNONYMS.get(name, (name,))
     sources: tuple[tuple[ConfigSource, Mapping[str, str]], ...] = (
-        (
-            ConfigSource.DYNAMIC_BROKER_CONFIG,
-            image.config(ConfigResourceType.BROKER, str(broker.node_id)),
-        ),
-        (
-            ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG,
-            image.config(ConfigResourceType.BROKER, ""),
-        ),
+        (ConfigSource.DYNAMIC_BROKER_CONFIG, _dynamic(broker, str(broker.node_id))),
+        (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, _dynamic(broker, "")),
         (ConfigSource.STATIC_BROKER_CONFIG, PROFILE | dict(broker.config.given)),
     )
     found = [
-        Synonym(name, values[name], source)
+        Synonym(synonym, values[synonym], source)
         for source, values in sources
-        for name in names
-        if name in values
+        for synonym in names
+        if synonym in values
     ]
-    defaults = ((name, settings(BROKER)[name].default) for name in names)
+    known = settings(BROKER)
     found += [
-        Synonym(name, default, ConfigSource.DEFAULT_CONFIG)
-        for name, default in defaults
-        if default is not None
+        Synonym(synonym, default, ConfigSource.DEFAULT_CONFIG)
+        for synonym in names
+        if synonym in known and (default := known[synonym].default) is not None
     ]
-    return found
+    return list(dropwhile(lambda synonym: synonym.name != name, found))

@@ -1,4 +1,7 @@
-"""AlterConfigs: give resources exactly these configs; what isn't named is no longer set."""
+"""AlterConfigs: give resources exactly these configs; what isn't named is no longer set.
+
+Behaviour: each resource has an answer of its own; one that is named twice is refused each time.
+"""
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
@@ -12,15 +15,20 @@ from kwire.protocol.messages.alter_configs import (
 
 
 async def handle(request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
-    """Alter every resource, each with an answer of its own."""
+    """Alter every resource that may be."""
+    targets = [(resource.resource_type, resource.resource_name) for resource in request.resources]
     responses = []
-    for resource in request.resources:
+    for resource, target in zip(request.resources, targets, strict=True):
         response = AlterConfigsResourceResponse(
             resource_type=resource.resource_type,
             resource_name=resource.resource_name,
             error_message=None,
         )
         try:
+            if targets.count(target) > 1:
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST, "Each resource must appear at most once."
+                )
             await _alter(resource, context, validate_only=request.validate_only)
         except KafkaError as error:
             response.error_code, response.error_message = error.code, error.message or None
@@ -31,12 +39,10 @@ async def handle(request: AlterConfigsRequest, context: RequestContext) -> Alter
 async def _alter(
     resource: AlterConfigsResource, context: RequestContext, *, validate_only: bool
 ) -> None:
+    broker = context.broker
     target = (resource_type(resource.resource_type), resource.resource_name)
-    names = [config.name for config in resource.configs]
-    if len(set(names)) != len(names):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Duplicate config names: {', '.join(names)}")
-    configs = {config.name: config.value for config in resource.configs}
+    configs = [(config.name, config.value) for config in resource.configs]
     if validate_only:
-        replace_configs(context.broker.image, target, configs)
+        replace_configs(broker.image, target, configs, broker.settings)
     else:
-        await context.broker.commit(lambda image: replace_configs(image, target, configs))
+        await broker.commit(lambda image: replace_configs(image, target, configs, broker.settings))

@@ -1,13 +1,18 @@
 """DeleteTopics: delete topics by name, or by id from version 6 on.
 
 Behaviour: a topic is gone when it is answered, and its name can be used again at once; the next
-topic of that name has another id. Offsets that groups committed for it go with it.
+topic of that name has another id. Offsets that groups committed for it go with it. A topic that is
+named more than once, by name or id, isn't deleted. All that may be are deleted in one commit.
 """
+
+from collections import Counter
+from collections.abc import Sequence
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
+from kwire.metadata.changes import Change
 from kwire.metadata.controller import delete_topic
-from kwire.metadata.image import TopicImage
+from kwire.metadata.image import MetadataImage, TopicImage
 from kwire.protocol.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
@@ -17,6 +22,8 @@ from kwire.protocol.messages.delete_topics import (
 from kwire.protocol.types import ZERO_UUID
 
 BY_ID_SINCE = 6
+DISABLED_SINCE = 3
+"""The version that brought the error TOPIC_DELETION_DISABLED."""
 
 
 async def handle(request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
@@ -25,36 +32,66 @@ async def handle(request: DeleteTopicsRequest, context: RequestContext) -> Delet
         wanted = request.topics
     else:
         wanted = [DeleteTopicState(name=name) for name in request.topic_names]
-    responses = [await _delete(topic, wanted, context) for topic in wanted]
+    deletion = _Deletion(wanted, context)
+    await context.broker.commit(deletion.decide)
     context.broker.groups.forget_deleted_topics()
-    return DeleteTopicsResponse(responses=responses)
+    return DeleteTopicsResponse(responses=deletion.results)
 
 
-async def _delete(
-    wanted: DeleteTopicState, everything: list[DeleteTopicState], context: RequestContext
-) -> DeletableTopicResult:
-    result = DeletableTopicResult(name=wanted.name, topic_id=wanted.topic_id, error_message=None)
-    try:
-        if not context.broker.setting("delete.topic.enable"):
-            raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED)
-        if everything.count(wanted) > 1:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name or id.")
-        topic = _find(wanted, context)
-        await context.broker.commit(lambda image: delete_topic(image, topic.topic_id))
-        result.name, result.topic_id = topic.name, topic.topic_id
-    except KafkaError as error:
-        result.error_code, result.error_message = error.code, error.message or None
-    return result
+class _Deletion:
+    """The topics of one request; ``results`` are those of the last decision."""
 
+    def __init__(self, wanted: list[DeleteTopicState], context: RequestContext) -> None:
+        self.results: list[DeletableTopicResult] = []
+        self._wanted = Counter((topic.name, topic.topic_id) for topic in wanted)
+        self._context = context
 
-def _find(wanted: DeleteTopicState, context: RequestContext) -> TopicImage:
-    image = context.broker.image
-    by_id = wanted.topic_id != ZERO_UUID
-    if by_id == (wanted.name is not None):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "Name either a topic or its id.")
-    if by_id:
-        return context.broker.topic_by_id(wanted.topic_id)
-    topic = image.topics_by_name.get(wanted.name or "")
-    if topic is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    return topic
+    def decide(self, image: MetadataImage) -> Sequence[Change]:
+        """The changes that delete every topic that may be."""
+        self.results = []
+        found: dict[bytes, DeletableTopicResult] = {}
+        for name, topic_id in self._wanted:
+            result = DeletableTopicResult(name=name, topic_id=topic_id, error_message=None)
+            try:
+                topic = self._find(name, topic_id, image)
+            except KafkaError as error:
+                result.error_code, result.error_message = error.code, error.message or None
+                self.results.append(result)
+                continue
+            result.name, result.topic_id = topic.name, topic.topic_id
+            first = found.setdefault(topic.topic_id, result)
+            if first is not result:
+                first.error_code = ErrorCode.INVALID_REQUEST
+                first.error_message = "The topic was given by its name and by its id."
+        self.results += found.values()
+        doomed = [topic_id for topic_id, result in found.items() if not result.error_code]
+        return [change for topic_id in doomed for change in delete_topic(image, topic_id)]
+
+    def _find(self, name: str | None, topic_id: bytes, image: MetadataImage) -> TopicImage:
+        self._check_enabled()
+        by_id = topic_id != ZERO_UUID
+        if by_id == (name is not None):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Name either a topic or its id.")
+        if self._wanted[name, topic_id] > 1:
+            kind = "id" if by_id else "name"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Duplicate topic {kind}.")
+        if by_id:
+            topic = image.topics_by_id.get(topic_id)
+            if topic is None:
+                raise KafkaError(
+                    ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID."
+                )
+            return topic
+        topic = image.topics_by_name.get(name or "")
+        if topic is None:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist."
+            )
+        return topic
+
+    def _check_enabled(self) -> None:
+        if self._context.broker.setting("delete.topic.enable"):
+            return
+        known = self._context.api_version >= DISABLED_SINCE
+        code = ErrorCode.TOPIC_DELETION_DISABLED if known else ErrorCode.INVALID_REQUEST
+        raise KafkaError(code, "Topic deletion is disabled.")

@@ -19,14 +19,16 @@ async def handle(
     request: DescribeClusterRequest, context: RequestContext
 ) -> DescribeClusterResponse:
     """Describe the cluster."""
-    if request.endpoint_type != BROKERS:
-        known = request.endpoint_type == CONTROLLERS
+    if request.endpoint_type == CONTROLLERS:
         return DescribeClusterResponse(
-            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE
-            if known
-            else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
-            error_message="The request was sent to an endpoint of type BROKER",
-            endpoint_type=request.endpoint_type,
+            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+            error_message="The request was sent to an endpoint of type BROKER, but wanted one of "
+            "type CONTROLLER",
+        )
+    if request.endpoint_type != BROKERS:
+        return DescribeClusterResponse(
+            error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+            error_message=f"Unsupported endpoint type {request.endpoint_type}",
         )
     broker = context.broker
     host, port = context.advertised_address()

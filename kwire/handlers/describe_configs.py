@@ -1,19 +1,20 @@
 """DescribeConfigs: the configs of topics, brokers and groups, with their sources.
 
-Behaviour: an error belongs to the resource it is about. Loggers of the broker can't be configured
-by this API in kwire: the resource is known, and has no configs. No documentation is given.
+Behaviour: an error belongs to the resource it is about. A list of keys that is null or empty means
+all of them. No documentation is given.
 """
 
 from collections.abc import Iterable
 
 from kwire.broker.configs import (
-    TYPE_NUMBERS,
     ConfigEntry,
     broker_configs,
+    client_metrics_configs,
     default_broker_configs,
     group_configs,
     topic_configs,
 )
+from kwire.broker.loggers import logger_configs
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
 from kwire.metadata.config_control import check_resource
@@ -54,7 +55,7 @@ def _describe(
         return result
     keys = resource.configuration_keys
     result.configs = [
-        _result(entry, request) for entry in entries if keys is None or entry.setting.name in keys
+        _result(entry, request) for entry in entries if not keys or entry.name in keys
     ]
     return result
 
@@ -66,36 +67,52 @@ def _entries(resource: DescribeConfigsResource, context: RequestContext) -> Iter
         case ConfigResourceType.TOPIC:
             check_topic_name(name)
             check_resource(broker.image, (ConfigResourceType.TOPIC, name))
-            return topic_configs(broker, name)
+            return topic_configs(broker, broker.image.config(ConfigResourceType.TOPIC, name))
         case ConfigResourceType.BROKER if not name:
             return default_broker_configs(broker)
-        case ConfigResourceType.BROKER | ConfigResourceType.BROKER_LOGGER:
-            if name != str(broker.node_id):
-                raise KafkaError(
-                    ErrorCode.INVALID_REQUEST,
-                    f"Unexpected broker id, expected {broker.node_id}, but received {name}",
-                )
-            is_logger = resource.resource_type == ConfigResourceType.BROKER_LOGGER
-            return () if is_logger else broker_configs(broker)
+        case ConfigResourceType.BROKER:
+            _check_broker(name, context)
+            return broker_configs(broker)
+        case ConfigResourceType.BROKER_LOGGER:
+            _check_broker(name, context)
+            return logger_configs()
         case ConfigResourceType.GROUP:
             check_resource(broker.image, (ConfigResourceType.GROUP, name))
-            return group_configs(broker, name)
+            return group_configs(broker, broker.image.config(ConfigResourceType.GROUP, name))
+        case ConfigResourceType.CLIENT_METRICS:
+            kind = ConfigResourceType.CLIENT_METRICS
+            check_resource(broker.image, (kind, name))
+            return client_metrics_configs(broker.image.config(kind, name))
     raise KafkaError(
         ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}"
     )
 
 
+def _check_broker(name: str, context: RequestContext) -> None:
+    """Raise KafkaError (INVALID_REQUEST) unless ``name`` is this broker's id."""
+    expected = context.broker.node_id
+    if not name.isdigit():
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}"
+        )
+    if int(name) != expected:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"Unexpected broker id, expected {expected}, but received {name}",
+        )
+
+
 def _result(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
     synonyms = entry.synonyms if request.include_synonyms else ()
     return DescribeConfigsResourceResult(
-        name=entry.setting.name,
+        name=entry.name,
         value=entry.value,
         read_only=entry.read_only,
         config_source=entry.source,
-        is_sensitive=entry.setting.is_sensitive,
+        is_sensitive=entry.is_sensitive,
         synonyms=[
             DescribeConfigsSynonym(name=s.name, value=s.value, source=s.source) for s in synonyms
         ],
-        config_type=TYPE_NUMBERS[entry.setting.type],
+        config_type=entry.type_number,
         documentation=None,
     )

@@ -1,7 +1,7 @@
 """DescribeTopicPartitions: topics in pages, for clusters with many partitions (KIP-966).
 
 Behaviour: topics come sorted by name; after ``response_partition_limit`` partitions a cursor says
-where to go on. No topics mean all of them.
+where to go on. No topics mean all of them. A cursor must point to one of the topics asked for.
 """
 
 from kwire.broker.topics import INTERNAL_TOPICS
@@ -15,6 +15,7 @@ from kwire.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponse,
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
+    TopicRequest,
 )
 
 
@@ -22,40 +23,44 @@ async def handle(
     request: DescribeTopicPartitionsRequest, context: RequestContext
 ) -> DescribeTopicPartitionsResponse:
     """Describe topics up to the limit."""
-    broker = context.broker
-    if request.cursor is not None and request.cursor.partition_index < 0:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "the cursor's partition is negative")
-    limit = max(
-        1,
-        min(
-            request.response_partition_limit,
-            broker.integer("max.request.partition.size.limit"),
-        ),
-    )
-    all_topics = broker.image.topics_by_name
-    names = sorted({topic.name for topic in request.topics} or all_topics)
-    first_partition = 0
-    if request.cursor is not None:
-        names = [name for name in names if name >= request.cursor.topic_name]
-        if names[:1] == [request.cursor.topic_name]:
-            first_partition = request.cursor.partition_index
+    all_topics = context.broker.image.topics_by_name
+    wanted = {topic.name for topic in request.topics}
+    cursor = request.cursor or Cursor(topic_name="", partition_index=0)
+    missing_from_request = request.cursor and wanted and cursor.topic_name not in wanted
+    if cursor.partition_index < 0 or missing_from_request:
+        return DescribeTopicPartitionsResponse(topics=[_refused(topic) for topic in request.topics])
+    names = sorted(name for name in wanted or all_topics if name >= cursor.topic_name)
+    limit = _limit(request, context)
     response = DescribeTopicPartitionsResponse()
     for name in names:
+        if limit == 0:
+            response.next_cursor = Cursor(topic_name=name, partition_index=0)
+            break
         topic = all_topics.get(name)
         if topic is None:
             response.topics.append(_missing(name))
             continue
-        if limit == 0:
-            response.next_cursor = Cursor(topic_name=name, partition_index=0)
-            break
-        shown = range(first_partition, min(len(topic.partitions), first_partition + limit))
+        first = cursor.partition_index if name == cursor.topic_name else 0
+        shown = range(first, min(len(topic.partitions), first + limit))
         response.topics.append(_topic(topic, shown))
         limit -= len(shown)
         if shown.stop < len(topic.partitions):
             response.next_cursor = Cursor(topic_name=name, partition_index=shown.stop)
             break
-        first_partition = 0
     return response
+
+
+def _limit(request: DescribeTopicPartitionsRequest, context: RequestContext) -> int:
+    """How many partitions the response may have: at least one, so that it gets on."""
+    most = context.broker.integer("max.request.partition.size.limit")
+    return max(1, min(request.response_partition_limit, most))
+
+
+def _refused(wanted: TopicRequest) -> DescribeTopicPartitionsResponseTopic:
+    """An answer to a request that can't be answered: there is no error for all of it."""
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=ErrorCode.INVALID_REQUEST, name=wanted.name
+    )
 
 
 def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
@@ -65,7 +70,10 @@ def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
     except KafkaError as error:
         code = error.code
     return DescribeTopicPartitionsResponseTopic(
-        error_code=code, name=name, is_internal=name in INTERNAL_TOPICS
+        error_code=code,
+        name=name,
+        is_internal=name in INTERNAL_TOPICS,
+        topic_authorized_operations=TOPIC_OPERATIONS,
     )
 
 

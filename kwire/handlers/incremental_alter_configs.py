@@ -1,10 +1,14 @@
-"""IncrementalAlterConfigs: set, delete, append to or subtract from single configs (KIP-339)."""
+"""IncrementalAlterConfigs: set, delete, append to or subtract from single configs (KIP-339).
 
-from kwire.broker.configs import broker_configs, group_configs, topic_configs
+Behaviour: each resource has an answer of its own; one that is named twice is refused each time.
+The levels of this broker's loggers are changed here too (KIP-412).
+"""
+
+from kwire.broker.loggers import alter_loggers
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
 from kwire.metadata.config_control import Alteration, alter_configs, resource_type
-from kwire.metadata.image import ConfigResource, ConfigResourceType
+from kwire.metadata.image import ConfigResourceType
 from kwire.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     AlterConfigsResourceResponse,
@@ -16,7 +20,7 @@ from kwire.protocol.messages.incremental_alter_configs import (
 async def handle(
     request: IncrementalAlterConfigsRequest, context: RequestContext
 ) -> IncrementalAlterConfigsResponse:
-    """Alter every resource, each with an answer of its own."""
+    """Alter every resource that may be."""
     targets = [(resource.resource_type, resource.resource_name) for resource in request.resources]
     responses = []
     for resource, target in zip(request.resources, targets, strict=True):
@@ -40,28 +44,24 @@ async def handle(
 async def _alter(
     resource: AlterConfigsResource, context: RequestContext, *, validate_only: bool
 ) -> None:
-    target = (resource_type(resource.resource_type), resource.resource_name)
+    broker = context.broker
     alterations = [
         Alteration(config.name, config.config_operation, config.value)
         for config in resource.configs
     ]
-    effective = _effective(target, context)
+    if resource.resource_type == ConfigResourceType.BROKER_LOGGER:
+        if resource.resource_name != str(broker.node_id):
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"Unexpected broker id, expected {broker.node_id}, "
+                f"but received {resource.resource_name}",
+            )
+        alter_loggers(alterations, validate_only=validate_only)
+        return
+    target = (resource_type(resource.resource_type), resource.resource_name)
     if validate_only:
-        alter_configs(context.broker.image, target, alterations, effective)
+        alter_configs(broker.image, target, alterations, broker.settings)
     else:
-        await context.broker.commit(
-            lambda image: alter_configs(image, target, alterations, effective)
+        await broker.commit(
+            lambda image: alter_configs(image, target, alterations, broker.settings)
         )
-
-
-def _effective(target: ConfigResource, context: RequestContext) -> dict[str, str | None]:
-    """The values in force, from which APPEND and SUBTRACT count."""
-    kind, name = target
-    match kind:
-        case ConfigResourceType.TOPIC:
-            entries = topic_configs(context.broker, name)
-        case ConfigResourceType.BROKER:
-            entries = broker_configs(context.broker)
-        case _:
-            entries = group_configs(context.broker, name)
-    return {entry.setting.name: entry.value for entry in entries}

@@ -1,7 +1,7 @@
 """ListConfigResources: which resources have configs.
 
 Behaviour: version 0 was ListClientMetricsResources, and knows those alone; from version 1 on no
-types mean all of them. There are no client metrics in kwire.
+types mean all of them.
 """
 
 from kwire.errors import ErrorCode
@@ -18,12 +18,12 @@ async def handle(
     request: ListConfigResourcesRequest, context: RequestContext
 ) -> ListConfigResourcesResponse:
     """List the resources of the types asked for."""
-    if context.api_version == 0:
-        return ListConfigResourcesResponse()
     known = [kind.value for kind in ConfigResourceType]
-    if any(kind not in known for kind in request.resource_types):
-        return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     wanted = request.resource_types or known
+    if context.api_version == 0:
+        wanted = [ConfigResourceType.CLIENT_METRICS]
+    if any(kind not in known for kind in wanted):
+        return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     return ListConfigResourcesResponse(
         config_resources=[
             ConfigResource(resource_name=name, resource_type=kind)
@@ -40,6 +40,4 @@ def _names(kind: int, context: RequestContext) -> list[str]:
             return list(image.topics_by_name)
         case ConfigResourceType.BROKER | ConfigResourceType.BROKER_LOGGER:
             return [str(node_id) for node_id in image.brokers]
-        case ConfigResourceType.GROUP:
-            return [name for kind, name in image.configs if kind is ConfigResourceType.GROUP]
-    return []
+    return [name for resource_type, name in image.configs if resource_type == kind]

@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import NamedTuple
 
-from kwire.config.settings import TOPIC, ConfigError, settings
 from kwire.errors import ErrorCode, KafkaError
 from kwire.metadata.changes import (
     Change,
@@ -25,6 +24,7 @@ from kwire.metadata.changes import (
     TopicCreated,
     TopicDeleted,
 )
+from kwire.metadata.config_checks import check_configs
 from kwire.metadata.image import ConfigResourceType, MetadataImage, PartitionImage, TopicImage
 
 MAX_TOPIC_NAME_LENGTH = 249
@@ -76,7 +76,7 @@ def create_topic(image: MetadataImage, topic: NewTopic, random: Random) -> list[
         replicas = _assigned(image, topic.assignments)
     else:
         replicas = _placed(image, topic.partitions, topic.replication_factor, random)
-    check_topic_configs(topic.configs)
+    check_configs(ConfigResourceType.TOPIC, topic.configs, {})
     topic_id = _new_topic_id(image, random)
     partitions = tuple(_new_partition(nodes) for nodes in replicas)
     changes: list[Change] = [
@@ -90,7 +90,7 @@ def create_topic(image: MetadataImage, topic: NewTopic, random: Random) -> list[
 def delete_topic(image: MetadataImage, topic_id: bytes) -> list[Change]:
     """The changes that delete a topic; KafkaError (UNKNOWN_TOPIC_ID) where there is none."""
     if topic_id not in image.topics_by_id:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
     return [TopicDeleted(topic_id)]
 
 
@@ -108,7 +108,9 @@ def add_partitions(
     """
     topic = image.topics_by_name.get(name)
     if topic is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        raise KafkaError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist."
+        )
     current = len(topic.partitions)
     if count <= current:
         was = f"already has {count}" if count == current else f"currently has {current}, more than"
@@ -138,17 +140,14 @@ def allocate_producer_ids(image: MetadataImage) -> list[Change]:
     return [ProducerIdsAllocated(image.next_producer_id + PRODUCER_ID_BLOCK)]
 
 
-def check_topic_configs(configs: Mapping[str, str]) -> None:
-    """Raise KafkaError (INVALID_CONFIG) for a name or value that no topic may have."""
-    known = settings(TOPIC)
-    for name, value in configs.items():
-        setting = known.get(name)
-        if setting is None:
-            raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}")
-        try:
-            setting.parse(value)
-        except ConfigError as error:
-            raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
+def check_partition_total(count: int) -> None:
+    """Raise KafkaError (POLICY_VIOLATION) for more partitions than one request may create."""
+    if count > MAX_PARTITIONS_PER_REQUEST:
+        raise KafkaError(
+            ErrorCode.POLICY_VIOLATION,
+            f"Excessively large number of partitions per request: {count}; "
+            f"at most {MAX_PARTITIONS_PER_REQUEST} are allowed.",
+        )
 
 
 def _check_collision(image: MetadataImage, name: str) -> None:
@@ -191,11 +190,10 @@ def _placed(
     image: MetadataImage, partitions: int, replication_factor: int, random: Random
 ) -> list[tuple[int, ...]]:
     """Node ids for each of ``partitions`` partitions."""
-    if not 0 < partitions <= MAX_PARTITIONS_PER_REQUEST:
+    if partitions < 1:
         raise KafkaError(
             ErrorCode.INVALID_PARTITIONS,
-            f"Number of partitions was set to an invalid value: {partitions}; "
-            f"from 1 to {MAX_PARTITIONS_PER_REQUEST} are allowed.",
+            f"Number of partitions was set to an invalid non-positive value: {partitions}.",
         )
     nodes = sorted(image.brokers)
     if not 0 < replication_factor <= len(nodes):
