@@ -17,7 +17,7 @@ def table() -> str:
     """One Markdown row for each API that is served: name, key, versions."""
     rows = ["| API | key | versions |", "| --- | --- | --- |"]
     rows += [
-        f"| {api.name} | {key} | {api.min_version}–{api.max_version} |"
+        f"| {api.name} | {key} | {api.min_version} to {api.max_version} |"
         for key, api in sorted(APIS.items())
     ]
     return "\n".join(rows) + "\n"

@@ -117,6 +117,20 @@ def topic_requests(version: int, topic_id: bytes) -> dict[str, Any]:
         "Metadata": MetadataRequest(
             topics=[MetadataRequestTopic(name=name) for name in (TOPIC, "bad name")]
         ),
+        "OffsetForLeaderEpoch": OffsetForLeaderEpochRequest(
+            topics=[
+                OffsetForLeaderTopic(
+                    topic=TOPIC,
+                    partitions=[OffsetForLeaderPartition(partition=i) for i in (0, 9)],
+                )
+            ]
+        ),
+    }
+
+
+def admin_requests(version: int, topic_id: bytes) -> dict[str, Any]:
+    """Requests about topics and configs as such, with something in them."""
+    return {
         "CreateTopics": CreateTopicsRequest(
             topics=[
                 CreatableTopic(name=f"new-{version}", num_partitions=1, replication_factor=1),
@@ -136,14 +150,6 @@ def topic_requests(version: int, topic_id: bytes) -> dict[str, Any]:
             topics=[
                 DeleteRecordsTopic(
                     name=TOPIC, partitions=[DeleteRecordsPartition(partition_index=9, offset=0)]
-                )
-            ]
-        ),
-        "OffsetForLeaderEpoch": OffsetForLeaderEpochRequest(
-            topics=[
-                OffsetForLeaderTopic(
-                    topic=TOPIC,
-                    partitions=[OffsetForLeaderPartition(partition=i) for i in (0, 9)],
                 )
             ]
         ),
@@ -245,6 +251,7 @@ async def test_every_version_is_answered(key: int, tmp_path: Path) -> None:
         )
         for version in range(api.min_version, api.max_version + 1):
             known = topic_requests(version, topic_id) | group_requests(version, topic_id)
+            known |= admin_requests(version, topic_id)
             request = known.get(api.name, request_class())
             if api.name == "ApiVersions" and version >= 3:
                 request.client_software_name = request.client_software_version = "test"
