@@ -64,6 +64,10 @@ class Disk:
         """Create a directory and those above it."""
         path.mkdir(parents=True, exist_ok=True)
 
+    def names(self, directory: Path) -> list[str]:
+        """The names of the entries of a directory, in no order."""
+        return os.listdir(directory)
+
     def rename(self, old: Path, new: Path) -> None:
         """Rename a file or directory, replacing a file of the new name."""
         old.replace(new)

@@ -20,43 +20,49 @@ log = logging.getLogger(__name__)
 
 SWAP_SUFFIX = ".swap"
 CLEANED_SUFFIX = ".cleaned"
+_LEFTOVER_SUFFIXES = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, ".tmp")
 _INDEX_SUFFIXES = (".index", ".timeindex", ".txnindex")
 
 
 def finish_leftovers(directory: Path, disk: Disk) -> None:
     """Bring a directory into a state in which its segments are what counts; OSError."""
-    _remove_all(directory, ("*" + DELETED_SUFFIX, "*.tmp"), disk)
-    cleaned = [_base_offset(path) for path in directory.glob(f"*{LOG_SUFFIX}{CLEANED_SUFFIX}")]
-    if cleaned:
-        for path in list(directory.glob("*" + SWAP_SUFFIX)):
-            if _base_offset(path) >= min(cleaned):
-                disk.remove(path)
-    _remove_all(directory, ("*" + CLEANED_SUFFIX,), disk)
-    for path in sorted(directory.glob(f"*{LOG_SUFFIX}{SWAP_SUFFIX}")):
-        _remove_replaced(path, disk)
-    for path in sorted(directory.glob("*" + SWAP_SUFFIX)):
-        log.warning("%s: finishing a swap", path)
-        disk.rename(path, path.with_name(path.name.removesuffix(SWAP_SUFFIX)))
-    for suffix in _INDEX_SUFFIXES:
-        for path in list(directory.glob("*" + suffix)):
-            if not path.with_suffix(LOG_SUFFIX).exists():
-                disk.remove(path)
+    names = disk.names(directory)
+    if any(name.endswith(_LEFTOVER_SUFFIXES) for name in names):
+        _finish(directory, names, disk)
+        names = disk.names(directory)
+    stems = {name.removesuffix(LOG_SUFFIX) for name in names if name.endswith(LOG_SUFFIX)}
+    for name in names:
+        if name.endswith(_INDEX_SUFFIXES) and name.split(".", 1)[0] not in stems:
+            disk.remove(directory / name)
 
 
-def _remove_all(directory: Path, patterns: tuple[str, ...], disk: Disk) -> None:
-    for pattern in patterns:
-        for path in list(directory.glob(pattern)):
-            disk.remove(path)
+def _finish(directory: Path, names: list[str], disk: Disk) -> None:
+    cleaned = [_base_offset(name) for name in names if name.endswith(LOG_SUFFIX + CLEANED_SUFFIX)]
+    swaps = []
+    for name in sorted(names):
+        if name.endswith(SWAP_SUFFIX):
+            if not cleaned or _base_offset(name) < min(cleaned):
+                swaps.append(name)
+            else:
+                disk.remove(directory / name)
+        elif name.endswith(_LEFTOVER_SUFFIXES):
+            disk.remove(directory / name)
+    for name in swaps:
+        if name.endswith(LOG_SUFFIX + SWAP_SUFFIX):
+            _remove_replaced(directory / name, names, disk)
+    for name in swaps:
+        log.warning("%s: finishing the swap of %s", directory, name)
+        disk.rename(directory / name, directory / name.removesuffix(SWAP_SUFFIX))
 
 
-def _remove_replaced(swap: Path, disk: Disk) -> None:
+def _remove_replaced(swap: Path, names: list[str], disk: Disk) -> None:
     """Remove the segments whose offsets a swap file holds."""
-    first = _base_offset(swap)
-    following = _offset_after(swap, disk)
-    for path in list(swap.parent.glob("*" + LOG_SUFFIX)):
-        if first <= _base_offset(path) < max(following, first + 1):
-            for suffix in (LOG_SUFFIX, *_INDEX_SUFFIXES):
-                disk.remove(path.with_suffix(suffix))
+    first = _base_offset(swap.name)
+    following = max(_offset_after(swap, disk), first + 1)
+    for name in names:
+        belongs = name.endswith((LOG_SUFFIX, *_INDEX_SUFFIXES))
+        if belongs and first <= _base_offset(name) < following:
+            disk.remove(swap.with_name(name))
 
 
 def _offset_after(path: Path, disk: Disk) -> int:
@@ -73,7 +79,7 @@ def _offset_after(path: Path, disk: Disk) -> int:
         disk.close(fd)
 
 
-def _base_offset(path: Path) -> int:
+def _base_offset(name: str) -> int:
     """The number that a file's name begins with, -1 where it doesn't."""
-    stem = path.name.split(".", 1)[0]
+    stem = name.split(".", 1)[0]
     return int(stem) if stem.isdigit() else -1

@@ -42,6 +42,7 @@ class LogManager:
         self.cluster_id = cluster_id
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self._data_directories = {data.path: data for data in directories}
+        self._counts = {data.path: 0 for data in directories}
         self._disk = disk
         self._doomed: list[tuple[int, Path]] = []
 
@@ -106,6 +107,7 @@ class LogManager:
                     recovery_point=data.recovery_points.get(key, 0),
                     log_start_offset=data.log_start_offsets.get(key, 0),
                 )
+                self._counts[data.path] += 1
             except (OSError, ValueError) as error:
                 raise LogDirectoryError(f"cannot open the log in {path}: {error}") from error
 
@@ -140,20 +142,19 @@ class LogManager:
             )
             self._disk.sync_directory(path.parent)
             self.logs[key] = found
+            self._counts[path.parent] += 1
         found.update_config(config)
         return found
 
     def _emptiest(self) -> Path:
         """The data directory with the fewest logs."""
-        counts = dict.fromkeys(self._data_directories, 0)
-        for opened in self.logs.values():
-            counts[opened.directory.parent] += 1
-        return min(counts, key=lambda path: counts[path])
+        return min(self._counts, key=lambda path: self._counts[path])
 
     def delete(self, topic: str, partition: int, now_ms: int) -> None:
         """Put a log out of the way now; its files are removed later."""
         doomed = self.logs.pop((topic, partition))
         doomed.abandon()
+        self._counts[doomed.directory.parent] -= 1
         suffix = f".{os.urandom(16).hex()}{DELETE_SUFFIX}"
         name = doomed.directory.name[: _MAX_DIRECTORY_NAME - len(suffix)] + suffix
         target = doomed.directory.with_name(name)

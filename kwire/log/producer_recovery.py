@@ -28,8 +28,7 @@ def rebuild_producers(
     recovered, and its transaction indexes may lack entries.
     """
     states, offset = ProducerStates(), segments[0].base_offset
-    _remove_strays(directory, segments, disk)
-    for candidate in reversed(snapshot_offsets(directory)):
+    for candidate in reversed(_without_strays(directory, segments, disk)):
         if candidate > log_end_offset:
             disk.remove(snapshot_path(directory, candidate))
             continue
@@ -48,11 +47,14 @@ def rebuild_producers(
     return states
 
 
-def _remove_strays(directory: Path, segments: Sequence[LogSegment], disk: Disk) -> None:
+def _without_strays(directory: Path, segments: Sequence[LogSegment], disk: Disk) -> list[int]:
+    """The offsets of the snapshots that are kept, ascending."""
     bases = {segment.base_offset for segment in segments}
-    for offset in snapshot_offsets(directory)[:-1]:
-        if offset not in bases:
-            disk.remove(snapshot_path(directory, offset))
+    found = snapshot_offsets(directory, disk)
+    strays = [offset for offset in found[:-1] if offset not in bases]
+    for offset in strays:
+        disk.remove(snapshot_path(directory, offset))
+    return [offset for offset in found if offset not in strays]
 
 
 def _replay(segment: LogSegment, states: ProducerStates, offset: int) -> None:

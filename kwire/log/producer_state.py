@@ -263,10 +263,14 @@ def _repeated(entry: ProducerEntry, batch: RecordBatch) -> BatchInfo | None:
     return None
 
 
-def snapshot_offsets(directory: Path) -> list[int]:
+def snapshot_offsets(directory: Path, disk: Disk) -> list[int]:
     """The offsets of the snapshots in a partition's directory, ascending."""
-    names = (path.name.removesuffix(SNAPSHOT_SUFFIX) for path in directory.glob("*.snapshot"))
-    return sorted(int(name) for name in names if name.isdigit())
+    stems = (
+        name.removesuffix(SNAPSHOT_SUFFIX)
+        for name in disk.names(directory)
+        if name.endswith(SNAPSHOT_SUFFIX)
+    )
+    return sorted(int(stem) for stem in stems if stem.isdigit())
 
 
 def snapshot_path(directory: Path, offset: int) -> Path:

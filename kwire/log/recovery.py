@@ -61,7 +61,7 @@ def open_log(
     opened = PartitionLog(directory, topic, partition, found_id or NO_TOPIC_ID, config, disk)
     finish_leftovers(directory, disk)
     opened.segments = LogSegments(
-        opened.new_segment(base, now_ms) for base in _base_offsets(directory)
+        opened.new_segment(base, now_ms) for base in _base_offsets(directory, disk)
     )
     recovered_from = None
     if opened.segments:
@@ -98,8 +98,10 @@ def _start_anew(opened: PartitionLog, offset: int, now_ms: int, disk: Disk) -> N
     opened.roll(now_ms)
 
 
-def _base_offsets(directory: Path) -> list[int]:
-    stems = (path.stem for path in directory.glob("*" + LOG_SUFFIX))
+def _base_offsets(directory: Path, disk: Disk) -> list[int]:
+    stems = (
+        name.removesuffix(LOG_SUFFIX) for name in disk.names(directory) if name.endswith(LOG_SUFFIX)
+    )
     return sorted(int(stem) for stem in stems if stem.isdigit())
 
 

@@ -51,7 +51,7 @@ def _first_is_past_retention(log: PartitionLog, now_ms: int, high_watermark: int
 
 def _drop_snapshots(log: PartitionLog, disk: Disk) -> None:
     """Remove the snapshots of producers that no segment left needs."""
-    for offset in snapshot_offsets(log.directory):
+    for offset in snapshot_offsets(log.directory, disk):
         if offset < log.segments[0].base_offset:
             disk.remove(snapshot_path(log.directory, offset))
 

@@ -120,7 +120,7 @@ def test_snapshots_between_segments_are_removed(tools):
         tools.append(log, b"a", producer=(1, 0, number))
         log.close(tools.now_ms)
         log = tools.open()
-    assert snapshot_offsets(tools.directory) == [5]
+    assert snapshot_offsets(tools.directory, tools.disk) == [5]
 
 
 def test_an_open_transaction_bounds_what_is_stable(tools):
