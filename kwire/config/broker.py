@@ -19,6 +19,7 @@ from kwire.config.settings import BROKER, ConfigError, Value, settings
 log = logging.getLogger(__name__)
 
 PROFILE: dict[str, str] = {
+    "broker.id": "1",
     "controller.listener.names": "CONTROLLER",
     "group.initial.rebalance.delay.ms": "0",
     "listeners": "PLAINTEXT://127.0.0.1:9092",

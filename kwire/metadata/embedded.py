@@ -14,14 +14,16 @@ Rules:
 """
 
 import sqlite3
+from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import trio
 
+from kwire.errors import ErrorCode, KafkaError
 from kwire.metadata.changes import Change, apply, from_json, snapshot, to_json
 from kwire.metadata.image import MetadataImage
-from kwire.metadata.store import Commit, RevisionConflict, StoreUnusable
+from kwire.metadata.store import Commit, RevisionConflict, RevisionGone, StoreUnusable
 
 FILE_NAME = "kwire-metadata.db"
 FORMAT = "1"
@@ -35,6 +37,7 @@ class EmbeddedStore:
         self._connection = connection
         self._image = image
         self._commits = commits
+        self._recent: deque[Commit] = deque(maxlen=COMMITS_BEFORE_SNAPSHOT)
         self._lock = trio.Lock()
         self._watchers: list[trio.MemorySendChannel[Commit]] = []
 
@@ -43,44 +46,52 @@ class EmbeddedStore:
         """Open or create the file; StoreUnusable for one that can't be read."""
         try:
             connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-            connection.execute("PRAGMA journal_mode=WAL")
-            connection.execute("PRAGMA synchronous=FULL")
-            _check_format(connection, path)
-            rows = connection.execute("SELECT revision, changes FROM commits ORDER BY revision")
-            image = MetadataImage()
-            commits = 0
-            for revision, changes in rows:
-                image = apply(image, from_json(changes), revision)
-                commits += 1
-        except (sqlite3.Error, ValueError, KeyError, TypeError) as error:
-            raise StoreUnusable(
-                f"{path} can't be read as kwire's metadata: {error}; "
-                "restore the file, or start with another data directory"
-            ) from error
-        return cls(connection, image, commits)
+        except sqlite3.Error as error:
+            raise _unusable(path, error) from error
+        try:
+            return cls(connection, *_load(connection, path))
+        except StoreUnusable:
+            connection.close()
+            raise
+        except (sqlite3.Error, ValueError, LookupError, TypeError, AttributeError) as error:
+            connection.close()
+            raise _unusable(path, error) from error
 
     async def read(self) -> MetadataImage:
         """The newest image."""
         return self._image
 
     async def commit(self, expected_revision: int, changes: Sequence[Change]) -> int:
-        """Make ``changes`` durable as the next revision; RevisionConflict if another came first."""
+        """Make ``changes`` durable as the next revision; RevisionConflict if another came first.
+
+        KafkaError (KAFKA_STORAGE_ERROR) when the file can't be written.
+        """
         async with self._lock:
             if self._image.revision != expected_revision:
                 raise RevisionConflict
             revision = expected_revision + 1
             image = apply(self._image, changes, revision)
-            await trio.to_thread.run_sync(self._write, revision, list(changes), image)
+            try:
+                await trio.to_thread.run_sync(self._write, revision, list(changes), image)
+            except sqlite3.Error as error:
+                raise KafkaError(
+                    ErrorCode.KAFKA_STORAGE_ERROR, f"metadata can't be written: {error}"
+                ) from error
             self._image = image
-        commit = Commit(revision, changes)
-        for watcher in self._watchers:
-            watcher.send_nowait(commit)
+            commit = Commit(revision, changes)
+            self._recent.append(commit)
+            for watcher in self._watchers:
+                watcher.send_nowait(commit)
         return revision
 
     def watch(self, revision: int) -> AsyncIterator[Commit]:
-        """Every commit from now on; ``revision`` is that of the image just read."""
-        assert revision == self._image.revision
+        """Every commit after ``revision``, the ones to come included; RevisionGone if too old."""
+        missed = self._image.revision - revision
+        if not 0 <= missed <= len(self._recent):
+            raise RevisionGone
         send, receive = trio.open_memory_channel[Commit](_NO_LIMIT)
+        for commit in list(self._recent)[len(self._recent) - missed :]:
+            send.send_nowait(commit)
         self._watchers.append(send)
         return receive
 
@@ -92,27 +103,49 @@ class EmbeddedStore:
 
     def _write(self, revision: int, changes: list[Change], image: MetadataImage) -> None:
         """Write one commit, or a snapshot in the place of all; called in a thread."""
+        is_snapshot = self._commits >= COMMITS_BEFORE_SNAPSHOT
         connection = self._connection
         connection.execute("BEGIN IMMEDIATE")
         try:
-            if self._commits >= COMMITS_BEFORE_SNAPSHOT:
+            if is_snapshot:
                 connection.execute("DELETE FROM commits")
                 changes = snapshot(image)
-                self._commits = 0
             connection.execute("INSERT INTO commits VALUES (?, ?)", (revision, to_json(changes)))
             connection.execute("COMMIT")
         except BaseException:
-            connection.execute("ROLLBACK")
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
             raise
-        self._commits += 1
+        self._commits = 1 if is_snapshot else self._commits + 1
 
 
 _NO_LIMIT = 1 << 30
 """Commits waiting for a watcher: each waits for its thread, so they can't pile up."""
 
 
+def _unusable(path: Path, error: Exception) -> StoreUnusable:
+    return StoreUnusable(
+        f"{path} can't be read as kwire's metadata: {error!r}; "
+        "restore the file, or start with another data directory"
+    )
+
+
+def _load(connection: sqlite3.Connection, path: Path) -> tuple[MetadataImage, int]:
+    """The image that the file's commits make, and their number."""
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=FULL")
+    _check_format(connection, path)
+    image = MetadataImage()
+    commits = 0
+    rows = connection.execute("SELECT revision, changes FROM commits ORDER BY revision")
+    for revision, changes in rows:
+        image = apply(image, from_json(changes), revision)
+        commits += 1
+    return image, commits
+
+
 def _check_format(connection: sqlite3.Connection, path: Path) -> None:
-    """Create the tables in an empty file; StoreUnusable where a newer kwire wrote them."""
+    """Create the tables in an empty file; StoreUnusable where another format is in it."""
     connection.execute(
         "CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL)"
     )
@@ -122,4 +155,7 @@ def _check_format(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute("INSERT OR IGNORE INTO meta VALUES ('format', ?)", (FORMAT,))
     (found,) = connection.execute("SELECT value FROM meta WHERE name = 'format'").fetchone()
     if found != FORMAT:
-        raise StoreUnusable(f"{path} has format {found}, this kwire reads format {FORMAT}")
+        raise StoreUnusable(
+            f"{path} has format {found}, this kwire reads format {FORMAT}; "
+            "start the version of kwire that wrote it, or another data directory"
+        )

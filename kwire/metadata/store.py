@@ -20,6 +20,10 @@ class RevisionConflict(Exception):
     """Somebody else committed first: decide again on the newer image."""
 
 
+class RevisionGone(Exception):
+    """The commits after a revision are no longer known one by one: read the image again."""
+
+
 class StoreUnusable(Exception):
     """The store can't be opened or read; the text says which file or address and what to do."""
 
@@ -40,11 +44,12 @@ class MetadataStore(Protocol):
     async def commit(self, expected_revision: int, changes: Sequence[Change]) -> int:
         """Make ``changes`` durable as the next revision, and return its number.
 
-        Raises RevisionConflict when the newest revision isn't ``expected_revision``.
+        Raises RevisionConflict when the newest revision isn't ``expected_revision``, and KafkaError
+        (KAFKA_STORAGE_ERROR) when the commit can't be kept; then nothing has changed.
         """
 
     def watch(self, revision: int) -> AsyncIterator[Commit]:
-        """Every commit after ``revision``, the ones to come included."""
+        """Every commit after ``revision``, the ones to come included; RevisionGone if too old."""
         ...
 
     async def close(self) -> None:
