@@ -121,6 +121,14 @@ def _load_segments(
             continue
         if recovered_from is None:
             recovered_from = segment.base_offset
+        log.info(
+            "%s: recovering segment %d, %d bytes (%d of %d)",
+            opened.name,
+            segment.base_offset,
+            segment.size_bytes,
+            index + 1,
+            len(opened.segments),
+        )
         whole, end_offset = recover_segment(segment, opened.leader_epochs, disk, opened.name)
         segment.close()
         if not whole and suspect:
@@ -152,23 +160,20 @@ def recover_segment(
     segment.reset_indexes()
     end_offset = segment.base_offset
     position = 0
-    for header in segment.headers(0, size_on_disk):
-        far = header.last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
-        if not end_offset <= header.base_offset <= header.last_offset or far:
-            log.warning("%s: offset %d at %d does not follow", name, header.base_offset, position)
-            break
-        try:
-            batch = segment.batch_at(header)
+    try:
+        for batch in segment.batches(0, size_on_disk):
+            last_offset = batch.last_offset
+            far = last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
+            if not end_offset <= batch.base_offset <= last_offset or far:
+                log.warning("%s: %r at position %d does not follow", name, batch, position)
+                break
             batch.verify_crc()
-        except InvalidRecords as error:
-            log.warning("%s: %s at position %d", name, error.message, position)
-            break
-        segment.note(
-            batch.last_offset, position, batch.size_bytes, batch.max_timestamp, batch.last_offset
-        )
-        leader_epochs.assign(header.leader_epoch, header.base_offset)
-        position += batch.size_bytes
-        end_offset = batch.next_offset
+            segment.note(last_offset, position, batch.size_bytes, batch.max_timestamp, last_offset)
+            leader_epochs.assign(batch.partition_leader_epoch, batch.base_offset)
+            position += batch.size_bytes
+            end_offset = last_offset + 1
+    except InvalidRecords as error:
+        log.warning("%s: %s at position %d", name, error.message, position)
     if position == size_on_disk:
         segment.finish()
         return True, end_offset

@@ -24,13 +24,14 @@ from kwire.log.disk import Disk
 from kwire.log.sparse_index import OffsetIndex, TimeIndex
 from kwire.log.transaction_index import TransactionIndex
 from kwire.protocol.file_slice import FileSlice
-from kwire.record.batch import HEADER_BYTES, Buffer, RecordBatch
+from kwire.record.batch import HEADER_BYTES, Buffer, RecordBatch, complete_batches
 from kwire.record.batch_scan import BatchHeader, scan_headers
 
 LOG_SUFFIX = ".log"
 DELETED_SUFFIX = ".deleted"
 MAX_SEGMENT_BYTES = (1 << 31) - 1
 SCAN_BYTES = 16 * 1024
+CHUNK_BYTES = 1024 * 1024
 
 _INDEX_SUFFIXES = (".index", ".timeindex", ".txnindex")
 _MAX_TAIL_BATCHES = 256
@@ -200,6 +201,29 @@ class LogSegment:
         return scan_headers(
             lambda at, size: self._disk.pread(fd, size, at), position, end, SCAN_BYTES
         )
+
+    def batches(self, position: int = 0, end: int | None = None) -> Iterator[RecordBatch]:
+        """Whole batches from ``position`` on, which is the start of one; for reading much.
+
+        A batch that isn't whole ends it; what isn't a batch raises InvalidRecords.
+        """
+        end = self.size_bytes if end is None else end
+        fd = self.file().fd
+        wanted = CHUNK_BYTES
+        while position + HEADER_BYTES <= end:
+            chunk = self._disk.pread(fd, min(wanted, end - position), position)
+            done = 0
+            for batch in complete_batches(chunk):
+                done = batch.position + batch.size_bytes
+                yield batch
+            if not done:
+                header = next(self.headers(position, end), None)
+                if header is None or header.size_bytes <= len(chunk):
+                    return
+                wanted = header.size_bytes
+                continue
+            wanted = CHUNK_BYTES
+            position += done
 
     def find(self, offset: int) -> BatchHeader | None:
         """The batch that holds ``offset`` or the first one after it; None at the end."""
