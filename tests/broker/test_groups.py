@@ -1,0 +1,141 @@
+"""The homes of groups: finding, loading, forgetting."""
+
+from pathlib import Path
+
+import pytest
+import trio
+
+from kwire.broker.groups import Groups, partition_for
+from kwire.coordinator.classic_group import GroupState
+from kwire.coordinator.effects import Effects
+from kwire.coordinator.records import OffsetCommitValue, offset_commit
+from kwire.errors import ErrorCode, KafkaError
+from kwire.protocol.messages.delete_topics import (
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
+from kwire.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from kwire.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+from kwire.testing.in_process import RunningServer, running_server
+
+SETTINGS = {"offsets.topic.num.partitions": "3", "num.partitions": "1"}
+DELETE_VERSION = 3
+
+
+@pytest.mark.parametrize(
+    ("group_id", "code"),
+    [("", 0), ("a", 97), ("billing", -109829509), ("\U0001f600", 1772899), ("Aa", 2112)],
+)
+def test_a_group_lives_where_kafka_puts_it(group_id, code):
+    """Java's String.hashCode with the sign taken off, modulo the partitions."""
+    assert partition_for(group_id, 50) == (code & 0x7FFFFFFF) % 50
+
+
+def _commit(server: RunningServer, group_id: str, topic: str, offset: int) -> None:
+    home = server.broker.groups.coordinator(group_id)
+    effects = Effects()
+    now_ms = server.broker.now_ms()
+    value = OffsetCommitValue(offset=offset, commit_timestamp=now_ms)
+    effects.records.append(offset_commit(group_id, topic, 0, value))
+    home.carry_out(effects)
+
+
+def _is_loaded(groups: Groups) -> bool:
+    try:
+        groups.all_coordinators()
+    except KafkaError:
+        return False
+    return True
+
+
+async def test_offsets_survive_a_restart(tmp_path: Path):
+    """Every partition is loaded when the broker starts."""
+    async with running_server(tmp_path, SETTINGS) as server:
+        await server.broker.groups.ensure_topic()
+        for number in range(10):
+            _commit(server, f"group-{number}", "t", number)
+    async with running_server(tmp_path, SETTINGS) as server:
+        groups = server.broker.groups
+        while not _is_loaded(groups):
+            await trio.lowlevel.checkpoint()
+        for number in range(10):
+            home = groups.coordinator(f"group-{number}").groups
+            assert home.state_of(f"group-{number}") is GroupState.EMPTY
+            assert home.offsets.of(f"group-{number}").get("t", 0).offset == number
+
+
+async def test_a_group_that_is_being_loaded_says_so(tmp_path: Path):
+    """COORDINATOR_LOAD_IN_PROGRESS; heartbeats are answered as if all were well."""
+    async with running_server(tmp_path, SETTINGS) as server:
+        await server.broker.groups.ensure_topic()
+        _commit(server, "g", "t", 5)
+        server.broker.groups = Groups(server.broker)
+        assert not _is_loaded(server.broker.groups)
+        with pytest.raises(KafkaError) as raised:
+            server.broker.groups.coordinator("g")
+        assert raised.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        client = await server.connect()
+        response = await client.request(HeartbeatRequest(group_id="g"), 4, HeartbeatResponse)
+        assert response.error_code == ErrorCode.NONE
+
+
+async def test_without_the_topic_nobody_coordinates(tmp_path: Path):
+    """NOT_COORDINATOR sends clients to ask FindCoordinator, which creates it."""
+    async with running_server(tmp_path, SETTINGS) as server:
+        with pytest.raises(KafkaError) as raised:
+            server.broker.groups.coordinator("g")
+        assert raised.value.code is ErrorCode.NOT_COORDINATOR
+        assert server.broker.groups.all_coordinators() == []
+
+
+async def _delete(server: RunningServer, name: str) -> None:
+    client = await server.connect()
+    request = DeleteTopicsRequest(topic_names=[name], timeout_ms=1000)
+    response = await client.request(request, DELETE_VERSION, DeleteTopicsResponse)
+    assert [r.error_code for r in response.responses] == [ErrorCode.NONE]
+
+
+async def test_offsets_go_with_their_topic(tmp_path: Path):
+    """Those of other topics stay."""
+    async with running_server(tmp_path, SETTINGS) as server:
+        client = await server.connect()
+        wanted = [MetadataRequestTopic(name="t"), MetadataRequestTopic(name="u")]
+        await client.request(MetadataRequest(topics=wanted), 9, MetadataResponse)
+        await server.broker.groups.ensure_topic()
+        _commit(server, "g", "t", 5)
+        _commit(server, "g", "u", 6)
+        await _delete(server, "t")
+        offsets = server.broker.groups.coordinator("g").groups.offsets.of("g")
+        assert {topic: o.offset for topic, _, o in offsets.items()} == {"u": 6}
+
+
+async def test_groups_go_with_the_topic_that_holds_them(tmp_path: Path):
+    """Deleting ``__consumer_offsets`` forgets every group; it is created again when needed."""
+    async with running_server(tmp_path, SETTINGS) as server:
+        await server.broker.groups.ensure_topic()
+        _commit(server, "g", "t", 5)
+        await _delete(server, "__consumer_offsets")
+        await server.broker.groups.ensure_topic()
+        assert server.broker.groups.coordinator("g").groups.state_of("g") is None
+
+
+async def test_old_offsets_expire_without_being_asked(tmp_path: Path):
+    """Every offsets.retention.check.interval.ms, those past offsets.retention.minutes."""
+    settings = SETTINGS | {
+        "offsets.retention.minutes": "1",
+        "offsets.retention.check.interval.ms": "1",
+    }
+    async with running_server(tmp_path, settings) as server:
+        await server.broker.groups.ensure_topic()
+        home = server.broker.groups.coordinator("g")
+        effects = Effects()
+        value = OffsetCommitValue(offset=1, commit_timestamp=server.broker.now_ms() - 60_000)
+        effects.records.append(offset_commit("g", "t", 0, value))
+        home.carry_out(effects)
+        with trio.fail_after(5):
+            while home.groups.state_of("g") is not None:
+                await trio.lowlevel.checkpoint()
