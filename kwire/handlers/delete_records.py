@@ -28,7 +28,10 @@ async def handle(request: DeleteRecordsRequest, context: RequestContext) -> Dele
     ]
     broker = context.broker
     watermarks = {(p.topic, p.index): p.high_watermark for p in broker.partitions()}
-    await trio.to_thread.run_sync(broker.log_manager.checkpoint, watermarks)
+    if not await trio.to_thread.run_sync(broker.log_manager.checkpoint, watermarks):
+        for result in (result for topic in topics for result in topic.partitions):
+            if not result.error_code:
+                result.error_code, result.low_watermark = ErrorCode.KAFKA_STORAGE_ERROR, -1
     return DeleteRecordsResponse(topics=topics)
 
 

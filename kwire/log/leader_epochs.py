@@ -40,16 +40,14 @@ class LeaderEpochs:
         if epoch <= self.latest:
             return
         # Entries that begin at or after the new one wrote nothing that is left.
-        self.entries = [entry for entry in self.entries if entry[1] < start_offset]
-        self.entries.append((epoch, start_offset))
-        self._write()
+        kept = [entry for entry in self.entries if entry[1] < start_offset]
+        self._replace([*kept, (epoch, start_offset)])
 
     def truncate_from_end(self, end_offset: int) -> None:
         """Forget epochs that start at ``end_offset`` or later."""
         kept = [entry for entry in self.entries if entry[1] < end_offset]
         if kept != self.entries:
-            self.entries = kept
-            self._write()
+            self._replace(kept)
 
     def truncate_from_start(self, start_offset: int) -> None:
         """Forget epochs that end at ``start_offset`` or before; the first left starts there."""
@@ -58,8 +56,7 @@ class LeaderEpochs:
         if earlier:
             later.insert(0, (earlier[-1][0], start_offset))
         if later != self.entries:
-            self.entries = later
-            self._write()
+            self._replace(later)
 
     def epoch_of(self, offset: int) -> int:
         """The epoch that wrote an offset, -1 where that isn't known."""
@@ -82,5 +79,7 @@ class LeaderEpochs:
             return epoch, following[0][1]
         return before[-1][0], following[0][1]
 
-    def _write(self) -> None:
-        write_lines(self._path, self.entries, self._disk)
+    def _replace(self, entries: list[tuple[int, int]]) -> None:
+        """Write the file first: where that fails, it is tried again with the next news."""
+        write_lines(self._path, entries, self._disk)
+        self.entries = entries

@@ -289,8 +289,7 @@ class PartitionLog:
     def flush_rolled(self) -> None:
         """Wait until the segments that were rolled are on the disk, as ``flush`` does."""
         if self.unflushed:
-            end_offset = self.active.base_offset
-            self._sync(list(self.unflushed), end_offset)
+            self._sync(list(self.unflushed), self.active.base_offset)
 
     def _sync(self, segments: list[LogSegment], end_offset: int) -> None:
         has_new_files, self._has_new_files = self._has_new_files, False
@@ -350,10 +349,13 @@ class PartitionLog:
         return self.segments.aborted_transactions(start_offset, end_offset)
 
     def advance_log_start_offset(self, offset: int) -> None:
-        """Forget what lies before ``offset``; the files go when retention comes by."""
+        """Forget what is before ``offset``, its files later; KafkaError (KAFKA_STORAGE_ERROR)."""
         if offset > self.log_start_offset:
             self.log_start_offset = min(offset, self.log_end_offset)
-            self.leader_epochs.truncate_from_start(self.log_start_offset)
+            try:
+                self.leader_epochs.truncate_from_start(self.log_start_offset)
+            except OSError as error:
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
 
     def truncate_to(self, offset: int, now_ms: int) -> None:
         """Cut everything from ``offset`` on, as a follower does that has diverged; OSError."""
