@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _ESCAPED = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
-_KEY = re.compile(r"(?:\\.|[^\\\s=:])*")
+_KEY = re.compile(r"(?:\\.|[^\\ \t\f=:])*", re.DOTALL)
 _SEPARATOR = re.compile(r"[ \t\f]*[=:]?[ \t\f]*")
 
 

@@ -1,0 +1,110 @@
+"""A broker's static settings: kwire's profile, Kafka's names, errors that help."""
+
+import logging
+
+import pytest
+
+from kwire.config import BROKER, BrokerConfig, ConfigError, parse_properties, settings
+from kwire.config.broker import Listener
+
+SERVER_PROPERTIES = """
+# What Kafka ships as config/server.properties, in short.
+process.roles=broker,controller
+node.id=1
+controller.quorum.bootstrap.servers=localhost:9093
+listeners=PLAINTEXT://:9092,CONTROLLER://:9093
+inter.broker.listener.name=PLAINTEXT
+advertised.listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL
+num.network.threads=3
+log.dirs=/tmp/kraft-combined-logs
+num.partitions=1
+offsets.topic.replication.factor=1
+log.retention.hours=168
+log.segment.bytes=1073741824
+"""
+
+
+def test_the_profile_is_for_one_broker():
+    """Without any setting kwire runs alone: no replicas, no delay, no fixed place on the disk."""
+    config = BrokerConfig.load({})
+    assert config["offsets.topic.replication.factor"] == 1
+    assert config["transaction.state.log.min.isr"] == 1
+    assert config["group.initial.rebalance.delay.ms"] == 0
+    assert config["node.id"] == config["broker.id"] == 1
+    assert config["log.dirs"] == ["./kwire-data"]
+    assert config.listeners() == [Listener("PLAINTEXT", "127.0.0.1", 9092)]
+    assert config.advertised_listeners() == []
+
+
+def test_every_default_is_of_its_own_type():
+    """Every setting of the table can be read, and the ones that aren't given have defaults."""
+    config = BrokerConfig.load({})
+    assert len(config) == len(settings(BROKER)) == 360
+    assert config["log.cleaner.min.cleanable.ratio"] == 0.5
+    assert config["log.retention.ms"] is None
+    assert config["auto.create.topics.enable"] is True
+
+
+def test_kafkas_own_file_is_understood(caplog):
+    """The stock server.properties works as it is; the controller's listener is left out."""
+    config = BrokerConfig.load(parse_properties(SERVER_PROPERTIES))
+    assert config.listeners() == [Listener("PLAINTEXT", "", 9092)]
+    assert config.advertised_listeners()[0] == Listener("PLAINTEXT", "localhost", 9092)
+    assert config.given["log.retention.hours"] == "168"
+    assert not caplog.records
+
+
+def test_an_unknown_name_warns_with_a_hint(caplog):
+    """A typo is not silent, and not fatal; settings of one listener are no typos."""
+    with caplog.at_level(logging.WARNING):
+        config = BrokerConfig.load({"nm.partitions": "3", "listener.name.x.ssl.keystore.type": "y"})
+    assert [record.getMessage() for record in caplog.records] == [
+        "setting nm.partitions is unknown and ignored; did you mean num.partitions?"
+    ]
+    assert config["num.partitions"] == 1
+
+
+@pytest.mark.parametrize(
+    ("properties", "problem"),
+    [
+        ({"num.partitions": "0"}, "num.partitions: must be at least 1"),
+        ({"num.partitions": "many"}, "num.partitions: must be a whole number of type int"),
+        ({"listeners": "PLAINTEXT:9092"}, "must be NAME://host:port"),
+        ({"listeners": "PLAINTEXT://:70000"}, "must be NAME://host:port"),
+        ({"listeners": "SSL://:9092"}, "SSL is not served yet"),
+        ({"listeners": "MINE://:9092"}, "must be in listener.security.protocol.map"),
+        ({"listeners": "PLAINTEXT://:1,PLAINTEXT://:2"}, "different name"),
+        ({"listeners": "CONTROLLER://:1"}, "must name a listener for clients"),
+        ({"advertised.listeners": "PLAINTEXT://0.0.0.0:1"}, "must name hosts that clients"),
+        ({"node.id": "1", "broker.id": "2"}, "must equal node.id"),
+        ({"process.roles": "controller"}, "must have broker"),
+        ({"authorizer.class.name": "x.Y"}, "authorizers are not served yet"),
+        ({"log.retention.ms": "0"}, "must be at least 1"),
+        ({"log.dirs": ""}, "must name a directory"),
+    ],
+)
+def test_a_bad_value_says_what_is_allowed(properties, problem):
+    """A broker doesn't start with a value it can't honour, and says which one."""
+    with pytest.raises(ConfigError, match=problem):
+        BrokerConfig.load(properties)
+
+
+def test_two_listeners_of_ones_own():
+    """Listeners have any name that the map gives a protocol."""
+    config = BrokerConfig.load(
+        {
+            "listeners": "INSIDE://127.0.0.1:0,OUTSIDE://[::1]:0",
+            "listener.security.protocol.map": "INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT",
+        }
+    )
+    assert config.listeners()[1] == Listener("OUTSIDE", "::1", 0)
+
+
+def test_old_names_still_count():
+    """broker.id is node.id, and log.dir stands in for log.dirs."""
+    config = BrokerConfig.load({"broker.id": "7", "log.dir": "/data"})
+    assert config["node.id"] == 7
+    assert config["log.dirs"] == ["/data"]
+    assert BrokerConfig.load({"log.dirs": "/a", "log.dir": "/b"})["log.dirs"] == ["/a"]
