@@ -4,7 +4,9 @@ Rules:
 
 - Whatever a client sends, decompressing it never yields more than the bytes the caller allows;
   beyond that, and for broken data, InvalidRecords (CORRUPT_MESSAGE) is raised.
-- gzip is RFC 1952; lz4 is the frame format; zstd is a frame, with or without a content size.
+- gzip is RFC 1952, of one or several members; zstd is a frame, with or without a content size.
+- lz4 is the frame format; its blocks are written independent of each other, since Kafka's Java
+  reader (Lz4BlockInputStream) knows no others.
 - snappy is written in the xerial framing of Kafka's Java client; raw blocks, which some clients
   write, are read as well. Format of a framed stream::
 
@@ -45,6 +47,7 @@ DEFAULT_LEVELS: dict[Compression, int] = {
 DEFAULT_MAX_BYTES = 256 * 1024 * 1024
 """Most bytes that a single batch may decompress to unless the caller says otherwise."""
 
+_GZIP_MAGIC = b"\x1f\x8b"
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_VERSIONS = b"\x00\x00\x00\x01\x00\x00\x00\x01"
 _XERIAL_HEADER_BYTES = 16
@@ -111,10 +114,24 @@ def _decompress_gzip(data: Buffer, max_bytes: int) -> bytes:
 
     decompressor = zlib.decompressobj(zlib.MAX_WBITS | 16)
     out = decompressor.decompress(data, max_bytes + 1)
+    if decompressor.unused_data.startswith(_GZIP_MAGIC):
+        return _decompress_gzip_members(data, max_bytes)
     if len(out) > max_bytes:
         raise _too_large(max_bytes)
     if not decompressor.eof:
         raise InvalidRecords(ErrorCode.CORRUPT_MESSAGE, "the gzip stream is cut short")
+    return out
+
+
+def _decompress_gzip_members(data: Buffer, max_bytes: int) -> bytes:
+    """Several gzip members in a row; the library reads them in time linear in their number."""
+    import gzip
+    import io
+
+    with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+        out = file.read(max_bytes + 1)
+    if len(out) > max_bytes:
+        raise _too_large(max_bytes)
     return out
 
 
@@ -135,6 +152,8 @@ def _xerial_blocks(view: memoryview) -> Iterator[memoryview]:
     if bytes(view[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
         yield view
         return
+    if len(view) < _XERIAL_HEADER_BYTES:
+        raise InvalidRecords(ErrorCode.CORRUPT_MESSAGE, "the header of the snappy stream is short")
     position = _XERIAL_HEADER_BYTES
     while position < len(view):
         (size_bytes,) = _INT32.unpack_from(view, position)
@@ -162,7 +181,7 @@ def _decompress_snappy(data: Buffer, max_bytes: int) -> bytes:
 def _compress_lz4(data: Buffer, level: int) -> bytes:
     import lz4.frame
 
-    return bytes(lz4.frame.compress(data, compression_level=level, content_checksum=False))
+    return bytes(lz4.frame.compress(data, compression_level=level, block_linked=False))
 
 
 def _decompress_lz4(data: Buffer, max_bytes: int) -> bytes:

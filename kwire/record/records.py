@@ -36,6 +36,8 @@ from kwire.record.compression import DEFAULT_MAX_BYTES, compress, decompress
 
 Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
 
+_INT64_MAX = 0x7FFF_FFFF_FFFF_FFFF
+_UINT64_MAX = 0xFFFF_FFFF_FFFF_FFFF
 _VARINT_SHIFTS = (0, 7, 14, 21, 28, 35, 42, 49, 56, 63)
 
 
@@ -66,7 +68,7 @@ def records(batch: RecordBatch, max_bytes: int = DEFAULT_MAX_BYTES) -> Iterator[
     Raises InvalidRecords (CORRUPT_MESSAGE or INVALID_RECORD) when the bytes are not what the header
     says.
     """
-    buffer = bytes(decompress(batch.compression, batch.payload, max_bytes))
+    buffer = _payload(batch, max_bytes)
     position = 0
     append_time = batch.max_timestamp if batch.timestamp_type == LOG_APPEND_TIME else None
     for _ in range(batch.records_count):
@@ -79,10 +81,10 @@ def records(batch: RecordBatch, max_bytes: int = DEFAULT_MAX_BYTES) -> Iterator[
 def verify_records(batch: RecordBatch, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
     """Check that the batch holds the records its header counts, without building them.
 
-    Lengths must lead from each record to the next and end at the last byte, and offsets must ascend
-    one by one from 0, as a producer writes them. Raises InvalidRecords.
+    Every length must fit and the last record end at the last byte, and offsets must ascend one by
+    one from 0, as a producer writes them. Raises InvalidRecords.
     """
-    buffer = bytes(decompress(batch.compression, batch.payload, max_bytes))
+    buffer = _payload(batch, max_bytes)
     size_bytes = len(buffer)
     position = 0
     try:
@@ -95,11 +97,21 @@ def verify_records(batch: RecordBatch, max_bytes: int = DEFAULT_MAX_BYTES) -> No
             delta, position = _read_varint(buffer, position)
             if delta != expected_delta:
                 raise _invalid(f"offset delta {delta} where {expected_delta} was due")
-            position = end
+            position = _skip_bytes(buffer, _skip_bytes(buffer, position, end), end)
+            position = _skip_headers(buffer, position, end)
+            if position != end:
+                raise _invalid(f"a record of {length} bytes has {end - position} bytes left over")
     except IndexError as error:
         raise _invalid("the records are cut short") from error
     if position != size_bytes:
         raise _invalid(f"{size_bytes - position} bytes follow the last record")
+
+
+def _payload(batch: RecordBatch, max_bytes: int) -> bytes:
+    """The batch's records, decompressed."""
+    if batch.records_count < 0:
+        raise _invalid(f"a batch with {batch.records_count} records")
+    return bytes(decompress(batch.compression, batch.payload, max_bytes))
 
 
 def _read_record(
@@ -120,8 +132,13 @@ def _read_record(
         raise _invalid("the records are cut short") from error
     if position != end:
         raise _invalid(f"a record of {length} bytes has {end - position} bytes left over")
+    offset = batch.base_offset + offset_delta
     timestamp = batch.base_timestamp + timestamp_delta if append_time is None else append_time
-    return Record(batch.base_offset + offset_delta, timestamp, key, value, headers), position
+    if not 0 <= offset_delta <= batch.last_offset_delta:
+        raise _invalid(f"offset {offset} lies outside its batch, which ends at {batch.last_offset}")
+    if not -_INT64_MAX <= timestamp <= _INT64_MAX:
+        raise _invalid(f"timestamp {timestamp} does not fit into 64 bits")
+    return Record(offset, timestamp, key, value, headers), position
 
 
 def _read_headers(buffer: bytes, position: int, end: int) -> tuple[Headers, int]:
@@ -156,6 +173,26 @@ def _read_bytes(buffer: bytes, position: int, end: int) -> tuple[bytes | None, i
     return buffer[position:stop], stop
 
 
+def _skip_headers(buffer: bytes, position: int, end: int) -> int:
+    count, position = _read_varint(buffer, position)
+    if count == 0:
+        return position
+    if not 0 < count <= (end - position) // 2:
+        raise _invalid(f"{count} headers do not fit into the record")
+    for _ in range(count):
+        if buffer[position] & 1:
+            raise _invalid("a header has no key")
+        position = _skip_bytes(buffer, _skip_bytes(buffer, position, end), end)
+    return position
+
+
+def _skip_bytes(buffer: bytes, position: int, end: int) -> int:
+    length, position = _read_varint(buffer, position)
+    if length < -1 or position + length > end:
+        raise _invalid(f"a key or value of {length} bytes does not fit into the record")
+    return position + length if length > 0 else position
+
+
 def _read_varint(buffer: bytes, position: int) -> tuple[int, int]:
     """The zigzag varint at ``position``, up to 64 bits, and the position after it."""
     byte = buffer[position]
@@ -167,6 +204,7 @@ def _read_varint(buffer: bytes, position: int) -> tuple[int, int]:
         position += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
+            value &= _UINT64_MAX
             return (value >> 1) ^ -(value & 1), position
     raise _invalid("a varint of more than 10 bytes")
 
