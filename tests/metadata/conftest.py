@@ -1,0 +1,31 @@
+"""Images to decide on."""
+
+from random import Random
+
+import pytest
+
+from kwire.metadata.changes import BrokerRegistered, ClusterNamed, apply
+from kwire.metadata.image import BrokerImage, MetadataImage
+
+
+@pytest.fixture
+def random() -> Random:
+    """Chance that repeats itself."""
+    return Random(7)
+
+
+@pytest.fixture
+def image_of():
+    """Makes the image of a new cluster with this many brokers, numbered from 1."""
+
+    def make(brokers: int = 1) -> MetadataImage:
+        changes = [ClusterNamed("abc"), *(_registered(n) for n in range(1, brokers + 1))]
+        return apply(MetadataImage(), changes, 1)
+
+    return make
+
+
+def _registered(node_id: int) -> BrokerRegistered:
+    return BrokerRegistered(
+        BrokerImage(node_id, None, (("PLAINTEXT", "127.0.0.1", 9091 + node_id),))
+    )

@@ -1,0 +1,179 @@
+"""The controller creates, extends and deletes topics as Kafka does, and says why not."""
+
+from collections import Counter
+
+import pytest
+
+from kwire.errors import ErrorCode, KafkaError
+from kwire.metadata.changes import apply
+from kwire.metadata.controller import (
+    NewTopic,
+    add_partitions,
+    allocate_producer_ids,
+    check_partition_total,
+    check_topic_name,
+    create_topic,
+    delete_topic,
+)
+from kwire.metadata.image import ConfigResourceType
+
+
+def _created(image, random, name="t", partitions=1, factor=1, **more):
+    changes = create_topic(image, NewTopic(name, partitions, factor, **more), random)
+    return apply(image, changes, image.revision + 1)
+
+
+def _refusal(decide) -> ErrorCode:
+    with pytest.raises(KafkaError) as caught:
+        decide()
+    assert caught.value.message
+    return caught.value.code
+
+
+@pytest.mark.parametrize("name", ["a", "A-b_c.9", "x" * 249, "__consumer_offsets", "..."])
+def test_names_a_topic_may_have(name):
+    """Letters, digits, '.', '_' and '-', up to 249 of them."""
+    check_topic_name(name)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "x" * 250, "a b", "ä", "a/b", "a\n"])
+def test_names_no_topic_may_have(name):
+    """Everything else would not be a directory, or not a metric."""
+    assert _refusal(lambda: check_topic_name(name)) is ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+def test_a_new_topic(image_of, random):
+    """A topic has an id of its own, its partitions a leader in sync, and its configs are kept."""
+    image = _created(image_of(), random, partitions=3, configs={"retention.ms": "5"})
+    topic = image.topics_by_name["t"]
+    assert image.topics_by_id == {topic.topic_id: topic}
+    assert [(p.leader, p.leader_epoch, p.replicas, p.isr) for p in topic.partitions] == [
+        (1, 0, (1,), (1,))
+    ] * 3
+    assert image.config(ConfigResourceType.TOPIC, "t") == {"retention.ms": "5"}
+    assert topic.topic_id[6] >> 4 == 4
+
+
+def test_ids_are_not_used_again(image_of, random):
+    """A topic that is deleted and created again is another topic, without the old configs."""
+    first = _created(image_of(), random, configs={"retention.ms": "5"})
+    old = first.topics_by_name["t"].topic_id
+    gone = apply(first, delete_topic(first, old), 3)
+    assert not gone.topics_by_name
+    assert not gone.configs
+    second = _created(gone, random)
+    assert second.topics_by_name["t"].topic_id != old
+    assert _refusal(lambda: delete_topic(second, old)) is ErrorCode.UNKNOWN_TOPIC_ID
+
+
+class _Reserved:
+    """Chance that first draws what must not be an id."""
+
+    def __init__(self, *draws):
+        self._draws = list(draws)
+
+    def randbytes(self, count):
+        return self._draws.pop(0)
+
+    def randrange(self, stop):
+        return 0
+
+
+def test_ids_never_begin_with_a_dash_or_repeat(image_of):
+    """A command line would take '-…' for an option."""
+    dash, good, other = b"\xfb" * 16, b"\x01" * 16, b"\x02" * 16
+    random = _Reserved(dash, good, good, other)
+    image = _created(_created(image_of(), random, "a"), random, "b")
+    ids = {topic.topic_id[:1] for topic in image.topics_by_name.values()}
+    assert ids == {b"\x01", b"\x02"}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "code"),
+    [
+        (NewTopic("t", 1, 1), ErrorCode.TOPIC_ALREADY_EXISTS),
+        (NewTopic("a_b", 1, 1), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (NewTopic("n", 0, 1), ErrorCode.INVALID_PARTITIONS),
+        (NewTopic("n", -2, 1), ErrorCode.INVALID_PARTITIONS),
+        (NewTopic("n", 1, 0), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (NewTopic("n", 1, 4), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (NewTopic("n", 1, 1, {}, {"foo": "1"}), ErrorCode.INVALID_CONFIG),
+        (NewTopic("n", 1, 1, {}, {"retention.ms": "x"}), ErrorCode.INVALID_CONFIG),
+        (
+            NewTopic("n", 1, 1, {}, {"min.compaction.lag.ms": "9", "max.compaction.lag.ms": "8"}),
+            ErrorCode.INVALID_CONFIG,
+        ),
+        (NewTopic("n", 1, 1, {}, {"remote.storage.enable": "true"}), ErrorCode.INVALID_CONFIG),
+        (NewTopic("n", -1, -1, {1: [1]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (NewTopic("n", -1, -1, {0: []}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (NewTopic("n", -1, -1, {0: [1, 1]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (NewTopic("n", -1, -1, {0: [9]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (NewTopic("n", -1, -1, {0: [1], 1: [1, 2]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+    ],
+)
+def test_topics_that_are_refused(image_of, random, wanted, code):
+    """Each refusal has Kafka's code and says why."""
+    image = _created(_created(image_of(3), random), random, "a.b")
+    assert _refusal(lambda: create_topic(image, wanted, random)) is code
+
+
+def test_replicas_as_the_client_wants_them(image_of, random):
+    """A manual assignment is taken as it is; its first replica leads."""
+    image = _created(image_of(3), random, assignments={1: [2, 3], 0: [3, 1]})
+    partitions = image.topics_by_name["t"].partitions
+    assert [(p.leader, p.replicas) for p in partitions] == [(3, (3, 1)), (2, (2, 3))]
+
+
+def test_replicas_are_spread_evenly(image_of, random):
+    """Leaders and replicas are as many on every broker, and no partition has two on one."""
+    image = _created(image_of(3), random, partitions=6, factor=2)
+    partitions = image.topics_by_name["t"].partitions
+    assert set(Counter(p.leader for p in partitions).values()) == {2}
+    assert set(Counter(n for p in partitions for n in p.replicas).values()) == {4}
+    assert all(len(set(p.replicas)) == 2 for p in partitions)
+
+
+def test_more_partitions(image_of, random):
+    """Those that are there stay as they are."""
+    before = _created(image_of(), random, partitions=2)
+    after = apply(before, add_partitions(before, "t", 5, None, random), 3)
+    old, new = before.topics_by_name["t"], after.topics_by_name["t"]
+    assert new.partitions[:2] == old.partitions
+    assert len(new.partitions) == 5
+    assert new.topic_id == old.topic_id
+    assert after.topics_by_id[new.topic_id] is new
+    assert after.partition("t", 4) is not None
+    assert after.partition("t", 5) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "assignments", "code"),
+    [
+        ("n", 3, None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("t", 2, None, ErrorCode.INVALID_PARTITIONS),
+        ("t", 1, None, ErrorCode.INVALID_PARTITIONS),
+        ("t", -1, None, ErrorCode.INVALID_PARTITIONS),
+        ("t", 4, [[1]], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        ("t", 3, [[9]], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        ("t", 3, [[1, 2]], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        ("t", 3, [[]], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+    ],
+)
+def test_partitions_that_are_refused(image_of, random, name, count, assignments, code):
+    """A topic never shrinks, and new partitions have as many replicas as the old ones."""
+    image = _created(image_of(2), random, partitions=2)
+    assert _refusal(lambda: add_partitions(image, name, count, assignments, random)) is code
+
+
+def test_one_request_has_a_limit_of_partitions():
+    """A client can't make the broker open files without end."""
+    check_partition_total(10_000)
+    assert _refusal(lambda: check_partition_total(10_001)) is ErrorCode.POLICY_VIOLATION
+
+
+def test_producer_ids_come_in_blocks(image_of):
+    """Every block begins where the one before ended."""
+    image = image_of()
+    for revision, first in ((2, 0), (3, 1000)):
+        assert image.next_producer_id == first
+        image = apply(image, allocate_producer_ids(image), revision)
