@@ -74,6 +74,7 @@ class Broker:
         self.groups: Groups
         self._store = store
         self._partitions: dict[tuple[str, int], Partition] = {}
+        self._offline: set[tuple[str, int]] = set()
         self._followed = trio.Condition()
         self._producer_ids = range(0)
         self._producer_id_lock = trio.Lock()
@@ -87,9 +88,15 @@ class Broker:
         return self.image.cluster_id
 
     def partition(self, topic: str, index: int) -> Partition:
-        """A partition by name; KafkaError (UNKNOWN_TOPIC_OR_PARTITION) where there is none."""
+        """A partition by name.
+
+        Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR for one whose log could
+        not be opened.
+        """
         partition = self._partitions.get((topic, index))
         if partition is None:
+            if (topic, index) in self._offline:
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{index} is offline")
             raise KafkaError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no partition {topic}-{index} here"
             )
@@ -190,9 +197,13 @@ class Broker:
             self._configure(partition)
 
     def _configure(self, partition: Partition) -> None:
-        values = self.topic_settings(partition.topic)
-        partition.log.update_config(LogConfig.from_settings(values))
-        partition.min_isr = int(str(values["min.insync.replicas"]))
+        config = self._log_config(partition.topic)
+        partition.log.update_config(config)
+        partition.min_isr = config.min_insync_replicas
+
+    def _log_config(self, topic: str) -> LogConfig:
+        expiration_ms = self.integer("producer.id.expiration.ms")
+        return LogConfig.from_settings(self.topic_settings(topic), expiration_ms)
 
     def _refresh_settings(self) -> None:
         """Dynamic values of this broker count first, then those of all brokers, then the file."""
@@ -206,20 +217,26 @@ class Broker:
         self.settings = values
 
     def _open_partitions(self, topic: TopicImage) -> None:
-        config = LogConfig.from_settings(self.topic_settings(topic.name))
+        config = self._log_config(topic.name)
         for index, image in enumerate(topic.partitions):
             key = (topic.name, index)
             if key in self._partitions or self.node_id not in image.replicas:
                 continue
-            opened = self.log_manager.get_or_create(
-                topic.name, index, topic.topic_id, config, self.now_ms()
-            )
+            try:
+                opened = self.log_manager.get_or_create(
+                    topic.name, index, topic.topic_id, config, self.now_ms()
+                )
+            except OSError as error:
+                log.error("%s-%d is offline until the next start: %s", *key, error)
+                self._offline.add(key)
+                continue
             partition = Partition(topic.name, index, topic.topic_id, opened, image.leader_epoch)
             partition.min_isr = config.min_insync_replicas
             self._partitions[key] = partition
 
     def _delete_partitions(self, topic_id: bytes) -> None:
         doomed = [p for p in self._partitions.values() if p.topic_id == topic_id]
+        self._offline = {key for key in self._offline if key[0] in self.image.topics_by_name}
         for partition in doomed:
             del self._partitions[partition.topic, partition.index]
             partition.is_deleted = True
