@@ -1,0 +1,152 @@
+"""Dynamic configs are altered and refused as Kafka does it."""
+
+import pytest
+
+from kwire.config import BrokerConfig
+from kwire.errors import ErrorCode, KafkaError
+from kwire.metadata.changes import apply
+from kwire.metadata.config_control import (
+    Alteration,
+    Operation,
+    alter_configs,
+    replace_configs,
+    resource_type,
+)
+from kwire.metadata.controller import NewTopic, create_topic
+from kwire.metadata.image import ConfigResourceType
+
+TOPIC = (ConfigResourceType.TOPIC, "t")
+BROKER = (ConfigResourceType.BROKER, "1")
+ALL_BROKERS = (ConfigResourceType.BROKER, "")
+GROUP = (ConfigResourceType.GROUP, "g")
+METRICS = (ConfigResourceType.CLIENT_METRICS, "m")
+SETTINGS = BrokerConfig.load({})
+
+SET, DELETE, APPEND, SUBTRACT = Operation
+
+
+@pytest.fixture
+def image(image_of, random):
+    """One broker, and the topic ``t``."""
+    image = image_of()
+    return apply(image, create_topic(image, NewTopic("t", 1, 1), random), 2)
+
+
+def _altered(image, resource, *alterations):
+    changes = alter_configs(image, resource, [Alteration(*a) for a in alterations], SETTINGS)
+    return apply(image, changes, image.revision + 1)
+
+
+@pytest.mark.parametrize("resource", [TOPIC, BROKER, ALL_BROKERS, GROUP, METRICS])
+def test_set_and_delete(image, resource):
+    """What is set is there, what is deleted is as if it had never been set."""
+    name, value = {
+        TOPIC: ("retention.ms", "5"),
+        GROUP: ("consumer.session.timeout.ms", "46000"),
+        METRICS: ("interval.ms", "1000"),
+    }.get(resource, ("message.max.bytes", "2000"))
+    after = _altered(image, resource, (name, SET, value))
+    assert after.config(*resource) == {name: value}
+    assert _altered(after, resource, (name, DELETE, None)).configs == {}
+    assert _altered(after, resource, (name, SET, value)).configs == after.configs
+
+
+def test_lists_grow_and_shrink(image):
+    """APPEND and SUBTRACT count from the own value, or from the default while there is none."""
+    name = "cleanup.policy"
+    both = _altered(image, TOPIC, (name, APPEND, "compact"))
+    assert both.config(*TOPIC) == {name: "delete,compact"}
+    assert _altered(both, TOPIC, (name, APPEND, "compact")).config(*TOPIC) == both.config(*TOPIC)
+    one = _altered(both, TOPIC, (name, SUBTRACT, "delete"))
+    assert one.config(*TOPIC) == {name: "compact"}
+
+
+def test_replacing_takes_away_what_is_not_named(image):
+    """AlterConfigs says all that shall be set."""
+    before = _altered(image, TOPIC, ("retention.ms", SET, "5"), ("segment.ms", SET, "6"))
+    wanted = [("segment.ms", "7"), ("preallocate", "true")]
+    after = apply(before, replace_configs(before, TOPIC, wanted, SETTINGS), 9)
+    assert after.config(*TOPIC) == dict(wanted)
+
+
+@pytest.mark.parametrize(
+    ("resource", "alterations", "code"),
+    [
+        (TOPIC, [("retention.ms", SET, "x")], ErrorCode.INVALID_CONFIG),
+        (TOPIC, [("foo", SET, "1")], ErrorCode.INVALID_CONFIG),
+        (TOPIC, [("retention.ms", APPEND, "1")], ErrorCode.INVALID_CONFIG),
+        (TOPIC, [("foo", APPEND, "1")], ErrorCode.INVALID_CONFIG),
+        (TOPIC, [("cleanup.policy", APPEND, "foo")], ErrorCode.INVALID_CONFIG),
+        (TOPIC, [("retention.ms", SET, None)], ErrorCode.INVALID_REQUEST),
+        (TOPIC, [("retention.ms", 9, "1")], ErrorCode.INVALID_REQUEST),
+        (
+            TOPIC,
+            [("retention.ms", SET, "1"), ("retention.ms", DELETE, None)],
+            ErrorCode.INVALID_REQUEST,
+        ),
+        ((ConfigResourceType.TOPIC, "n"), [], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ((ConfigResourceType.TOPIC, ""), [], ErrorCode.INVALID_REQUEST),
+        ((ConfigResourceType.TOPIC, "a b"), [], ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ((ConfigResourceType.GROUP, ""), [], ErrorCode.INVALID_REQUEST),
+        ((ConfigResourceType.BROKER, "7"), [], ErrorCode.INVALID_REQUEST),
+        (BROKER, [("node.id", SET, "3")], ErrorCode.INVALID_REQUEST),
+        (BROKER, [("num.io.threads", SET, "0")], ErrorCode.INVALID_REQUEST),
+        (BROKER, [("advertised.listeners", SET, "A://b:1")], ErrorCode.INVALID_REQUEST),
+        (BROKER, [("listeners", SET, "A://b:1")], ErrorCode.INVALID_REQUEST),
+        (BROKER, [("ssl.keystore.password", SET, "x")], ErrorCode.INVALID_REQUEST),
+        (BROKER, [("listener.name.a.max.connections", SET, "1")], ErrorCode.INVALID_REQUEST),
+        (ALL_BROKERS, [("sasl.enabled.mechanisms", SET, "PLAIN")], ErrorCode.INVALID_REQUEST),
+        (GROUP, [("foo", SET, "1")], ErrorCode.INVALID_CONFIG),
+        (GROUP, [("consumer.session.timeout.ms", SET, "1")], ErrorCode.INVALID_CONFIG),
+        (GROUP, [("consumer.heartbeat.interval.ms", SET, "90000")], ErrorCode.INVALID_CONFIG),
+        (GROUP, [("streams.num.standby.replicas", SET, "3")], ErrorCode.INVALID_CONFIG),
+        (GROUP, [("share.auto.offset.reset", SET, "foo")], ErrorCode.INVALID_CONFIG),
+        (METRICS, [("match", SET, "foo")], ErrorCode.INVALID_CONFIG),
+    ],
+)
+def test_what_is_refused(image, resource, alterations, code):
+    """Each refusal has Kafka's code and says why, and nothing changes."""
+    with pytest.raises(KafkaError) as caught:
+        _altered(image, resource, *alterations)
+    assert caught.value.code is code
+    assert caught.value.message
+
+
+def test_a_session_outlives_its_heartbeats(image):
+    """The values are checked together, also with those of the broker."""
+    settings = BrokerConfig.load({"group.consumer.max.heartbeat.interval.ms": "60000"})
+    alteration = Alteration("consumer.heartbeat.interval.ms", SET, "50000")
+    with pytest.raises(KafkaError, match="must be greater than"):
+        alter_configs(image, GROUP, [alteration], settings)
+
+
+def test_deleting_what_is_not_set_changes_nothing(image):
+    """Not even a name that nobody knows is an error then, as in Kafka."""
+    assert alter_configs(image, TOPIC, [Alteration("foo", DELETE, None)], SETTINGS) == []
+
+
+def test_brokers_take_names_they_do_not_know(image):
+    """Kafka keeps them for plugins; throttles are known only as dynamic configs."""
+    after = _altered(
+        image, BROKER, ("foo.bar", SET, "x"), ("leader.replication.throttled.rate", SET, "10")
+    )
+    assert after.config(*BROKER)["foo.bar"] == "x"
+
+
+def test_resource_types():
+    """Only what has stored configs is one."""
+    assert resource_type(32) is ConfigResourceType.GROUP
+    for number in (0, 1, 8, 99):
+        with pytest.raises(KafkaError, match="Unknown resource type"):
+            resource_type(number)
+
+
+@pytest.mark.parametrize(
+    "configs",
+    [[("segment.ms", None)], [("segment.ms", "1"), ("segment.ms", "2")]],
+)
+def test_replacing_needs_values_once(image, configs):
+    """AlterConfigs has no way to delete, and no order."""
+    with pytest.raises(KafkaError) as caught:
+        replace_configs(image, TOPIC, configs, SETTINGS)
+    assert caught.value.code is ErrorCode.INVALID_REQUEST

@@ -1,0 +1,93 @@
+"""Whatever is decided, the image is what the stored changes make when they are replayed."""
+
+from random import Random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kwire.config import BrokerConfig
+from kwire.errors import KafkaError
+from kwire.metadata.changes import (
+    BrokerRegistered,
+    ClusterNamed,
+    apply,
+    from_json,
+    snapshot,
+    to_json,
+)
+from kwire.metadata.config_control import Alteration, alter_configs
+from kwire.metadata.controller import (
+    NewTopic,
+    add_partitions,
+    allocate_producer_ids,
+    create_topic,
+    delete_topic,
+)
+from kwire.metadata.image import BrokerImage, ConfigResourceType, MetadataImage
+
+SETTINGS = BrokerConfig.load({})
+
+_NAMES = st.sampled_from(["a", "b", "a.b", "a_b", "é", ""])
+_COMMANDS = st.one_of(
+    st.tuples(st.just("create"), _NAMES, st.integers(-1, 4), st.integers(0, 3)),
+    st.tuples(st.just("delete"), _NAMES),
+    st.tuples(st.just("extend"), _NAMES, st.integers(0, 6)),
+    st.tuples(
+        st.just("alter"),
+        st.sampled_from([2, 4, 32]),
+        _NAMES | st.just("1"),
+        st.sampled_from(["retention.ms", "cleanup.policy", "message.max.bytes"]),
+        st.integers(0, 3),
+        st.sampled_from(["1000", "compact", "delete"]),
+    ),
+    st.tuples(st.just("ids")),
+    st.tuples(st.just("register"), st.integers(1, 3), st.sampled_from([None, "rack"])),
+)
+
+
+def _decide(image, command, random):
+    """The changes of one command; none when it is refused."""
+    kind, *arguments = command
+    try:
+        match kind:
+            case "create":
+                name, partitions, factor = arguments
+                return create_topic(image, NewTopic(name, partitions, factor), random)
+            case "delete":
+                topic = image.topics_by_name.get(arguments[0])
+                return delete_topic(image, topic.topic_id) if topic else []
+            case "extend":
+                return add_partitions(image, *arguments, None, random)
+            case "alter":
+                number, resource, name, operation, value = arguments
+                target = (ConfigResourceType(number), resource)
+                return alter_configs(image, target, [Alteration(name, operation, value)], SETTINGS)
+            case "ids":
+                return allocate_producer_ids(image)
+            case _:
+                node_id, rack = arguments
+                return [BrokerRegistered(BrokerImage(node_id, rack, (("P", "h", 1),)))]
+    except KafkaError:
+        return []
+
+
+@given(st.lists(_COMMANDS, max_size=30))
+def test_any_history_can_be_replayed(commands):
+    """Image = replay of the changes as they are stored = replay of a snapshot of it."""
+    random = Random(1)
+    start = [ClusterNamed("abc"), BrokerRegistered(BrokerImage(1, None, ()))]
+    image = apply(MetadataImage(), start, 1)
+    stored = [to_json(start)]
+    for command in commands:
+        before = image, dict(image.topics_by_name), dict(image.configs)
+        changes = _decide(image, command, random)
+        image = apply(image, changes, len(stored) + 1)
+        stored.append(to_json(changes))
+        assert (before[0].topics_by_name, before[0].configs) == before[1:]
+    replayed = MetadataImage()
+    for revision, text in enumerate(stored, 1):
+        replayed = apply(replayed, from_json(text), revision)
+    assert replayed == image
+    restored = apply(MetadataImage(), from_json(to_json(snapshot(image))), image.revision)
+    assert restored == image
+    assert {t.name: t for t in image.topics_by_id.values()} == image.topics_by_name
