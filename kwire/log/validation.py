@@ -4,7 +4,8 @@ Rules:
 
 - The header, the sizes and the checksum are always checked; records are opened only where Kafka's
   semantics need it: a compacted topic (keys), another codec, a timestamp out of bounds (which one).
-- A single uncompressed record is checked to fill its batch, since that costs nothing.
+- A handful of uncompressed records is walked through, since that costs no more than the append
+  itself; in larger batches the count is only checked to be possible.
 - Errors that belong to records carry their place in the batch (KIP-467).
 
 Source: LogValidator and UnifiedLog of Kafka.
@@ -15,6 +16,9 @@ from kwire.log.log_config import NO_LIMIT, LogConfig
 from kwire.record.batch import CREATE_TIME, HEADER_BYTES, NO_TIMESTAMP, Buffer, RecordBatch
 from kwire.record.compression import Compression
 from kwire.record.records import recompress, records, verify_records
+
+FEW_RECORDS = 8
+SMALLEST_RECORD_BYTES = 7
 
 
 class InvalidBatch(KafkaError):
@@ -110,10 +114,9 @@ def _check_count(batch: RecordBatch) -> None:
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"Unknown compression {batch.compression}"
         )
     if batch.compression == Compression.NONE:
-        # The smallest record has 7 bytes: more records than that can't be in there.
-        if count * 7 > batch.size_bytes - HEADER_BYTES:
+        if count * SMALLEST_RECORD_BYTES > batch.size_bytes - HEADER_BYTES:
             raise KafkaError(ErrorCode.INVALID_RECORD, f"{count} records do not fit into the batch")
-        if count == 1:
+        if count <= FEW_RECORDS:
             verify_records(batch)
 
 

@@ -78,16 +78,17 @@ def test_exactly_one_batch(tools, refused):
 
 
 def test_counts_that_cannot_be_are_refused(tools, refused):
-    """A single record must fill its batch; many need at least seven bytes each."""
+    """A few records must fill their batch exactly; many need at least seven bytes each."""
     log = tools.open()
     batch = patched(tools.batch(b"a"), 57, ">i", 1000)
     batch = patched(batch, 23, ">i", 999)
     with refused(ErrorCode.INVALID_RECORD):
         log.append(batch, leader_epoch=0, now_ms=tools.now_ms)
-    batch = patched(tools.batch(b"a", b"b"), 57, ">i", 1)
-    batch = patched(batch, 23, ">i", 0)
-    with refused(ErrorCode.INVALID_RECORD):
-        log.append(batch, leader_epoch=0, now_ms=tools.now_ms)
+    for count in (1, 2, 4, 5):
+        batch = patched(tools.batch(b"a", b"b", b"c" * 100), 57, ">i", count)
+        batch = patched(batch, 23, ">i", count - 1)
+        with refused(ErrorCode.INVALID_RECORD):
+            log.append(batch, leader_epoch=0, now_ms=tools.now_ms)
 
 
 def test_sizes(tools, refused):
