@@ -95,6 +95,8 @@ class _Watched:
             members = group.members.values()
             held = sum((m.joining is not None) + (m.syncing is not None) for m in members)
             self._check_group(group)
+        else:
+            self.generation = 0
         assert held == self.waiting
         again = type(self.script)(offsets_retention_ms=LONG_AGO_S * 1000)
         again.log = list(self.script.log)
