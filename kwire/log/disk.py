@@ -89,14 +89,20 @@ class Disk:
         except FileNotFoundError:
             return None
 
-    def write_atomically(self, path: Path, content: bytes) -> None:
-        """Replace a small file by one with ``content``: whole and durable, or not at all."""
+    def write_atomically(self, path: Path, content: bytes, *, durable: bool = True) -> None:
+        """Replace a small file by one with ``content``: whole, or not at all.
+
+        Without ``durable`` nothing is waited for, and after the death of the machine the file may
+        be anything: for what has a checksum and can be made again.
+        """
         temporary = path.with_name(path.name + ".tmp")
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         try:
             self.pwrite_all(fd, content, 0)
-            self.sync(fd)
+            if durable:
+                self.sync(fd)
         finally:
             os.close(fd)
         self.rename(temporary, path)
-        self.sync_directory(path.parent)
+        if durable:
+            self.sync_directory(path.parent)

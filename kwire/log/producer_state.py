@@ -291,7 +291,11 @@ def load_snapshot(directory: Path, offset: int) -> ProducerStates | None:
 
 
 def write_snapshot(states: ProducerStates, directory: Path, offset: int, disk: Disk) -> None:
-    """Write the state before ``offset``, unless there is such a snapshot; OSError."""
+    """Write the state before ``offset``, unless there is such a snapshot; OSError.
+
+    An append that rolls a segment must not wait for the disk; the checksum tells a broken file.
+    """
     if offset > states.snapshot_offset:
-        disk.write_atomically(snapshot_path(directory, offset), states.to_snapshot())
+        path = snapshot_path(directory, offset)
+        disk.write_atomically(path, states.to_snapshot(), durable=False)
         states.snapshot_offset = offset
