@@ -173,8 +173,11 @@ def _fields(change: Change) -> dict[str, Any]:
 
 
 def from_json(text: str) -> list[Change]:
-    """What ``to_json`` wrote; ValueError or KeyError for anything else."""
-    return [_change(item.pop("type"), item) for item in json.loads(text)]
+    """What ``to_json`` wrote; ValueError, TypeError or LookupError for anything else."""
+    items = json.loads(text)
+    if not isinstance(items, list):
+        raise ValueError("the changes of a revision are a list")
+    return [_change(item.pop("type"), item) for item in items]
 
 
 def _partitions(rows: list[Any]) -> tuple[PartitionImage, ...]:
