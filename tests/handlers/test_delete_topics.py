@@ -1,0 +1,104 @@
+"""DeleteTopics: a topic is gone when it is answered, and its name is free."""
+
+import pytest
+
+from kwire.errors import ErrorCode
+from kwire.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from kwire.protocol.messages.delete_topics import (
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from kwire.protocol.types import ZERO_UUID
+from kwire.testing.in_process import running_server
+
+
+async def _delete(server, request, version):
+    client = await server.connect()
+    response = await client.request(request, version, DeleteTopicsResponse)
+    await client.aclose()
+    return sorted((r.name or "", r.error_code) for r in response.responses)
+
+
+async def _create(server, *names):
+    client = await server.connect()
+    topics = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names]
+    await client.request(CreateTopicsRequest(topics=topics), 7, CreateTopicsResponse)
+    await client.aclose()
+
+
+def _by_id(*ids):
+    topics = [DeleteTopicState(name=None, topic_id=topic_id) for topic_id in ids]
+    return DeleteTopicsRequest(topics=topics, timeout_ms=5000)
+
+
+def _by_name(*names):
+    return DeleteTopicsRequest(
+        topics=[DeleteTopicState(name=name) for name in names], timeout_ms=5000
+    )
+
+
+@pytest.mark.parametrize("version", range(1, 7))
+async def test_by_name(server, version):
+    """Every version deletes by name; the files go, and the next topic has another id."""
+    old = server.broker.image.topics_by_name["orders"].topic_id
+    request = (
+        _by_name("orders", "nope")
+        if version == 6
+        else DeleteTopicsRequest(topic_names=["orders", "nope"], timeout_ms=5000)
+    )
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert await _delete(server, request, version) == [("nope", unknown), ("orders", 0)]
+    assert ("orders", 0) not in server.broker.log_manager.logs
+    await _create(server, "orders")
+    assert server.broker.image.topics_by_name["orders"].topic_id != old
+
+
+async def test_by_id(server):
+    """An id that is gone, or never was, is unknown."""
+    topic_id = server.broker.image.topics_by_name["orders"].topic_id
+    assert await _delete(server, _by_id(topic_id), 6) == [("orders", 0)]
+    assert await _delete(server, _by_id(topic_id), 6) == [("", ErrorCode.UNKNOWN_TOPIC_ID)]
+
+
+async def test_internal_topics_can_be_deleted(server):
+    """As in Kafka, which leaves that to the operator."""
+    assert await _delete(server, _by_name("__consumer_offsets"), 6) == [("__consumer_offsets", 0)]
+
+
+async def test_many_topics_are_one_commit(server):
+    """The disk is waited for once."""
+    names = [f"t{number}" for number in range(20)]
+    await _create(server, *names)
+    revision = server.broker.image.revision
+    assert await _delete(server, _by_name(*names), 6) == [(name, 0) for name in sorted(names)]
+    assert server.broker.image.revision == revision + 1
+
+
+async def test_ambiguous_requests_delete_nothing(server):
+    """Neither, both, or the same one twice: the topic stays."""
+    topic_id = server.broker.image.topics_by_name["orders"].topic_id
+    invalid = ErrorCode.INVALID_REQUEST
+    both = DeleteTopicState(name="orders", topic_id=topic_id)
+    name, number = DeleteTopicState(name="orders"), DeleteTopicState(name=None, topic_id=topic_id)
+    for topics in ([both], [name, name], [name, number], [number, name]):
+        request = DeleteTopicsRequest(topics=topics, timeout_ms=5000)
+        assert await _delete(server, request, 6) == [("orders", invalid)]
+    assert await _delete(server, _by_id(ZERO_UUID), 6) == [("", invalid)]
+    assert await _delete(server, _by_id(topic_id, topic_id), 6) == [("", invalid)]
+    assert "orders" in server.broker.image.topics_by_name
+
+
+@pytest.mark.parametrize(
+    ("version", "code"), [(1, ErrorCode.INVALID_REQUEST), (3, ErrorCode.TOPIC_DELETION_DISABLED)]
+)
+async def test_deletion_can_be_switched_off(tmp_path, version, code):
+    """delete.topic.enable=false keeps every topic."""
+    async with running_server(tmp_path, {"delete.topic.enable": "false"}) as server:
+        await _create(server, "orders")
+        request = DeleteTopicsRequest(topic_names=["orders"], timeout_ms=5000)
+        assert await _delete(server, request, version) == [("orders", code)]
