@@ -3,12 +3,14 @@
 Rules:
 
 - ``.lock`` is held as long as the directory is open, so two processes never write the same files.
+  A JVM locks it by POSIX, which Linux keeps apart from flock, so that lock is taken as well.
 - ``.kafka_cleanshutdown`` is there only between a clean stop and the next start.
 - Checkpoints hold the offsets of the partitions in this directory alone.
 """
 
 import fcntl
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -55,6 +57,8 @@ class DataDirectory:
             ) from error
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if sys.platform == "linux":  # elsewhere the two are one, or know of each other
+                fcntl.lockf(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             os.close(self._lock)
             raise LogDirectoryError(

@@ -14,6 +14,7 @@ Source: LogManager of Kafka.
 import logging
 import os
 import re
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -45,6 +46,8 @@ class LogManager:
         self._counts = {data.path: 0 for data in directories}
         self._disk = disk
         self._doomed: list[tuple[int, Path]] = []
+        # One at a time, or an older offset might replace a newer one that was acknowledged.
+        self._checkpointing = threading.Lock()
 
     @property
     def directories(self) -> list[Path]:
@@ -182,6 +185,10 @@ class LogManager:
 
         False where a disk refused something; the log says what.
         """
+        with self._checkpointing:
+            return self._checkpoint(high_watermarks)
+
+    def _checkpoint(self, high_watermarks: Mapping[TopicPartition, int]) -> bool:
         everything = dict(self.logs)
         all_done = True
         for opened in everything.values():
