@@ -1,9 +1,10 @@
-"""The load generator: ``load.c``, compiled on the spot, and the requests it sends."""
+"""The load generator, ``load.c`` compiled on the spot, and single requests beside it."""
 
 import json
 import shutil
 import socket
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ from kwire.protocol.messages import message_classes
 from kwire.protocol.types import Request
 
 SOURCE = Path(__file__).parent / "load.c"
+FALLBACK = Path(__file__).parent / "load_python.py"
 CORRELATION_ID = 7
 
 
@@ -38,26 +40,38 @@ class Load(NamedTuple):
         return self.cpu_s / self.seconds
 
 
-def compile_generator(directory: Path) -> Path:
-    """The generator's program, compiled into ``directory``."""
-    compiler = shutil.which("cc") or shutil.which("gcc")
+class Generator(NamedTuple):
+    """How to run the generator, and a directory for the requests it is given."""
+
+    command: list[str]
+    directory: Path
+
+
+def new_generator(directory: Path) -> Generator:
+    """The C program, compiled into ``directory``, or the one in Python where no compiler is."""
+    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
-        raise SystemExit("the bench compiles its load generator: it needs a C compiler (cc)")
+        return Generator([sys.executable, str(FALLBACK)], directory)
     program = directory / "load"
     subprocess.run([compiler, "-O2", "-o", str(program), str(SOURCE)], check=True)
-    return program
+    return Generator([str(program)], directory)
 
 
 def run_load(
-    program: Path, bootstrap: str, frame: bytes, connections: int, in_flight: int, seconds: float
+    generator: Generator,
+    bootstrap: str,
+    frame: bytes,
+    connections: int,
+    in_flight: int,
+    seconds: float,
 ) -> Load:
     """Send one request again and again for a time."""
     host, _, port = bootstrap.rpartition(":")
-    file = program.parent / "request"
+    file = generator.directory / "request"
     file.write_bytes(frame)
     arguments = [host, port, str(connections), str(in_flight), str(seconds), str(file)]
     run = subprocess.run(
-        [str(program), *arguments],
+        [*generator.command, *arguments],
         capture_output=True,
         text=True,
         timeout=seconds + 60,

@@ -1,0 +1,33 @@
+"""What the operating system says of a broker's process (Linux: ``/proc``)."""
+
+import os
+from pathlib import Path
+
+MB = 1_000_000
+
+
+def _field_mb(file: Path, name: str) -> float:
+    """A field of ``status`` or ``smaps_rollup``, in megabytes."""
+    for line in file.read_text(encoding="utf-8").splitlines():
+        if line.startswith(f"{name}:"):
+            return int(line.split()[1]) * 1024 / MB
+    return 0.0
+
+
+def resident_mb(pid: int) -> float:
+    """Resident memory of a process, in megabytes."""
+    return _field_mb(Path(f"/proc/{pid}/status"), "VmRSS")
+
+
+def proportional_mb(pid: int) -> float:
+    """Resident memory where shared pages count by their share; 0 where the kernel won't tell."""
+    try:
+        return _field_mb(Path(f"/proc/{pid}/smaps_rollup"), "Pss")
+    except OSError:
+        return 0.0
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -1,0 +1,139 @@
+"""The bench's arithmetic, its registry of rows, and its fallback generator; no timing asserted."""
+
+import io
+import os
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from bench.__main__ import options_of
+from bench.load import FALLBACK, Generator, Load, new_generator, run_load
+from bench.rows import IDLE_ROWS, ROWS, Row, batch
+from bench.table import START, ratio, selected, table_of
+from bench.usage import cpu_seconds, resident_mb
+from kwire.record.batch import RecordBatch
+
+MORE = Row("speed", "req/s", True, lambda running: 0.0)
+LESS = Row("time", "s", False, lambda running: 0.0)
+
+
+@pytest.mark.parametrize(
+    ("row", "kwire", "kafka", "wanted"),
+    [(MORE, 30, 10, 3), (MORE, 10, 20, 0.5), (LESS, 1, 5, 5), (LESS, 5, 1, 0.2), (LESS, 0, 1, 0)],
+)
+def test_a_ratio_above_1_means_ahead(row: Row, kwire: float, kafka: float, wanted: float) -> None:
+    """Whichever way the row counts; and nothing is divided by 0."""
+    assert ratio(row, kwire, kafka) == wanted
+
+
+def test_rows_have_names_of_their_own() -> None:
+    """A name selects a row and keys its numbers."""
+    names = [row.name for row in [START, *IDLE_ROWS, *ROWS]]
+    assert len(names) == len(set(names))
+
+
+def test_only_selects_by_name() -> None:
+    """Every row of a load has the load's name in its own."""
+    assert selected(ROWS, None) == ROWS
+    found = selected(ROWS, "10 in flight")
+    assert found
+    assert {row.load for row in found} == {"1 connection, 10 in flight"}
+    assert selected(ROWS, "no such row") == []
+
+
+def test_the_table_shows_medians_and_marks_what_the_generator_limited() -> None:
+    """Rows that were not measured are left out."""
+    row = next(row for row in ROWS if row.load)
+    results = {START.name: {"kwire": [0.3, 0.2, 9.0], "kafka": [6.0, 6.0, 6.0]}}
+    results[row.name] = {"kwire": [20_000.0], "kafka": [10_000.0]}
+    console = Console(width=120, record=True, file=io.StringIO())
+    console.print(table_of(results, ["kwire", "kafka"], {"kwire": {row.load}, "kafka": set()}))
+    text = console.export_text()
+    assert "20.00" in text
+    assert "20,000*" in text
+    assert "10,000 " in text
+    assert IDLE_ROWS[0].name not in text
+
+
+def test_quick_is_one_short_round() -> None:
+    """And without it there are three."""
+    assert options_of([]).rounds == 3
+    quick = options_of(["--quick"])
+    assert (quick.rounds, quick.seconds) == (1, 0.5)
+
+
+def test_batches_are_valid() -> None:
+    """What the generator sends is what a broker accepts."""
+    built = RecordBatch(batch(10, 100))
+    built.verify_crc()
+    assert built.records_count == 10
+
+
+def test_the_share_of_the_generator_tells_who_was_the_limit() -> None:
+    """Its CPU seconds for each second of load."""
+    load = Load(1000, 2.0, 0, 1, 2, 3, 1.9)
+    assert (load.requests_per_s, load.generator_share) == (500, 0.95)
+
+
+def test_a_process_has_memory_and_used_cpu() -> None:
+    """Of this one, as the kernel counts."""
+    assert resident_mb(os.getpid()) > 5
+    assert cpu_seconds(os.getpid()) > 0
+
+
+def answer_frames(server: socket.socket, answers: list[int]) -> None:
+    """Answer every 8-byte request of one connection with a frame of 3 bytes, until it closes."""
+    with server.accept()[0] as connection:
+        unread = 0
+        while data := connection.recv(4096):
+            unread += len(data)
+            whole, unread = divmod(unread, 8)
+            answers[0] += whole
+            connection.sendall(b"\0\0\0\x03abc" * whole)
+
+
+def generators(directory: Path) -> list[Generator]:
+    """The one this machine compiles, if it can, and the one in Python."""
+    return [new_generator(directory), Generator([sys.executable, str(FALLBACK)], directory)]
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_both_generators_count_what_was_answered(which: int, tmp_path: Path) -> None:
+    """Every request is answered once, and every answer counted."""
+    generator = generators(tmp_path)[which]
+    answers = [0]
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=answer_frames, args=(server, answers))
+        thread.start()
+        bootstrap = f"127.0.0.1:{server.getsockname()[1]}"
+        load = run_load(generator, bootstrap, b"\0\0\0\4ping", 1, 3, 0.05)
+        thread.join(timeout=10)
+    assert load.requests == answers[0] >= 3
+    assert load.response_bytes == 7 * load.requests
+    assert 0 <= load.p50_us <= load.p99_us <= load.p999_us
+
+
+def test_the_fallback_says_why_it_ends(tmp_path: Path) -> None:
+    """A broker that closes the connection ends the load, loudly."""
+    file = tmp_path / "request"
+    file.write_bytes(b"\0\0\0\4ping")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def close_at_once() -> None:
+            connection = server.accept()[0]
+            connection.recv(4)
+            connection.close()
+
+        thread = threading.Thread(target=close_at_once)
+        thread.start()
+        port = str(server.getsockname()[1])
+        command = [sys.executable, str(FALLBACK), "127.0.0.1", port, "1", "1", "0.05", str(file)]
+        run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+        thread.join(timeout=10)
+    assert run.returncode != 0
+    assert run.stdout == ""
