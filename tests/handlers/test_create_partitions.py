@@ -1,0 +1,79 @@
+"""CreatePartitions: a topic grows, and never shrinks."""
+
+import pytest
+
+from kwire.errors import ErrorCode
+from kwire.protocol.messages.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
+
+
+async def _extend(server, *topics, version=3, validate_only=False):
+    client = await server.connect()
+    request = CreatePartitionsRequest(
+        topics=list(topics), timeout_ms=5000, validate_only=validate_only
+    )
+    response = await client.request(request, version, CreatePartitionsResponse)
+    await client.aclose()
+    for result in response.results:
+        assert (result.error_code == ErrorCode.NONE) == (result.error_message is None)
+    return [(result.name, result.error_code) for result in response.results]
+
+
+def _topic(name, count, assignments=None):
+    assigned = None
+    if assignments is not None:
+        assigned = [CreatePartitionsAssignment(broker_ids=nodes) for nodes in assignments]
+    return CreatePartitionsTopic(name=name, count=count, assignments=assigned)
+
+
+@pytest.mark.parametrize("version", range(4))
+async def test_new_partitions_can_be_used_at_once(server, version):
+    """They are there when they are answered, in every version."""
+    topic = server.broker.image.topics_by_name["orders"]
+    assert await _extend(server, _topic("orders", 4), version=version) == [("orders", 0)]
+    assert server.broker.partition("orders", 3).log.log_end_offset == 0
+    assert server.broker.image.topics_by_name["orders"].topic_id == topic.topic_id
+
+
+async def test_placed_by_the_client(server):
+    """One assignment per new partition."""
+    assert await _extend(server, _topic("orders", 4, [[1], [1]])) == [("orders", 0)]
+    assert len(server.broker.image.topics_by_name["orders"].partitions) == 4
+
+
+async def test_validate_only_changes_nothing(server):
+    """The answer is that of an extension."""
+    revision = server.broker.image.revision
+    assert await _extend(server, _topic("orders", 4), validate_only=True) == [("orders", 0)]
+    assert server.broker.image.revision == revision
+
+
+@pytest.mark.parametrize(
+    ("topic", "code"),
+    [
+        (_topic("nope", 3), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (_topic("orders", 2), ErrorCode.INVALID_PARTITIONS),
+        (_topic("orders", 1), ErrorCode.INVALID_PARTITIONS),
+        (_topic("orders", -1), ErrorCode.INVALID_PARTITIONS),
+        (_topic("orders", 20_000), ErrorCode.POLICY_VIOLATION),
+        (_topic("orders", 4, [[1]]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (_topic("orders", 3, [[2]]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (_topic("orders", 3, []), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+    ],
+)
+async def test_refusals(server, topic, code):
+    """Each has Kafka's code and a message."""
+    assert await _extend(server, topic) == [(topic.name, code)]
+
+
+async def test_a_name_twice_is_refused_once(server):
+    """And the others of the request are extended."""
+    topics = [_topic("orders", 4), _topic("__consumer_offsets", 5), _topic("orders", 5)]
+    assert sorted(await _extend(server, *topics)) == [
+        ("__consumer_offsets", 0),
+        ("orders", ErrorCode.INVALID_REQUEST),
+    ]
