@@ -37,6 +37,9 @@ log = logging.getLogger(__name__)
 LISTEN_BACKLOG = 1024
 SWEEP_INTERVAL_S = 5.0
 STOP_GRACE_S = 5.0
+FIRST_TASKS_MS = 30_000
+"""Retention and checkpoints begin so long after the start, as in Kafka."""
+
 _OUT_OF_DESCRIPTORS = {errno.EMFILE, errno.ENFILE}
 
 
@@ -57,7 +60,8 @@ class Server:
         self._per_address: dict[str, int] = {}
         self._next_connection_id = 0
         self._stop = trio.Event()
-        self._housekeeping_ms = 0
+        self._retention_due_ms = 0
+        self._checkpoint_due_ms = 0
 
     async def serve(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until ``stop`` is called; ready when ``task_status`` is told so.
@@ -237,6 +241,7 @@ class Server:
 
     async def _sweep(self) -> None:
         """Housekeeping: idle connections now and then, logs when it is their time."""
+        self._retention_due_ms = self._checkpoint_due_ms = self._now_ms() + FIRST_TASKS_MS
         while True:
             await trio.sleep(SWEEP_INTERVAL_S)
             now_ms = self.broker.now_ms()
@@ -247,18 +252,19 @@ class Server:
                     connection.abort_nowait()
                 elif idle_ms > SWEEP_INTERVAL_S * 1000:
                     connection.release_memory()
-            if now_ms - self._housekeeping_ms >= self._housekeeping_interval_ms():
-                self._housekeeping_ms = now_ms
-                await self._keep_house(now_ms)
-
-    def _housekeeping_interval_ms(self) -> int:
-        names = ("log.retention.check.interval.ms", "log.flush.offset.checkpoint.interval.ms")
-        return min(self.broker.integer(name) for name in names)
+            await self._keep_house(now_ms)
 
     async def _keep_house(self, now_ms: int) -> None:
+        """Retention and checkpoints, each when its interval has passed."""
+        integer = self.broker.integer
         watermarks = {(p.topic, p.index): p.high_watermark for p in self.broker.partitions()}
-        self.broker.log_manager.housekeeping(now_ms, watermarks)
-        await trio.to_thread.run_sync(self.broker.log_manager.checkpoint, watermarks)
+        if now_ms >= self._retention_due_ms:
+            self._retention_due_ms = now_ms + integer("log.retention.check.interval.ms")
+            self.broker.log_manager.housekeeping(now_ms, watermarks)
+        if now_ms >= self._checkpoint_due_ms:
+            interval_ms = integer("log.flush.offset.checkpoint.interval.ms")
+            self._checkpoint_due_ms = now_ms + interval_ms
+            await trio.to_thread.run_sync(self.broker.log_manager.checkpoint, watermarks)
 
 
 def _settle_garbage_collector() -> None:

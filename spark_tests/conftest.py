@@ -62,7 +62,8 @@ def new_topic(admin: AdminClient) -> Iterator[Callable[..., str]]:
 
     def create(partitions: int = 3, prefix: str = "spark", **config: str) -> str:
         name = f"{prefix}-{uuid.uuid4().hex[:10]}"
-        new = NewTopic(name, partitions, 1, config=config)
+        # The rows' timestamps lie in the past: retention would delete them at its first check.
+        new = NewTopic(name, partitions, 1, config={"retention.ms": "-1", **config})
         admin.create_topics([new])[name].result(TIMEOUT_S)
         created.append(name)
         return name

@@ -180,7 +180,8 @@ def test_a_topic_created_anew_is_reported(
     wait_until(
         lambda: topic not in admin.list_topics(timeout=TIMEOUT_S).topics, what="the deletion"
     )
-    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(TIMEOUT_S)
+    new = NewTopic(topic, 1, 1, config={"retention.ms": "-1"})
+    admin.create_topics([new])[topic].result(TIMEOUT_S)
     produce(broker, topic, 0, 10)
     with pytest.raises(StreamingQueryException):
         run_available(stream(subscribe=topic, failOnDataLoss="true"), tmp_path)
