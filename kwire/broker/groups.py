@@ -7,6 +7,8 @@ Rules:
 - Coordinators are loaded when the broker starts; until then a group's answer is
   COORDINATOR_LOAD_IN_PROGRESS. The topic is created when somebody first asks for a coordinator.
 - One task waits for the next deadline of all of them.
+- Sessions and rebalances go by a clock that never jumps: a wall clock that is set anew, or a machine
+  that wakes from sleep, ends no member's session.
 """
 
 import logging
@@ -64,8 +66,13 @@ class Groups:
         self._loaded: dict[int, LoadedCoordinator] = {}
         self._changed = trio.Event()
         self._wakes_at_ms = 0
-        self._next_expiry_ms = broker.now_ms() + self._expiry_interval_ms()
+        self._epoch_ms = broker.now_ms() - trio.current_time() * 1000
+        self._next_expiry_ms = self.now_ms() + self._expiry_interval_ms()
         self._is_closed = False
+
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch for deadlines: the time at the start, steadily gone on."""
+        return int(self._epoch_ms + trio.current_time() * 1000)
 
     async def ensure_topic(self) -> None:
         """Create ``__consumer_offsets`` if need be; KafkaError (COORDINATOR_NOT_AVAILABLE)."""
@@ -137,7 +144,7 @@ class Groups:
         while True:
             self._changed = trio.Event()
             self._wakes_at_ms = self._next_deadline_ms()
-            wait_s = max(0, self._wakes_at_ms - self._broker.now_ms()) / 1000
+            wait_s = max(0, self._wakes_at_ms - self.now_ms()) / 1000
             with trio.move_on_after(wait_s):
                 await self._changed.wait()
             self._tick()
@@ -162,9 +169,7 @@ class Groups:
 
         groups = GroupCoordinator(self._settings(), self._random_id)
         compression = self._broker.integer("offsets.topic.compression.codec")
-        runtime = CoordinatorRuntime(
-            groups, append, self._broker.now_ms, self._wake_by, compression
-        )
+        runtime = CoordinatorRuntime(groups, append, self.now_ms, self._wake_by, compression)
         return LoadedCoordinator(groups, runtime, partition)
 
     def _wake_by(self, deadline_ms: int) -> None:
@@ -194,7 +199,7 @@ class Groups:
         return min([self._next_expiry_ms, *(d for d in deadlines if d is not None)])
 
     def _tick(self) -> None:
-        now_ms = self._broker.now_ms()
+        now_ms = self.now_ms()
         for loaded in self._loaded.values():
             try:
                 loaded.runtime.tick(now_ms)
@@ -202,12 +207,11 @@ class Groups:
                 log.error("cannot write to %s: %s", OFFSETS_TOPIC, error)
 
     async def _expire_offsets(self) -> None:
-        now_ms = self._broker.now_ms()
-        if now_ms < self._next_expiry_ms:
+        if self.now_ms() < self._next_expiry_ms:
             return
-        self._next_expiry_ms = now_ms + self._expiry_interval_ms()
+        self._next_expiry_ms = self.now_ms() + self._expiry_interval_ms()
         for loaded in list(self._loaded.values()):
-            self._carry_out(loaded, loaded.groups.expire_offsets(now_ms))
+            self._carry_out(loaded, loaded.groups.expire_offsets(self._broker.now_ms()))
             await trio.lowlevel.checkpoint()
 
     def _carry_out(self, loaded: LoadedCoordinator, effects: Effects) -> None:

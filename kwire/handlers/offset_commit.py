@@ -95,7 +95,7 @@ def _commit(
             request.generation_id_or_member_epoch,
             request.member_id,
             request.group_instance_id,
-            context.broker.now_ms(),
+            context.broker.groups.now_ms(),
         )
     except KafkaError as error:
         unknown = error.code is ErrorCode.GROUP_ID_NOT_FOUND

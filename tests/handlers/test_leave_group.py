@@ -56,3 +56,15 @@ async def test_heartbeats(member, version):
     assert await beat(member_id="x") == ErrorCode.UNKNOWN_MEMBER_ID
     assert await beat(group_id="nobody") == ErrorCode.UNKNOWN_MEMBER_ID
     assert await beat(group_id="") == ErrorCode.INVALID_GROUP_ID
+
+
+async def test_a_clock_that_jumps_ends_no_session(server, member):
+    """Sessions go by a clock of their own, which nobody sets."""
+    await member.become_stable()
+    wall_clock_ms = server.broker.now_ms
+    server.broker.now_ms = lambda: wall_clock_ms() + 86_400_000
+    group = server.broker.groups.coordinator("billing")
+    group.runtime.tick(server.broker.groups.now_ms())
+    request = HeartbeatRequest(group_id="billing", member_id=member.member_id, generation_id=1)
+    response = await member.raw.request(request, 4, HeartbeatResponse)
+    assert response.error_code == ErrorCode.NONE
