@@ -28,7 +28,10 @@ async def handle(
     if request.validate_only:
         extension.decide(context.broker.image)
     else:
-        await context.broker.commit(extension.decide)
+        try:
+            await context.broker.commit(extension.decide)
+        except KafkaError as error:
+            extension.fail(error)
     return CreatePartitionsResponse(results=list(extension.results.values()))
 
 
@@ -57,6 +60,12 @@ class _Extension:
             except KafkaError as error:
                 result.error_code, result.error_message = error.code, error.message or None
         return changes
+
+    def fail(self, error: KafkaError) -> None:
+        """The decision could not be committed: give its error to every topic that has none."""
+        for result in self.results.values():
+            if not result.error_code:
+                result.error_code, result.error_message = error.code, error.message or None
 
     def _extend(self, topic: CreatePartitionsTopic, image: MetadataImage) -> list[Change]:
         assignments = None

@@ -32,7 +32,10 @@ async def handle(request: CreateTopicsRequest, context: RequestContext) -> Creat
     if request.validate_only:
         creation.decide(context.broker.image)
     else:
-        await context.broker.commit(creation.decide)
+        try:
+            await context.broker.commit(creation.decide)
+        except KafkaError as error:
+            creation.fail(error)
     return CreateTopicsResponse(topics=list(creation.results.values()))
 
 
@@ -56,10 +59,14 @@ class _Creation:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
                 changes += self._create(topic, image)
             except KafkaError as error:
-                self.results[topic.name] = CreatableTopicResult(
-                    name=topic.name, error_code=error.code, error_message=error.message or None
-                )
+                self.results[topic.name] = _refusal(topic.name, error)
         return changes
+
+    def fail(self, error: KafkaError) -> None:
+        """The decision could not be committed: give its error to every topic that has none."""
+        for name, result in self.results.items():
+            if not result.error_code:
+                self.results[name] = _refusal(name, error)
 
     def _create(self, topic: CreatableTopic, image: MetadataImage) -> list[Change]:
         wanted = _new_topic(topic, self._context)
@@ -108,6 +115,12 @@ def _configs(topic: CreatableTopic) -> dict[str, str]:
             f"Null value not supported for topic configs: {','.join(nulls)}",
         )
     return {config.name: config.value or "" for config in topic.configs}
+
+
+def _refusal(name: str, error: KafkaError) -> CreatableTopicResult:
+    return CreatableTopicResult(
+        name=name, error_code=error.code, error_message=error.message or None
+    )
 
 
 def _result(topic: TopicImage, wanted: NewTopic, context: RequestContext) -> CreatableTopicResult:

@@ -33,7 +33,10 @@ async def handle(request: DeleteTopicsRequest, context: RequestContext) -> Delet
     else:
         wanted = [DeleteTopicState(name=name) for name in request.topic_names]
     deletion = _Deletion(wanted, context)
-    await context.broker.commit(deletion.decide)
+    try:
+        await context.broker.commit(deletion.decide)
+    except KafkaError as error:
+        deletion.fail(error)
     context.broker.groups.forget_deleted_topics()
     return DeleteTopicsResponse(responses=deletion.results)
 
@@ -66,6 +69,12 @@ class _Deletion:
         self.results += found.values()
         doomed = [topic_id for topic_id, result in found.items() if not result.error_code]
         return [change for topic_id in doomed for change in delete_topic(image, topic_id)]
+
+    def fail(self, error: KafkaError) -> None:
+        """The decision could not be committed: give its error to every topic that has none."""
+        for result in self.results:
+            if not result.error_code:
+                result.error_code, result.error_message = error.code, error.message or None
 
     def _find(self, name: str | None, topic_id: bytes, image: MetadataImage) -> TopicImage:
         self._check_enabled()

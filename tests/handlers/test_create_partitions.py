@@ -2,7 +2,7 @@
 
 import pytest
 
-from kwire.errors import ErrorCode
+from kwire.errors import ErrorCode, KafkaError
 from kwire.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -76,4 +76,18 @@ async def test_a_name_twice_is_refused_once(server):
     assert sorted(await _extend(server, *topics)) == [
         ("__consumer_offsets", 0),
         ("orders", ErrorCode.INVALID_REQUEST),
+    ]
+
+
+async def test_a_commit_that_fails_is_every_topics_error(server, monkeypatch):
+    """When the disk is full each topic says so, those that were refused anyway say why."""
+
+    async def full(decide):
+        decide(server.broker.image)
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no space")
+
+    monkeypatch.setattr(server.broker, "commit", full)
+    assert await _extend(server, _topic("orders", 4), _topic("nope", 4)) == [
+        ("orders", ErrorCode.KAFKA_STORAGE_ERROR),
+        ("nope", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ]

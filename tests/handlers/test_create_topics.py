@@ -2,7 +2,7 @@
 
 import pytest
 
-from kwire.errors import ErrorCode
+from kwire.errors import ErrorCode, KafkaError
 from kwire.protocol.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -136,3 +136,18 @@ async def test_an_internal_topic_is_compacted_whoever_creates_it(server, create)
     """A client that is quicker than the broker does no harm."""
     await create(_topic("__transaction_state"))
     assert server.broker.topic_settings("__transaction_state")["cleanup.policy"] == ["compact"]
+
+
+async def test_a_commit_that_fails_is_every_topics_error(server, create, monkeypatch):
+    """When the disk is full each topic says so, those that were refused anyway say why."""
+
+    async def full(decide):
+        decide(server.broker.image)
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no space")
+
+    monkeypatch.setattr(server.broker, "commit", full)
+    answers = await create(_topic("n"), _topic("orders"))
+    assert {name: (t.error_code, t.error_message) for name, t in answers.items()} == {
+        "n": (ErrorCode.KAFKA_STORAGE_ERROR, "no space"),
+        "orders": (ErrorCode.TOPIC_ALREADY_EXISTS, "Topic 'orders' already exists."),
+    }

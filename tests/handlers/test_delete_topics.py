@@ -2,7 +2,7 @@
 
 import pytest
 
-from kwire.errors import ErrorCode
+from kwire.errors import ErrorCode, KafkaError
 from kwire.protocol.messages.create_topics import (
     CreatableTopic,
     CreateTopicsRequest,
@@ -102,3 +102,17 @@ async def test_deletion_can_be_switched_off(tmp_path, version, code):
         await _create(server, "orders")
         request = DeleteTopicsRequest(topic_names=["orders"], timeout_ms=5000)
         assert await _delete(server, request, version) == [("orders", code)]
+
+
+async def test_a_commit_that_fails_is_every_topics_error(server, monkeypatch):
+    """When the disk is full each topic says so, those that were refused anyway say why."""
+
+    async def full(decide):
+        decide(server.broker.image)
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no space")
+
+    monkeypatch.setattr(server.broker, "commit", full)
+    assert await _delete(server, _by_name("orders", "nope"), 6) == [
+        ("nope", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("orders", ErrorCode.KAFKA_STORAGE_ERROR),
+    ]
