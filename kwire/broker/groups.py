@@ -7,8 +7,8 @@ Rules:
 - Coordinators are loaded when the broker starts; until then a group's answer is
   COORDINATOR_LOAD_IN_PROGRESS. The topic is created when somebody first asks for a coordinator.
 - One task waits for the next deadline of all of them.
-- Sessions and rebalances go by a clock that never jumps: a wall clock that is set anew, or a machine
-  that wakes from sleep, ends no member's session.
+- Sessions and rebalances go by a clock that never jumps: neither a wall clock that is set anew nor
+  a machine that wakes from sleep ends a member's session.
 """
 
 import logging

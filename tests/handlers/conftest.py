@@ -30,16 +30,21 @@ GROUP = "billing"
 
 
 class GroupClient:
-    """A member of the group ``billing`` on a connection of its own."""
+    """A member of a group on a connection of its own."""
 
-    def __init__(self, raw: RawClient) -> None:
+    def __init__(self, raw: RawClient, group_id: str) -> None:
         self.raw = raw
+        self.group_id = group_id
         self.member_id = ""
         self.generation = -1
 
     async def join(self, version: int = 9, **fields: object) -> JoinGroupResponse:
         """Join, once; the member id is remembered."""
-        values = {"group_id": GROUP, "member_id": self.member_id, "session_timeout_ms": 10_000}
+        values = {
+            "group_id": self.group_id,
+            "member_id": self.member_id,
+            "session_timeout_ms": 10_000,
+        }
         values["rebalance_timeout_ms"] = 60_000 if version else -1
         values["protocol_type"] = "consumer"
         values["protocols"] = [JoinGroupRequestProtocol(name="range", metadata=b"topics")]
@@ -53,7 +58,7 @@ class GroupClient:
         """Sync, with assignments by member id where this member leads."""
         names = {"protocol_type": "consumer", "protocol_name": "range"} if version >= 5 else {}
         request = SyncGroupRequest(
-            group_id=GROUP,
+            group_id=self.group_id,
             generation_id=self.generation,
             member_id=self.member_id,
             assignments=[
@@ -89,11 +94,11 @@ async def server(tmp_path):
 
 
 @pytest.fixture
-def new_member(server: RunningServer) -> Callable[[], Awaitable[GroupClient]]:
+def new_member(server: RunningServer) -> Callable[..., Awaitable[GroupClient]]:
     """Makes members, each on a connection of its own."""
 
-    async def connect() -> GroupClient:
-        return GroupClient(await server.connect())
+    async def connect(group_id: str = GROUP) -> GroupClient:
+        return GroupClient(await server.connect(), group_id)
 
     return connect
 

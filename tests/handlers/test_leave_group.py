@@ -1,7 +1,5 @@
 """LeaveGroup and Heartbeat over a socket."""
 
-import pytest
-
 from kwire.errors import ErrorCode
 from kwire.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kwire.protocol.messages.leave_group import (
@@ -11,22 +9,23 @@ from kwire.protocol.messages.leave_group import (
 )
 
 
-@pytest.mark.parametrize("version", range(6))
-async def test_a_member_leaves(member, version):
+async def test_a_member_leaves(member):
     """Up to version 2 there is one member and one error, then a list."""
-    await member.become_stable()
-    for expected in (ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID):
-        if version < 3:
-            request = LeaveGroupRequest(group_id="billing", member_id=member.member_id)
-            response = await member.raw.request(request, version, LeaveGroupResponse)
-            assert response.error_code == expected
-        else:
-            leaving = [MemberIdentity(member_id=member.member_id)]
-            request = LeaveGroupRequest(group_id="billing", members=leaving)
-            response = await member.raw.request(request, version, LeaveGroupResponse)
-            assert response.error_code == ErrorCode.NONE
-            [answer] = response.members
-            assert (answer.member_id, answer.error_code) == (member.member_id, expected)
+    for version in range(6):
+        member.member_id = ""
+        await member.become_stable()
+        for expected in (ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID):
+            if version < 3:
+                request = LeaveGroupRequest(group_id="billing", member_id=member.member_id)
+                response = await member.raw.request(request, version, LeaveGroupResponse)
+                assert response.error_code == expected
+            else:
+                leaving = [MemberIdentity(member_id=member.member_id)]
+                request = LeaveGroupRequest(group_id="billing", members=leaving)
+                response = await member.raw.request(request, version, LeaveGroupResponse)
+                assert response.error_code == ErrorCode.NONE
+                [answer] = response.members
+                assert (answer.member_id, answer.error_code) == (member.member_id, expected)
 
 
 async def test_leaving_a_group_nobody_knows(member):
@@ -40,22 +39,22 @@ async def test_leaving_a_group_nobody_knows(member):
     assert response.error_code == ErrorCode.INVALID_GROUP_ID
 
 
-@pytest.mark.parametrize("version", range(5))
-async def test_heartbeats(member, version):
+async def test_heartbeats(member):
     """A member of the generation is fine, any other is told what is wrong."""
     await member.become_stable()
 
-    async def beat(**fields):
+    async def beat(version, **fields):
         values = {"group_id": "billing", "member_id": member.member_id, "generation_id": 1}
         request = HeartbeatRequest(**(values | fields))
         response = await member.raw.request(request, version, HeartbeatResponse)
         return response.error_code
 
-    assert await beat() == ErrorCode.NONE
-    assert await beat(generation_id=2) == ErrorCode.ILLEGAL_GENERATION
-    assert await beat(member_id="x") == ErrorCode.UNKNOWN_MEMBER_ID
-    assert await beat(group_id="nobody") == ErrorCode.UNKNOWN_MEMBER_ID
-    assert await beat(group_id="") == ErrorCode.INVALID_GROUP_ID
+    for version in range(5):
+        assert await beat(version) == ErrorCode.NONE
+        assert await beat(version, generation_id=2) == ErrorCode.ILLEGAL_GENERATION
+        assert await beat(version, member_id="x") == ErrorCode.UNKNOWN_MEMBER_ID
+        assert await beat(version, group_id="nobody") == ErrorCode.UNKNOWN_MEMBER_ID
+        assert await beat(version, group_id="") == ErrorCode.INVALID_GROUP_ID
 
 
 async def test_a_clock_that_jumps_ends_no_session(server, member):

@@ -1,7 +1,5 @@
 """OffsetCommit and OffsetFetch over a socket."""
 
-import pytest
-
 from kwire.errors import ErrorCode
 from kwire.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -58,20 +56,20 @@ def _read(topics):
     }
 
 
-@pytest.mark.parametrize("version", range(2, 11))
-async def test_offsets_are_committed_and_fetched(server, member, version):
+async def test_offsets_are_committed_and_fetched(server, member):
     """In every version; a partition without an offset has -1."""
-    codes = await _commit(server, member, version, _topic(server, version, (0, 41, "note")))
-    assert codes == [(0, ErrorCode.NONE)]
-    wanted = OffsetFetchRequestTopic(name="orders", partition_indexes=[0, 1])
-    for fetch_version in range(1, 8):
-        request = OffsetFetchRequest(group_id="billing", topics=[wanted])
-        response = await member.raw.request(request, fetch_version, OffsetFetchResponse)
-        assert _read(response.topics) == {
-            ("orders", 0): (41, "note", ErrorCode.NONE),
-            ("orders", 1): (-1, "", ErrorCode.NONE),
-        }
-        assert response.error_code == ErrorCode.NONE
+    for version in range(2, 11):
+        codes = await _commit(server, member, version, _topic(server, version, (0, 41, "note")))
+        assert codes == [(0, ErrorCode.NONE)]
+        wanted = OffsetFetchRequestTopic(name="orders", partition_indexes=[0, 1])
+        for fetch_version in range(1, 8):
+            request = OffsetFetchRequest(group_id="billing", topics=[wanted])
+            response = await member.raw.request(request, fetch_version, OffsetFetchResponse)
+            assert _read(response.topics) == {
+                ("orders", 0): (41, "note", ErrorCode.NONE),
+                ("orders", 1): (-1, "", ErrorCode.NONE),
+            }
+            assert response.error_code == ErrorCode.NONE
 
 
 async def test_several_groups_are_fetched_at_once(server, member):
