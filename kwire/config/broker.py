@@ -102,7 +102,7 @@ class BrokerConfig(Mapping[str, Value]):
 
     def listeners(self) -> list[Listener]:
         """What to listen on, the controller's listeners left out: kwire has no port for them."""
-        controllers = set(self.strings("controller.listener.names"))
+        controllers = {name.upper() for name in self.strings("controller.listener.names")}
         found = [parse_listener("listeners", text) for text in self.strings("listeners")]
         return [listener for listener in found if listener.name not in controllers]
 
@@ -114,7 +114,9 @@ class BrokerConfig(Mapping[str, Value]):
     def security_protocol(self, listener: str) -> str:
         """PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL for the listener of this name."""
         value = str(self["listener.security.protocol.map"])
-        pairs = dict(item.strip().rsplit(":", 1) for item in value.split(",") if ":" in item)
+        pairs = dict(
+            item.strip().upper().rsplit(":", 1) for item in value.split(",") if ":" in item
+        )
         return pairs.get(listener, listener)
 
     def _check_together(self) -> None:

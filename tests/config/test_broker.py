@@ -92,11 +92,11 @@ def test_a_bad_value_says_what_is_allowed(properties, problem):
 
 
 def test_two_listeners_of_ones_own():
-    """Listeners have any name that the map gives a protocol."""
+    """Listeners have any name that the map gives a protocol, in any case."""
     config = BrokerConfig.load(
         {
-            "listeners": "INSIDE://127.0.0.1:0,OUTSIDE://[::1]:0",
-            "listener.security.protocol.map": "INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT",
+            "listeners": "Inside://127.0.0.1:0,OUTSIDE://[::1]:0",
+            "listener.security.protocol.map": "inside:PLAINTEXT,OUTSIDE:plaintext",
         }
     )
     assert config.listeners()[1] == Listener("OUTSIDE", "::1", 0)
