@@ -41,6 +41,7 @@ LARGE_BUFFER_BYTES = 64 * 1024
 FLUSH_BYTES = 256 * 1024
 """Responses are sent when they have come to this, even if more requests are at hand."""
 
+LAST_FLUSH_S = 1.0
 REQUESTS_PER_TURN = 64
 """After so many requests in a row other connections have their turn."""
 
@@ -80,15 +81,13 @@ class Connection:
         self._out = bytearray()
         self._slices: list[tuple[int, FileSlice]] = []
         self._busy = False
+        self._scope = trio.CancelScope()
 
     async def run(self) -> None:
         """Serve requests until the client leaves or breaks the protocol."""
         try:
-            while await self._receive():
-                await self._serve_frames()
-        except ConnectionClosed as reason:
-            if reason.args:
-                log.info("closing the connection from %s: %s", self._peer(), reason)
+            with self._scope:
+                await self._serve_until_closed()
         except OSError as error:
             log.debug("connection from %s ended: %s", self._peer(), error)
         except Exception as error:
@@ -96,6 +95,17 @@ class Connection:
             self._broker.bugs.append(error)
         finally:
             self._sock.close()
+
+    async def _serve_until_closed(self) -> None:
+        try:
+            while await self._receive():
+                await self._serve_frames()
+        except ConnectionClosed as reason:
+            if reason.args:
+                log.info("closing the connection from %s: %s", self._peer(), reason)
+            # The good requests before a bad one have their answers.
+            with trio.move_on_after(LAST_FLUSH_S):
+                await self._flush()
 
     def close_nowait(self) -> None:
         """End the connection after the request that is being served."""
@@ -105,11 +115,8 @@ class Connection:
             log.debug("connection from %s is closed already", self._peer())
 
     def abort_nowait(self) -> None:
-        """End the connection even in the middle of a response."""
-        try:
-            self._sock.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            log.debug("connection from %s is closed already", self._peer())
+        """End the connection whatever it is waiting for."""
+        self._scope.cancel()
 
     def release_memory(self) -> None:
         """Give back a large buffer that holds nothing; called when the connection is idle."""

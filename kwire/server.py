@@ -8,7 +8,6 @@ Rules:
   of a clean shutdown is written.
 """
 
-import errno
 import gc
 import logging
 import os
@@ -40,8 +39,6 @@ STOP_GRACE_S = 5.0
 FIRST_TASKS_MS = 30_000
 """Retention and checkpoints begin so long after the start, as in Kafka."""
 
-_OUT_OF_DESCRIPTORS = {errno.EMFILE, errno.ENFILE}
-
 
 class StartError(Exception):
     """kwire can't start; the text is one line that says why and what to do."""
@@ -56,7 +53,7 @@ class Server:
         self.broker: Broker
         self._now_ms = now_ms
         self._sockets: list[tuple[Listener, socket.socket]] = []
-        self._connections: set[Connection] = set()
+        self.connections: set[Connection] = set()
         self._per_address: dict[str, int] = {}
         self._next_connection_id = 0
         self._stop = trio.Event()
@@ -171,7 +168,7 @@ class Server:
         self.broker.is_stopping = True
         self.broker.groups.close()
         connections.deadline = trio.current_time() + STOP_GRACE_S
-        for connection in self._connections:
+        for connection in self.connections:
             connection.close_nowait()
         for partition in self.broker.partitions():
             partition.wake()
@@ -193,12 +190,15 @@ class Server:
             except (BlockingIOError, ConnectionAbortedError):
                 continue
             except OSError as error:
-                if error.errno not in _OUT_OF_DESCRIPTORS:
-                    raise
-                log.warning("no file descriptors are left for connections; see ulimit -n")
+                # Out of descriptors (ulimit -n), or a network error that the peer left behind.
+                log.warning("cannot accept a connection: %s", error)
                 await trio.sleep(0.1)
                 continue
-            self._admit(listener, accepted, peer, connections)
+            try:
+                self._admit(listener, accepted, peer, connections)
+            except OSError as error:
+                log.info("a connection from %s ended at once: %s", peer[0], error)
+                accepted.close()
 
     def _admit(
         self,
@@ -212,7 +212,7 @@ class Server:
         limit = self.broker.integer("max.connections")
         address_limit = self.broker.integer("max.connections.per.ip")
         held = self._per_address.get(address, 0)
-        if len(self._connections) >= limit or held >= address_limit:
+        if len(self.connections) >= limit or held >= address_limit:
             log.warning("refusing a connection from %s: max.connections is reached", address)
             accepted.close()
             return
@@ -229,7 +229,7 @@ class Server:
         )
         max_bytes = self.broker.integer("socket.request.max.bytes")
         connection = Connection(accepted, info, self.broker, max_bytes)
-        self._connections.add(connection)
+        self.connections.add(connection)
         self._per_address[address] = held + 1
         nursery.start_soon(self._run_connection, connection)
 
@@ -238,7 +238,7 @@ class Server:
         try:
             await connection.run()
         finally:
-            self._connections.discard(connection)
+            self.connections.discard(connection)
             self._per_address[address] -= 1
             if not self._per_address[address]:
                 del self._per_address[address]
@@ -250,7 +250,7 @@ class Server:
             await trio.sleep(SWEEP_INTERVAL_S)
             now_ms = self.broker.now_ms()
             max_idle_ms = self.broker.integer("connections.max.idle.ms")
-            for connection in list(self._connections):
+            for connection in list(self.connections):
                 idle_ms = now_ms - connection.last_active_ms
                 if max_idle_ms >= 0 and idle_ms > max_idle_ms:
                     connection.abort_nowait()

@@ -160,14 +160,21 @@ class Broker:
         """A producer id that nobody has had, from a block that is durably taken."""
         async with self._producer_id_lock:
             if not self._producer_ids:
-                await self.commit(self._allocate_producer_ids)
+                await self._take_producer_ids()
             producer_id, self._producer_ids = self._producer_ids[0], self._producer_ids[1:]
             return producer_id
 
-    def _allocate_producer_ids(self, image: MetadataImage) -> Sequence[Change]:
-        first = image.next_producer_id
+    async def _take_producer_ids(self) -> None:
+        """Take the next block; it counts as ours only once that is durable."""
+        first = 0
+
+        def decide(image: MetadataImage) -> Sequence[Change]:
+            nonlocal first
+            first = image.next_producer_id
+            return allocate_producer_ids(image)
+
+        await self.commit(decide)
         self._producer_ids = range(first, first + PRODUCER_ID_BLOCK)
-        return allocate_producer_ids(image)
 
     async def _wait_followed(self, revision: int) -> None:
         async with self._followed:

@@ -151,13 +151,13 @@ class Groups:
             await self._expire_offsets()
 
     async def _load(self, index: int) -> None:
-        partition = self._broker.partition(OFFSETS_TOPIC, index)
-        if partition.log.log_end_offset == partition.log.log_start_offset:
-            return
-        loaded = self._new(partition)
         try:
+            partition = self._broker.partition(OFFSETS_TOPIC, index)
+            if partition.log.log_end_offset == partition.log.log_start_offset:
+                return
+            loaded = self._new(partition)
             await loaded.runtime.load(_batches(partition))
-        except KafkaError as error:
+        except (KafkaError, OSError) as error:
             log.error("cannot load %s-%d: %s", OFFSETS_TOPIC, index, error)
             return
         self._loaded[index] = loaded

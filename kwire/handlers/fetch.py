@@ -56,6 +56,9 @@ async def handle(request: FetchRequest, context: RequestContext) -> FetchRespons
     except KafkaError as error:
         return FetchResponse(error_code=error.code)
     answer = _read(wanted, request, context)
+    # Asking for more at least than at most would wait in vain.
+    max_bytes = min(request.max_bytes, context.broker.integer("fetch.max.bytes"))
+    request.min_bytes = min(request.min_bytes, max_bytes)
     if answer.size_bytes < request.min_bytes and not answer.has_error and wanted:
         answer = await _wait(answer, wanted, request, context)
     incremental = session is not None and request.session_epoch > INITIAL_EPOCH
@@ -188,6 +191,8 @@ async def _wait(
     partitions = [_partition(key, one, request, context) for key, one in wanted]
     with trio.move_on_after(max(request.max_wait_ms, 0) / 1000):
         while answer.size_bytes < request.min_bytes and not answer.has_error:
+            if broker.is_stopping:
+                break
             event = trio.Event()
             for partition in partitions:
                 partition.waiters.add(event)
@@ -197,8 +202,6 @@ async def _wait(
                 for partition in partitions:
                     partition.waiters.discard(event)
             answer = _read(wanted, request, context)
-            if broker.is_stopping:
-                break
     return answer
 
 

@@ -57,7 +57,9 @@ async def _topics(request: MetadataRequest, context: RequestContext) -> list[Met
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
     if request.topics is None or (not request.topics and context.api_version == 0):
         return [describe(topic, operations) for topic in image.topics_by_name.values()]
-    return [await _topic(wanted, request, context, operations) for wanted in request.topics]
+    # Named once or a thousand times, a topic is described once.
+    distinct = {(wanted.name, wanted.topic_id): wanted for wanted in request.topics}
+    return [await _topic(wanted, request, context, operations) for wanted in distinct.values()]
 
 
 async def _topic(

@@ -195,3 +195,16 @@ async def test_a_topic_deleted_while_somebody_waits(running: RunningServer) -> N
         assert await reader.receive_frame() is not None
     await reader.aclose()
     await admin.aclose()
+
+
+async def test_more_at_least_than_at_most(running: RunningServer) -> None:
+    """min_bytes beyond max_bytes doesn't wait for what could never come."""
+    client = await running.connect()
+    await produce(client, 1)
+    request = FetchRequest(
+        min_bytes=1_000_000, max_bytes=100, max_wait_ms=60_000, topics=wanted((0, 0))
+    )
+    with trio.fail_after(20):
+        data = told(await client.request(request, VERSION, FetchResponse))[0]
+    assert offsets_in(data) == [0]
+    await client.aclose()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 from crc32c import crc32c
 
 from kwire.errors import ErrorCode
@@ -22,7 +23,11 @@ from kwire.protocol.messages.create_topics import (
     CreateTopicsResponse,
 )
 from kwire.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from kwire.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from kwire.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
 from kwire.protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -292,3 +297,39 @@ def test_acknowledged_records_survive_kill_9(tmp_path: Path) -> None:
     wait_until(
         lambda: (tmp_path / ".kafka_cleanshutdown").exists(), what="the mark of a clean stop"
     )
+
+
+async def test_a_topic_named_many_times_is_described_once(running: RunningServer) -> None:
+    """An answer can't be made to outgrow the cluster."""
+    client = await running.connect()
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC) for _ in range(10_000)])
+    response = await client.request(request, 5, MetadataResponse)
+    assert [topic.name for topic in response.topics] == [TOPIC]
+    await client.aclose()
+
+
+async def test_good_requests_before_a_bad_one_are_answered(running: RunningServer) -> None:
+    """The connection closes after their answers."""
+    client = await running.connect()
+    good = bytes(encode_request(MetadataRequest(), 5, 1, "mixed"))
+    await client.stream.send_all(good + CLOSING["an unknown API"])
+    assert await client.receive_frame() is not None
+    assert await client.is_closed()
+    await client.aclose()
+
+
+async def test_a_client_gone_in_a_long_poll_is_let_go(running: RunningServer) -> None:
+    """An idle connection is ended even while a handler waits for it."""
+    client = await running.connect()
+    request = FetchRequest(
+        min_bytes=1,
+        max_wait_ms=2_000_000_000,
+        topics=[FetchTopic(topic=TOPIC, partitions=[FetchPartition(partition_max_bytes=100)])],
+    )
+    await client.send(request, 11)
+    await trio.testing.wait_all_tasks_blocked(0.05)
+    for connection in list(running.server.connections):
+        connection.abort_nowait()
+    with trio.fail_after(DEADLINE_S):
+        assert await client.is_closed()
+    await client.aclose()
