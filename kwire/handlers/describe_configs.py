@@ -34,8 +34,9 @@ async def handle(
     request: DescribeConfigsRequest, context: RequestContext
 ) -> DescribeConfigsResponse:
     """Describe every resource asked for."""
+    distinct = {(r.resource_type, r.resource_name): r for r in request.resources}
     return DescribeConfigsResponse(
-        results=[_describe(resource, request, context) for resource in request.resources]
+        results=[_describe(resource, request, context) for resource in distinct.values()]
     )
 
 

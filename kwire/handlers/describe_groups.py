@@ -20,7 +20,7 @@ NOT_FOUND_SINCE = 6
 async def handle(request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
     """Describe every group asked for."""
     operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
-    groups = [_describe(group_id, context) for group_id in request.groups]
+    groups = [_describe(group_id, context) for group_id in dict.fromkeys(request.groups)]
     for group in groups:
         if not group.error_code:
             group.authorized_operations = operations
