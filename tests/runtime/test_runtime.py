@@ -158,7 +158,7 @@ async def test_a_damaged_record_is_left_out_loudly(runtime, caplog):
 
 async def test_loading_gives_way(runtime, memory_log, autojump_clock):
     """A long partition doesn't hold up the others."""
-    for _ in range(3):
+    for _ in range(10):
         memory_log.append(bytearray(memory_log.batches[0]) if memory_log.batches else _batch(), 0)
     turns = []
 
