@@ -20,7 +20,16 @@ from compat_tests.java_tools import MissingTool, command, run_tool
 from kwire.testing.in_process import local_port
 from kwire.testing.waiting import wait_until
 
-HEAP = ("-Xmx1G", "-Xms1G")
+START_TIMEOUT_S = 60
+STOP_TIMEOUT_S = 60
+TAIL_LINES = 20
+
+# What Kafka's own start script gives its JVM.
+JVM = (
+    *("-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"),
+    *("-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent"),
+    *("-XX:MaxInlineLevel=15", "-Djava.awt.headless=true"),
+)
 CLUSTER_ID = "kwireCompatTestsAAAAAA"
 
 _SETTINGS = {
@@ -35,6 +44,10 @@ _SETTINGS = {
     "share.coordinator.state.topic.min.isr": "1",
     "group.initial.rebalance.delay.ms": "0",
 }
+
+
+class KafkaFailed(Exception):
+    """It ended instead of getting ready; the text is the end of what it logged."""
 
 
 class ApacheKafka:
@@ -65,19 +78,34 @@ class ApacheKafka:
         return self.data_dir / "logs"
 
     def start(self) -> "ApacheKafka":
-        """Format the directory if it is new, start, and wait until it answers."""
+        """Format the directory if it is new, start, and wait until it answers.
+
+        Raises KafkaFailed if it ends instead, MissingTool if Java or Maven is missing.
+        """
         self.data_dir.mkdir(parents=True, exist_ok=True)
         properties = self.data_dir / "server.properties"
         properties.write_text(self._properties(), encoding="utf-8")
         if not self.log_dir.exists():
             arguments = ("-t", CLUSTER_ID, "-c", str(properties), "--standalone")
             run_tool("kafka.tools.StorageTool", "format", *arguments)
-        with (self.data_dir / "kafka.log").open("ab") as log:
+        with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                command("kafka.Kafka", str(properties), options=HEAP), stdout=log, stderr=log
+                command("kafka.Kafka", str(properties), options=JVM), stdout=log, stderr=log
             )
-        wait_until(self._answers, timeout_s=60, what=f"Apache Kafka in {self.data_dir}")
+        try:
+            wait_until(self._answers, timeout_s=START_TIMEOUT_S, what="Apache Kafka to answer")
+        except BaseException:
+            self.kill()
+            raise
         return self
+
+    def log(self) -> str:
+        """What it has logged so far."""
+        return self._log.read_text(encoding="utf-8", errors="replace")
+
+    @property
+    def _log(self) -> Path:
+        return self.data_dir / "kafka.log"
 
     def _properties(self) -> str:
         host_port = self.bootstrap
@@ -95,7 +123,8 @@ class ApacheKafka:
     def _answers(self) -> bool:
         assert self._process is not None
         if self._process.poll() is not None:
-            raise MissingTool(f"Apache Kafka ended; see {self.data_dir / 'kafka.log'}")
+            tail = "\n".join(self.log().splitlines()[-TAIL_LINES:])
+            raise KafkaFailed(f"Apache Kafka ended instead of getting ready:\n{tail}")
         try:
             KafkaAdminClient(bootstrap_servers=self.bootstrap, request_timeout_ms=5000).close()
         except (KafkaError, OSError):
@@ -121,7 +150,12 @@ class ApacheKafka:
         if process is None:
             return 0
         process.send_signal(signal_number)
-        return process.wait(60)
+        try:
+            return process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise
 
     def __enter__(self) -> "ApacheKafka":
         return self.start()
@@ -149,7 +183,7 @@ def main() -> None:
                 signal.pause()
         except KeyboardInterrupt:
             print("Apache Kafka stopped", flush=True)
-        except MissingTool as error:
+        except (MissingTool, KafkaFailed) as error:
             raise SystemExit(str(error)) from error
 
 

@@ -5,6 +5,7 @@ without it a kwire is started for the run, in a process of its own.
 """
 
 import os
+import shutil
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,14 @@ import pytest
 from kafka import KafkaAdminClient
 
 from kwire.testing.process import BrokerProcess
+
+collect_ignore = [] if shutil.which("kcat") else ["test_kcat.py"]
+
+
+def pytest_report_header() -> str:
+    """Say what is under test, and what isn't for want of a program."""
+    broker = os.environ.get("KWIRE_BOOTSTRAP") or "a kwire of its own"
+    return f"broker: {broker}" + ("; kcat is not installed" if collect_ignore else "")
 
 
 @pytest.fixture(scope="session")

@@ -4,12 +4,17 @@ The jars of Apache Kafka 4.3.1 and its tools land in ``.cache/kafka-4.3.1/libs``
 this machine (Java 17, Maven) is said in one sentence, by MissingTool.
 """
 
+import fcntl
 import os
 import re
 import shutil
 import subprocess
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
+from typing import IO
 
 ROOT = Path(__file__).parent.parent
 HOME = ROOT / ".cache" / "kafka-4.3.1"
@@ -17,12 +22,15 @@ LIBS = HOME / "libs"
 POM = Path(__file__).parent / "java" / "pom.xml"
 TOOL_TIMEOUT_S = 120
 
+QUICK = ("-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Xmx256m", "-XX:+UseSerialGC")
+"""Options for tools that run for a moment."""
+
 _LOG_CONFIG = """\
 <?xml version="1.0" encoding="UTF-8"?>
 <Configuration status="ERROR">
   <Appenders><Console name="err" target="SYSTEM_ERR"><PatternLayout pattern="%d %p %c: %m%n"/>
   </Console></Appenders>
-  <Loggers><Root level="LEVEL"><AppenderRef ref="err"/></Root></Loggers>
+  <Loggers><Root level="WARN"><AppenderRef ref="err"/></Root></Loggers>
 </Configuration>
 """
 
@@ -31,35 +39,48 @@ class MissingTool(Exception):
     """Something that has to be installed; the text says what."""
 
 
+@cache
 def java() -> str:
     """The java command, 17 or newer; MissingTool where there is none."""
     home = os.environ.get("JAVA_HOME")
-    candidates = [str(Path(home) / "bin" / "java")] if home else []
-    candidates += [found] if (found := shutil.which("java")) else []
-    for candidate in candidates:
+    in_home = shutil.which(str(Path(home) / "bin" / "java")) if home else None
+    for candidate in filter(None, (in_home, shutil.which("java"))):
         run = subprocess.run([candidate, "-version"], capture_output=True, text=True, check=False)
         version = re.search(r'version "(\d+)', run.stderr)
         if version and int(version[1]) >= 17:
             return candidate
-    raise MissingTool("the tests with Kafka's Java tools need Java 17 or newer (JAVA_HOME or PATH)")
+    raise MissingTool(
+        "Kafka's Java tools need Java 17 or newer, in JAVA_HOME or on PATH"
+        " (Debian, Ubuntu: apt install openjdk-17-jre-headless; macOS: brew install openjdk@17)"
+    )
 
 
+@cache
 def libs() -> Path:
     """The directory of the jars, fetched if need be; MissingTool without Maven."""
-    if (HOME / "complete").exists():
-        return LIBS
+    HOME.mkdir(parents=True, exist_ok=True)
+    with (HOME / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (HOME / "complete").exists():
+            _fetch()
+    return LIBS
+
+
+def _fetch() -> None:
     maven = shutil.which("mvn")
     if maven is None:
-        raise MissingTool("fetching Kafka's jars needs Maven (the mvn command)")
-    LIBS.mkdir(parents=True, exist_ok=True)
-    print("fetching the jars of Apache Kafka 4.3.1 …", flush=True)
-    command = [maven, "-q", "-B", "-f", str(POM), "dependency:copy-dependencies"]
-    command += ["-DincludeScope=runtime", f"-DoutputDirectory={LIBS}"]
-    run = subprocess.run(command, capture_output=True, text=True, check=False)
+        raise MissingTool(
+            "fetching Kafka's jars needs Maven, the mvn command"
+            " (Debian, Ubuntu: apt install maven; macOS: brew install maven)"
+        )
+    shutil.rmtree(LIBS, ignore_errors=True)
+    print("fetching the jars of Apache Kafka 4.3.1 …", file=sys.stderr, flush=True)
+    fetch = [maven, "-q", "-B", "-f", str(POM), "dependency:copy-dependencies"]
+    fetch += ["-DincludeScope=runtime", f"-DoutputDirectory={LIBS}"]
+    run = subprocess.run(fetch, capture_output=True, text=True, check=False)
     if run.returncode:
         raise MissingTool(f"Maven could not fetch Kafka's jars:\n{run.stdout[-2000:]}")
     (HOME / "complete").touch()
-    return LIBS
 
 
 def command(main_class: str, *arguments: str, options: Sequence[str] = ()) -> list[str]:
@@ -67,17 +88,17 @@ def command(main_class: str, *arguments: str, options: Sequence[str] = ()) -> li
     jars = libs()
     log_config = HOME / "log4j2.xml"
     if not log_config.exists():
-        log_config.write_text(_LOG_CONFIG.replace("LEVEL", "WARN"), encoding="utf-8")
+        log_config.write_text(_LOG_CONFIG, encoding="utf-8")
     start = [java(), f"-Dlog4j2.configurationFile={log_config}", *options]
     return [*start, "-cp", f"{jars}/*", main_class, *arguments]
 
 
-QUICK = ("-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Xmx256m", "-XX:+UseSerialGC")
-"""Options for tools that run for a moment."""
+def run_tool(main_class: str, *arguments: str, stdin: str = "", fails: bool = False) -> str:
+    """Run a tool to its end and return what it printed.
 
-
-def run_tool(main_class: str, *arguments: str, stdin: str = "", check: bool = True) -> str:
-    """Run a tool to its end and return what it printed; AssertionError if it failed."""
+    AssertionError, with all it printed, when it fails; with ``fails`` when it does not, and then
+    what it printed on stderr is returned too.
+    """
     run = subprocess.run(
         command(main_class, *arguments, options=QUICK),
         input=stdin,
@@ -86,7 +107,25 @@ def run_tool(main_class: str, *arguments: str, stdin: str = "", check: bool = Tr
         timeout=TOOL_TIMEOUT_S,
         check=False,
     )
-    if check:
-        shown = f"{main_class} {arguments} ended with {run.returncode}\n{run.stdout}\n{run.stderr}"
-        assert run.returncode == 0, shown
-    return run.stdout if check else run.stdout + run.stderr
+    shown = f"{main_class} {arguments} ended with {run.returncode}\n{run.stdout}\n{run.stderr}"
+    assert (run.returncode != 0) is fails, shown
+    return run.stdout + run.stderr if fails else run.stdout
+
+
+@contextmanager
+def running_tool(main_class: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """A tool that runs during the ``with`` block, with a pipe for its stdout."""
+    process = subprocess.Popen(
+        command(main_class, *arguments, options=QUICK),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    out: IO[str] | None = process.stdout
+    assert out is not None
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        out.close()

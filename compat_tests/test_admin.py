@@ -1,6 +1,10 @@
 """Topics, partitions, configs, records: what admin clients do to a broker."""
 
+import asyncio
+
 import pytest
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.admin import NewTopic as AioNewTopic
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
@@ -191,6 +195,25 @@ def test_the_cluster_is_described(client: AdminClient, bootstrap: str) -> None:
     [node] = cluster.nodes
     assert f"{node.host}:{node.port}" == bootstrap
     assert cluster.controller.id == node.id
+
+
+def test_aiokafkas_admin(bootstrap: str, names: Names) -> None:
+    """The same broker through aiokafka's admin client."""
+
+    async def run(topic: str) -> None:
+        client = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+        await client.start()
+        try:
+            await client.create_topics([AioNewTopic(topic, 2, 1)])
+            assert topic in await client.list_topics()
+            [described] = await client.describe_topics([topic])
+            assert len(described["partitions"]) == 2
+            await client.delete_topics([topic])
+            assert topic not in await client.list_topics()
+        finally:
+            await client.close()
+
+    asyncio.run(run(names.topic()))
 
 
 def test_kafka_pythons_admin(bootstrap: str, admin: KafkaAdminClient, names: Names) -> None:
