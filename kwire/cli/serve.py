@@ -1,4 +1,4 @@
-"""The command line: ``kwire serve``.
+"""``kwire serve``: run a broker until Ctrl-C or SIGTERM.
 
 Exit codes: 0 after a clean stop, 1 when kwire can't start or broke, 2 for a wrong command line.
 """
@@ -7,41 +7,22 @@ import argparse
 import logging
 import signal
 import sys
-from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kwire import __version__
-from kwire.config.broker import BrokerConfig
-from kwire.config.properties import parse_properties
-from kwire.config.settings import ConfigError
+from kwire.cli.output import fail
+
+if TYPE_CHECKING:
+    from kwire.config.broker import BrokerConfig
 
 
 class UsageError(Exception):
     """The command line doesn't make sense; the text says what does."""
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; the exit code."""
-    parser = _parser()
-    options = parser.parse_args(arguments)
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=logging.DEBUG if options.verbose else logging.INFO,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
-    try:
-        config = BrokerConfig.load(_properties(options))
-    except (ConfigError, UsageError) as error:
-        return _fail(str(error))
-    return _serve(config)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="kwire", description="Kafka in Python: a broker for tests, laptops and pipelines."
-    )
-    parser.add_argument("--version", action="version", version=f"kwire {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """The command's options."""
     serve = commands.add_parser("serve", help="run a broker until Ctrl-C or SIGTERM")
     serve.add_argument("--data-dir", metavar="DIR", help="where to keep data (log.dirs)")
     serve.add_argument(
@@ -61,11 +42,30 @@ def _parser() -> argparse.ArgumentParser:
         help="one of Kafka's settings; may be repeated and counts before the file",
     )
     serve.add_argument("-v", "--verbose", action="store_true", help="log more")
-    return parser
+    serve.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serve; the exit code."""
+    from kwire.config.broker import BrokerConfig
+    from kwire.config.settings import ConfigError
+
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=logging.DEBUG if options.verbose else logging.INFO,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+    try:
+        config = BrokerConfig.load(_properties(options))
+    except (ConfigError, UsageError) as error:
+        return fail(str(error))
+    return _serve(config)
 
 
 def _properties(options: argparse.Namespace) -> dict[str, str]:
     """Settings by name: the file, then ``-o``, then the options with names of their own."""
+    from kwire.config.properties import parse_properties
+
     properties: dict[str, str] = {}
     if options.config is not None:
         try:
@@ -92,19 +92,14 @@ def _listener_name(index: int) -> str:
     return f"PLAINTEXT{index or ''}"
 
 
-def _fail(message: str) -> int:
-    print(f"kwire: {message}", file=sys.stderr)
-    return 1
-
-
-def _serve(config: BrokerConfig) -> int:
+def _serve(config: "BrokerConfig") -> int:
     import trio
 
     from kwire.server import Server, StartError, data_directory_text, raise_descriptor_limit
 
     raise_descriptor_limit()
 
-    async def run() -> None:
+    async def serve() -> None:
         server = Server(config)
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
             async with trio.open_nursery() as nursery:
@@ -124,7 +119,7 @@ def _serve(config: BrokerConfig) -> int:
 
     reasons: list[str] = []
     try:
-        trio.run(run)
+        trio.run(serve)
     except* StartError as group:
         reasons.append(str(group.exceptions[0]))
-    return _fail(reasons[0]) if reasons else 0
+    return fail(reasons[0]) if reasons else 0
