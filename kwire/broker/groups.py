@@ -127,7 +127,7 @@ class Groups:
                 loaded.carry_out(loaded.groups.end(ErrorCode.NOT_COORDINATOR))
             else:
                 self._carry_out(
-                    loaded, loaded.groups.forget_topics(lambda name: name not in topics)
+                    loaded, loaded.groups.committed.forget_topics(lambda name: name not in topics)
                 )
 
     def close(self) -> None:

@@ -13,8 +13,16 @@ This is bookkeeping only; ``classic_protocol`` decides. Source: ClassicGroup, Cl
 
 from enum import Enum
 
+from kwire.coordinator.consumer_subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from kwire.coordinator.effects import Waiter
-from kwire.coordinator.records import GroupMetadataMember, GroupMetadataValue
+from kwire.coordinator.group import Committer, GroupType
+from kwire.coordinator.records import (
+    CoordinatorRecord,
+    GroupMetadataMember,
+    GroupMetadataValue,
+    group_metadata,
+)
+from kwire.errors import ErrorCode, KafkaError
 from kwire.protocol.messages.join_group import JoinGroupResponseMember
 
 Protocols = tuple[tuple[str, bytes], ...]
@@ -84,6 +92,10 @@ class Member:
         """Whether its session can't end: it waits for an answer, which others hold up."""
         return not self.is_new and (self.joining is not None or self.syncing is not None)
 
+    def renew_session(self, now_ms: int) -> None:
+        """The member was heard of."""
+        self.session_deadline_ms = now_ms + self.session_timeout_ms
+
     def metadata(self, protocol: str | None) -> bytes:
         """The member's subscription for a protocol; empty where it doesn't have that."""
         return next((data for name, data in self.protocols if name == protocol), b"")
@@ -95,6 +107,8 @@ class Member:
 
 class ClassicGroup:
     """One group; deadlines are ms since the epoch, None where there is nothing to wait for."""
+
+    kind = GroupType.CLASSIC
 
     def __init__(self, group_id: str, now_ms: int) -> None:
         self.group_id = group_id
@@ -119,6 +133,92 @@ class ClassicGroup:
         """Change the state."""
         self.state = state
         self.state_since_ms = now_ms
+
+    @property
+    def state_name(self) -> str:
+        """Kafka's name of its state."""
+        return self.state.value
+
+    @property
+    def protocol_type_name(self) -> str:
+        """The protocol type; empty for a group that never had one."""
+        return self.protocol_type or ""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it has no members, nor anyone who is about to join."""
+        return self.state is GroupState.EMPTY and not self.pending_joins
+
+    def validate_member(self, member_id: str, instance_id: str | None) -> Member:
+        """The member of these ids; KafkaError (UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID) otherwise."""
+        if instance_id is not None:
+            known = self.static_members.get(instance_id)
+            if known is None:
+                raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+            if known != member_id:
+                raise KafkaError(ErrorCode.FENCED_INSTANCE_ID)
+        member = self.members.get(member_id)
+        if member is None:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+        return member
+
+    def check_commit(self, committer: Committer, now_ms: int) -> None:
+        """Whether somebody may commit offsets; the session of a member that may is renewed.
+
+        Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
+        REBALANCE_IN_PROGRESS. Transactions are minded by generation alone: older ones don't tell
+        who commits (KIP-447).
+        """
+        if committer.generation < 0 and self.state is GroupState.EMPTY:
+            return
+        claims_nothing = not committer.member_id and committer.instance_id is None
+        if committer.is_transactional and committer.generation < 0 and claims_nothing:
+            return
+        member = self.validate_member(committer.member_id, committer.instance_id)
+        if committer.generation != self.generation:
+            raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+        if committer.is_transactional:
+            return
+        if self.state is GroupState.COMPLETING_REBALANCE:
+            raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
+        member.renew_session(now_ms)
+
+    def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
+        """Anybody may fetch the offsets of a classic group."""
+
+    def check_delete(self) -> None:
+        """KafkaError (NON_EMPTY_GROUP) while it has members."""
+        if self.state is not GroupState.EMPTY:
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
+
+    def check_offset_delete(self) -> None:
+        """KafkaError (NON_EMPTY_GROUP) where nobody can tell which topics the members read."""
+        if self.state is not GroupState.EMPTY and self.protocol_type != CONSUMER_PROTOCOL_TYPE:
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
+
+    def subscribed_topics(self) -> frozenset[str] | None:
+        """The topics that the members of a ``consumer`` group read; None if nobody can tell."""
+        if self.state is GroupState.EMPTY:
+            return frozenset()
+        if self.protocol_type != CONSUMER_PROTOCOL_TYPE:
+            return None
+        return subscribed_topics(m.metadata(self.protocol) for m in self.members.values())
+
+    def offset_age_since_ms(self, commit_timestamp_ms: int) -> int | None:
+        """From when on the age of an offset counts: an empty group's from when it became empty.
+
+        Kafka takes no notice of a commit that came after that, so that an offset which an operator
+        has just reset may vanish. While the group rebalances nothing expires.
+        """
+        if self.state is GroupState.STABLE or not self.protocol_type:
+            return commit_timestamp_ms
+        if self.state is GroupState.EMPTY:
+            return max(commit_timestamp_ms, self.state_since_ms)
+        return None
+
+    def tombstones(self) -> list[CoordinatorRecord]:
+        """The record that deletes the group."""
+        return [group_metadata(self.group_id, None)]
 
     @property
     def all_have_joined(self) -> bool:

@@ -29,25 +29,6 @@ PENDING_JOIN_GRACE_MS = 250
 """How long the first generation waits for members that have just been given an id."""
 
 
-def validate_member(group: ClassicGroup, member_id: str, instance_id: str | None) -> Member:
-    """The member of these ids; KafkaError (UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID) otherwise."""
-    if instance_id is not None:
-        known = group.static_members.get(instance_id)
-        if known is None:
-            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
-        if known != member_id:
-            raise KafkaError(ErrorCode.FENCED_INSTANCE_ID)
-    member = group.members.get(member_id)
-    if member is None:
-        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
-    return member
-
-
-def renew_session(member: Member, now_ms: int) -> None:
-    """The member was heard of."""
-    member.session_deadline_ms = now_ms + member.session_timeout_ms
-
-
 def join_response(group: ClassicGroup, member: Member) -> JoinGroupResponse:
     """The answer to a member of the current generation; the leader is told all members."""
     return JoinGroupResponse(
@@ -88,7 +69,7 @@ def rejoin_and_rebalance(
         fail_join(member, ErrorCode.REBALANCE_IN_PROGRESS, turn.effects)
     member.joining = waiter
     if not member.is_new:
-        renew_session(member, turn.now_ms)
+        member.renew_session(turn.now_ms)
     prepare_rebalance(group, reason, turn)
 
 
@@ -174,7 +155,7 @@ def complete_join(group: ClassicGroup, turn: Turn) -> None:
     group.pending_syncs = set(group.members)
     for member in group.members.values():
         member.is_new = False
-        renew_session(member, turn.now_ms)
+        member.renew_session(turn.now_ms)
         if member.joining is not None:
             waiter, member.joining = member.joining, None
             turn.effects.reply(waiter, join_response(group, member))
@@ -196,7 +177,7 @@ def sync(
 
     Raises KafkaError (REBALANCE_IN_PROGRESS) when the next generation has begun to form.
     """
-    renew_session(member, turn.now_ms)
+    member.renew_session(turn.now_ms)
     if group.state is GroupState.PREPARING_REBALANCE:
         raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
     group.pending_syncs.discard(member.member_id)
@@ -218,7 +199,7 @@ def _assign(group: ClassicGroup, assignments: dict[str, bytes], turn: Turn) -> N
     for member in group.members.values():
         if member.syncing is not None:
             waiter, member.syncing = member.syncing, None
-            renew_session(member, turn.now_ms)
+            member.renew_session(turn.now_ms)
             assignment = assignments.get(member.member_id, b"")
             turn.effects.reply(waiter, sync_response(group, assignment))
 

@@ -139,14 +139,14 @@ def _join_with_id(group: ClassicGroup, attempt: JoinAttempt, turn: Turn) -> None
     if request.member_id in group.pending_joins and request.group_instance_id is None:
         _add(group, request.member_id, attempt, turn)
         return
-    member = protocol.validate_member(group, request.member_id, request.group_instance_id)
+    member = group.validate_member(request.member_id, request.group_instance_id)
     is_the_same = member.protocols == attempt.protocols
     if is_the_same and (
         group.state is GroupState.COMPLETING_REBALANCE
         or (group.state is GroupState.STABLE and member.member_id != group.leader)
     ):
         # It may have missed the answer to its first request; the generation stays.
-        protocol.renew_session(member, turn.now_ms)
+        member.renew_session(turn.now_ms)
         turn.effects.reply(attempt.waiter, protocol.join_response(group, member))
         return
     what = "leads and joins again" if is_the_same else "joins with another subscription"
@@ -169,7 +169,7 @@ def _replace_static(
     new = attempt.member(attempt.new_id)
     new.assignment = old.assignment
     group.replace_static(old, new)
-    protocol.renew_session(new, turn.now_ms)
+    new.renew_session(turn.now_ms)
     if (
         group.state is not GroupState.STABLE
         or group.protocol != group.select_protocol()
@@ -192,4 +192,4 @@ def _replace_static(
 def _take_replacement_back(group: ClassicGroup, old: Member, new: Member, turn: Turn) -> None:
     if group.members.get(new.member_id) is new:
         group.replace_static(new, old)
-        protocol.renew_session(old, turn.now_ms)
+        old.renew_session(turn.now_ms)

@@ -5,6 +5,7 @@ GROUP_ID_NOT_FOUND. Subscriptions are shown once the group is stable.
 """
 
 from kwire.coordinator.classic_group import ClassicGroup, GroupState
+from kwire.coordinator.group import EMPTY_STATE
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import GROUP_OPERATIONS, NOT_ASKED, RequestContext
 from kwire.protocol.messages.describe_groups import (
@@ -33,11 +34,10 @@ def _describe(group_id: str, context: RequestContext) -> DescribedGroup:
     except KafkaError as error:
         return DescribedGroup(error_code=error.code, group_id=group_id)
     group = home.groups.groups.get(group_id)
-    if group is not None:
+    if isinstance(group, ClassicGroup):
         return _classic(group)
-    state = home.groups.state_of(group_id)
-    if state is not None:
-        return DescribedGroup(group_id=group_id, group_state=state.value)
+    if group is None and home.groups.state_of(group_id) is not None:
+        return DescribedGroup(group_id=group_id, group_state=EMPTY_STATE)
     described = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
     if context.api_version >= NOT_FOUND_SINCE:
         described.error_code = ErrorCode.GROUP_ID_NOT_FOUND

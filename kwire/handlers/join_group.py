@@ -23,7 +23,9 @@ async def _join(request: JoinGroupRequest, context: RequestContext) -> JoinGroup
     reply = Reply()
     try:
         home = context.broker.groups.coordinator(request.group_id)
-        home.carry_out(home.groups.join(request, client, reply, context.broker.groups.now_ms()))
+        home.carry_out(
+            home.groups.classic.join(request, client, reply, context.broker.groups.now_ms())
+        )
     except KafkaError as error:
         return JoinGroupResponse(error_code=error.code, member_id=request.member_id)
     response = await reply.wait()

@@ -1,12 +1,10 @@
 """ListGroups: every group, filtered by state (version 4) and type (version 5), in any case."""
 
 from kwire.broker.groups import LoadedCoordinator
+from kwire.coordinator.group import GroupType
 from kwire.errors import KafkaError
 from kwire.handlers.context import RequestContext
 from kwire.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
-
-CLASSIC = "classic"
-"""The one type of group there is; a group that only has offsets counts as one too."""
 
 
 async def handle(request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
@@ -32,9 +30,10 @@ def _listed(home: LoadedCoordinator, group_id: str) -> ListedGroup:
     group = home.groups.groups.get(group_id)
     state = home.groups.state_of(group_id)
     assert state is not None
+    # A group that only has offsets counts as a classic one.
     return ListedGroup(
         group_id=group_id,
-        protocol_type=(group.protocol_type or "") if group else "",
-        group_state=state.value,
-        group_type=CLASSIC,
+        protocol_type=group.protocol_type_name if group else "",
+        group_state=state,
+        group_type=(group.kind if group else GroupType.CLASSIC).value,
     )

@@ -6,6 +6,7 @@ topics are named by id; before version 5 a client may say how long its offsets a
 """
 
 from kwire.coordinator.effects import Effects
+from kwire.coordinator.group import Committer
 from kwire.coordinator.offsets import NO_EXPIRY
 from kwire.coordinator.records import OffsetCommitValue
 from kwire.errors import ErrorCode, KafkaError
@@ -88,15 +89,15 @@ def _commit(
     accepted: list[tuple[OffsetCommitResponsePartition, str, OffsetCommitValue]],
 ) -> None:
     home = context.broker.groups.coordinator_or_empty(request.group_id)
-    groups = home.groups
+    committed = home.groups.committed
+    committer = Committer(
+        request.member_id,
+        request.generation_id_or_member_epoch,
+        request.group_instance_id,
+        context.api_version,
+    )
     try:
-        groups.check_commit(
-            request.group_id,
-            request.generation_id_or_member_epoch,
-            request.member_id,
-            request.group_instance_id,
-            context.broker.groups.now_ms(),
-        )
+        committed.check_commit(request.group_id, committer, context.broker.groups.now_ms())
     except KafkaError as error:
         unknown = error.code is ErrorCode.GROUP_ID_NOT_FOUND
         if unknown and context.api_version < GROUP_ID_NOT_FOUND_SINCE:
@@ -105,7 +106,7 @@ def _commit(
     effects = Effects()
     for answer, topic, value in accepted:
         try:
-            groups.offset_record(request.group_id, topic, answer.partition_index, value, effects)
+            committed.add_record(request.group_id, topic, answer.partition_index, value, effects)
         except KafkaError as error:
             answer.error_code = error.code
     home.carry_out(effects)

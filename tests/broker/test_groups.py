@@ -6,8 +6,8 @@ import pytest
 import trio
 
 from kwire.broker.groups import Groups, partition_for
-from kwire.coordinator.classic_group import GroupState
 from kwire.coordinator.effects import Effects
+from kwire.coordinator.group import EMPTY_STATE
 from kwire.coordinator.records import OffsetCommitValue, offset_commit
 from kwire.errors import ErrorCode, KafkaError
 from kwire.protocol.messages.delete_topics import (
@@ -64,7 +64,7 @@ async def test_offsets_survive_a_restart(tmp_path: Path):
             await trio.lowlevel.checkpoint()
         for number in range(10):
             home = groups.coordinator(f"group-{number}").groups
-            assert home.state_of(f"group-{number}") is GroupState.EMPTY
+            assert home.state_of(f"group-{number}") == EMPTY_STATE
             assert home.offsets.of(f"group-{number}").get("t", 0).offset == number
 
 

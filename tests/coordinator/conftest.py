@@ -23,6 +23,7 @@ import pytest
 
 from kwire.coordinator.classic_group import ClassicGroup
 from kwire.coordinator.effects import Effects
+from kwire.coordinator.group import Committer
 from kwire.coordinator.group_coordinator import GroupCoordinator
 from kwire.coordinator.joining import Client
 from kwire.coordinator.records import (
@@ -125,7 +126,7 @@ class GroupScript:
             ],
         )
         asks = Client(name, "/127.0.0.1", int(given.get("version", 9)))
-        self.take(self.coordinator.join(request, asks, (name, "join"), self.now_ms))
+        self.take(self.coordinator.classic.join(request, asks, (name, "join"), self.now_ms))
 
     def do_sync(self, plain: list[str], given: Words) -> None:
         """A client asks for its assignment; ``member=assignment`` where it leads."""
@@ -143,7 +144,7 @@ class GroupScript:
                 for member_id, assignment in given.items()
             ],
         )
-        self.take(self.coordinator.sync(request, (name, "sync"), self.now_ms))
+        self.take(self.coordinator.classic.sync(request, (name, "sync"), self.now_ms))
 
     def do_beat(self, plain: list[str], given: Words) -> None:
         """A client sends a heartbeat."""
@@ -155,7 +156,7 @@ class GroupScript:
             member_id=given.get("id", client.member_id),
             group_instance_id=given.get("instance"),
         )
-        self.coordinator.heartbeat(request, self.now_ms)
+        self.coordinator.classic.heartbeat(request, self.now_ms)
         self.trace.append(f"{name} beat: ok")
 
     def do_leave(self, plain: list[str], given: Words) -> None:
@@ -163,15 +164,14 @@ class GroupScript:
         leaving = [MemberIdentity(member_id=self.client(name).member_id) for name in plain]
         if "instance" in given:
             leaving.append(MemberIdentity(member_id="", group_instance_id=given["instance"]))
-        self.take(self.coordinator.leave(GROUP, leaving, ("", "leave"), self.now_ms))
+        self.take(self.coordinator.classic.leave(GROUP, leaving, ("", "leave"), self.now_ms))
 
     def do_commit(self, plain: list[str], given: Words) -> None:
         """A client commits offsets, as a member of its generation unless its name is ``-``."""
         [name] = plain
         client = self.client(name)
-        self.coordinator.check_commit(
-            GROUP, client.generation, client.member_id, given.pop("instance", None), self.now_ms
-        )
+        committer = Committer(client.member_id, client.generation, given.pop("instance", None))
+        self.coordinator.committed.check_commit(GROUP, committer, self.now_ms)
         keep_s = int(given.pop("keep", -1))
         expires_ms = -1 if keep_s < 0 else self.now_ms + keep_s * 1000
         effects = Effects()
@@ -180,7 +180,7 @@ class GroupScript:
             value = OffsetCommitValue(
                 offset=int(offset), commit_timestamp=self.now_ms, expire_timestamp=expires_ms
             )
-            self.coordinator.offset_record(GROUP, topic, int(index), value, effects)
+            self.coordinator.committed.add_record(GROUP, topic, int(index), value, effects)
         self.take(effects)
 
     def do_delete(self, plain: list[str], given: Words) -> None:
@@ -217,7 +217,7 @@ class GroupScript:
         state = self.coordinator.state_of(GROUP)
         members = _members(group) if group else ""
         generation = f" generation {group.generation}" if group else ""
-        self.trace.append(f"{state.value if state else 'unknown'}{generation}{members}")
+        self.trace.append(f"{state or 'unknown'}{generation}{members}")
         self.trace += [
             f"offset {topic}-{partition}={committed.offset}"
             for topic, partition, committed in sorted(self.coordinator.offsets.of(GROUP).items())

@@ -132,7 +132,7 @@ def test_offsets_of_deleted_topics_go(script):
             record u-0=6
         """
     )
-    script.take(script.coordinator.forget_topics(lambda topic: topic == "t"))
+    script.take(script.coordinator.committed.forget_topics(lambda topic: topic == "t"))
     script.run(
         """
         show

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kwire.coordinator.classic_group import GroupState
+from kwire.coordinator.group import EMPTY_STATE
 from kwire.coordinator.group_coordinator import GroupCoordinator
 from kwire.coordinator.records import (
     GROUP_METADATA_TYPE,
@@ -72,7 +72,7 @@ def test_kafkas_groups_are_loaded(kafkas_records):
         coordinator.replay(record, -1, 0, loading=True)
     coordinator.begin(0)
     for group_id in coordinator.group_ids():
-        assert coordinator.state_of(group_id) is GroupState.EMPTY
+        assert coordinator.state_of(group_id) == EMPTY_STATE
     offsets = {
         group_id: {(t, p): o.offset for t, p, o in coordinator.offsets.of(group_id).items()}
         for group_id in coordinator.group_ids()

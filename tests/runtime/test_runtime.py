@@ -198,7 +198,7 @@ async def test_deadlines_are_told(runtime, scheduled):
         protocols=[JoinGroupRequestProtocol(name="range")],
     )
     client = Client("c", "/127.0.0.1", 9)
-    runtime.carry_out(runtime.coordinator.join(request, client, Reply(), 1000))
+    runtime.carry_out(runtime.coordinator.classic.join(request, client, Reply(), 1000))
     assert scheduled == [11_000]
     runtime.tick(10_999)
     assert runtime.coordinator.groups["g"].pending_joins

@@ -1,0 +1,97 @@
+"""What clients ask of the offsets of groups of every kind: commit, fetch, delete; and their expiry.
+
+Rules:
+
+- Whether somebody may commit or fetch is for the group to say; offsets come true by ``replay``.
+- Without a group anybody may commit who claims no generation: a simple consumer, or a tool.
+- An offset that an open transaction may change doesn't expire, nor does its group.
+
+Source: OffsetMetadataManager of Kafka; KIP-211, KIP-447, KIP-496.
+"""
+
+from collections.abc import Callable
+
+from kwire.coordinator.effects import Effects
+from kwire.coordinator.expiry import has_expired
+from kwire.coordinator.group import Committer, Group, GroupRegistry
+from kwire.coordinator.offsets import OffsetStore
+from kwire.coordinator.records import OffsetCommitValue, offset_commit
+from kwire.errors import ErrorCode, KafkaError
+
+
+class GroupOffsets:
+    """The offsets of the groups of a coordinator."""
+
+    def __init__(self, registry: GroupRegistry, store: OffsetStore) -> None:
+        self._registry = registry
+        self._store = store
+
+    def check_commit(self, group_id: str, committer: Committer, now_ms: int) -> None:
+        """Whether somebody may commit offsets; KafkaError says why not.
+
+        GROUP_ID_NOT_FOUND for a generation of a group nobody knows, and what ``check_commit`` of
+        the group raises.
+        """
+        group = self._registry.groups.get(group_id)
+        if group is not None:
+            group.check_commit(committer, now_ms)
+        elif committer.generation >= 0:
+            known = self._store.has(group_id)
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID if known else ErrorCode.GROUP_ID_NOT_FOUND)
+
+    def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> None:
+        """Whether somebody may fetch offsets; KafkaError as ``check_fetch`` of the group."""
+        group = self._registry.groups.get(group_id)
+        if group is not None:
+            group.check_fetch(member_id, member_epoch)
+
+    def add_record(
+        self, group_id: str, topic: str, partition: int, value: OffsetCommitValue, effects: Effects
+    ) -> None:
+        """Add the record of one offset; KafkaError (OFFSET_METADATA_TOO_LARGE)."""
+        if len(value.metadata) > self._registry.settings.offset_metadata_max_bytes:
+            raise KafkaError(ErrorCode.OFFSET_METADATA_TOO_LARGE)
+        effects.records.append(offset_commit(group_id, topic, partition, value))
+
+    def tombstones(self, group_id: str, effects: Effects) -> None:
+        """Add the records that forget every offset of a group."""
+        for topic, partition in sorted(self._store.partitions_of(group_id)):
+            effects.records.append(offset_commit(group_id, topic, partition, None))
+
+    def forget_topics(self, is_gone: Callable[[str], bool]) -> Effects:
+        """Drop the offsets of topics that are deleted."""
+        effects = Effects(is_atomic=False)
+        for group_id in sorted(self._store.group_ids()):
+            for topic, partition in sorted(self._store.partitions_of(group_id)):
+                if is_gone(topic):
+                    effects.records.append(offset_commit(group_id, topic, partition, None))
+        return effects
+
+    def expire(self, group_ids: list[str], now_ms: int) -> Effects:
+        """Drop what is past ``offsets.retention.minutes``, and empty groups without any left."""
+        effects = Effects(is_atomic=False)
+        for group_id in group_ids:
+            group = self._registry.groups.get(group_id)
+            expired = self._expired(group_id, group, now_ms)
+            for topic, partition in expired:
+                effects.records.append(offset_commit(group_id, topic, partition, None))
+            if (
+                group is not None
+                and group.is_idle
+                and len(self._store.partitions_of(group_id)) == len(expired)
+            ):
+                effects.records += group.tombstones()
+        return effects
+
+    def _expired(self, group_id: str, group: Group | None, now_ms: int) -> list[tuple[str, int]]:
+        read = set() if group is None else group.subscribed_topics()
+        if read is None:
+            return []
+        retention_ms = self._registry.settings.offsets_retention_ms
+        return [
+            (topic, partition)
+            for topic, partition, committed in self._store.of(group_id).items()
+            if topic not in read
+            and has_expired(group, committed, retention_ms, now_ms)
+            and not self._store.is_pending(group_id, topic, partition)
+        ]
