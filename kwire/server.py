@@ -24,6 +24,7 @@ from kwire.config.broker import BrokerConfig, Listener
 from kwire.connection import Connection
 from kwire.handlers.context import ConnectionInfo
 from kwire.log.data_directory import LogDirectoryError
+from kwire.log.disk import Disk
 from kwire.log.log_config import LogConfig
 from kwire.log.manager import LogManager
 from kwire.metadata.changes import BrokerRegistered, Change, ClusterNamed
@@ -34,6 +35,7 @@ from kwire.metadata.store import StoreUnusable
 log = logging.getLogger(__name__)
 
 LISTEN_BACKLOG = 1024
+MAX_OPEN_FILES = 10_000
 SWEEP_INTERVAL_S = 5.0
 STOP_GRACE_S = 5.0
 FIRST_TASKS_MS = 30_000
@@ -89,9 +91,12 @@ class Server:
 
     def _open_logs(self) -> LogManager:
         directories = [Path(name) for name in self.config.strings("log.dirs")]
+        disk = Disk()
+        disk.max_open_files = _descriptors_for_logs()
         try:
             return LogManager.open(
                 directories,
+                disk=disk,
                 node_id=self.config.integer("node.id"),
                 now_ms=self._now_ms(),
                 default_config=LogConfig.from_broker(self.config),
@@ -283,9 +288,21 @@ def raise_descriptor_limit() -> None:
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < hard:
+    if soft != hard:
         with suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _descriptors_for_logs() -> int:
+    """How many files of the logs may be kept open.
+
+    Half of what the process may have: the rest is for connections, and for files that are held
+    while they are sent.
+    """
+    import resource
+
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MAX_OPEN_FILES if soft == resource.RLIM_INFINITY else min(soft // 2, MAX_OPEN_FILES)
 
 
 def data_directory_text(config: BrokerConfig) -> str:

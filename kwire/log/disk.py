@@ -8,13 +8,25 @@ Rules:
 """
 
 import os
+from functools import cached_property
 from pathlib import Path
 
+from kwire.log.open_files import OpenFiles
 from kwire.record.batch import Buffer
 
 
 class Disk:
-    """The operating system's file calls; fd is a file descriptor, positions and sizes are bytes."""
+    """The operating system's file calls; fd is a file descriptor, positions and sizes are bytes.
+
+    ``max_open_files`` bounds how many files of the logs are kept open between two uses.
+    """
+
+    max_open_files = 512
+
+    @cached_property
+    def open_files(self) -> OpenFiles:
+        """The files that are kept open."""
+        return OpenFiles(self, self.max_open_files)
 
     def open(self, path: Path, *, create: bool = False) -> int:
         """Open a file for reading and writing; OSError where it is missing and not to be made."""
@@ -82,12 +94,21 @@ class Disk:
 
         shutil.rmtree(path, ignore_errors=True)
 
-    def read_text(self, path: Path) -> str | None:
-        """The text of a small file, None where there is none."""
+    def read_bytes(self, path: Path) -> bytes | None:
+        """The content of a small file, None where there is none."""
         try:
-            return path.read_text(encoding="utf-8")
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             return None
+        try:
+            return os.read(fd, os.fstat(fd).st_size)
+        finally:
+            os.close(fd)
+
+    def read_text(self, path: Path) -> str | None:
+        """The text of a small file, None where there is none; UnicodeDecodeError."""
+        content = self.read_bytes(path)
+        return None if content is None else content.decode()
 
     def write_atomically(self, path: Path, content: bytes, *, durable: bool = True) -> None:
         """Replace a small file by one with ``content``: whole, or not at all.

@@ -34,7 +34,7 @@ def rebuild_producers(
             continue
         if trusted_to is not None and candidate > trusted_to:
             continue
-        loaded = load_snapshot(directory, candidate)
+        loaded = load_snapshot(directory, candidate, disk)
         if loaded is not None:
             states, offset = loaded, max(candidate, offset)
             break

@@ -278,11 +278,11 @@ def snapshot_path(directory: Path, offset: int) -> Path:
     return directory / f"{offset:020d}{SNAPSHOT_SUFFIX}"
 
 
-def load_snapshot(directory: Path, offset: int) -> ProducerStates | None:
+def load_snapshot(directory: Path, offset: int, disk: Disk) -> ProducerStates | None:
     """The state before ``offset``; None, with a warning, where the file is broken."""
     path = snapshot_path(directory, offset)
     try:
-        states = ProducerStates.from_snapshot(path.read_bytes())
+        states = ProducerStates.from_snapshot(disk.read_bytes(path) or b"")
         states.snapshot_offset = offset
         return states
     except (OSError, ValueError) as error:

@@ -5,7 +5,7 @@ Files: ``<base offset as 20 digits>.log``, ``.index``, ``.timeindex``, ``.txnind
 Rules:
 
 - ``size_bytes`` is how much of the file counts; what lies behind it was never acknowledged.
-- The log file is opened on first use. A FileSlice keeps it open, so a segment may be deleted
+- Files are opened on first use. A FileSlice keeps the log file open, so a segment may be deleted
   while somebody still sends from it. Only ``create`` makes files: who comes late finds nothing.
 - An index entry is added for every ``index.interval.bytes`` of log, with the last offset of the
   batch before which that many bytes were written.
@@ -21,6 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from kwire.log.disk import Disk
+from kwire.log.open_files import LazyFile, OpenFile
 from kwire.log.sparse_index import OffsetIndex, TimeIndex
 from kwire.log.transaction_index import TransactionIndex
 from kwire.protocol.file_slice import FileSlice
@@ -35,19 +36,6 @@ CHUNK_BYTES = 1024 * 1024
 
 _INDEX_SUFFIXES = (".index", ".timeindex", ".txnindex")
 _MAX_TAIL_BATCHES = 256
-
-
-class OpenFile:
-    """An open log file, closed when the last one who needs it lets go."""
-
-    __slots__ = ("_disk", "fd")
-
-    def __init__(self, fd: int, disk: Disk) -> None:
-        self.fd = fd
-        self._disk = disk
-
-    def __del__(self) -> None:
-        self._disk.close(self.fd)
 
 
 class LogSegment:
@@ -88,16 +76,16 @@ class LogSegment:
         self.directory = directory
         self._stem = f"{base_offset:020d}"
         self._disk = disk
-        self._file: OpenFile | None = None
+        self._file = LazyFile(directory, self._stem + LOG_SUFFIX, disk)
         self._index_interval_bytes = index_interval_bytes
         self._bytes_since_index = 0
         self._first_timestamp: int | None = None
         self._tail_offsets: list[int] = []
         self._tail_positions: list[int] = []
         self.size_bytes = 0
-        self.offset_index = OffsetIndex(self.path(".index"), disk, index_bytes)
-        self.time_index = TimeIndex(self.path(".timeindex"), disk, index_bytes)
-        self.transaction_index = TransactionIndex(self.path(".txnindex"), disk)
+        self.offset_index = OffsetIndex(directory, self._stem + ".index", disk, index_bytes)
+        self.time_index = TimeIndex(directory, self._stem + ".timeindex", disk, index_bytes)
+        self.transaction_index = TransactionIndex(directory, self._stem + ".txnindex", disk)
         self.max_timestamp = -1
         self.max_timestamp_offset = -1
 
@@ -107,7 +95,7 @@ class LogSegment:
 
     def load(self) -> bool:
         """Learn sizes and timestamps from the files; False where an index needs rebuilding."""
-        self.size_bytes = self.path(LOG_SUFFIX).stat().st_size
+        self.size_bytes = self._disk.size(self.file().fd)
         sound = self.offset_index.load() and self.time_index.load()
         sound = sound and (self.offset_index.last[1] < max(self.size_bytes, 1))
         if sound and self.time_index.entries:
@@ -121,15 +109,11 @@ class LogSegment:
         """Make the log file, empty, and remove what a former one of this name left behind."""
         for suffix in _INDEX_SUFFIXES:
             self._disk.remove(self.path(suffix))
-        file = OpenFile(self._disk.open(self.path(LOG_SUFFIX), create=True), self._disk)
-        self._disk.truncate(file.fd, 0)
-        self._file = file
+        self._disk.truncate(self._file.get(create=True).fd, 0)
 
     def file(self) -> OpenFile:
         """The open log file; OSError where it is gone."""
-        if self._file is None:
-            self._file = OpenFile(self._disk.open(self.path(LOG_SUFFIX)), self._disk)
-        return self._file
+        return self._file.get()
 
     def first_timestamp(self) -> int:
         """The timestamp of the first batch, by which the segment's age is told; -1 without one."""
@@ -150,9 +134,8 @@ class LogSegment:
         self, records: Buffer, last_offset: int, max_timestamp: int, max_timestamp_offset: int
     ) -> None:
         """Write batches at the end; OSError where the disk refuses, and then nothing counts."""
-        fd = self.file().fd
         position = self.size_bytes
-        self._disk.pwrite_all(fd, records, position)
+        self._disk.pwrite_all(self._file.get().fd, records, position)
         self.note(last_offset, position, len(records), max_timestamp, max_timestamp_offset)
 
     def note(
@@ -197,9 +180,9 @@ class LogSegment:
     def headers(self, position: int = 0, end: int | None = None) -> Iterator[BatchHeader]:
         """Headers of the batches from ``position`` on, which is the start of one."""
         end = self.size_bytes if end is None else end
-        fd = self.file().fd
+        file = self.file()
         return scan_headers(
-            lambda at, size: self._disk.pread(fd, size, at), position, end, SCAN_BYTES
+            lambda at, size: self._disk.pread(file.fd, size, at), position, end, SCAN_BYTES
         )
 
     def batches(self, position: int = 0, end: int | None = None) -> Iterator[RecordBatch]:
@@ -208,10 +191,10 @@ class LogSegment:
         A batch that isn't whole ends it; what isn't a batch raises InvalidRecords.
         """
         end = self.size_bytes if end is None else end
-        fd = self.file().fd
+        file = self.file()
         wanted = CHUNK_BYTES
         while position + HEADER_BYTES <= end:
-            chunk = self._disk.pread(fd, min(wanted, end - position), position)
+            chunk = self._disk.pread(file.fd, min(wanted, end - position), position)
             done = 0
             for batch in complete_batches(chunk):
                 done = batch.position + batch.size_bytes
@@ -309,7 +292,7 @@ class LogSegment:
 
     def close(self) -> None:
         """Close the files; they are opened again when they are needed."""
-        self._file = None
+        self._file.close()
         self._tail_offsets.clear()
         self._tail_positions.clear()
         self.offset_index.close()
@@ -321,8 +304,8 @@ class LogSegment:
         doomed = []
         for suffix in (LOG_SUFFIX, *_INDEX_SUFFIXES):
             path = self.path(suffix)
-            if path.exists():
-                target = path.with_name(path.name + DELETED_SUFFIX)
+            target = path.with_name(path.name + DELETED_SUFFIX)
+            with suppress(FileNotFoundError):
                 self._disk.rename(path, target)
                 doomed.append(target)
         return doomed

@@ -15,10 +15,12 @@ Rules:
 Source: OffsetIndex, TimeIndex of Kafka.
 """
 
+from contextlib import suppress
 from pathlib import Path
 from struct import Struct
 
 from kwire.log.disk import Disk
+from kwire.log.open_files import LazyFile, OpenFile
 
 
 class SparseIndex:
@@ -29,22 +31,27 @@ class SparseIndex:
 
     ENTRY: Struct
 
-    __slots__ = ("_disk", "_fd", "_preallocated", "entries", "last", "max_entries", "path")
+    __slots__ = ("_disk", "_file", "_preallocated", "entries", "last", "max_entries")
 
-    def __init__(self, path: Path, disk: Disk, max_bytes: int) -> None:
-        self.path = path
+    def __init__(self, directory: Path, name: str, disk: Disk, max_bytes: int) -> None:
         self._disk = disk
-        self._fd = -1
+        self._file = LazyFile(directory, name, disk)
         self._preallocated = False
         self.max_entries = max_bytes // self.ENTRY.size
         self.entries = 0
         self.last = (-1, -1)
 
+    @property
+    def path(self) -> Path:
+        """The index's file."""
+        return self._file.path
+
     def load(self) -> bool:
         """Learn what a trimmed file holds; False where it is missing or can't be right."""
-        if not self.path.exists():
+        try:
+            size_bytes = self._disk.size(self._open().fd)
+        except FileNotFoundError:
             return False
-        size_bytes = self._disk.size(self._open())
         if size_bytes % self.ENTRY.size:
             return False
         self.entries = size_bytes // self.ENTRY.size
@@ -62,7 +69,7 @@ class SparseIndex:
         self.entries = 0
         self.last = (-1, -1)
         self._preallocated = False
-        self._disk.truncate(self._open(create=True), 0)
+        self._disk.truncate(self._open(create=True).fd, 0)
 
     @property
     def is_full(self) -> bool:
@@ -71,12 +78,13 @@ class SparseIndex:
 
     def append(self, first: int, second: int) -> None:
         """Add an entry after the last one."""
-        fd = self._open(create=True)
+        file = self._open(create=True)
         if not self._preallocated:
             size = max(self.max_entries, self.entries + 1) * self.ENTRY.size
-            self._disk.truncate(fd, size)
+            self._disk.truncate(file.fd, size)
             self._preallocated = True
-        self._disk.pwrite_all(fd, self.ENTRY.pack(first, second), self.entries * self.ENTRY.size)
+        entry = self.ENTRY.pack(first, second)
+        self._disk.pwrite_all(file.fd, entry, self.entries * self.ENTRY.size)
         self.entries += 1
         self.last = (first, second)
 
@@ -104,31 +112,27 @@ class SparseIndex:
         while self.entries and self._entry(self.entries - 1)[column] >= key:
             self.entries -= 1
         self.last = self._entry(self.entries - 1) if self.entries else (-1, -1)
-        if self._fd >= 0 or self.path.exists():
+        with suppress(FileNotFoundError):
             # Cut, and let the next append extend it again: what follows must be zeros.
-            self._disk.truncate(self._open(), self.entries * self.ENTRY.size)
+            self._disk.truncate(self._open().fd, self.entries * self.ENTRY.size)
             self._preallocated = False
 
     def trim(self) -> None:
         """Cut the file after its last entry."""
-        self._disk.truncate(self._open(create=True), self.entries * self.ENTRY.size)
+        self._disk.truncate(self._open(create=True).fd, self.entries * self.ENTRY.size)
         self._preallocated = False
 
     def close(self) -> None:
         """Close the file; it is opened again when it is needed."""
-        if self._fd >= 0:
-            self._disk.close(self._fd)
-            self._fd = -1
+        self._file.close()
 
-    def _open(self, *, create: bool = False) -> int:
-        if self._fd < 0:
-            self._fd = self._disk.open(self.path, create=create)
-        return self._fd
+    def _open(self, *, create: bool = False) -> OpenFile:
+        return self._file.get(create=create)
 
     def _entry(self, number: int) -> tuple[int, int]:
         size = self.ENTRY.size
-        data = self._disk.pread(self._open(), size, number * size)
-        first, second = self.ENTRY.unpack(data)
+        file = self._open()
+        first, second = self.ENTRY.unpack(self._disk.pread(file.fd, size, number * size))
         return first, second
 
 

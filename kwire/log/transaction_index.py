@@ -28,23 +28,27 @@ class AbortedTransaction(NamedTuple):
 class TransactionIndex:
     """The entries of one file, read on first use."""
 
-    __slots__ = ("_disk", "_entries", "path")
+    __slots__ = ("_disk", "_entries", "directory", "name")
 
-    def __init__(self, path: Path, disk: Disk) -> None:
-        self.path = path
+    def __init__(self, directory: Path, name: str, disk: Disk) -> None:
+        self.directory = directory
+        self.name = name
         self._disk = disk
         self._entries: list[AbortedTransaction] | None = None
+
+    @property
+    def path(self) -> Path:
+        """The index's file."""
+        return self.directory / self.name
 
     def entries(self) -> list[AbortedTransaction]:
         """Every entry; an incomplete last one is left out."""
         if self._entries is None:
-            self._entries = []
-            if self.path.exists():
-                data = self.path.read_bytes()
-                whole = len(data) - len(data) % _ENTRY.size
-                self._entries = [
-                    AbortedTransaction(*row[1:]) for row in _ENTRY.iter_unpack(data[:whole])
-                ]
+            data = self._disk.read_bytes(self.path) or b""
+            whole = len(data) - len(data) % _ENTRY.size
+            self._entries = [
+                AbortedTransaction(*row[1:]) for row in _ENTRY.iter_unpack(data[:whole])
+            ]
         return self._entries
 
     def append(self, aborted: AbortedTransaction) -> None:

@@ -36,7 +36,7 @@ def index_path(tmp_path_factory):
 def test_an_index_finds_what_a_sorted_list_finds(index_path, keys, cut):
     """Floor of every key, before and after a cut and after closing and loading."""
     index_path.unlink(missing_ok=True)
-    index = OffsetIndex(index_path, Disk(), 1024)
+    index = OffsetIndex(index_path.parent, index_path.name, Disk(), 1024)
     for key in keys:
         index.append(key, key * 10)
     for _ in range(3):
@@ -49,14 +49,14 @@ def test_an_index_finds_what_a_sorted_list_finds(index_path, keys, cut):
         assert index.last == ((keys[-1], keys[-1] * 10) if keys else (-1, -1))
         index.trim()
         index.close()
-        index = OffsetIndex(index_path, Disk(), 1024)
+        index = OffsetIndex(index_path.parent, index_path.name, Disk(), 1024)
         assert index.load()
     index.close()
 
 
 def test_an_index_is_preallocated_while_it_is_written(tmp_path):
     """As long as segment.index.bytes allows, in whole entries, zeros at the end; sparse on disk."""
-    index = TimeIndex(tmp_path / "0.timeindex", Disk(), 10_000_000)
+    index = TimeIndex(tmp_path, "0.timeindex", Disk(), 10_000_000)
     index.append(5, 1)
     assert index.path.stat().st_size == 9_999_996
     assert index.path.stat().st_blocks * 512 < 100_000
@@ -68,13 +68,13 @@ def test_an_index_is_preallocated_while_it_is_written(tmp_path):
 
 def test_a_time_index_keeps_a_place_for_the_closing_entry(tmp_path):
     """It is full one entry earlier than an offset index of its size."""
-    index = TimeIndex(tmp_path / "0.timeindex", Disk(), 24)
+    index = TimeIndex(tmp_path, "0.timeindex", Disk(), 24)
     assert not index.is_full
     index.append(1, 1)
     assert index.is_full
     index.append(2, 2)
     index.close()
-    offsets = OffsetIndex(tmp_path / "0.index", Disk(), 16)
+    offsets = OffsetIndex(tmp_path, "0.index", Disk(), 16)
     offsets.append(1, 1)
     assert not offsets.is_full
     offsets.close()

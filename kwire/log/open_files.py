@@ -1,0 +1,121 @@
+"""Files that are opened when they are needed, and of which only so many are open at a time.
+
+Rules:
+
+- A partition has three files for each segment, a broker thousands of partitions, a process a limit
+  of descriptors. So a file is opened on first use; when too many are open, one that wasn't used
+  lately is closed and opened again at its next use. Nobody notices but by the time it takes.
+- Who uses a descriptor holds the OpenFile: it is closed when the last one has let go. So a file
+  that was closed here, or deleted, can still be sent by whoever holds it.
+- "Lately" is a second chance: files are looked at in the order of their opening, and one that was
+  used since the last look is passed over once. That costs the hot path one attribute.
+"""
+
+import errno
+from pathlib import Path
+from typing import Protocol
+
+
+class Opener(Protocol):
+    """What is needed of the disk."""
+
+    @property
+    def open_files(self) -> "OpenFiles":
+        """The files that are open."""
+
+    def open(self, path: Path, *, create: bool = False) -> int:
+        """Open a file."""
+
+    def close(self, fd: int) -> None:
+        """Close a file."""
+
+
+class OpenFile:
+    """An open file, closed when the last one who needs it lets go."""
+
+    __slots__ = ("_disk", "fd")
+
+    def __init__(self, fd: int, disk: Opener) -> None:
+        self.fd = fd
+        self._disk = disk
+
+    def __del__(self) -> None:
+        self._disk.close(self.fd)
+
+
+class LazyFile:
+    """A file that is opened when somebody asks for it."""
+
+    __slots__ = ("_disk", "_opened", "directory", "is_used", "name")
+
+    def __init__(self, directory: Path, name: str, disk: Opener) -> None:
+        self.directory = directory
+        self.name = name
+        self.is_used = False
+        self._disk = disk
+        self._opened: OpenFile | None = None
+
+    @property
+    def path(self) -> Path:
+        """Where the file is."""
+        return self.directory / self.name
+
+    def get(self, *, create: bool = False) -> OpenFile:
+        """The open file; OSError where it is missing and not to be made."""
+        self.is_used = True
+        opened = self._opened
+        if opened is None:
+            fd = self._disk.open_files.open(self, create=create)
+            opened = self._opened = OpenFile(fd, self._disk)
+        return opened
+
+    def close(self) -> None:
+        """Let go of the file; it is opened again when it is needed."""
+        if self._opened is not None:
+            self._opened = None
+            self._disk.open_files.forget(self)
+
+    def let_go(self) -> None:
+        """Let go of the file without telling the others: they know."""
+        self._opened = None
+
+
+class OpenFiles:
+    """The files of one disk that are open, at most ``limit`` of them."""
+
+    def __init__(self, disk: Opener, limit: int) -> None:
+        self.limit = limit
+        self._disk = disk
+        self._open: dict[LazyFile, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def open(self, file: LazyFile, *, create: bool) -> int:
+        """Open a file, and close others where too many are open; its descriptor."""
+        self._make_room(self.limit - 1)
+        try:
+            fd = self._disk.open(file.path, create=create)
+        except OSError as error:
+            # The process may have less left than was thought: connections take descriptors too.
+            if error.errno not in (errno.EMFILE, errno.ENFILE) or not self._open:
+                raise
+            self._make_room(len(self._open) // 2)
+            fd = self._disk.open(file.path, create=create)
+        self._open[file] = None
+        return fd
+
+    def forget(self, file: LazyFile) -> None:
+        """A file was closed."""
+        self._open.pop(file, None)
+
+    def _make_room(self, most: int) -> None:
+        """Close files that weren't used lately until at most ``most`` are open."""
+        while len(self._open) > max(most, 0):
+            file = next(iter(self._open))
+            del self._open[file]
+            if file.is_used:
+                file.is_used = False
+                self._open[file] = None
+            else:
+                file.let_go()
