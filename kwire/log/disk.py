@@ -117,13 +117,14 @@ class Disk:
         be anything: for what has a checksum and can be made again.
         """
         temporary = path.with_name(path.name + ".tmp")
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        fd = self.open(temporary, create=True)
         try:
+            self.truncate(fd, 0)
             self.pwrite_all(fd, content, 0)
             if durable:
                 self.sync(fd)
         finally:
-            os.close(fd)
+            self.close(fd)
         self.rename(temporary, path)
         if durable:
             self.sync_directory(path.parent)
