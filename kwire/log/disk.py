@@ -32,6 +32,10 @@ class Disk:
         """Open a file for reading and writing; OSError where it is missing and not to be made."""
         return os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644)
 
+    def open_briefly(self, path: Path, *, create: bool = False) -> int:
+        """Open a file that is closed soon, if need be by closing some that are kept open."""
+        return self.open_files.open_briefly(lambda: self.open(path, create=create))
+
     def close(self, fd: int) -> None:
         """Close a file."""
         os.close(fd)
@@ -66,7 +70,7 @@ class Disk:
 
     def sync_directory(self, path: Path) -> None:
         """Wait until a directory's entries are on the disk."""
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        fd = self.open_files.open_briefly(lambda: os.open(path, os.O_RDONLY | os.O_DIRECTORY))
         try:
             os.fsync(fd)
         finally:
@@ -97,7 +101,7 @@ class Disk:
     def read_bytes(self, path: Path) -> bytes | None:
         """The content of a small file, None where there is none."""
         try:
-            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            fd = self.open_files.open_briefly(lambda: os.open(path, os.O_RDONLY | os.O_CLOEXEC))
         except FileNotFoundError:
             return None
         try:
@@ -117,7 +121,7 @@ class Disk:
         be anything: for what has a checksum and can be made again.
         """
         temporary = path.with_name(path.name + ".tmp")
-        fd = self.open(temporary, create=True)
+        fd = self.open_briefly(temporary, create=True)
         try:
             self.truncate(fd, 0)
             self.pwrite_all(fd, content, 0)

@@ -9,9 +9,12 @@ Rules:
   that was closed here, or deleted, can still be sent by whoever holds it.
 - "Lately" is a second chance: files are looked at in the order of their opening, and one that was
   used since the last look is passed over once. That costs the hot path one attribute.
+- Threads that flush open files as well, so what is open is changed under a lock.
 """
 
 import errno
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -87,27 +90,36 @@ class OpenFiles:
         self.limit = limit
         self._disk = disk
         self._open: dict[LazyFile, None] = {}
+        self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._open)
 
     def open(self, file: LazyFile, *, create: bool) -> int:
         """Open a file, and close others where too many are open; its descriptor."""
-        self._make_room(self.limit - 1)
+        with self._lock:
+            self._make_room(self.limit - 1)
+        fd = self.open_briefly(lambda: self._disk.open(file.path, create=create))
+        with self._lock:
+            self._open[file] = None
+        return fd
+
+    def open_briefly(self, open_file: Callable[[], int]) -> int:
+        """Open what the caller closes soon; its descriptor."""
         try:
-            fd = self._disk.open(file.path, create=create)
+            return open_file()
         except OSError as error:
             # The process may have less left than was thought: connections take descriptors too.
             if error.errno not in (errno.EMFILE, errno.ENFILE) or not self._open:
                 raise
-            self._make_room(len(self._open) // 2)
-            fd = self._disk.open(file.path, create=create)
-        self._open[file] = None
-        return fd
+            with self._lock:
+                self._make_room(len(self._open) // 2)
+            return open_file()
 
     def forget(self, file: LazyFile) -> None:
         """A file was closed."""
-        self._open.pop(file, None)
+        with self._lock:
+            self._open.pop(file, None)
 
     def _make_room(self, most: int) -> None:
         """Close files that weren't used lately until at most ``most`` are open."""

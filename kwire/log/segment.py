@@ -284,7 +284,7 @@ class LogSegment:
         """
         for suffix in (LOG_SUFFIX, *_INDEX_SUFFIXES):
             with suppress(FileNotFoundError):
-                fd = self._disk.open(self.path(suffix))
+                fd = self._disk.open_briefly(self.path(suffix))
                 try:
                     self._disk.sync(fd)
                 finally:

@@ -54,7 +54,7 @@ class TransactionIndex:
     def append(self, aborted: AbortedTransaction) -> None:
         """Add an entry."""
         entries = self.entries()
-        fd = self._disk.open(self.path, create=True)
+        fd = self._disk.open_briefly(self.path, create=True)
         try:
             self._disk.pwrite_all(fd, _ENTRY.pack(0, *aborted), len(entries) * _ENTRY.size)
         finally:
@@ -67,7 +67,7 @@ class TransactionIndex:
         if len(kept) == len(self.entries()):
             return
         self._entries = kept
-        fd = self._disk.open(self.path, create=True)
+        fd = self._disk.open_briefly(self.path, create=True)
         try:
             self._disk.truncate(fd, len(kept) * _ENTRY.size)
         finally:

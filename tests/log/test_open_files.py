@@ -71,6 +71,9 @@ def test_a_process_without_descriptors_closes_files(tools, tmp_path):
     disk.descriptors = 20
     manager = filled_manager(tools, tmp_path, disk, 50)
     assert values(manager) == {n: [b"%d" % n] for n in range(50)}
+    for log in manager.logs.values():
+        log.flush(NOW_MS)
+    assert manager.checkpoint({})
     manager.close(NOW_MS)
 
 
