@@ -21,7 +21,7 @@ from kwire.errors import ErrorCode, KafkaError
 from kwire.protocol.codec import MalformedRequest
 from kwire.record.batch import RecordBatch
 from kwire.record.control import ControlType, control_type
-from kwire.record.records import BatchBuilder, Record, records
+from kwire.record.records import NO_PRODUCER, BatchBuilder, Record, records
 
 log = logging.getLogger(__name__)
 
@@ -126,16 +126,29 @@ class CoordinatorRuntime:
         if deadline_ms is not None:
             self._schedule(deadline_ms)
 
+    def end_transaction(self, marker: bytearray, producer_id: int, *, committed: bool) -> None:
+        """Write the marker that ends a transaction here, and take it in.
+
+        Raises KafkaError as ``append`` does.
+        """
+        self._append(marker, self._now_ms())
+        self.coordinator.replay_end_transaction(producer_id, committed=committed)
+
     def _write(self, effects: Effects) -> None:
         now_ms = self._now_ms()
+        producer = effects.producer
+        is_transactional = producer is not NO_PRODUCER
         for written in [effects.records] if effects.is_atomic else _split(effects.records):
             builder = BatchBuilder()
             for record in written:
                 builder.add(now_ms, record.key, record.value)
-            first = self._append(builder.build(compression=self._compression), now_ms)
+            batch = builder.build(
+                compression=self._compression, producer=producer, transactional=is_transactional
+            )
+            first = self._append(batch, now_ms)
             for offset, record in enumerate(written, first):
                 replayed = Record(offset, now_ms, record.key, record.value)
-                self.coordinator.replay(replayed, -1, now_ms, loading=False)
+                self.coordinator.replay(replayed, producer.producer_id, now_ms, loading=False)
 
     def _give_up(self, effects: Effects, error: KafkaError) -> KafkaError:
         """Nothing was written: go back, and tell everybody; what the one who asked is told."""

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from kwire.coordinator.records import CoordinatorRecord
 from kwire.coordinator.settings import GroupSettings
+from kwire.record.records import NO_PRODUCER, ProducerState
 
 Waiter: TypeAlias = Hashable
 """Whoever waits for a reply; the runtime knows what it stands for."""
@@ -20,18 +21,20 @@ Waiter: TypeAlias = Hashable
 class Effects:
     """Collects what operations lead to.
 
-    ``records`` are to be written first, in one batch if ``is_atomic``; ``replies`` are due after
-    that. ``notes`` are lines for the log: why the group rebalances, who is out.
+    ``records`` are to be written first, in one batch if ``is_atomic``, as part of the transaction
+    of ``producer`` if that is one; ``replies`` are due after that. ``notes`` are lines for the log:
+    why the group rebalances, who is out.
     """
 
-    __slots__ = ("is_atomic", "notes", "records", "replies", "undo")
+    __slots__ = ("is_atomic", "notes", "producer", "records", "replies", "undo")
 
-    def __init__(self, *, is_atomic: bool = True) -> None:
+    def __init__(self, *, is_atomic: bool = True, producer: ProducerState = NO_PRODUCER) -> None:
         self.records: list[CoordinatorRecord] = []
         self.replies: list[tuple[Waiter, Any]] = []
         self.undo: list[Callable[[Turn], None]] = []
         self.notes: list[str] = []
         self.is_atomic = is_atomic
+        self.producer = producer
 
     def reply(self, waiter: Waiter, response: Any) -> None:
         """Answer somebody."""

@@ -18,6 +18,9 @@ from kwire.coordinator.offsets import OffsetStore
 from kwire.coordinator.records import OffsetCommitValue, offset_commit
 from kwire.errors import ErrorCode, KafkaError
 
+GROUP_ID_NOT_FOUND_SINCE = 9
+"""The first version of OffsetCommit that has this error."""
+
 
 class GroupOffsets:
     """The offsets of the groups of a coordinator."""
@@ -29,15 +32,21 @@ class GroupOffsets:
     def check_commit(self, group_id: str, committer: Committer, now_ms: int) -> None:
         """Whether somebody may commit offsets; KafkaError says why not.
 
-        GROUP_ID_NOT_FOUND for a generation of a group nobody knows, and what ``check_commit`` of
-        the group raises.
+        GROUP_ID_NOT_FOUND for a generation of a group nobody knows (ILLEGAL_GENERATION where the
+        API or its version doesn't have that), and what ``check_commit`` of the group raises.
         """
         group = self._registry.groups.get(group_id)
         if group is not None:
             group.check_commit(committer, now_ms)
         elif committer.generation >= 0:
-            known = self._store.has(group_id)
-            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID if known else ErrorCode.GROUP_ID_NOT_FOUND)
+            if self._store.has(group_id):
+                raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+            is_old = committer.api_version < GROUP_ID_NOT_FOUND_SINCE
+            raise KafkaError(
+                ErrorCode.ILLEGAL_GENERATION
+                if committer.is_transactional or is_old
+                else ErrorCode.GROUP_ID_NOT_FOUND
+            )
 
     def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> None:
         """Whether somebody may fetch offsets; KafkaError as ``check_fetch`` of the group."""

@@ -60,7 +60,10 @@ class GroupOffsets:
 
     def put(self, topic: str, partition: int, committed: CommittedOffset) -> None:
         """Note an offset."""
-        self.topics.setdefault(topic, {})[partition] = committed
+        partitions = self.topics.get(topic)
+        if partitions is None:
+            self.topics[topic] = partitions = {}
+        partitions[partition] = committed
 
     def remove(self, topic: str, partition: int) -> None:
         """Forget an offset, if there is one."""
@@ -86,63 +89,83 @@ class GroupOffsets:
 
 
 class OffsetStore:
-    """The offsets of every group of a coordinator."""
+    """The offsets of every group of a coordinator.
 
-    __slots__ = ("_groups", "_pending")
+    ``_pending`` are those of open transactions by producer id, ``_open`` who has one by group.
+    """
+
+    __slots__ = ("_groups", "_open", "_pending")
 
     def __init__(self) -> None:
         self._groups: dict[str, GroupOffsets] = {}
         self._pending: dict[int, dict[str, GroupOffsets]] = {}
+        self._open: dict[str, set[int]] = {}
 
     def group_ids(self) -> set[str]:
-        """Every group that has an offset, pending ones included."""
-        return set(self._groups).union(*self._pending.values())
+        """Every group that has an offset, or an open transaction that commits one."""
+        return self._groups.keys() | self._open.keys()
 
     def of(self, group_id: str) -> GroupOffsets:
         """A group's committed offsets; empty for a group nobody knows."""
         return self._groups.get(group_id) or GroupOffsets()
 
     def has(self, group_id: str) -> bool:
-        """Whether a group has an offset, committed or pending."""
-        return group_id in self._groups or any(
-            group_id in groups for groups in self._pending.values()
-        )
+        """Whether a group has an offset, or an open transaction that commits one."""
+        return group_id in self._groups or group_id in self._open
 
     def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
         """Whether an open transaction may change the offset of a partition."""
         return any(
-            group_id in groups and groups[group_id].get(topic, partition) is not None
-            for groups in self._pending.values()
+            offsets.get(topic, partition) is not None for offsets in self._pending_of(group_id)
         )
+
+    def _pending_of(self, group_id: str) -> list[GroupOffsets]:
+        """The offsets that each open transaction commits to a group."""
+        return [self._pending[producer][group_id] for producer in self._open.get(group_id, ())]
 
     def partitions_of(self, group_id: str) -> set[tuple[str, int]]:
         """Every partition for which a group has an offset, committed or pending."""
-        held = [self.of(group_id)]
-        held += [groups[group_id] for groups in self._pending.values() if group_id in groups]
+        held = [self.of(group_id), *self._pending_of(group_id)]
         return {(topic, partition) for offsets in held for topic, partition, _ in offsets.items()}
 
     def put(
         self, group_id: str, topic: str, partition: int, offset: CommittedOffset, producer_id: int
     ) -> None:
         """Replay an offset; a pending one if a transaction's producer committed it."""
-        if producer_id == NO_PRODUCER_ID:
-            groups = self._groups
-        else:
+        groups = self._groups
+        if producer_id != NO_PRODUCER_ID:
             groups = self._pending.setdefault(producer_id, {})
-        groups.setdefault(group_id, GroupOffsets()).put(topic, partition, offset)
+            self._open.setdefault(group_id, set()).add(producer_id)
+        if group_id not in groups:
+            groups[group_id] = GroupOffsets()
+        groups[group_id].put(topic, partition, offset)
 
     def remove(self, group_id: str, topic: str, partition: int) -> None:
         """Replay a tombstone: forget an offset, committed and pending."""
-        for groups in (self._groups, *self._pending.values()):
-            if group_id in groups:
-                groups[group_id].remove(topic, partition)
-                if not groups[group_id]:
-                    del groups[group_id]
+        committed = self._groups.get(group_id)
+        if committed is not None:
+            committed.remove(topic, partition)
+            if not committed:
+                del self._groups[group_id]
+        for producer_id in list(self._open.get(group_id, ())):
+            offsets = self._pending[producer_id][group_id]
+            offsets.remove(topic, partition)
+            if not offsets:
+                del self._pending[producer_id][group_id]
+                self._close(group_id, producer_id)
 
     def end_transaction(self, producer_id: int, *, committed: bool) -> None:
         """Replay a transaction's marker."""
         for group_id, offsets in self._pending.pop(producer_id, {}).items():
+            self._close(group_id, producer_id)
             for topic, partition, offset in offsets.items() if committed else ():
                 known = self.of(group_id).get(topic, partition)
                 if known is None or known.record_offset < offset.record_offset:
                     self.put(group_id, topic, partition, offset, NO_PRODUCER_ID)
+
+    def _close(self, group_id: str, producer_id: int) -> None:
+        """A transaction has nothing more to commit to a group."""
+        producers = self._open[group_id]
+        producers.discard(producer_id)
+        if not producers:
+            del self._open[group_id]

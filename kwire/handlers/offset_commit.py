@@ -21,7 +21,6 @@ from kwire.protocol.messages.offset_commit import (
 )
 
 TOPIC_IDS_SINCE = 10
-GROUP_ID_NOT_FOUND_SINCE = 9
 
 
 async def handle(request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse:
@@ -96,13 +95,7 @@ def _commit(
         request.group_instance_id,
         context.api_version,
     )
-    try:
-        committed.check_commit(request.group_id, committer, context.broker.groups.now_ms())
-    except KafkaError as error:
-        unknown = error.code is ErrorCode.GROUP_ID_NOT_FOUND
-        if unknown and context.api_version < GROUP_ID_NOT_FOUND_SINCE:
-            raise KafkaError(ErrorCode.ILLEGAL_GENERATION) from error
-        raise
+    committed.check_commit(request.group_id, committer, context.broker.groups.now_ms())
     effects = Effects()
     for answer, topic, value in accepted:
         try:

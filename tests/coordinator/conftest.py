@@ -170,7 +170,7 @@ class GroupScript:
         """A client commits offsets, as a member of its generation unless its name is ``-``."""
         [name] = plain
         client = self.client(name)
-        committer = Committer(client.member_id, client.generation, given.pop("instance", None))
+        committer = Committer(client.member_id, client.generation, given.pop("instance", None), 9)
         self.coordinator.committed.check_commit(GROUP, committer, self.now_ms)
         keep_s = int(given.pop("keep", -1))
         expires_ms = -1 if keep_s < 0 else self.now_ms + keep_s * 1000

@@ -144,6 +144,29 @@ async def test_a_loaded_coordinator_knows_what_was_written(runtime, memory_log):
     assert offsets == {0: 5, 7: 7}
 
 
+async def test_offsets_of_a_transaction_wait_for_its_marker(runtime, memory_log):
+    """They are written under the producer's id; its marker makes them hold, or forgets them."""
+    offsets = runtime.coordinator.offsets
+    for producer_id, kind in ((7, ControlType.COMMIT), (8, ControlType.ABORT)):
+        effects = Effects(producer=ProducerState(producer_id, 3, 0))
+        effects.records += _commit(producer_id, partition=producer_id).records
+        runtime.carry_out(effects)
+        [batch] = batches(memory_log.batches[-1])
+        assert (batch.producer_id, batch.producer_epoch, batch.is_transactional) == (
+            producer_id,
+            3,
+            True,
+        )
+        assert offsets.is_pending("g", "t", producer_id)
+        assert offsets.of("g").get("t", producer_id) is None
+        marker = end_transaction_marker(
+            kind, producer_id=producer_id, producer_epoch=3, coordinator_epoch=0, timestamp=0
+        )
+        runtime.end_transaction(marker, producer_id, committed=kind is ControlType.COMMIT)
+        assert not offsets.is_pending("g", "t", producer_id)
+    assert {p: o.offset for _, p, o in offsets.of("g").items()} == {7: 7}
+
+
 async def test_a_damaged_record_is_left_out_loudly(runtime, caplog):
     """The groups around it are worth having."""
     builder = BatchBuilder()
