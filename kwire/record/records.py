@@ -33,12 +33,11 @@ from kwire.record.batch import (
     build_header,
 )
 from kwire.record.compression import DEFAULT_MAX_BYTES, compress, decompress
+from kwire.record.varint import append_varint, read_varint
 
 Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
 
 _INT64_MAX = 0x7FFF_FFFF_FFFF_FFFF
-_UINT64_MAX = 0xFFFF_FFFF_FFFF_FFFF
-_VARINT_SHIFTS = (0, 7, 14, 21, 28, 35, 42, 49, 56, 63)
 
 
 class Record(NamedTuple):
@@ -89,12 +88,12 @@ def verify_records(batch: RecordBatch, max_bytes: int = DEFAULT_MAX_BYTES) -> No
     position = 0
     try:
         for expected_delta in range(batch.records_count):
-            length, position = _read_varint(buffer, position)
+            length, position = read_varint(buffer, position)
             end = position + length
             if length < 0 or end > size_bytes:
                 raise _invalid(f"a record of {length} bytes does not fit")
-            _, position = _read_varint(buffer, position + 1)
-            delta, position = _read_varint(buffer, position)
+            _, position = read_varint(buffer, position + 1)
+            delta, position = read_varint(buffer, position)
             if delta != expected_delta:
                 raise _invalid(f"offset delta {delta} where {expected_delta} was due")
             position = _skip_bytes(buffer, _skip_bytes(buffer, position, end), end)
@@ -119,12 +118,12 @@ def _read_record(
 ) -> tuple[Record, int]:
     """The record at ``position`` and the position after it."""
     try:
-        length, position = _read_varint(buffer, position)
+        length, position = read_varint(buffer, position)
         end = position + length
         if length < 0 or end > len(buffer):
             raise _invalid(f"a record of {length} bytes does not fit")
-        timestamp_delta, position = _read_varint(buffer, position + 1)
-        offset_delta, position = _read_varint(buffer, position)
+        timestamp_delta, position = read_varint(buffer, position + 1)
+        offset_delta, position = read_varint(buffer, position)
         key, position = _read_bytes(buffer, position, end)
         value, position = _read_bytes(buffer, position, end)
         headers, position = _read_headers(buffer, position, end)
@@ -142,7 +141,7 @@ def _read_record(
 
 
 def _read_headers(buffer: bytes, position: int, end: int) -> tuple[Headers, int]:
-    count, position = _read_varint(buffer, position)
+    count, position = read_varint(buffer, position)
     if count == 0:
         return (), position
     # A header takes two bytes at least: an empty key and a null value.
@@ -162,7 +161,7 @@ def _read_headers(buffer: bytes, position: int, end: int) -> tuple[Headers, int]
 
 
 def _read_bytes(buffer: bytes, position: int, end: int) -> tuple[bytes | None, int]:
-    length, position = _read_varint(buffer, position)
+    length, position = read_varint(buffer, position)
     if length < 0:
         if length != -1:
             raise _invalid(f"a key or value of {length} bytes")
@@ -174,7 +173,7 @@ def _read_bytes(buffer: bytes, position: int, end: int) -> tuple[bytes | None, i
 
 
 def _skip_headers(buffer: bytes, position: int, end: int) -> int:
-    count, position = _read_varint(buffer, position)
+    count, position = read_varint(buffer, position)
     if count == 0:
         return position
     if not 0 < count <= (end - position) // 2:
@@ -187,26 +186,10 @@ def _skip_headers(buffer: bytes, position: int, end: int) -> int:
 
 
 def _skip_bytes(buffer: bytes, position: int, end: int) -> int:
-    length, position = _read_varint(buffer, position)
+    length, position = read_varint(buffer, position)
     if length < -1 or position + length > end:
         raise _invalid(f"a key or value of {length} bytes does not fit into the record")
     return position + length if length > 0 else position
-
-
-def _read_varint(buffer: bytes, position: int) -> tuple[int, int]:
-    """The zigzag varint at ``position``, up to 64 bits, and the position after it."""
-    byte = buffer[position]
-    if byte < 0x80:
-        return (byte >> 1) ^ -(byte & 1), position + 1
-    value = 0
-    for shift in _VARINT_SHIFTS:
-        byte = buffer[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            value &= _UINT64_MAX
-            return (value >> 1) ^ -(value & 1), position
-    raise _invalid("a varint of more than 10 bytes")
 
 
 class BatchBuilder:
@@ -245,15 +228,15 @@ class BatchBuilder:
             self._first_timestamp = timestamp
         delta = self._last_delta + 1 if offset is None else offset - self.base_offset
         record = bytearray(b"\x00")
-        _append_varint(record, timestamp - self._first_timestamp)
-        _append_varint(record, delta)
+        append_varint(record, timestamp - self._first_timestamp)
+        append_varint(record, delta)
         _append_bytes(record, key)
         _append_bytes(record, value)
-        _append_varint(record, len(headers))
+        append_varint(record, len(headers))
         for name, content in headers:
             _append_bytes(record, name.encode())
             _append_bytes(record, content)
-        _append_varint(self._body, len(record))
+        append_varint(self._body, len(record))
         self._body += record
         self._count += 1
         self._last_delta = delta
@@ -329,19 +312,11 @@ def recompress(batch: RecordBatch, compression: int, level: int | None = None) -
     )
 
 
-def _append_varint(out: bytearray, value: int) -> None:
-    value = (value << 1) ^ (value >> 63)
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-
-
 def _append_bytes(out: bytearray, value: Buffer | None) -> None:
     if value is None:
         out.append(1)
     else:
-        _append_varint(out, len(value))
+        append_varint(out, len(value))
         out += value
 
 
