@@ -9,11 +9,9 @@ Source: OffsetIndex, TimeIndex, TransactionIndex of Kafka.
 """
 
 from bisect import bisect_right
-from pathlib import Path
 from struct import Struct
 from typing import NamedTuple
 
-from kwire.log.disk import Disk
 from kwire.log.transaction_index import AbortedTransaction
 
 OFFSET_ENTRY = Struct(">ii")
@@ -40,23 +38,6 @@ class TransactionEntry(NamedTuple):
 
     version: int
     aborted: AbortedTransaction
-
-
-def read_file(path: Path, disk: Disk) -> bytes:
-    """All of a file; OSError where it can't be read."""
-    fd = disk.open(path)
-    try:
-        size_bytes = disk.size(fd)
-        parts = []
-        position = 0
-        while position < size_bytes:
-            parts.append(disk.pread(fd, size_bytes - position, position))
-            if not parts[-1]:
-                break
-            position += len(parts[-1])
-        return b"".join(parts)
-    finally:
-        disk.close(fd)
 
 
 def offset_entries(data: bytes, base_offset: int) -> list[OffsetEntry]:

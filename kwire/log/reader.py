@@ -29,7 +29,7 @@ from typing import Literal, TypeAlias
 
 from kwire.log.checkpoints import LOG_START_OFFSETS, read_offsets
 from kwire.log.disk import Disk
-from kwire.log.index_files import entry_before, offset_entries, read_file, transaction_entries
+from kwire.log.index_files import entry_before, offset_entries, transaction_entries
 from kwire.log.partition_metadata import read_topic_id
 from kwire.log.producer_state import ProducerStates, load_snapshot, snapshot_offsets
 from kwire.log.read_only_disk import ReadOnlyDisk
@@ -108,7 +108,7 @@ class PartitionReader:
     def _newest_snapshot(self) -> tuple[ProducerStates, int]:
         """The producers' state of the newest snapshot that is sound, and the offset after it."""
         for offset in reversed(snapshot_offsets(self.directory, self._disk)):
-            states = load_snapshot(self.directory, offset)
+            states = load_snapshot(self.directory, offset, self._disk)
             if states is not None:
                 return states, offset
         return ProducerStates(), 0
@@ -117,12 +117,8 @@ class PartitionReader:
         """Every aborted transaction that the indexes know of, by its first offset."""
         found = []
         for base in self._base_offsets():
-            path = self._path(base, ".txnindex")
-            try:
-                data = read_file(path, self._disk)
-            except FileNotFoundError:
-                continue
-            found += [entry.aborted for entry in transaction_entries(data)]
+            data = self._disk.read_bytes(self._path(base, ".txnindex"))
+            found += [entry.aborted for entry in transaction_entries(data or b"")]
         return sorted(found, key=lambda aborted: aborted.first_offset)
 
     def batches(self, offset: int = 0) -> Iterator[RecordBatch]:
@@ -182,11 +178,8 @@ class PartitionReader:
 
     def _search_start(self, fd: int, base: int, offset: int) -> int:
         """Where in a segment a batch begins that is not behind the one with ``offset``."""
-        try:
-            data = read_file(self._path(base, ".index"), self._disk)
-        except OSError:
-            return 0
-        entry = entry_before(offset_entries(data, base), offset)
+        data = self._disk.read_bytes(self._path(base, ".index"))
+        entry = entry_before(offset_entries(data or b"", base), offset)
         if entry is None:
             return 0
         header = self._disk.pread(fd, HEADER_BYTES, entry.position)
