@@ -13,6 +13,7 @@ from typing import Protocol
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.log.partition_log import AppendInfo, AppendOrigin, PartitionLog
+from kwire.log.validation import CheckedBatch
 from kwire.protocol.file_slice import FileSlice
 from kwire.record.batch import Buffer
 
@@ -77,15 +78,29 @@ class Partition:
         Raises KafkaError as ``PartitionLog.append`` does, and NOT_ENOUGH_REPLICAS when all replicas
         shall acknowledge and fewer than ``min.insync.replicas`` are in sync.
         """
+        self._check_in_sync(required_acks)
+        info = self.log.append(
+            records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin
+        )
+        return self._appended(info)
+
+    def append_checked(
+        self, checked: CheckedBatch, *, now_ms: int, required_acks: int = ACKS_ALL
+    ) -> AppendInfo:
+        """Append a client's batch that was checked; otherwise as ``append``."""
+        self._check_in_sync(required_acks)
+        info = self.log.append_checked(checked, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        return self._appended(info)
+
+    def _check_in_sync(self, required_acks: int) -> None:
         if required_acks == ACKS_ALL and self.isr_size < self.min_isr:
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{self.isr_size} replica(s) of {self.topic}-{self.index} are in sync, "
                 f"min.insync.replicas asks for {self.min_isr}",
             )
-        info = self.log.append(
-            records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin
-        )
+
+    def _appended(self, info: AppendInfo) -> AppendInfo:
         self.high_watermark = self.log.log_end_offset
         if self.waiters:
             self.wake()

@@ -6,17 +6,21 @@ Behaviour:
 - acks 1 and all are the same while a partition has one replica, but all asks for
   ``min.insync.replicas`` of them.
 - A batch that an idempotent producer sends again is answered with the offset it already has.
+- A batch that has to be opened and is large is checked and compressed anew in a thread.
 - Internal topics are for the broker and the admin client alone.
 
 Skipped: transactions (a transactional id is refused).
 """
+
+import trio
 
 from kwire.broker.broker import Broker
 from kwire.broker.partition import ACKS_ALL, Partition
 from kwire.broker.topics import INTERNAL_TOPICS
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
-from kwire.log.validation import InvalidBatch
+from kwire.log.partition_log import AppendInfo
+from kwire.log.validation import InvalidBatch, checked_batch, client_batch, is_slow
 from kwire.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceData,
@@ -26,10 +30,22 @@ from kwire.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from kwire.record.batch import RecordBatch
 
 VALID_ACKS = (ACKS_ALL, 0, 1)
 ADMIN_CLIENT_ID = "__admin_client"
 TOPIC_IDS_SINCE = 13
+ZSTD_SINCE = 7
+
+WITHOUT_LOG_START = (
+    ErrorCode.CORRUPT_MESSAGE,
+    ErrorCode.MESSAGE_TOO_LARGE,
+    ErrorCode.RECORD_LIST_TOO_LARGE,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.NOT_ENOUGH_REPLICAS,
+)
+"""Errors that Kafka tells without the log start offset."""
 
 
 async def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse | None:
@@ -42,7 +58,7 @@ async def handle(request: ProduceRequest, context: RequestContext) -> ProduceRes
         name = _topic_name(context.broker, topic) if by_id else topic.name
         partitions = []
         for data in topic.partition_data:
-            response = _produce(request, context, name, data, now_ms)
+            response = await _produce(request, context, name, data, now_ms)
             if response.error_code:
                 failure = response
             partitions.append(response)
@@ -63,7 +79,7 @@ def _topic_name(broker: Broker, topic: TopicProduceData) -> str | None:
     return found.name if found else None
 
 
-def _produce(
+async def _produce(
     request: ProduceRequest,
     context: RequestContext,
     name: str | None,
@@ -71,28 +87,23 @@ def _produce(
     now_ms: int,
 ) -> PartitionProduceResponse:
     """Append to one partition; errors become codes here and nowhere else."""
+    log_start_offset = -1
     try:
         partition = _partition(request, context, name, data)
-        if data.records is None:
-            raise KafkaError(ErrorCode.INVALID_RECORD, "no records")
-        assert isinstance(data.records, memoryview)
-        info = partition.append(data.records, now_ms=now_ms, required_acks=request.acks)
-    except InvalidBatch as error:
+        batch = _batch(request, context, data)
+        log_start_offset = partition.log.log_start_offset
+        info = await _append(partition, batch, now_ms, request.acks)
+    except KafkaError as error:
+        wrong = error.record_errors if isinstance(error, InvalidBatch) else []
         return PartitionProduceResponse(
             index=data.index,
             error_code=error.code,
             base_offset=-1,
+            log_start_offset=-1 if error.code in WITHOUT_LOG_START else log_start_offset,
             record_errors=[
                 BatchIndexAndErrorMessage(batch_index=place, batch_index_error_message=message)
-                for place, message in error.record_errors
+                for place, message in wrong
             ],
-            error_message=error.message,
-        )
-    except KafkaError as error:
-        return PartitionProduceResponse(
-            index=data.index,
-            error_code=error.code,
-            base_offset=-1,
             error_message=error.message or None,
         )
     return PartitionProduceResponse(
@@ -101,6 +112,32 @@ def _produce(
         log_append_time_ms=info.log_append_time_ms,
         log_start_offset=info.log_start_offset,
     )
+
+
+def _batch(
+    request: ProduceRequest, context: RequestContext, data: PartitionProduceData
+) -> RecordBatch:
+    """The batch for one partition; KafkaError where it is none."""
+    if data.records is None:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "no records")
+    assert isinstance(data.records, memoryview)
+    batch = client_batch(data.records, knows_zstd=context.api_version >= ZSTD_SINCE)
+    if batch.is_transactional and request.transactional_id is None:
+        raise KafkaError(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            "a transactional batch in a request without a transactional id",
+        )
+    return batch
+
+
+async def _append(partition: Partition, batch: RecordBatch, now_ms: int, acks: int) -> AppendInfo:
+    """Check a batch, in a thread if that may take long, and append it."""
+    config = partition.log.config
+    if is_slow(batch, config, now_ms):
+        checked = await trio.to_thread.run_sync(checked_batch, batch, config, now_ms)
+    else:
+        checked = checked_batch(batch, config, now_ms)
+    return partition.append_checked(checked, now_ms=now_ms, required_acks=acks)
 
 
 def _partition(

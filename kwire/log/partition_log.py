@@ -28,17 +28,16 @@ from kwire.log.rolling import is_full
 from kwire.log.segment import LogSegment
 from kwire.log.segments import LogSegments
 from kwire.log.transaction_index import AbortedTransaction
-from kwire.log.validation import check_batch, check_replicated, client_batch, writable_batch
-from kwire.protocol.file_slice import FileSlice
-from kwire.record.batch import (
-    NO_PRODUCER_ID,
-    NO_TIMESTAMP,
-    Buffer,
-    RecordBatch,
-    assign_offsets,
-    batches,
-    set_log_append_time,
+from kwire.log.validation import (
+    CheckedBatch,
+    check_of_coordinator,
+    check_replicated,
+    check_segment_size,
+    checked_batch,
+    client_batch,
 )
+from kwire.protocol.file_slice import FileSlice
+from kwire.record.batch import Buffer, RecordBatch, assign_offsets, batches
 
 log = logging.getLogger(__name__)
 
@@ -132,18 +131,19 @@ class PartitionLog:
         """Append batches; a writable buffer is patched in place, others are copied.
 
         A client appends exactly one batch. Replicated batches keep their offsets and epochs, and
-        those this log has already are left out. Raises KafkaError as ``validation.check_batch`` and
-        ``ProducerStates.check`` do, and KAFKA_STORAGE_ERROR when the disk refuses.
+        those this log has already are left out. Raises KafkaError as ``validation.checked_batch``
+        and ``append_checked`` do.
         """
         self._refuse_appends()
         if origin is AppendOrigin.CLIENT:
-            return self._append_for_client(records, leader_epoch, now_ms)
+            checked = checked_batch(client_batch(records), self.config, now_ms)
+            return self.append_checked(checked, leader_epoch=leader_epoch, now_ms=now_ms)
         data = records if isinstance(records, bytearray) else bytearray(records)
         first_offset = self.log_end_offset
         for batch in list(batches(data)):
             if origin is AppendOrigin.COORDINATOR:
-                assign_offsets(data, batch.position, self.log_end_offset, leader_epoch)
-                batch.base_offset, batch.partition_leader_epoch = self.log_end_offset, leader_epoch
+                check_of_coordinator(batch, self.config, now_ms)
+                assign_offsets(batch, self.log_end_offset, leader_epoch)
             elif batch.next_offset <= self.log_end_offset:
                 continue
             else:
@@ -151,11 +151,18 @@ class PartitionLog:
             self._write(batch, now_ms)
         return AppendInfo(first_offset, self.log_end_offset - 1, -1, self.log_start_offset)
 
-    def _append_for_client(self, records: Buffer, leader_epoch: int, now_ms: int) -> AppendInfo:
-        config = self.config
-        batch = client_batch(records)
-        check_batch(batch, config, now_ms)
-        if batch.producer_id != NO_PRODUCER_ID:
+    def append_checked(
+        self, checked: CheckedBatch, *, leader_epoch: int, now_ms: int
+    ) -> AppendInfo:
+        """Append a client's batch that was checked, perhaps in a thread.
+
+        Raises KafkaError as ``ProducerStates.check`` does, RECORD_LIST_TOO_LARGE, and
+        KAFKA_STORAGE_ERROR when the disk refuses.
+        """
+        self._refuse_appends()
+        batch = checked.batch
+        check_segment_size(batch, self.config)
+        if batch.has_producer_id:
             repeated = self.producers.check(batch)
             if repeated is not None:
                 # Kafka answers with the timestamp of the batch, whatever the timestamp type.
@@ -166,15 +173,10 @@ class PartitionLog:
                     self.log_start_offset,
                     is_duplicate=True,
                 )
-        batch, buffer = writable_batch(batch, config)
         first_offset = self.log_end_offset
-        assign_offsets(buffer, 0, first_offset, leader_epoch)
-        batch.base_offset, batch.partition_leader_epoch = first_offset, leader_epoch
-        append_time = NO_TIMESTAMP
-        if config.log_append_time:
-            set_log_append_time(buffer, 0, now_ms)
-            batch.max_timestamp = append_time = now_ms
+        assign_offsets(batch, first_offset, leader_epoch)
         self._write(batch, now_ms)
+        append_time = checked.log_append_time_ms
         return AppendInfo(first_offset, self.log_end_offset - 1, append_time, self.log_start_offset)
 
     def _write(self, batch: RecordBatch, now_ms: int) -> None:
@@ -188,7 +190,7 @@ class PartitionLog:
         except OSError as error:
             raise self._undo(error) from error
         self.log_end_offset = last_offset + 1
-        if batch.producer_id != NO_PRODUCER_ID:
+        if batch.has_producer_id:
             self._note_producer(batch, segment)
         config = self.config
         if self.log_end_offset - self.recovery_point >= config.flush_messages or (

@@ -1,24 +1,46 @@
-"""What a batch must be like before it is appended for a client.
+"""What a batch must be like before it is appended for a client, and what is put right in it.
 
 Rules:
 
-- The header, the sizes and the checksum are always checked; records are opened only where Kafka's
-  semantics need it: a compacted topic (keys), another codec, a timestamp out of bounds (which one).
-- A handful of uncompressed records is walked through, since that costs no more than the append
-  itself; in larger batches the count is only checked to be possible.
+- In Kafka's order: framing, base offset, size, checksum, header, records, size once more.
+- Records are opened where Kafka's semantics need it: a compacted topic (keys), another codec, a
+  limit for old timestamps, a header whose timestamps can't be, and batches of a few records, for
+  that costs no more than the append itself. Of other batches the header is believed, as far as it
+  can be true; docs/decisions/0005 says what that means for readers.
 - Errors that belong to records carry their place in the batch (KIP-467).
+- The max timestamp of a batch that was opened is made that of its records.
 
-Source: LogValidator and UnifiedLog of Kafka.
+Source: LogValidator, UnifiedLog.analyzeAndValidateRecords and ProduceRequest of Kafka.
 """
+
+from typing import NamedTuple
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.log.log_config import NO_LIMIT, LogConfig
-from kwire.record.batch import CREATE_TIME, HEADER_BYTES, NO_TIMESTAMP, Buffer, RecordBatch
-from kwire.record.compression import Compression
-from kwire.record.records import recompress, records, verify_records
+from kwire.record.batch import (
+    CREATE_TIME,
+    HEADER_BYTES,
+    LOG_APPEND_TIME,
+    MAGIC,
+    NO_TIMESTAMP,
+    Buffer,
+    InvalidRecords,
+    RecordBatch,
+    set_max_timestamp,
+    whole_batch_bytes,
+)
+from kwire.record.compression import DEFAULT_MAX_BYTES, Compression, TooLarge
+from kwire.record.records import recompress, renumbered
+from kwire.record.walk import RecordWalk, walk_records
 
 FEW_RECORDS = 8
+FEW_COMPRESSED_BYTES = 4096
+FEW_MAX_BYTES = 1024 * 1024
+"""A batch of few records that decompresses to more than this is believed, not opened."""
+
 SMALLEST_RECORD_BYTES = 7
+SLOW_RECORDS = 100
+SLOW_BYTES = 16 * 1024
 
 
 class InvalidBatch(KafkaError):
@@ -32,47 +54,107 @@ class InvalidBatch(KafkaError):
         self.record_errors = record_errors
 
 
-def client_batch(records: Buffer) -> RecordBatch:
-    """The one batch that a client may bring for a partition; KafkaError (INVALID_RECORD, or as
-    RecordBatch raises) where it is something else."""
-    if not len(records):
+class CheckedBatch(NamedTuple):
+    """A batch that may be appended, whose buffer can be written to.
+
+    ``log_append_time_ms`` is -1 where the client's timestamps are kept.
+    """
+
+    batch: RecordBatch
+    log_append_time_ms: int
+
+
+def client_batch(records: Buffer, *, knows_zstd: bool = True) -> RecordBatch:
+    """The one batch that a client may bring for a partition; bytes after it that aren't a whole
+    batch are left out, as Kafka does.
+
+    Raises KafkaError: INVALID_RECORD, CORRUPT_MESSAGE, UNSUPPORTED_COMPRESSION_TYPE for zstd from a
+    client that doesn't know it (Produce before version 7).
+    """
+    size_bytes = whole_batch_bytes(records, 0)
+    if size_bytes is None:
         raise KafkaError(ErrorCode.INVALID_RECORD, "A produce request without a record batch")
-    batch = RecordBatch(records)
-    if batch.size_bytes != len(records):
+    if records[16] != MAGIC:
         raise KafkaError(
             ErrorCode.INVALID_RECORD,
-            "A produce request holds exactly one record batch for each partition",
+            f"message format {records[16]} is gone since Kafka 4.0; use a client that writes 2",
         )
+    batch = RecordBatch(records)
+    if batch.compression == Compression.ZSTD and not knows_zstd:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or later"
+        )
+    if len(records) > size_bytes:
+        if whole_batch_bytes(records, size_bytes) is not None:
+            raise KafkaError(
+                ErrorCode.INVALID_RECORD,
+                "A produce request holds exactly one record batch for each partition",
+            )
+        batch.buffer = records[:size_bytes]
     return batch
 
 
-def check_batch(batch: RecordBatch, config: LogConfig, now_ms: int) -> None:
-    """Raise KafkaError unless a client may append this batch.
+def is_slow(batch: RecordBatch, config: LogConfig, now_ms: int) -> bool:
+    """Whether checking takes so long that it belongs into a thread of its own."""
+    payload_bytes = batch.size_bytes - HEADER_BYTES
+    is_large = batch.records_count > SLOW_RECORDS or payload_bytes > SLOW_BYTES
+    return is_large and _has_to_be_opened(batch, config, now_ms)
 
-    CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, INVALID_TIMESTAMP,
-    UNSUPPORTED_COMPRESSION_TYPE.
+
+def checked_batch(batch: RecordBatch, config: LogConfig, now_ms: int) -> CheckedBatch:
+    """The batch as it is to be appended; may be called in a thread.
+
+    Raises KafkaError: CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE,
+    INVALID_TIMESTAMP, and UNKNOWN_SERVER_ERROR, as Kafka does, where records can't be decompressed.
     """
-    _check_size(batch, config)
-    batch.verify_crc()
     if batch.base_offset:
+        raise _invalid(f"A record batch that begins at {batch.base_offset}, not 0")
+    check_size(batch, config)
+    batch.verify_crc()
+    _check_header(batch)
+    walk = None
+    if _has_to_be_opened(batch, config, now_ms):
+        walk = _walk(batch, DEFAULT_MAX_BYTES)
+    elif _has_few_records(batch):
+        try:
+            walk = _walk(batch, FEW_MAX_BYTES)
+        except TooLarge:
+            walk = None
+    if walk is not None:
+        _check_records(batch, walk, config, now_ms)
+    return _put_right(batch, walk, config, now_ms)
+
+
+def check_size(batch: RecordBatch, config: LogConfig) -> None:
+    """Raise KafkaError (MESSAGE_TOO_LARGE) for more than ``max.message.bytes``."""
+    if batch.size_bytes > config.max_message_bytes:
         raise KafkaError(
-            ErrorCode.INVALID_RECORD, f"A record batch that begins at {batch.base_offset}, not 0"
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"The record batch has {batch.size_bytes} bytes, "
+            f"max.message.bytes allows {config.max_message_bytes}.",
         )
-    if batch.is_control:
+
+
+def check_segment_size(batch: RecordBatch, config: LogConfig) -> None:
+    """Raise KafkaError (RECORD_LIST_TOO_LARGE) for more than ``segment.bytes``."""
+    if batch.size_bytes > config.segment_bytes:
         raise KafkaError(
-            ErrorCode.INVALID_RECORD, "Clients are not allowed to write control records"
+            ErrorCode.RECORD_LIST_TOO_LARGE,
+            f"The record batch has {batch.size_bytes} bytes, "
+            f"segment.bytes allows {config.segment_bytes}.",
         )
-    _check_count(batch)
-    _check_producer(batch)
-    if batch.timestamp_type != CREATE_TIME:
-        raise KafkaError(
-            ErrorCode.INVALID_TIMESTAMP,
-            "Invalid timestamp type in message: it is for the broker to set LogAppendTime",
-        )
-    if not config.log_append_time:
-        _check_timestamps(batch, config, now_ms)
-    if config.compact:
-        _check_keys(batch)
+
+
+def check_of_coordinator(batch: RecordBatch, config: LogConfig, now_ms: int) -> None:
+    """Check the size of a coordinator's batch, as above, and give it the time the topic wants.
+
+    A marker is never too large: a transaction has to come to its end.
+    """
+    if not batch.is_control:
+        check_size(batch, config)
+        check_segment_size(batch, config)
+    if config.log_append_time:
+        set_max_timestamp(batch, LOG_APPEND_TIME, now_ms)
 
 
 def check_replicated(batch: RecordBatch, log_end_offset: int) -> None:
@@ -84,101 +166,116 @@ def check_replicated(batch: RecordBatch, log_end_offset: int) -> None:
         )
 
 
-def _check_size(batch: RecordBatch, config: LogConfig) -> None:
-    if batch.size_bytes > config.max_message_bytes:
-        raise KafkaError(
-            ErrorCode.MESSAGE_TOO_LARGE,
-            f"The record batch has {batch.size_bytes} bytes, "
-            f"max.message.bytes allows {config.max_message_bytes}.",
-        )
-    if batch.size_bytes > config.segment_bytes:
-        raise KafkaError(
-            ErrorCode.RECORD_LIST_TOO_LARGE,
-            f"The record batch has {batch.size_bytes} bytes, "
-            f"segment.bytes allows {config.segment_bytes}.",
-        )
-
-
-def _check_count(batch: RecordBatch) -> None:
+def _check_header(batch: RecordBatch) -> None:
     count = batch.records_count
-    if count <= 0:
-        raise KafkaError(ErrorCode.INVALID_RECORD, f"A record batch with {count} records")
-    if batch.last_offset_delta != count - 1:
-        raise KafkaError(
-            ErrorCode.INVALID_RECORD,
-            f"A record batch with {count} records and a last offset delta of "
-            f"{batch.last_offset_delta}",
-        )
     if batch.compression > Compression.ZSTD:
-        raise KafkaError(
-            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"Unknown compression {batch.compression}"
+        raise _unreadable(f"Unknown compression {batch.compression}")
+    if count <= 0:
+        raise _invalid(f"A record batch with {count} records")
+    if batch.last_offset_delta != count - 1:
+        raise _invalid(
+            f"A record batch with {count} records and a last offset delta of "
+            f"{batch.last_offset_delta}"
         )
-    if batch.compression == Compression.NONE:
-        if count * SMALLEST_RECORD_BYTES > batch.size_bytes - HEADER_BYTES:
-            raise KafkaError(ErrorCode.INVALID_RECORD, f"{count} records do not fit into the batch")
-        if count <= FEW_RECORDS:
-            verify_records(batch)
+    if batch.is_control:
+        raise _invalid("Clients are not allowed to write control records")
+    if batch.has_producer_id and batch.base_sequence < 0:
+        raise _invalid(f"Producer {batch.producer_id} with sequence {batch.base_sequence}")
+    if batch.is_transactional and not batch.has_producer_id:
+        raise _invalid("A transactional batch without a producer id")
+    room = batch.size_bytes - HEADER_BYTES
+    if batch.compression == Compression.NONE and count * SMALLEST_RECORD_BYTES > room:
+        raise _invalid(f"{count} records do not fit into the batch")
 
 
-def _check_producer(batch: RecordBatch) -> None:
-    if batch.has_producer_id:
-        if batch.producer_epoch < 0 or batch.base_sequence < 0:
-            raise KafkaError(
-                ErrorCode.INVALID_RECORD,
-                f"Producer {batch.producer_id} with epoch {batch.producer_epoch} "
-                f"and sequence {batch.base_sequence}",
-            )
-    elif batch.is_transactional:
-        raise KafkaError(ErrorCode.INVALID_RECORD, "A transactional batch without a producer id")
+def _has_to_be_opened(batch: RecordBatch, config: LogConfig, now_ms: int) -> bool:
+    """Whether the header alone can't tell what Kafka's semantics ask for."""
+    if config.compact or config.compression not in (None, batch.compression):
+        return True
+    if batch.timestamp_type != CREATE_TIME:
+        return True
+    if config.log_append_time:
+        return False
+    return (
+        config.timestamp_before_max_ms != NO_LIMIT
+        or batch.max_timestamp - now_ms > config.timestamp_after_max_ms
+        or batch.max_timestamp < batch.base_timestamp
+    )
 
 
-def _check_timestamps(batch: RecordBatch, config: LogConfig, now_ms: int) -> None:
-    after, before = config.timestamp_after_max_ms, config.timestamp_before_max_ms
-    too_late = batch.max_timestamp - now_ms > after
-    if not too_late and before == NO_LIMIT:
-        return
-    wrong = [
-        (place, f"Timestamp {record.timestamp} is out of range")
-        for place, record in enumerate(records(batch))
-        if record.timestamp != NO_TIMESTAMP
-        and (record.timestamp - now_ms > after or now_ms - record.timestamp > before)
-    ]
-    if wrong or too_late:
-        raise InvalidBatch(
-            ErrorCode.INVALID_TIMESTAMP,
-            f"Timestamps must be at most {after} ms after and {before} ms before the "
-            f"broker's time {now_ms} (message.timestamp.after.max.ms, "
-            "message.timestamp.before.max.ms)",
-            wrong,
-        )
+def _has_few_records(batch: RecordBatch) -> bool:
+    return batch.records_count <= FEW_RECORDS and (
+        batch.compression == Compression.NONE or batch.size_bytes <= FEW_COMPRESSED_BYTES
+    )
 
 
-def _check_keys(batch: RecordBatch) -> None:
-    wrong = [
-        (place, "Compacted topic cannot accept message without key")
-        for place, record in enumerate(records(batch))
-        if record.key is None
-    ]
+def _walk(batch: RecordBatch, max_bytes: int) -> RecordWalk:
+    try:
+        return walk_records(batch, max_bytes)
+    except TooLarge:
+        raise
+    except InvalidRecords as error:
+        if error.code is ErrorCode.CORRUPT_MESSAGE:
+            raise _unreadable(error.message) from error
+        raise
+
+
+def _check_records(batch: RecordBatch, walk: RecordWalk, config: LogConfig, now_ms: int) -> None:
+    """Raise InvalidBatch if there are records that Kafka refuses one by one."""
+    keyless = set(walk.keyless) if config.compact else ()
+    earliest = now_ms - config.timestamp_before_max_ms
+    latest = now_ms + config.timestamp_after_max_ms
+    is_stamped = batch.timestamp_type == LOG_APPEND_TIME
+    wrong: list[tuple[int, str]] = []
+    code = ErrorCode.INVALID_RECORD
+    for place, timestamp in enumerate(walk.timestamps):
+        if place in keyless:
+            wrong.append((place, "Compacted topic cannot accept message without key"))
+        elif timestamp != NO_TIMESTAMP and not config.log_append_time:
+            if not earliest <= timestamp <= latest:
+                code = ErrorCode.INVALID_TIMESTAMP
+                wrong.append((place, f"Timestamp {timestamp} is not in {earliest} to {latest}"))
+        elif is_stamped:
+            code = ErrorCode.INVALID_TIMESTAMP
+            wrong.append((place, "It is for the broker to set the timestamp type LogAppendTime"))
     if wrong:
-        raise InvalidBatch(
-            ErrorCode.INVALID_RECORD, "One or more records have no key in a compacted topic", wrong
+        message = (
+            "One or more records have been rejected due to invalid timestamp"
+            if code is ErrorCode.INVALID_TIMESTAMP
+            else f"{len(wrong)} records have been rejected, the first one: {wrong[0][1]}"
         )
+        raise InvalidBatch(code, message, wrong)
 
 
-def writable_batch(
-    batch: RecordBatch, config: LogConfig
-) -> tuple[RecordBatch, bytearray | memoryview]:
-    """The batch in the codec that the topic wants, and its buffer, which can be written to.
-
-    Raises KafkaError: CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE when it has to be
-    compressed anew.
-    """
+def _put_right(
+    batch: RecordBatch, walk: RecordWalk | None, config: LogConfig, now_ms: int
+) -> CheckedBatch:
+    """The batch in the codec, with the timestamps and in the order that the topic wants."""
     wanted = config.compression
     if wanted is not None and wanted != batch.compression:
-        verify_records(batch)
-        batch = RecordBatch(recompress(batch, wanted, config.compression_level))
-        _check_size(batch, config)
+        assert walk is not None
+        is_kept = walk.is_in_order and batch.timestamp_type == CREATE_TIME
+        rewrite = recompress if is_kept else renumbered
+        batch = RecordBatch(rewrite(batch, wanted, config.compression_level))
+        check_size(batch, config)
+    elif walk is not None and not walk.is_in_order and batch.compression != Compression.NONE:
+        raise _unreadable("The offsets of the records do not ascend one by one")
     buffer = batch.buffer
     if isinstance(buffer, bytes) or (isinstance(buffer, memoryview) and buffer.readonly):
-        buffer = batch.buffer = bytearray(buffer)
-    return batch, buffer
+        batch.buffer = bytearray(buffer)
+    if config.log_append_time:
+        set_max_timestamp(batch, LOG_APPEND_TIME, now_ms)
+    elif walk is not None:
+        largest = max(NO_TIMESTAMP, *walk.timestamps)
+        if largest != batch.max_timestamp or batch.timestamp_type != CREATE_TIME:
+            set_max_timestamp(batch, CREATE_TIME, largest)
+    return CheckedBatch(batch, now_ms if config.log_append_time else NO_TIMESTAMP)
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_RECORD, message)
+
+
+def _unreadable(message: str) -> KafkaError:
+    # Kafka's answer where a codec fails; unlike CORRUPT_MESSAGE nobody tries again.
+    return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, message)

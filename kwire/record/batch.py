@@ -51,10 +51,13 @@ DELETE_HORIZON_MASK = 0x40
 _HEADER = Struct(">qiibIhiqqqhii")
 _OFFSET_LENGTH_MAGIC = Struct(">qiib")
 _BASE_OFFSET = Struct(">q")
+_INT8 = Struct(">b")
 _INT32 = Struct(">i")
 _INT64 = Struct(">q")
 _UINT32 = Struct(">I")
 _INT16 = Struct(">h")
+
+_MIN_LENGTH_OF_ANY_MAGIC = 14
 
 _LEADER_EPOCH_AT = 12
 _MAGIC_AT = 16
@@ -178,7 +181,7 @@ class RecordBatch:
     @property
     def has_producer_id(self) -> bool:
         """Whether an idempotent or transactional producer wrote it."""
-        return self.producer_id != NO_PRODUCER_ID
+        return self.producer_id > NO_PRODUCER_ID
 
     @property
     def delete_horizon_ms(self) -> int | None:
@@ -241,23 +244,43 @@ def complete_batches(buffer: Buffer, position: int = 0) -> Iterator[RecordBatch]
         yield batch
 
 
-def assign_offsets(
-    buffer: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int
-) -> None:
-    """Write base offset and leader epoch into the batch at ``position``; the CRC stays right."""
-    _BASE_OFFSET.pack_into(buffer, position, base_offset)
-    _INT32.pack_into(buffer, position + _LEADER_EPOCH_AT, leader_epoch)
+def whole_batch_bytes(buffer: Buffer, position: int) -> int | None:
+    """How many bytes the batch at ``position`` takes, of whatever magic; None where it isn't whole.
 
-
-def set_log_append_time(buffer: bytearray | memoryview, position: int, now_ms: int) -> None:
-    """Stamp the batch at ``position`` with the broker's time, and compute its CRC anew."""
+    Raises InvalidRecords (CORRUPT_MESSAGE) for what can't be the beginning of a batch.
+    """
+    left = len(buffer) - position
+    if left < LOG_OVERHEAD_BYTES:
+        return None
     (length,) = _INT32.unpack_from(buffer, position + 8)
-    (attributes,) = _INT16.unpack_from(buffer, position + _ATTRIBUTES_AT)
-    _INT16.pack_into(buffer, position + _ATTRIBUTES_AT, attributes | TIMESTAMP_TYPE_MASK)
-    _INT64.pack_into(buffer, position + _MAX_TIMESTAMP_AT, now_ms)
-    end = position + LOG_OVERHEAD_BYTES + length
-    crc = crc32c(memoryview(buffer)[position + _ATTRIBUTES_AT : end])
-    _UINT32.pack_into(buffer, position + _CRC_AT, crc)
+    if length < _MIN_LENGTH_OF_ANY_MAGIC:
+        raise InvalidRecords(ErrorCode.CORRUPT_MESSAGE, f"a record batch of length {length}")
+    if left <= _MAGIC_AT:
+        return None
+    (magic,) = _INT8.unpack_from(buffer, position + _MAGIC_AT)
+    if not 0 <= magic <= MAGIC:
+        raise _wrong_magic(magic)
+    return length + LOG_OVERHEAD_BYTES if length + LOG_OVERHEAD_BYTES <= left else None
+
+
+def assign_offsets(batch: RecordBatch, base_offset: int, leader_epoch: int) -> None:
+    """Give a batch its base offset and leader epoch, in its buffer too; the CRC stays right."""
+    _BASE_OFFSET.pack_into(batch.buffer, batch.position, base_offset)
+    _INT32.pack_into(batch.buffer, batch.position + _LEADER_EPOCH_AT, leader_epoch)
+    batch.base_offset, batch.partition_leader_epoch = base_offset, leader_epoch
+
+
+def set_max_timestamp(batch: RecordBatch, timestamp_type: int, max_timestamp: int) -> None:
+    """Give a batch its timestamp type and max timestamp, in its buffer too, with a new CRC."""
+    buffer, position = batch.buffer, batch.position
+    batch.attributes &= ~TIMESTAMP_TYPE_MASK
+    if timestamp_type == LOG_APPEND_TIME:
+        batch.attributes |= TIMESTAMP_TYPE_MASK
+    batch.max_timestamp = max_timestamp
+    _INT16.pack_into(buffer, position + _ATTRIBUTES_AT, batch.attributes)
+    _INT64.pack_into(buffer, position + _MAX_TIMESTAMP_AT, max_timestamp)
+    batch.crc = crc32c(memoryview(buffer)[position + _ATTRIBUTES_AT : position + batch.size_bytes])
+    _UINT32.pack_into(buffer, position + _CRC_AT, batch.crc)
 
 
 def build_header(  # one argument for each field of the format

@@ -21,6 +21,10 @@ from kwire.errors import ErrorCode
 from kwire.record.batch import Buffer, InvalidRecords
 
 
+class TooLarge(InvalidRecords):
+    """Records that decompress to more than the caller allows."""
+
+
 class Compression(IntEnum):
     """The codec's number in the attributes of a batch; names as in ``compression.type``."""
 
@@ -92,8 +96,8 @@ def _unknown(codec: int) -> InvalidRecords:
     return InvalidRecords(ErrorCode.CORRUPT_MESSAGE, f"unknown compression codec {codec}")
 
 
-def _too_large(max_bytes: int) -> InvalidRecords:
-    return InvalidRecords(
+def _too_large(max_bytes: int) -> TooLarge:
+    return TooLarge(
         ErrorCode.CORRUPT_MESSAGE, f"the records decompress to more than {max_bytes} bytes"
     )
 
@@ -205,6 +209,8 @@ def _compress_zstd(data: Buffer, level: int) -> bytes:
 def _decompress_zstd(data: Buffer, max_bytes: int) -> bytes:
     import zstandard
 
+    if not len(data):  # no frame at all is no data for Kafka's reader
+        return b""
     decompressor = zstandard.ZstdDecompressor().decompressobj()
     view = memoryview(data)
     out = bytearray()

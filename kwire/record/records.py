@@ -1,4 +1,4 @@
-"""The records inside a batch: reading them one by one, counting them, and building batches.
+"""The records inside a batch: reading them one by one, and building batches.
 
 Format of a record (KIP-98); varints are zigzag, deltas are to the base of the batch::
 
@@ -11,6 +11,8 @@ Rules:
 - Records are opened only where Kafka's semantics ask for it; see docs/decisions.
 - What is not exactly ``records_count`` records up to the last byte raises InvalidRecords.
 - With LOG_APPEND_TIME every record has the batch's max timestamp.
+- As in Kafka an offset may lie outside its batch, a negative length of a key or value means that
+  there is none, and a header's name that isn't UTF-8 is no error (it is kept, with surrogates).
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,7 +20,6 @@ from typing import NamedTuple, TypeAlias
 
 from kwire.errors import ErrorCode
 from kwire.record.batch import (
-    COMPRESSION_MASK,
     CONTROL_MASK,
     CREATE_TIME,
     LOG_APPEND_TIME,
@@ -33,7 +34,7 @@ from kwire.record.batch import (
     build_header,
 )
 from kwire.record.compression import DEFAULT_MAX_BYTES, compress, decompress
-from kwire.record.varint import append_varint, read_varint
+from kwire.record.varints import append_varint, read_varint
 
 Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
 
@@ -77,35 +78,6 @@ def records(batch: RecordBatch, max_bytes: int = DEFAULT_MAX_BYTES) -> Iterator[
         raise _invalid(f"{len(buffer) - position} bytes follow the last record")
 
 
-def verify_records(batch: RecordBatch, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
-    """Check that the batch holds the records its header counts, without building them.
-
-    Every length must fit and the last record end at the last byte, and offsets must ascend one by
-    one from 0, as a producer writes them. Raises InvalidRecords.
-    """
-    buffer = _payload(batch, max_bytes)
-    size_bytes = len(buffer)
-    position = 0
-    try:
-        for expected_delta in range(batch.records_count):
-            length, position = read_varint(buffer, position)
-            end = position + length
-            if length < 0 or end > size_bytes:
-                raise _invalid(f"a record of {length} bytes does not fit")
-            _, position = read_varint(buffer, position + 1)
-            delta, position = read_varint(buffer, position)
-            if delta != expected_delta:
-                raise _invalid(f"offset delta {delta} where {expected_delta} was due")
-            position = _skip_bytes(buffer, _skip_bytes(buffer, position, end), end)
-            position = _skip_headers(buffer, position, end)
-            if position != end:
-                raise _invalid(f"a record of {length} bytes has {end - position} bytes left over")
-    except IndexError as error:
-        raise _invalid("the records are cut short") from error
-    if position != size_bytes:
-        raise _invalid(f"{size_bytes - position} bytes follow the last record")
-
-
 def _payload(batch: RecordBatch, max_bytes: int) -> bytes:
     """The batch's records, decompressed."""
     if batch.records_count < 0:
@@ -133,8 +105,6 @@ def _read_record(
         raise _invalid(f"a record of {length} bytes has {end - position} bytes left over")
     offset = batch.base_offset + offset_delta
     timestamp = batch.base_timestamp + timestamp_delta if append_time is None else append_time
-    if not 0 <= offset_delta <= batch.last_offset_delta:
-        raise _invalid(f"offset {offset} lies outside its batch, which ends at {batch.last_offset}")
     if not -_INT64_MAX <= timestamp <= _INT64_MAX:
         raise _invalid(f"timestamp {timestamp} does not fit into 64 bits")
     return Record(offset, timestamp, key, value, headers), position
@@ -153,43 +123,18 @@ def _read_headers(buffer: bytes, position: int, end: int) -> tuple[Headers, int]
         if key is None:
             raise _invalid("a header has no key")
         value, position = _read_bytes(buffer, position, end)
-        try:
-            headers.append((key.decode(), value))
-        except UnicodeDecodeError as error:
-            raise _invalid("the key of a header is not UTF-8") from error
+        headers.append((key.decode(errors="surrogateescape"), value))
     return tuple(headers), position
 
 
 def _read_bytes(buffer: bytes, position: int, end: int) -> tuple[bytes | None, int]:
     length, position = read_varint(buffer, position)
     if length < 0:
-        if length != -1:
-            raise _invalid(f"a key or value of {length} bytes")
         return None, position
     stop = position + length
     if stop > end:
         raise _invalid(f"a key or value of {length} bytes does not fit into the record")
     return buffer[position:stop], stop
-
-
-def _skip_headers(buffer: bytes, position: int, end: int) -> int:
-    count, position = read_varint(buffer, position)
-    if count == 0:
-        return position
-    if not 0 < count <= (end - position) // 2:
-        raise _invalid(f"{count} headers do not fit into the record")
-    for _ in range(count):
-        if buffer[position] & 1:
-            raise _invalid("a header has no key")
-        position = _skip_bytes(buffer, _skip_bytes(buffer, position, end), end)
-    return position
-
-
-def _skip_bytes(buffer: bytes, position: int, end: int) -> int:
-    length, position = read_varint(buffer, position)
-    if length < -1 or position + length > end:
-        raise _invalid(f"a key or value of {length} bytes does not fit into the record")
-    return position + length if length > 0 else position
 
 
 class BatchBuilder:
@@ -234,7 +179,7 @@ class BatchBuilder:
         _append_bytes(record, value)
         append_varint(record, len(headers))
         for name, content in headers:
-            _append_bytes(record, name.encode())
+            _append_bytes(record, name.encode(errors="surrogateescape"))
             _append_bytes(record, content)
         append_varint(self._body, len(record))
         self._body += record
@@ -296,12 +241,16 @@ def build_batch(
 
 
 def recompress(batch: RecordBatch, compression: int, level: int | None = None) -> bytearray:
-    """The same batch with its records under another codec."""
+    """The same batch with its records under another codec.
+
+    Attributes that nobody knows, and those that are for compaction to set, are left out.
+    """
+    kept = batch.attributes & (TIMESTAMP_TYPE_MASK | TRANSACTIONAL_MASK | CONTROL_MASK)
     return build_header(
         compress(compression, decompress(batch.compression, batch.payload), level),
         base_offset=batch.base_offset,
         leader_epoch=batch.partition_leader_epoch,
-        attributes=batch.attributes & ~COMPRESSION_MASK | compression,
+        attributes=kept | compression,
         last_offset_delta=batch.last_offset_delta,
         base_timestamp=batch.base_timestamp,
         max_timestamp=batch.max_timestamp,
@@ -309,6 +258,21 @@ def recompress(batch: RecordBatch, compression: int, level: int | None = None) -
         producer_epoch=batch.producer_epoch,
         base_sequence=batch.base_sequence,
         records_count=batch.records_count,
+    )
+
+
+def renumbered(batch: RecordBatch, compression: int, level: int | None = None) -> bytearray:
+    """A batch of the same records, their offsets one after the other and their timestamps as they
+    count: what is left of a batch whose own offsets or timestamp type can't be kept."""
+    builder = BatchBuilder(batch.base_offset)
+    for record in records(batch):
+        builder.add(record.timestamp, record.key, record.value, record.headers)
+    return builder.build(
+        compression=compression,
+        level=level,
+        leader_epoch=batch.partition_leader_epoch,
+        producer=ProducerState(batch.producer_id, batch.producer_epoch, batch.base_sequence),
+        transactional=batch.is_transactional,
     )
 
 

@@ -16,7 +16,7 @@ from kwire.record.batch import (
     assign_offsets,
     batches,
     complete_batches,
-    set_log_append_time,
+    set_max_timestamp,
 )
 from kwire.record.batch_scan import scan_headers
 from kwire.record.records import ProducerState, Record, build_batch
@@ -50,7 +50,7 @@ def test_sequences_wrap_to_0() -> None:
 def test_offsets_are_assigned_without_touching_the_checksum() -> None:
     """Base offset and leader epoch lie outside it."""
     data = a_batch()
-    assign_offsets(data, 0, 900, 3)
+    assign_offsets(RecordBatch(data), 900, 3)
     batch = RecordBatch(data)
     batch.verify_crc()
     assert (batch.base_offset, batch.partition_leader_epoch) == (900, 3)
@@ -59,7 +59,7 @@ def test_offsets_are_assigned_without_touching_the_checksum() -> None:
 def test_log_append_time_comes_with_a_new_checksum() -> None:
     """Attributes and max timestamp lie inside it; the second batch of a buffer is left alone."""
     data = a_batch() + a_batch(3)
-    set_log_append_time(data, 0, 123_456)
+    set_max_timestamp(RecordBatch(data), LOG_APPEND_TIME, 123_456)
     first, second = batches(data)
     assert (first.timestamp_type, first.max_timestamp) == (LOG_APPEND_TIME, 123_456)
     first.verify_crc()

@@ -131,6 +131,8 @@ def test_a_stream_cut_short_is_corrupt(codec: Compression) -> None:
     for size in range(len(data)):
         if codec == Compression.SNAPPY and size == 16:
             continue  # a framed stream without blocks is whole
+        if codec == Compression.ZSTD and size == 0:
+            continue  # no frame holds nothing, as Kafka reads it
         with pytest.raises(KafkaError) as caught:
             decompress(codec, data[:size])
         assert caught.value.code == ErrorCode.CORRUPT_MESSAGE
