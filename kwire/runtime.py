@@ -180,6 +180,8 @@ class CoordinatorRuntime:
         self.carry_out(self.coordinator.begin(self._now_ms()))
 
     def _load_batch(self, batch: RecordBatch) -> None:
+        if not batch.records_count:
+            return  # compaction has left the header alone
         if batch.is_control:
             committed = control_type(batch) == ControlType.COMMIT
             self.coordinator.replay_end_transaction(batch.producer_id, committed=committed)

@@ -29,6 +29,7 @@ from kwire.log.log_config import LogConfig
 from kwire.log.manager import LogManager
 from kwire.metadata.changes import BrokerRegistered, Change, ClusterNamed
 from kwire.metadata.embedded import FILE_NAME, EmbeddedStore
+from kwire.metadata.features import initial_features
 from kwire.metadata.image import BrokerImage, MetadataImage
 from kwire.metadata.store import StoreUnusable
 
@@ -135,7 +136,7 @@ class Server:
         image = await store.read()
         changes: list[Change] = []
         if not image.cluster_id:
-            changes.append(ClusterNamed(manager.cluster_id))
+            changes += [ClusterNamed(manager.cluster_id), *initial_features()]
         node_id = self.config.integer("node.id")
         rack = self.config["broker.rack"]
         endpoints = tuple(

@@ -1,8 +1,7 @@
 """ApiVersions: which APIs, versions and features this broker has.
 
 Behaviour: the first request of every client. A version unknown here is answered by the connection
-with the body of version 0. Features are those that are true of kwire: ``transaction.version`` stays
-at 0 as long as there are no transactions, ``group.version`` as long as there is no KIP-848.
+with the body of version 0. Features are those that are true of kwire.
 """
 
 import re
@@ -10,6 +9,7 @@ import re
 from kwire.errors import ErrorCode
 from kwire.handlers import advertised_versions
 from kwire.handlers.context import RequestContext
+from kwire.metadata.features import SUPPORTED
 from kwire.protocol.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -17,9 +17,6 @@ from kwire.protocol.messages.api_versions import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
-
-FEATURES = (("kraft.version", 0, 1, 1), ("metadata.version", 7, 30, 30))
-"""Name, lowest and highest level supported, level in force (metadata.version 30 is 4.3)."""
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _SOFTWARE_SINCE = 3
@@ -37,13 +34,13 @@ async def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVer
         supported_features=[
             # Versions up to 3 could not carry a lowest level of 0, so it is left out for them.
             SupportedFeatureKey(name=name, min_version=low, max_version=high)
-            for name, low, high, _ in FEATURES
+            for name, (low, high) in SUPPORTED.items()
             if low > 0 or context.api_version > _SOFTWARE_SINCE
         ],
         finalized_features_epoch=context.broker.image.revision,
         finalized_features=[
             FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
-            for name, _, _, level in FEATURES
+            for name, level in context.broker.image.features.items()
         ],
     )
 

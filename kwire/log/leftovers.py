@@ -37,7 +37,7 @@ def finish_leftovers(directory: Path, disk: Disk) -> None:
 
 
 def _finish(directory: Path, names: list[str], disk: Disk) -> None:
-    cleaned = [_base_offset(name) for name in names if name.endswith(LOG_SUFFIX + CLEANED_SUFFIX)]
+    cleaned = [_base_offset(name) for name in names if name.endswith(CLEANED_SUFFIX)]
     swaps = []
     for name in sorted(names):
         if name.endswith(SWAP_SUFFIX):

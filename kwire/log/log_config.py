@@ -21,13 +21,17 @@ class LogConfig:
 
     compact: bool = False
     delete: bool = True
+    delete_retention_ms: int = 86_400_000
     compression: Compression | None = None
     compression_level: int | None = None
     file_delete_delay_ms: int = 60_000
     flush_messages: int = NO_LIMIT
     flush_ms: int = NO_LIMIT
     index_interval_bytes: int = 4096
+    max_compaction_lag_ms: int = NO_LIMIT
     max_message_bytes: int = 1_048_588
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
     log_append_time: bool = False
     timestamp_after_max_ms: int = 3_600_000
     timestamp_before_max_ms: int = NO_LIMIT
@@ -49,16 +53,23 @@ class LogConfig:
         compression = None if kind == "producer" else BY_NAME[kind]
         level = values.get(f"compression.{kind}.level")
         policy = values["cleanup.policy"]
+        segment_ms = values["segment.ms"]
+        if "compact" in policy:  # what isn't rolled can't be compacted in time
+            segment_ms = min(segment_ms, values["max.compaction.lag.ms"])
         return cls(
             compact="compact" in policy,
             delete="delete" in policy,
+            delete_retention_ms=values["delete.retention.ms"],
             compression=compression,
             compression_level=level,
             file_delete_delay_ms=values["file.delete.delay.ms"],
             flush_messages=values["flush.messages"],
             flush_ms=values["flush.ms"],
             index_interval_bytes=values["index.interval.bytes"],
+            max_compaction_lag_ms=values["max.compaction.lag.ms"],
             max_message_bytes=values["max.message.bytes"],
+            min_cleanable_dirty_ratio=values["min.cleanable.dirty.ratio"],
+            min_compaction_lag_ms=values["min.compaction.lag.ms"],
             log_append_time=values["message.timestamp.type"] == "LogAppendTime",
             timestamp_after_max_ms=values["message.timestamp.after.max.ms"],
             timestamp_before_max_ms=values["message.timestamp.before.max.ms"],
@@ -68,7 +79,7 @@ class LogConfig:
             segment_bytes=values["segment.bytes"],
             segment_index_bytes=values["segment.index.bytes"],
             segment_jitter_ms=values["segment.jitter.ms"],
-            segment_ms=values["segment.ms"],
+            segment_ms=segment_ms,
             producer_id_expiration_ms=producer_id_expiration_ms,
         )
 

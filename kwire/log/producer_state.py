@@ -143,7 +143,12 @@ class ProducerStates:
             )
 
     def update(self, batch: RecordBatch) -> AbortedTransaction | None:
-        """Note a batch that was appended, its offsets assigned; an aborted transaction it ends."""
+        """Note a batch that was appended, its offsets assigned; an aborted transaction it ends.
+
+        A control batch that compaction has emptied ends nothing that is still there.
+        """
+        if batch.is_control and not batch.records_count:
+            return None
         entry = self.producers.get(batch.producer_id)
         if entry is None:
             entry = ProducerEntry(batch.producer_id, batch.producer_epoch)

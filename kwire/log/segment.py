@@ -308,6 +308,8 @@ class LogSegment:
             with suppress(FileNotFoundError):
                 self._disk.rename(path, target)
                 doomed.append(target)
+        # Who still reads it finds it there, not the segment that may have its name by then.
+        self._file.name = self._stem + LOG_SUFFIX + DELETED_SUFFIX
         return doomed
 
 

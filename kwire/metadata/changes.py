@@ -66,6 +66,13 @@ class ProducerIdsAllocated(NamedTuple):
     next_producer_id: int
 
 
+class FeatureLevelChanged(NamedTuple):
+    """A feature's finalised level is this from now on; 0: it has none."""
+
+    name: str
+    level: int
+
+
 Change: TypeAlias = (
     ClusterNamed
     | BrokerRegistered
@@ -74,6 +81,7 @@ Change: TypeAlias = (
     | PartitionsAdded
     | ConfigChanged
     | ProducerIdsAllocated
+    | FeatureLevelChanged
 )
 
 
@@ -115,6 +123,8 @@ class _Draft:
             self._change_config(change)
         elif isinstance(change, BrokerRegistered):
             self._own("brokers")[change.broker.node_id] = change.broker
+        elif isinstance(change, FeatureLevelChanged):
+            self._change_feature(change)
         elif isinstance(change, ProducerIdsAllocated):
             self.image = self.image._replace(next_producer_id=change.next_producer_id)
         else:
@@ -128,6 +138,13 @@ class _Draft:
         topic = self._own("topics_by_id").pop(topic_id)
         del self._own("topics_by_name")[topic.name]
         self._own("configs").pop((ConfigResourceType.TOPIC, topic.name), None)
+
+    def _change_feature(self, change: FeatureLevelChanged) -> None:
+        features = self._own("features")
+        if change.level:
+            features[change.name] = change.level
+        else:
+            features.pop(change.name, None)
 
     def _change_config(self, change: ConfigChanged) -> None:
         configs = self._own("configs")
@@ -153,6 +170,7 @@ def snapshot(image: MetadataImage) -> list[Change]:
         for (resource_type, resource_name), values in image.configs.items()
         for name, value in values.items()
     ]
+    changes += [FeatureLevelChanged(name, level) for name, level in image.features.items()]
     changes.append(ProducerIdsAllocated(image.next_producer_id))
     return changes
 
@@ -206,6 +224,8 @@ def _change(kind: str, item: dict[str, Any]) -> Change:
             )
         case "ProducerIdsAllocated":
             return ProducerIdsAllocated(**item)
+        case "FeatureLevelChanged":
+            return FeatureLevelChanged(**item)
         case "ClusterNamed":
             return ClusterNamed(**item)
     raise ValueError(f"unknown metadata change {kind}; was it written by a newer kwire?")

@@ -56,7 +56,10 @@ class BrokerImage(NamedTuple):
 
 
 class MetadataImage(NamedTuple):
-    """Everything at one revision. ``next_producer_id`` is the first that no block has taken."""
+    """Everything at one revision.
+
+    ``next_producer_id`` is the first that no block has taken, ``features`` are finalised levels.
+    """
 
     revision: int = 0
     cluster_id: str = ""
@@ -65,10 +68,15 @@ class MetadataImage(NamedTuple):
     topics_by_name: Mapping[str, TopicImage] = MappingProxyType({})
     topics_by_id: Mapping[bytes, TopicImage] = MappingProxyType({})
     configs: Mapping[ConfigResource, Mapping[str, str]] = MappingProxyType({})
+    features: Mapping[str, int] = MappingProxyType({})
 
     def config(self, resource_type: ConfigResourceType, name: str) -> Mapping[str, str]:
         """The dynamic configs of one resource, as text; empty where it has none."""
         return self.configs.get((resource_type, name), EMPTY)
+
+    def feature_level(self, name: str) -> int:
+        """The finalised level of a feature; 0 where it has none."""
+        return self.features.get(name, 0)
 
     def partition(self, topic: str, index: int) -> PartitionImage | None:
         """One partition, None where the topic or the partition doesn't exist."""

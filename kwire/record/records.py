@@ -34,7 +34,7 @@ from kwire.record.batch import (
     build_header,
 )
 from kwire.record.compression import DEFAULT_MAX_BYTES, compress, decompress
-from kwire.record.varints import append_varint, read_varint
+from kwire.record.varint import append_varint, read_varint
 
 Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from kwire.errors import ErrorCode
 from kwire.record.batch import LOG_APPEND_TIME, InvalidRecords, RecordBatch
 from kwire.record.compression import DEFAULT_MAX_BYTES, decompress
-from kwire.record.varints import read_varint
+from kwire.record.varint import read_varint
 
 _INT64_MAX = 0x7FFF_FFFF_FFFF_FFFF
 

@@ -4,6 +4,9 @@ import pytest
 
 from kwire.errors import ErrorCode
 from kwire.log.producer_state import ProducerStates, snapshot_offsets
+from kwire.record.batch import RecordBatch
+from kwire.record.control import ControlType, end_transaction_marker
+from kwire.record.records import BatchBuilder, ProducerState
 
 MAX = 2**31 - 1
 
@@ -183,3 +186,17 @@ def test_after_a_marker_of_a_new_epoch_sequences_start_at_zero(tools, refused):
     with refused(ErrorCode.INVALID_PRODUCER_EPOCH):
         tools.append(log, b"a", producer=(1, 0, 1), transactional=True)
     assert tools.append(log, b"a", producer=(1, 1, 0), transactional=True) == 2
+
+
+def test_a_control_batch_that_compaction_emptied_ends_nothing():
+    """ProducerStateManager of Kafka: what is left of a marker says nothing about its producer."""
+    marker = end_transaction_marker(
+        ControlType.ABORT, producer_id=1, producer_epoch=0, coordinator_epoch=0, timestamp=5
+    )
+    empty = BatchBuilder(3).build(
+        producer=ProducerState(1, 0), transactional=True, control=True, last_offset_delta=0
+    )
+    states = ProducerStates()
+    states.update(RecordBatch(marker))
+    assert states.update(RecordBatch(empty)) is None
+    assert states.producers[1].timestamp == 5

@@ -192,6 +192,31 @@ def test_a_finished_swap_takes_the_place_of_what_it_replaces(tools, tmp_path):
     assert not [p for p in tools.directory.iterdir() if p.suffix in (".swap", ".cleaned")]
 
 
+def test_a_swap_whose_files_have_not_all_their_names_is_undone(tools):
+    """The log is renamed before its indexes: one that is still ``.cleaned`` says so."""
+    log = tools.open(segment_bytes=600)
+    write_some(tools, log, 6)
+    before = tools.values(log)
+    log.close(tools.now_ms)
+    first = tools.directory / f"{0:020d}.log"
+    first.with_suffix(".log.swap").write_bytes(first.read_bytes()[:100])
+    first.with_suffix(".txnindex.cleaned").write_bytes(b"")
+    log = tools.open(clean=False, segment_bytes=600)
+    assert tools.values(log) == before
+
+
+def test_a_deleted_segment_can_still_be_read(tools):
+    """A reader that has the segment in hand, but not its file, finds the file until it is gone."""
+    log = tools.open(segment_bytes=600)
+    write_some(tools, log, 20)
+    log.close(tools.now_ms)
+    first = log.segments[0]
+    wanted = [bytes(batch.data) for batch in first.batches()]
+    first.delete_later()
+    first.path(".log").write_bytes(b"another segment of the same name")
+    assert [bytes(batch.data) for batch in first.batches()] == wanted
+
+
 def test_the_topic_id_is_the_directorys(tools):
     """partition.metadata of an old log counts, not what the caller thinks."""
     log = tools.open()

@@ -136,6 +136,8 @@ async def test_a_loaded_coordinator_knows_what_was_written(runtime, memory_log):
             kind, producer_id=producer_id, producer_epoch=0, coordinator_epoch=0, timestamp=0
         )
         memory_log.append(marker, 0)
+    emptied = BatchBuilder().build(producer=ProducerState(7, 0), control=True, last_offset_delta=0)
+    memory_log.append(emptied, 0)
     again = CoordinatorRuntime(
         GroupCoordinator(GroupSettings(), lambda: ""), memory_log.append, lambda: 0, id
     )

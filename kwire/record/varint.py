@@ -1,7 +1,6 @@
-"""The integers of varying length inside records: zigzag varints of up to 64 bits.
+"""Varints: whole numbers in 7 bits a byte, the lowest first, zigzag for the sign.
 
-Format: seven bits a byte, lowest first, the top bit says that more follow; the value is
-``value << 1 ^ value >> 63``, so that small negative numbers are short as well.
+Source: ByteUtils of Kafka, KIP-98.
 """
 
 from kwire.errors import ErrorCode
@@ -12,10 +11,10 @@ _SHIFTS = (0, 7, 14, 21, 28, 35, 42, 49, 56, 63)
 
 
 def read_varint(buffer: bytes, position: int) -> tuple[int, int]:
-    """The number at ``position``, and the position after it.
+    """The number at ``position``, up to 64 bits, and the position after it.
 
-    Raises IndexError at the end of the buffer, InvalidRecords (INVALID_RECORD) for more than ten
-    bytes.
+    Raises IndexError where the buffer ends before, InvalidRecords (INVALID_RECORD) for a number of
+    more than 10 bytes.
     """
     byte = buffer[position]
     if byte < 0x80:

@@ -1,0 +1,337 @@
+"""The coordinator of the transactional ids that live in one partition of ``__transaction_state``.
+
+Rules:
+
+- Every operation decides on the state as it is and leaves the record of the next one in its
+  decision; the state changes when that record is replayed. A KafkaError is the answer to the one
+  who asked, and then nothing has changed.
+- A transaction whose end is decided is ``unfinished`` until its markers are written: whoever drives
+  the coordinator writes them, says so by ``marker_written``, and carries out ``complete``.
+- While it is unfinished, everything else its producer asks for is CONCURRENT_TRANSACTIONS.
+- A new producer id comes from outside: an operation that needs one and has none raises
+  ``ProducerIdNeeded``, and is asked again with one.
+
+Source: TransactionCoordinator, TransactionStateManager of Kafka.
+"""
+
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
+
+from kwire.coordinator.effects import Effects
+from kwire.coordinator.transaction.end import EndOfTransaction, may_end
+from kwire.coordinator.transaction.records import (
+    parse_key,
+    parse_transaction,
+    tombstone,
+    transaction_record,
+)
+from kwire.coordinator.transaction.state import (
+    AT_REST,
+    EPOCH_BUMP_SINCE,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    PREPARED,
+    TopicPartition,
+    Transaction,
+    TransactionState,
+    add_partitions,
+    complete,
+    fence,
+    increment_epoch,
+    is_epoch_exhausted,
+    new_transaction,
+    prepare_end,
+    rotate_producer_id,
+)
+from kwire.errors import ErrorCode, KafkaError
+from kwire.record.records import Record
+
+MAX_TOMBSTONES = 1000
+"""Transactional ids that expire in one go."""
+
+
+class ProducerIdNeeded(Exception):
+    """The operation takes a producer id that nobody has had: ask again with one."""
+
+
+class TransactionSettings(NamedTuple):
+    """Kafka's defaults; times in ms. The names are those of the broker's settings.
+
+    ``transaction_version`` is the level of that feature; below 2 the broker's own aborts don't bump
+    the epoch.
+    """
+
+    max_timeout_ms: int = 900_000
+    id_expiration_ms: int = 604_800_000
+    transaction_version: int = 2
+
+
+class ProducerIdAndEpoch(NamedTuple):
+    """A producer at one time of its life."""
+
+    producer_id: int
+    epoch: int
+
+
+class Decision(NamedTuple):
+    """What an operation leads to; ``error`` is the answer once the effects are carried out."""
+
+    effects: Effects
+    error: ErrorCode = ErrorCode.NONE
+
+
+class TransactionCoordinator:
+    """Transactional ids and their transactions."""
+
+    def __init__(self, settings: TransactionSettings) -> None:
+        self.settings = settings
+        self.transactions: dict[str, Transaction] = {}
+        self.unfinished: dict[str, None] = {}
+        self._decided: dict[str, tuple[bytes, Transaction]] = {}
+
+    # What producers ask for
+
+    def init_producer_id(
+        self,
+        transactional_id: str,
+        timeout_ms: int,
+        expected: ProducerIdAndEpoch | None,
+        new_producer_id: int | None,
+        now_ms: int,
+    ) -> Decision:
+        """A producer begins: it gets an epoch of its own, and an open transaction is aborted first.
+
+        Raises ProducerIdNeeded and KafkaError: INVALID_REQUEST, INVALID_TRANSACTION_TIMEOUT,
+        CONCURRENT_TRANSACTIONS, PRODUCER_FENCED.
+        """
+        if not transactional_id:
+            raise KafkaError(ErrorCode.INVALID_REQUEST)
+        if not 0 < timeout_ms <= self.settings.max_timeout_ms:
+            raise KafkaError(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+        known = self.transactions.get(transactional_id)
+        if known is None:
+            if new_producer_id is None:
+                raise ProducerIdNeeded
+            known = new_transaction(transactional_id, new_producer_id, timeout_ms)
+        if known.state in PREPARED:
+            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+        if expected is not None and not _is_known(known, expected):
+            raise KafkaError(ErrorCode.PRODUCER_FENCED)
+        if known.state is TransactionState.ONGOING:
+            # The epoch that fences the old producer is never given to anybody: who asked asks
+            # again, and gets the one after it.
+            return Decision(self._abort(known, now_ms), ErrorCode.CONCURRENT_TRANSACTIONS)
+        expected_epoch = None if expected is None else expected.epoch
+        if known.is_epoch_exhausted and expected_epoch in (None, known.producer_epoch):
+            if new_producer_id is None:
+                raise ProducerIdNeeded
+            has_expected = expected is not None
+            begun = rotate_producer_id(
+                known, new_producer_id, timeout_ms, now_ms, keeps_last_epoch=has_expected
+            )
+        else:
+            begun = increment_epoch(known, timeout_ms, expected_epoch, now_ms)
+        return Decision(self._write(begun))
+
+    def add_partitions(
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        partitions: Iterable[TopicPartition],
+        client_version: int,
+        now_ms: int,
+    ) -> Effects | None:
+        """The transaction takes in partitions, and opens with the first; None: it has them.
+
+        Raises KafkaError: INVALID_REQUEST, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED,
+        CONCURRENT_TRANSACTIONS.
+        """
+        known = self._of(transactional_id, producer)
+        added = frozenset(partitions)
+        if known.state is TransactionState.ONGOING and added <= known.partitions:
+            return None
+        return self._write(add_partitions(known, added, client_version, now_ms))
+
+    def check_added(self, transactional_id: str, producer: ProducerIdAndEpoch) -> Transaction:
+        """The transaction in which a producer says that it writes; KafkaError as above.
+
+        Its ``partitions`` tell whether one of them was added.
+        """
+        return self._of(transactional_id, producer)
+
+    def _of(self, transactional_id: str, producer: ProducerIdAndEpoch) -> Transaction:
+        """The state of a producer that may go on; KafkaError."""
+        if not transactional_id:
+            raise KafkaError(ErrorCode.INVALID_REQUEST)
+        known = self.transactions.get(transactional_id)
+        if known is not None and known.state in PREPARED:
+            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+        if known is None or known.producer_id != producer.producer_id:
+            raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        if known.producer_epoch != producer.epoch:
+            raise KafkaError(ErrorCode.PRODUCER_FENCED)
+        return known
+
+    def end_transaction(
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        new_producer_id: int | None,
+        now_ms: int,
+        *,
+        committed: bool,
+        client_version: int,
+    ) -> Effects | None:
+        """The producer commits or aborts; None: this is a repetition of what is done already.
+
+        Raises ProducerIdNeeded and KafkaError: INVALID_REQUEST, INVALID_PRODUCER_ID_MAPPING,
+        PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE.
+        """
+        if not transactional_id:
+            raise KafkaError(ErrorCode.INVALID_REQUEST)
+        known = self.transactions.get(transactional_id)
+        if known is None:
+            raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        end = EndOfTransaction(producer.producer_id, producer.epoch, committed, client_version)
+        if not may_end(known, end):
+            return None
+        next_producer_id = NO_PRODUCER_ID
+        if client_version >= EPOCH_BUMP_SINCE and known.is_epoch_exhausted:
+            if new_producer_id is None:
+                raise ProducerIdNeeded
+            next_producer_id = new_producer_id
+        prepared = prepare_end(
+            known,
+            now_ms,
+            committed=committed,
+            client_version=client_version,
+            next_producer_id=next_producer_id,
+        )
+        return self._write(prepared)
+
+    # What time and operators ask for
+
+    def timed_out(self, now_ms: int) -> list[str]:
+        """The transactional ids whose transaction is open for longer than its timeout."""
+        return [
+            known.transactional_id
+            for known in self.transactions.values()
+            if known.state is TransactionState.ONGOING
+            and known.start_ms + known.timeout_ms < now_ms
+        ]
+
+    def abort_timed_out(self, transactional_id: str, now_ms: int) -> Effects:
+        """Abort an open transaction whose time is over; its producer is fenced."""
+        return self._abort(self.transactions[transactional_id], now_ms)
+
+    def _abort(self, known: Transaction, now_ms: int) -> Effects:
+        version = self.settings.transaction_version
+        client_version = version if version >= EPOCH_BUMP_SINCE else 0
+        prepared = prepare_end(fence(known), now_ms, committed=False, client_version=client_version)
+        return self._write(prepared)
+
+    def expire_ids(self, now_ms: int) -> Effects:
+        """Forget transactional ids that nobody has used for ``transactional.id.expiration.ms``."""
+        effects = Effects(is_atomic=False)
+        before_ms = now_ms - self.settings.id_expiration_ms
+        for known in self.transactions.values():
+            if known.state in AT_REST and known.last_update_ms <= before_ms:
+                effects.records.append(tombstone(known.transactional_id))
+                if len(effects.records) == MAX_TOMBSTONES:
+                    break
+        return effects
+
+    # Markers
+
+    def marker_written(self, transactional_id: str, partition: TopicPartition) -> None:
+        """A partition has the marker of an unfinished transaction, or needs none any more."""
+        prepared = self.transactions[transactional_id]
+        assert prepared.state in PREPARED, prepared
+        left = prepared.partitions - {partition}
+        self.transactions[transactional_id] = prepared._replace(partitions=left)
+
+    def complete(self, transactional_id: str, now_ms: int) -> Effects:
+        """Every marker of an unfinished transaction is written."""
+        return self._write(complete(self.transactions[transactional_id], now_ms))
+
+    # Records
+
+    def _write(self, transaction: Transaction) -> Effects:
+        """The effects by which a state becomes true."""
+        effects = Effects()
+        record = transaction_record(transaction, self.settings.transaction_version)
+        assert record.value is not None
+        self._decided[transaction.transactional_id] = record.value, transaction
+        effects.records.append(record)
+        return effects
+
+    def replay(self, record: Record, producer_id: int, now_ms: int, *, loading: bool) -> None:
+        """Take a record in; MalformedRequest for one that is damaged."""
+        if record.key is None:
+            return
+        transactional_id = parse_key(record.key)
+        if transactional_id is None:
+            return
+        self.unfinished.pop(transactional_id, None)
+        if record.value is None:
+            self.transactions.pop(transactional_id, None)
+            return
+        value, transaction = self._decided.pop(transactional_id, (None, None))
+        if transaction is None or value is not record.value:
+            transaction = parse_transaction(transactional_id, record.value)
+        self.transactions[transactional_id] = transaction
+        if transaction.state in PREPARED:
+            self.unfinished[transactional_id] = None
+
+    def replay_end_transaction(self, producer_id: int, *, committed: bool) -> None:
+        """There are no transactions in ``__transaction_state`` itself."""
+
+    def begin(self, now_ms: int) -> Effects:
+        """Everything is loaded; what is ``unfinished`` goes on."""
+        return Effects()
+
+    def next_deadline_ms(self) -> int | None:
+        """Timeouts are looked for at an interval, by whoever drives this."""
+        return None
+
+    def tick(self, now_ms: int) -> Effects:
+        """Nothing is due by itself."""
+        return Effects()
+
+    def undo(self, effects: Effects, now_ms: int) -> Effects:
+        """The records of these effects couldn't be written: what was decided isn't so."""
+        self._decided.clear()
+        return Effects()
+
+    # What is known
+
+    def get(self, transactional_id: str) -> Transaction | None:
+        """The state of a transactional id."""
+        return self.transactions.get(transactional_id)
+
+    def find(
+        self, states: Collection[TransactionState], producer_ids: Collection[int]
+    ) -> list[Transaction]:
+        """The transactional ids in one of these states and with one of these ids; empty: all."""
+        return [
+            known
+            for known in self.transactions.values()
+            if (not states or known.state in states)
+            and (not producer_ids or known.producer_id in producer_ids)
+        ]
+
+
+def _is_known(known: Transaction, expected: ProducerIdAndEpoch) -> bool:
+    """Whether a producer that says who it was can be the one of this transactional id.
+
+    It is if the id has no epoch yet, if it has this id, or if it had the id before and used up all
+    of its epochs: then the answer that told it the new one may have been lost.
+    """
+    return (
+        known.producer_epoch == NO_PRODUCER_EPOCH
+        or expected.producer_id == known.producer_id
+        or (
+            expected.producer_id == known.previous_producer_id
+            and is_epoch_exhausted(expected.epoch)
+        )
+    )

@@ -1,0 +1,83 @@
+"""Whether a producer may end its transaction as it asks to: the table of EndTxn.
+
+Rules of the first protocol: the epoch must be the current one; a commit or an abort that is done
+may be repeated; with nothing open there is nothing to end.
+
+Rules of the newer one (``client_version`` 2, KIP-890): the end bumps the epoch, so a repetition
+carries the epoch before the current one (or the last one of the id before). With the current epoch
+a new transaction is meant, which may be aborted though nothing was ever added to it::
+
+                      abort              commit
+                      repeated current   repeated current
+    Empty             fenced   abort     fenced   invalid
+    CompleteAbort     done     abort     invalid  invalid
+    CompleteCommit    invalid  abort     done     invalid
+
+Source: endTransaction and endTransactionWithTV1 in TransactionCoordinator of Kafka.
+"""
+
+from typing import NamedTuple
+
+from kwire.coordinator.transaction.state import (
+    EPOCH_BUMP_SINCE,
+    MAX_EPOCH,
+    PREPARED,
+    Transaction,
+    TransactionState,
+)
+from kwire.errors import ErrorCode, KafkaError
+
+
+class EndOfTransaction(NamedTuple):
+    """What a producer asks for."""
+
+    producer_id: int
+    producer_epoch: int
+    committed: bool
+    client_version: int
+
+
+def may_end(known: Transaction, end: EndOfTransaction) -> bool:
+    """True to end the transaction, False where that is done already.
+
+    Raises KafkaError: CONCURRENT_TRANSACTIONS, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED,
+    INVALID_TXN_STATE.
+    """
+    if known.state in PREPARED:
+        # Whoever asks may know already which id and epoch follow: that can't be judged yet.
+        raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+    if end.client_version >= EPOCH_BUMP_SINCE:
+        return _may_end_with_bump(known, end)
+    if known.producer_id != end.producer_id:
+        raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    if known.producer_epoch != end.producer_epoch:
+        raise KafkaError(ErrorCode.PRODUCER_FENCED)
+    if known.state is TransactionState.ONGOING:
+        return True
+    _check_same_end(known, end)
+    return False
+
+
+def _may_end_with_bump(known: Transaction, end: EndOfTransaction) -> bool:
+    after_overflow = (
+        known.previous_producer_id == end.producer_id
+        and end.producer_epoch == MAX_EPOCH - 1
+        and known.producer_epoch == 0
+    )
+    if known.producer_id != end.producer_id and not after_overflow:
+        raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    is_ended = known.state not in (TransactionState.ONGOING, TransactionState.EMPTY)
+    if is_ended and (after_overflow or known.producer_epoch == end.producer_epoch + 1):
+        _check_same_end(known, end)
+        return False
+    if known.producer_epoch != end.producer_epoch:
+        raise KafkaError(ErrorCode.PRODUCER_FENCED)
+    if known.state is not TransactionState.ONGOING and end.committed:
+        raise KafkaError(ErrorCode.INVALID_TXN_STATE)
+    return True
+
+
+def _check_same_end(known: Transaction, end: EndOfTransaction) -> None:
+    """Raise KafkaError (INVALID_TXN_STATE) unless the transaction has ended as is asked for."""
+    if known.state is TransactionState.EMPTY or known.is_committing != end.committed:
+        raise KafkaError(ErrorCode.INVALID_TXN_STATE)

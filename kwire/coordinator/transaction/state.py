@@ -1,0 +1,213 @@
+"""One transactional id: its producer, its transaction, and every way from one state to the next.
+
+Rules:
+
+- States never change in place: a transition gives the next one, which is true once it is written.
+- Empty → Ongoing → PrepareCommit | PrepareAbort → CompleteCommit | CompleteAbort → Ongoing …
+- With the newer protocol (``client_version`` 2, KIP-890) the end of a transaction bumps the epoch:
+  the markers and everything after them carry the new one. An abort is then possible with nothing
+  to abort, from every state at rest.
+- The epoch 32767 is never given to a client, so that there is always one left to fence it with.
+  Before that the producer gets another id, at epoch 0.
+
+Source: TransactionMetadata, TransactionState of Kafka.
+"""
+
+from enum import IntEnum
+from typing import NamedTuple, TypeAlias
+
+from kwire.errors import ErrorCode, KafkaError
+
+TopicPartition: TypeAlias = tuple[str, int]
+
+NO_PRODUCER_ID = -1
+NO_PRODUCER_EPOCH = -1
+NO_TIMESTAMP = -1
+MAX_EPOCH = 0x7FFF
+
+EPOCH_BUMP_SINCE = 2
+"""The ``transaction.version`` with which the end of a transaction bumps the epoch."""
+
+
+class TransactionState(IntEnum):
+    """Kafka's numbers. The last two are never written; they exist as names to filter by."""
+
+    EMPTY = 0
+    ONGOING = 1
+    PREPARE_COMMIT = 2
+    PREPARE_ABORT = 3
+    COMPLETE_COMMIT = 4
+    COMPLETE_ABORT = 5
+    DEAD = 6
+    PREPARE_EPOCH_FENCE = 7
+
+    @property
+    def title(self) -> str:
+        """The name as clients and tools show it, like ``CompleteCommit``."""
+        return self.name.title().replace("_", "")
+
+
+PREPARED = frozenset({TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT})
+"""The end is decided, and the markers are being written."""
+
+AT_REST = frozenset(
+    {TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT}
+)
+"""Nothing is open; a transactional id may expire."""
+
+
+class Transaction(NamedTuple):
+    """The state of a transactional id; times in ms since the epoch.
+
+    ``last_producer_epoch`` is the epoch before the last bump, by which a repeated request is known;
+    it isn't written. ``previous_producer_id`` is that of the state before, ``next_producer_id`` the
+    one that follows when the epochs of this one are used up.
+    """
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    state: TransactionState = TransactionState.EMPTY
+    partitions: frozenset[TopicPartition] = frozenset()
+    start_ms: int = NO_TIMESTAMP
+    last_update_ms: int = NO_TIMESTAMP
+    previous_producer_id: int = NO_PRODUCER_ID
+    next_producer_id: int = NO_PRODUCER_ID
+    last_producer_epoch: int = NO_PRODUCER_EPOCH
+    client_version: int = 0
+
+    @property
+    def is_epoch_exhausted(self) -> bool:
+        """Whether the next epoch would be the one that is kept for fencing."""
+        return is_epoch_exhausted(self.producer_epoch)
+
+    @property
+    def is_committing(self) -> bool:
+        """Whether its end, decided or done, is a commit."""
+        return self.state in (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
+
+
+def is_epoch_exhausted(producer_epoch: int) -> bool:
+    """Whether no client may get an epoch after this one."""
+    return producer_epoch >= MAX_EPOCH - 1
+
+
+def new_transaction(transactional_id: str, producer_id: int, timeout_ms: int) -> Transaction:
+    """A transactional id that is seen for the first time; it has no epoch yet."""
+    return Transaction(transactional_id, producer_id, NO_PRODUCER_EPOCH, timeout_ms)
+
+
+def increment_epoch(
+    known: Transaction, timeout_ms: int, expected_epoch: int | None, now_ms: int
+) -> Transaction:
+    """A producer begins, or begins anew, with the next epoch; others are fenced by that.
+
+    ``expected_epoch`` is the one it had. If that was the one before the last bump, its request was
+    answered before and it gets the same epoch. Raises KafkaError: PRODUCER_FENCED.
+    """
+    epoch, last_epoch = known.producer_epoch + 1, NO_PRODUCER_EPOCH
+    if expected_epoch is not None:
+        if known.producer_epoch in (NO_PRODUCER_EPOCH, expected_epoch):
+            last_epoch = known.producer_epoch
+        elif expected_epoch == known.last_producer_epoch:
+            epoch, last_epoch = known.producer_epoch, known.last_producer_epoch
+        else:
+            raise KafkaError(ErrorCode.PRODUCER_FENCED)
+    return _begin_anew(known, timeout_ms, now_ms)._replace(
+        producer_epoch=epoch, last_producer_epoch=last_epoch
+    )
+
+
+def rotate_producer_id(
+    known: Transaction, producer_id: int, timeout_ms: int, now_ms: int, *, keeps_last_epoch: bool
+) -> Transaction:
+    """A producer whose epochs are used up begins anew with another id."""
+    last_epoch = known.producer_epoch if keeps_last_epoch else NO_PRODUCER_EPOCH
+    return _begin_anew(known, timeout_ms, now_ms)._replace(
+        producer_id=producer_id, producer_epoch=0, last_producer_epoch=last_epoch
+    )
+
+
+def _begin_anew(known: Transaction, timeout_ms: int, now_ms: int) -> Transaction:
+    assert known.state in AT_REST, known
+    return known._replace(
+        state=TransactionState.EMPTY,
+        timeout_ms=timeout_ms,
+        partitions=frozenset(),
+        start_ms=NO_TIMESTAMP,
+        last_update_ms=now_ms,
+        previous_producer_id=known.producer_id,
+    )
+
+
+def fence(known: Transaction) -> Transaction:
+    """An open transaction whose producer may not go on with it: its epoch is over.
+
+    This is a step on the way to PrepareAbort, and never written by itself.
+    """
+    assert known.state is TransactionState.ONGOING, known
+    return known._replace(
+        producer_epoch=min(known.producer_epoch + 1, MAX_EPOCH),
+        last_producer_epoch=NO_PRODUCER_EPOCH,
+    )
+
+
+def add_partitions(
+    known: Transaction, partitions: frozenset[TopicPartition], client_version: int, now_ms: int
+) -> Transaction:
+    """A transaction opens, or gets further partitions."""
+    assert known.state in AT_REST or known.state is TransactionState.ONGOING, known
+    return known._replace(
+        state=TransactionState.ONGOING,
+        partitions=known.partitions | partitions,
+        start_ms=now_ms if known.state in AT_REST else known.start_ms,
+        last_update_ms=now_ms,
+        previous_producer_id=known.producer_id,
+        client_version=client_version,
+    )
+
+
+def prepare_end(
+    known: Transaction,
+    now_ms: int,
+    *,
+    committed: bool,
+    client_version: int,
+    next_producer_id: int = NO_PRODUCER_ID,
+) -> Transaction:
+    """How a transaction ends is decided; with the newer protocol its epoch is over by that."""
+    epoch, last_epoch = known.producer_epoch, known.last_producer_epoch
+    if client_version >= EPOCH_BUMP_SINCE:
+        epoch, last_epoch = min(epoch + 1, MAX_EPOCH), epoch
+    is_open = known.state is TransactionState.ONGOING
+    assert is_open or (known.state in AT_REST and not committed), known
+    return known._replace(
+        state=TransactionState.PREPARE_COMMIT if committed else TransactionState.PREPARE_ABORT,
+        producer_epoch=epoch,
+        last_producer_epoch=last_epoch,
+        start_ms=known.start_ms if is_open else now_ms,
+        last_update_ms=now_ms,
+        previous_producer_id=known.producer_id,
+        next_producer_id=next_producer_id,
+        client_version=client_version,
+    )
+
+
+def complete(prepared: Transaction, now_ms: int) -> Transaction:
+    """Every marker is written; the producer goes on with the id that follows, if there is one."""
+    assert prepared.state in PREPARED, prepared
+    committed = prepared.is_committing
+    producer_id, epoch = prepared.producer_id, prepared.producer_epoch
+    bumps = prepared.client_version >= EPOCH_BUMP_SINCE
+    if bumps and prepared.next_producer_id != NO_PRODUCER_ID:
+        producer_id, epoch = prepared.next_producer_id, 0
+    return prepared._replace(
+        state=TransactionState.COMPLETE_COMMIT if committed else TransactionState.COMPLETE_ABORT,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        partitions=frozenset(),
+        last_update_ms=now_ms,
+        previous_producer_id=prepared.producer_id,
+        next_producer_id=NO_PRODUCER_ID,
+    )

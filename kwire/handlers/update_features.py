@@ -1,0 +1,51 @@
+"""UpdateFeatures: brings the cluster's features to other levels, all of a request or none.
+
+Behaviour: ``validate_only`` changes nothing. Before version 1 a downgrade is allowed by a flag.
+Up to version 1 the answer repeats its error for every feature.
+"""
+
+from kwire.errors import ErrorCode, KafkaError
+from kwire.handlers.context import RequestContext
+from kwire.metadata.features import FeatureUpdate, UpgradeType, update_features
+from kwire.protocol.messages.update_features import (
+    FeatureUpdateKey,
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+
+UPGRADE_TYPE_SINCE = 1
+RESULTS_UNTIL = 1
+
+
+async def handle(request: UpdateFeaturesRequest, context: RequestContext) -> UpdateFeaturesResponse:
+    """Change the levels, or say why not."""
+    updates = [_update(update, context.api_version) for update in request.feature_updates]
+    response = UpdateFeaturesResponse(error_message=None)
+    try:
+        if len({update.name for update in updates}) < len(updates):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "A feature is named more than once.")
+        if request.validate_only:
+            update_features(context.broker.image, updates)
+        else:
+            await context.broker.commit(lambda image: update_features(image, updates))
+    except KafkaError as error:
+        response.error_code, response.error_message = error.code, error.message
+    if context.api_version <= RESULTS_UNTIL:
+        response.results = [
+            UpdatableFeatureResult(
+                feature=update.name,
+                error_code=response.error_code,
+                error_message=response.error_message,
+            )
+            for update in updates
+        ]
+    return response
+
+
+def _update(update: FeatureUpdateKey, version: int) -> FeatureUpdate:
+    upgrade_type = update.upgrade_type
+    if version < UPGRADE_TYPE_SINCE:
+        allowed = update.allow_downgrade
+        upgrade_type = UpgradeType.SAFE_DOWNGRADE if allowed else UpgradeType.UPGRADE
+    return FeatureUpdate(update.feature, update.max_version_level, upgrade_type)

@@ -1,0 +1,53 @@
+"""A disk that nothing can be written to: for looking at files that belong to somebody else."""
+
+import errno
+import os
+from pathlib import Path
+from typing import NoReturn
+
+from kwire.log.disk import Disk
+from kwire.record.batch import Buffer
+
+
+def _refuse(path: object) -> NoReturn:
+    raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+
+
+class ReadOnlyDisk(Disk):
+    """Reads what there is; whatever would change something raises OSError (EROFS)."""
+
+    def open(self, path: Path, *, create: bool = False) -> int:
+        """Open a file for reading; OSError where it is missing."""
+        if create:
+            _refuse(path)
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def pwrite_all(self, fd: int, data: Buffer, position: int) -> None:
+        """Refused."""
+        _refuse(fd)
+
+    def truncate(self, fd: int, size_bytes: int) -> None:
+        """Refused."""
+        _refuse(fd)
+
+    def make_directory(self, path: Path) -> None:
+        """Refused unless it is there."""
+        if not path.is_dir():
+            _refuse(path)
+
+    def rename(self, old: Path, new: Path) -> None:
+        """Refused."""
+        _refuse(old)
+
+    def remove(self, path: Path) -> None:
+        """Refused unless nothing is there."""
+        if path.exists():
+            _refuse(path)
+
+    def remove_tree(self, path: Path) -> None:
+        """Refused unless nothing is there."""
+        self.remove(path)
+
+    def write_atomically(self, path: Path, content: bytes, *, durable: bool = True) -> None:
+        """Refused."""
+        _refuse(path)

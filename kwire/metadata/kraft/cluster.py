@@ -1,0 +1,205 @@
+"""What a log of metadata records comes to, and the changes that make kwire's image out of it.
+
+Rules:
+
+- Records between the beginning and the end of a metadata transaction count together (KIP-868);
+  one that isn't ended, or is aborted, doesn't count.
+- A change of a partition's leader begins a leader epoch; every change raises its partition epoch.
+- kwire serves a cluster of one broker: the node has to hold every partition, and hold all that was
+  acknowledged, that is, be in sync, or an eligible leader (KIP-966), or the only replica. Then it
+  is their only replica, and their leader in a new epoch.
+- ACLs, credentials, tokens and quotas are counted, not taken over: kwire has no place for them.
+
+Source: MetadataDelta, PartitionRegistration, BatchLoader of Kafka.
+"""
+
+from collections import Counter
+from typing import NamedTuple
+
+from kwire.metadata.changes import Change, ConfigChanged, ProducerIdsAllocated, TopicCreated
+from kwire.metadata.image import ConfigResource, ConfigResourceType, PartitionImage, TopicImage
+from kwire.metadata.kraft.cluster_records import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    FeatureLevelRecord,
+    ProducerIdsRecord,
+)
+from kwire.metadata.kraft.metadata_record import MetadataRecord
+from kwire.metadata.kraft.topic_records import (
+    ClearElrRecord,
+    ConfigRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+from kwire.protocol.types import Schema
+
+_NO_LEADER_CHANGE = -2
+_NOT_TAKEN_OVER = {
+    "AccessControlEntryRecord": "ACLs",
+    "UserScramCredentialRecord": "SCRAM credentials",
+    "DelegationTokenRecord": "delegation tokens",
+    "ClientQuotaRecord": "client quotas",
+}
+
+
+class KraftPartition(NamedTuple):
+    """A partition as the controllers see it; ``safe_replicas`` hold all that was acknowledged."""
+
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    eligible_leader_replicas: tuple[int, ...] = ()
+    directories: tuple[bytes, ...] = ()
+
+    @property
+    def safe_replicas(self) -> tuple[int, ...]:
+        """The replicas that may lead without a loss."""
+        if len(self.replicas) == 1:
+            return self.replicas
+        return self.isr + self.eligible_leader_replicas
+
+
+class KraftTopic(NamedTuple):
+    """A topic and its partitions by number."""
+
+    name: str
+    topic_id: bytes
+    partitions: dict[int, KraftPartition]
+
+
+class NotOneBroker(Exception):
+    """The node alone can't serve the cluster; the text says which partition is in the way."""
+
+
+class KraftCluster:
+    """A cluster's metadata: apply its records in order, then ask."""
+
+    def __init__(self) -> None:
+        self.topics: dict[bytes, KraftTopic] = {}
+        self.configs: dict[ConfigResource, dict[str, str]] = {}
+        self.features: dict[str, int] = {}
+        self.next_producer_id = 0
+        self.not_taken_over: Counter[str] = Counter()
+        self._transaction: list[MetadataRecord] | None = None
+
+    def apply(self, record: MetadataRecord) -> None:
+        """Take a record in; KeyError or ValueError where it doesn't fit what was before it."""
+        fields = record.fields
+        if isinstance(fields, BeginTransactionRecord):
+            self._transaction = []
+        elif isinstance(fields, AbortTransactionRecord):
+            self._transaction = None
+        elif isinstance(fields, EndTransactionRecord):
+            records, self._transaction = self._transaction or [], None
+            for item in records:
+                self._apply(item.fields)
+        elif self._transaction is not None:
+            self._transaction.append(record)
+        else:
+            self._apply(fields)
+
+    def _apply(self, fields: Schema) -> None:
+        if isinstance(fields, TopicRecord):
+            self.topics[fields.topic_id] = KraftTopic(fields.name, fields.topic_id, {})
+        elif isinstance(fields, PartitionRecord):
+            self._put_partition(fields)
+        elif isinstance(fields, PartitionChangeRecord):
+            self._change_partition(fields)
+        elif isinstance(fields, RemoveTopicRecord):
+            topic = self.topics.pop(fields.topic_id)
+            self.configs.pop((ConfigResourceType.TOPIC, topic.name), None)
+        elif isinstance(fields, ConfigRecord):
+            self._set_config(fields)
+        elif isinstance(fields, FeatureLevelRecord):
+            self.features[fields.name] = fields.feature_level
+        elif isinstance(fields, ProducerIdsRecord):
+            self.next_producer_id = max(self.next_producer_id, fields.next_producer_id)
+        elif isinstance(fields, ClearElrRecord):
+            self._clear_eligible_leaders(fields.topic_name)
+        elif type(fields).__name__ in _NOT_TAKEN_OVER:
+            self.not_taken_over[_NOT_TAKEN_OVER[type(fields).__name__]] += 1
+
+    def _put_partition(self, fields: PartitionRecord) -> None:
+        self.topics[fields.topic_id].partitions[fields.partition_id] = KraftPartition(
+            tuple(fields.replicas),
+            tuple(fields.isr),
+            fields.leader,
+            fields.leader_epoch,
+            fields.partition_epoch,
+            tuple(fields.eligible_leader_replicas or ()),
+            tuple(fields.directories),
+        )
+
+    def _change_partition(self, fields: PartitionChangeRecord) -> None:
+        partitions = self.topics[fields.topic_id].partitions
+        old = partitions[fields.partition_id]
+        new = old._replace(partition_epoch=old.partition_epoch + 1)
+        if fields.leader != _NO_LEADER_CHANGE:
+            new = new._replace(leader=fields.leader, leader_epoch=old.leader_epoch + 1)
+        if fields.replicas is not None:
+            new = new._replace(replicas=tuple(fields.replicas))
+        if fields.isr is not None:
+            new = new._replace(isr=tuple(fields.isr))
+        if fields.eligible_leader_replicas is not None:
+            new = new._replace(eligible_leader_replicas=tuple(fields.eligible_leader_replicas))
+        if fields.directories is not None:
+            new = new._replace(directories=tuple(fields.directories))
+        partitions[fields.partition_id] = new
+
+    def _set_config(self, fields: ConfigRecord) -> None:
+        resource = (ConfigResourceType(fields.resource_type), fields.resource_name)
+        values = self.configs.setdefault(resource, {})
+        if fields.value is None:
+            values.pop(fields.name, None)
+        else:
+            values[fields.name] = fields.value
+
+    def _clear_eligible_leaders(self, name: str) -> None:
+        for topic in self.topics.values():
+            if name in ("", topic.name):
+                for index, partition in topic.partitions.items():
+                    topic.partitions[index] = partition._replace(eligible_leader_replicas=())
+
+    def changes(self, node_id: int) -> list[Change]:
+        """The changes that make the image of a cluster with this one broker.
+
+        Raises NotOneBroker where the node lacks a partition or what was acknowledged in it.
+        """
+        changes: list[Change] = [
+            ConfigChanged(resource_type, resource_name, name, value)
+            for (resource_type, resource_name), values in self.configs.items()
+            for name, value in values.items()
+        ]
+        changes += [TopicCreated(_taken_over(topic, node_id)) for topic in self.topics.values()]
+        changes.append(ProducerIdsAllocated(self.next_producer_id))
+        return changes
+
+
+def _taken_over(topic: KraftTopic, node_id: int) -> TopicImage:
+    if sorted(topic.partitions) != list(range(len(topic.partitions))):
+        raise NotOneBroker(f"topic {topic.name} lacks partitions: {sorted(topic.partitions)}")
+    images = []
+    for index in range(len(topic.partitions)):
+        partition = topic.partitions[index]
+        if node_id not in partition.replicas:
+            raise NotOneBroker(f"{topic.name}-{index} has no replica on node {node_id}")
+        if node_id not in partition.safe_replicas:
+            raise NotOneBroker(
+                f"node {node_id} is not in sync for {topic.name}-{index}: "
+                "another broker may hold acknowledged records that it lacks"
+            )
+        images.append(
+            PartitionImage(
+                node_id,
+                partition.leader_epoch + 1,
+                (node_id,),
+                (node_id,),
+                partition.partition_epoch + 1,
+            )
+        )
+    return TopicImage(topic.name, topic.topic_id, tuple(images))

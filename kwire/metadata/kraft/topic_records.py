@@ -1,0 +1,72 @@
+"""Metadata records of topics: their partitions and their configs.
+
+Each class is the record's fields in all its versions, named as Kafka names them.
+"""
+
+from kwire.protocol.types import Schema, array, int8, int32, string, uuid
+
+
+class TopicRecord(Schema, versions=(0, 0), flexible=0):
+    """A topic exists from now on, without partitions yet."""
+
+    name: str = string()
+    topic_id: bytes = uuid()
+
+
+class PartitionRecord(Schema, versions=(0, 2), flexible=0):
+    """A partition as it is from now on."""
+
+    partition_id: int = int32(default=-1)
+    topic_id: bytes = uuid()
+    replicas: list[int] = array(int32)
+    isr: list[int] = array(int32)
+    removing_replicas: list[int] = array(int32)
+    adding_replicas: list[int] = array(int32)
+    leader: int = int32(default=-1)
+    leader_recovery_state: int = int8(tag=0)
+    leader_epoch: int = int32(default=-1)
+    partition_epoch: int = int32(default=-1)
+    directories: list[bytes] = array(uuid, since=1)
+    eligible_leader_replicas: list[int] | None = array(
+        int32, since=2, nullable=True, default=None, tag=1
+    )
+    last_known_elr: list[int] | None = array(int32, since=2, nullable=True, default=None, tag=2)
+
+
+class PartitionChangeRecord(Schema, versions=(0, 2), flexible=0):
+    """What changed of a partition; None and -2 stand for no change."""
+
+    partition_id: int = int32(default=-1)
+    topic_id: bytes = uuid()
+    isr: list[int] | None = array(int32, nullable=True, default=None, tag=0)
+    leader: int = int32(default=-2, tag=1)
+    replicas: list[int] | None = array(int32, nullable=True, default=None, tag=2)
+    removing_replicas: list[int] | None = array(int32, nullable=True, default=None, tag=3)
+    adding_replicas: list[int] | None = array(int32, nullable=True, default=None, tag=4)
+    leader_recovery_state: int = int8(default=-1, tag=5)
+    directories: list[bytes] | None = array(uuid, since=1, nullable=True, default=None, tag=8)
+    eligible_leader_replicas: list[int] | None = array(
+        int32, since=2, nullable=True, default=None, tag=6
+    )
+    last_known_elr: list[int] | None = array(int32, since=2, nullable=True, default=None, tag=7)
+
+
+class RemoveTopicRecord(Schema, versions=(0, 0), flexible=0):
+    """A topic is gone, with its partitions."""
+
+    topic_id: bytes = uuid()
+
+
+class ConfigRecord(Schema, versions=(0, 0), flexible=0):
+    """A dynamic config of a resource has this value; None removes it."""
+
+    resource_type: int = int8()
+    resource_name: str = string()
+    name: str = string()
+    value: str | None = string(nullable=True)
+
+
+class ClearElrRecord(Schema, versions=(0, 0), flexible=0):
+    """A topic has no eligible leader replicas any more; no topic has, for an empty name."""
+
+    topic_name: str = string()

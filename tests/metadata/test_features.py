@@ -1,0 +1,68 @@
+"""Features go up and down as asked for, within what is supported, all of a request or none."""
+
+import pytest
+
+from kwire.errors import ErrorCode, KafkaError
+from kwire.metadata.changes import FeatureLevelChanged, apply, from_json, snapshot, to_json
+from kwire.metadata.features import (
+    TRANSACTION_VERSION,
+    FeatureUpdate,
+    UpgradeType,
+    initial_features,
+    update_features,
+)
+from kwire.metadata.image import MetadataImage
+
+UP, DOWN, UNSAFE = UpgradeType.UPGRADE, UpgradeType.SAFE_DOWNGRADE, UpgradeType.UNSAFE_DOWNGRADE
+
+
+@pytest.fixture
+def image() -> MetadataImage:
+    """A new cluster."""
+    return apply(MetadataImage(), initial_features(), 1)
+
+
+def test_a_new_cluster_has_the_highest_levels(image):
+    assert image.feature_level(TRANSACTION_VERSION) == 2
+    assert image.feature_level("metadata.version") == 30
+
+
+def test_a_level_of_zero_is_no_level(image):
+    changes = update_features(image, [FeatureUpdate(TRANSACTION_VERSION, 0, DOWN)])
+    lower = apply(image, changes, 2)
+    assert TRANSACTION_VERSION not in lower.features
+    assert update_features(lower, [FeatureUpdate(TRANSACTION_VERSION, 1, UP)]) == [
+        FeatureLevelChanged(TRANSACTION_VERSION, 1)
+    ]
+
+
+def test_the_level_that_is_there_needs_no_change(image):
+    assert update_features(image, [FeatureUpdate(TRANSACTION_VERSION, 2, UP)]) == []
+
+
+@pytest.mark.parametrize(
+    ("update", "reason"),
+    [
+        (FeatureUpdate(TRANSACTION_VERSION, 3, UP), "only supports versions 0-2"),
+        (FeatureUpdate(TRANSACTION_VERSION, -1, DOWN), "cannot be less than 0"),
+        (FeatureUpdate(TRANSACTION_VERSION, 1, UP), "Can't downgrade the version"),
+        (FeatureUpdate(TRANSACTION_VERSION, 1, 0), "does not support the given upgrade type"),
+        (FeatureUpdate("unknown.version", 1, UP), "does not support this feature"),
+        (FeatureUpdate("metadata.version", 29, UNSAFE), "is fixed"),
+    ],
+)
+def test_an_update_that_is_refused_says_why(image, update, reason):
+    with pytest.raises(KafkaError, match=reason) as refused:
+        update_features(image, [FeatureUpdate(TRANSACTION_VERSION, 1, DOWN), update])
+    assert refused.value.code is ErrorCode.INVALID_UPDATE_VERSION
+
+
+def test_an_upgrade_is_no_downgrade(image):
+    lower = apply(image, [FeatureLevelChanged(TRANSACTION_VERSION, 1)], 2)
+    with pytest.raises(KafkaError, match="newer version"):
+        update_features(lower, [FeatureUpdate(TRANSACTION_VERSION, 2, DOWN)])
+
+
+def test_levels_survive_in_a_store(image):
+    again = apply(MetadataImage(), from_json(to_json(snapshot(image))), 1)
+    assert again.features == image.features
