@@ -21,7 +21,8 @@ import trio
 from kwire.broker.broker import Broker, wall_clock_ms
 from kwire.broker.groups import Groups
 from kwire.config.broker import BrokerConfig, Listener
-from kwire.connection import Connection
+from kwire.connection.connection import Connection
+from kwire.connection.poller import Poller
 from kwire.handlers.context import ConnectionInfo
 from kwire.log.data_directory import LogDirectoryError
 from kwire.log.disk import Disk
@@ -56,8 +57,6 @@ class Server:
         self.broker: Broker
         self._now_ms = now_ms
         self._sockets: list[tuple[Listener, socket.socket]] = []
-        self.connections: set[Connection] = set()
-        self._per_address: dict[str, int] = {}
         self._next_connection_id = 0
         self._stop = trio.Event()
         self._retention_due_ms = 0
@@ -158,12 +157,15 @@ class Server:
             background.start_soon(broker.groups.run)
             async with trio.open_nursery() as connections:
                 listening = trio.CancelScope()
-                connections.start_soon(self._accept_all, connections, listening)
+                self.poller = Poller(connections)
+                connections.start_soon(self.poller.run)
+                connections.start_soon(self._accept_all, listening)
                 background.start_soon(self._sweep)
                 _settle_garbage_collector()
                 task_status.started()
                 await self._stop.wait()
                 await self._finish_requests(listening, connections.cancel_scope)
+                connections.cancel_scope.cancel()
             background.cancel_scope.cancel()
 
     async def _finish_requests(
@@ -174,21 +176,20 @@ class Server:
         self.broker.is_stopping = True
         self.broker.groups.close()
         connections.deadline = trio.current_time() + STOP_GRACE_S
-        for connection in self.connections:
+        for connection in self.poller.connections:
             connection.close_nowait()
         for partition in self.broker.partitions():
             partition.wake()
+        await self.poller.wait_all_gone()
 
-    async def _accept_all(self, connections: trio.Nursery, listening: trio.CancelScope) -> None:
+    async def _accept_all(self, listening: trio.CancelScope) -> None:
         """Accept connections on every listener until ``listening`` is cancelled."""
         with listening:
             async with trio.open_nursery() as nursery:
                 for listener, bound in self._sockets:
-                    nursery.start_soon(self._accept, listener, bound, connections)
+                    nursery.start_soon(self._accept, listener, bound)
 
-    async def _accept(
-        self, listener: Listener, bound: socket.socket, connections: trio.Nursery
-    ) -> None:
+    async def _accept(self, listener: Listener, bound: socket.socket) -> None:
         while True:
             await trio.lowlevel.wait_readable(bound)
             try:
@@ -201,24 +202,18 @@ class Server:
                 await trio.sleep(0.1)
                 continue
             try:
-                self._admit(listener, accepted, peer, connections)
+                self._admit(listener, accepted, peer)
             except OSError as error:
                 log.info("a connection from %s ended at once: %s", peer[0], error)
                 accepted.close()
 
-    def _admit(
-        self,
-        listener: Listener,
-        accepted: socket.socket,
-        peer: tuple[str, int],
-        nursery: trio.Nursery,
-    ) -> None:
+    def _admit(self, listener: Listener, accepted: socket.socket, peer: tuple[str, int]) -> None:
         """Start serving a connection unless there are too many."""
         address = peer[0]
         limit = self.broker.integer("max.connections")
         address_limit = self.broker.integer("max.connections.per.ip")
-        held = self._per_address.get(address, 0)
-        if len(self.connections) >= limit or held >= address_limit:
+        held = self.poller.per_address[address]
+        if len(self.poller.connections) >= limit or held >= address_limit:
             log.warning("refusing a connection from %s: max.connections is reached", address)
             accepted.close()
             return
@@ -234,35 +229,25 @@ class Server:
             self._next_connection_id, listener.name, local[0], local[1], address, peer[1]
         )
         max_bytes = self.broker.integer("socket.request.max.bytes")
-        connection = Connection(accepted, info, self.broker, max_bytes)
-        self.connections.add(connection)
-        self._per_address[address] = held + 1
-        nursery.start_soon(self._run_connection, connection)
-
-    async def _run_connection(self, connection: Connection) -> None:
-        address = connection.info.peer_host
-        try:
-            await connection.run()
-        finally:
-            self.connections.discard(connection)
-            self._per_address[address] -= 1
-            if not self._per_address[address]:
-                del self._per_address[address]
+        self.poller.add(Connection(accepted, info, self.broker, self.poller, max_bytes))
 
     async def _sweep(self) -> None:
         """Housekeeping: idle connections now and then, logs when it is their time."""
         self._retention_due_ms = self._checkpoint_due_ms = self._now_ms() + FIRST_TASKS_MS
         while True:
             await trio.sleep(SWEEP_INTERVAL_S)
-            now_ms = self.broker.now_ms()
-            max_idle_ms = self.broker.integer("connections.max.idle.ms")
-            for connection in list(self.connections):
-                idle_ms = now_ms - connection.last_active_ms
-                if max_idle_ms >= 0 and idle_ms > max_idle_ms:
-                    connection.abort_nowait()
-                elif idle_ms > SWEEP_INTERVAL_S * 1000:
-                    connection.release_memory()
-            await self._keep_house(now_ms)
+            self._sweep_connections(trio.current_time())
+            await self._keep_house(self.broker.now_ms())
+
+    def _sweep_connections(self, now_s: float) -> None:
+        """End connections that are idle for long, and take back what idle ones hold."""
+        max_idle_ms = self.broker.integer("connections.max.idle.ms")
+        for connection in list(self.poller.connections):
+            idle_s = now_s - connection.last_active_s
+            if 0 <= max_idle_ms < idle_s * 1000:
+                connection.abort_nowait()
+            elif idle_s > SWEEP_INTERVAL_S:
+                connection.release_memory()
 
     async def _keep_house(self, now_ms: int) -> None:
         """Retention and checkpoints, each when its interval has passed."""

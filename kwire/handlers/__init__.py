@@ -3,13 +3,14 @@
 Rules:
 
 - An API or a version that isn't in the table is neither advertised nor answered.
-- A handler is ``async def handle(request, context) -> response | None``; None sends nothing.
+- A handler is ``handle(request, context)``. It gives the response, or None to send nothing, or a
+  coroutine of it: what can be answered at once is a plain function, what may wait is ``async``.
 - Its module and its messages are imported with the first request that needs them.
 - ``waits`` marks the APIs whose answer may be long in coming; responses that are ready are sent
   before one of them starts.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from typing import Any, NamedTuple, TypeAlias
@@ -20,7 +21,7 @@ from kwire.protocol.frame import response_header_version
 from kwire.protocol.messages import MODULES, message_classes
 from kwire.protocol.types import is_flexible
 
-Handler: TypeAlias = Callable[[Any, Any], Awaitable[Any]]
+Handler: TypeAlias = Callable[[Any, Any], Any]
 
 
 class Api(NamedTuple):

@@ -22,7 +22,7 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _SOFTWARE_SINCE = 3
 
 
-async def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
+def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
     """Answer with everything there is."""
     if context.api_version >= _SOFTWARE_SINCE and not _software_is_valid(request):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)

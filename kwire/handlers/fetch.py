@@ -10,7 +10,7 @@ Behaviour:
 - There are no followers: a fetch by a replica is NOT_LEADER_OR_FOLLOWER.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Awaitable, Iterable, Iterator
 from typing import NamedTuple
 
 import trio
@@ -49,7 +49,9 @@ class Answer(NamedTuple):
     has_error: bool
 
 
-async def handle(request: FetchRequest, context: RequestContext) -> FetchResponse:
+def handle(
+    request: FetchRequest, context: RequestContext
+) -> FetchResponse | Awaitable[FetchResponse]:
     """Answer with what there is, or wait for it."""
     try:
         session, wanted = _session(request, context)
@@ -59,8 +61,24 @@ async def handle(request: FetchRequest, context: RequestContext) -> FetchRespons
     # Asking for more at least than at most would wait in vain.
     max_bytes = min(request.max_bytes, context.broker.integer("fetch.max.bytes"))
     request.min_bytes = min(request.min_bytes, max_bytes)
-    if answer.size_bytes < request.min_bytes and not answer.has_error and wanted:
-        answer = await _wait(answer, wanted, request, context)
+    if answer.size_bytes >= request.min_bytes or answer.has_error or not wanted:
+        return _response(answer, session, request)
+    return _wait(answer, session, wanted, request, context)
+
+
+async def _wait(
+    answer: Answer,
+    session: FetchSession | None,
+    wanted: Wanted,
+    request: FetchRequest,
+    context: RequestContext,
+) -> FetchResponse:
+    answer = await _wait_for_more(answer, wanted, request, context)
+    return _response(answer, session, request)
+
+
+def _response(answer: Answer, session: FetchSession | None, request: FetchRequest) -> FetchResponse:
+    """What the client is told; in a session only what is news to it."""
     incremental = session is not None and request.session_epoch > INITIAL_EPOCH
     partitions = answer.partitions
     if session is not None:
@@ -183,7 +201,7 @@ def _aborted(
     ]
 
 
-async def _wait(
+async def _wait_for_more(
     answer: Answer, wanted: Wanted, request: FetchRequest, context: RequestContext
 ) -> Answer:
     """Look again whenever one of the partitions has more, until it is enough or time is up."""

@@ -8,7 +8,7 @@ from kwire.handlers.context import RequestContext
 from kwire.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
-async def handle(request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
+def handle(request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
     """Renew the member's session."""
     try:
         home = context.broker.groups.coordinator(request.group_id)

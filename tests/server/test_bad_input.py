@@ -328,7 +328,7 @@ async def test_a_client_gone_in_a_long_poll_is_let_go(running: RunningServer) ->
     )
     await client.send(request, 11)
     await trio.testing.wait_all_tasks_blocked(0.05)
-    for connection in list(running.server.connections):
+    for connection in list(running.server.poller.connections):
         connection.abort_nowait()
     with trio.fail_after(DEADLINE_S):
         assert await client.is_closed()

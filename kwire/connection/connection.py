@@ -1,0 +1,328 @@
+"""One connection: frames in, handlers, frames out, strictly in order.
+
+Rules:
+
+- Every complete frame of a read is served before the next read; the responses leave in one send,
+  unless one is about to wait or carries slices of files.
+- A handler that answers at once is served on the spot. One that has to wait gets a task, and so
+  does a client that doesn't read; meanwhile nothing more is read from it, so it holds no memory but
+  its own requests.
+- Whatever is wrong with a request costs the client its connection and nothing else. This is the one
+  place that catches everything.
+"""
+
+import logging
+import socket
+from collections.abc import Coroutine
+from contextlib import suppress
+from types import CoroutineType
+from typing import Any, NamedTuple
+
+import trio
+
+from kwire.broker.broker import Broker
+from kwire.connection.inbox import BadFrameSize, Inbox
+from kwire.connection.outbox import Outbox, SliceEnded
+from kwire.connection.poller import Poller
+from kwire.errors import ErrorCode, KafkaError
+from kwire.handlers import Route, route
+from kwire.handlers.context import ConnectionInfo, RequestContext
+from kwire.protocol.frame import (
+    API_VERSIONS_KEY,
+    MIN_REQUEST_BYTES,
+    RequestHeader,
+    decode_request_header,
+    skip_header_tags,
+)
+from kwire.protocol.wire import MalformedRequest
+
+log = logging.getLogger(__name__)
+
+LAST_FLUSH_S = 1.0
+REQUESTS_PER_TURN = 64
+"""After so many requests in a row other connections have their turn."""
+
+_OTHER_PROTOCOLS = {
+    b"GET ": "an HTTP request",
+    b"POST": "an HTTP request",
+    b"HEAD": "an HTTP request",
+    b"PUT ": "an HTTP request",
+    b"OPTI": "an HTTP request",
+    b"\x16\x03\x00": "a TLS handshake",
+    b"\x16\x03\x01": "a TLS handshake",
+    b"\x16\x03\x03": "a TLS handshake",
+}
+
+
+class ConnectionClosed(Exception):
+    """The client is gone, or sent something that ends the connection."""
+
+
+class Waiting(NamedTuple):
+    """A request whose handler has to wait."""
+
+    served_by: Route
+    header: RequestHeader
+    response: Coroutine[Any, Any, Any]
+
+
+class Connection:
+    """Serves one accepted socket until it ends; see ``Poller`` for who calls it."""
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        info: ConnectionInfo,
+        broker: Broker,
+        poller: Poller,
+        max_request_bytes: int,
+    ) -> None:
+        self.info = info
+        self.peer_host = info.peer_host
+        self.last_active_s = poller.now_s
+        self._sock = sock
+        self._broker = broker
+        self._poller = poller
+        self._max_request_bytes = max_request_bytes
+        self._inbox = Inbox(poller.scratch, MIN_REQUEST_BYTES, max_request_bytes)
+        self._outbox = Outbox(sock)
+        self._waiting: Waiting | None = None
+        self._scope: trio.CancelScope | None = None
+        self._is_watched = True
+
+    def fileno(self) -> int:
+        """The socket's descriptor."""
+        return self._sock.fileno()
+
+    def on_readable(self) -> None:
+        """Serve what has come; what can't be finished now goes on in a task."""
+        if self._scope is not None:
+            # A task is at it: what has come is read when that is done.
+            self._poller.unwatch(self)
+            self._is_watched = False
+            return
+        if self._sock.fileno() < 0:
+            return
+        self.last_active_s = self._poller.now_s
+        try:
+            self._receive()
+            self._serve_frames()
+        except Exception as error:
+            self._end(error)
+            return
+        if self._waiting is not None or self._outbox:
+            self._inbox.keep()
+            self._start_task()
+            return
+        self._inbox.leave_scratch()
+        if self._inbox.has_frame:
+            self._poller.serve_again(self)
+
+    def close_nowait(self) -> None:
+        """End the connection after the request that is being served."""
+        try:
+            self._sock.shutdown(socket.SHUT_RD)
+        except OSError:
+            log.debug("connection from %s is closed already", self._peer())
+
+    def abort_nowait(self) -> None:
+        """End the connection whatever it is waiting for."""
+        if self._scope is not None:
+            self._scope.cancel()
+        else:
+            self._close()
+
+    def release_memory(self) -> None:
+        """Give back a buffer that holds nothing; called when the connection is idle."""
+        if self._scope is None:
+            self._inbox.release()
+
+    def _peer(self) -> str:
+        return f"{self.info.peer_host}:{self.info.peer_port}"
+
+    def _receive(self) -> None:
+        """Read once, unless whole frames are left from the last time."""
+        if self._inbox.has_frame:
+            return
+        try:
+            if not self._inbox.receive(self._sock):
+                raise ConnectionClosed
+        except BlockingIOError:
+            return
+
+    def _serve_frames(self) -> None:
+        """Serve whole frames until one has to wait or the client doesn't read, and send."""
+        for _ in range(REQUESTS_PER_TURN):
+            try:
+                frame = self._inbox.next_frame()
+            except BadFrameSize as error:
+                raise ConnectionClosed(self._bad_size(error)) from error
+            if frame is None:
+                break
+            self._serve(frame)
+            if self._waiting is not None:
+                break
+            if self._outbox.is_large and not self._outbox.send_nowait():
+                return
+        self._outbox.send_nowait()
+
+    def _bad_size(self, error: BadFrameSize) -> str:
+        for prefix, what in _OTHER_PROTOCOLS.items():
+            if error.start.startswith(prefix):
+                return f"this looks like {what}; this listener speaks plain Kafka"
+        return (
+            f"a request of {error.size_bytes} bytes; "
+            f"socket.request.max.bytes allows {self._max_request_bytes}"
+        )
+
+    def _serve(self, frame: memoryview) -> None:
+        """Serve one request; raise ConnectionClosed if there is nothing sensible to answer."""
+        try:
+            header, position = decode_request_header(frame)
+        except MalformedRequest as error:
+            raise ConnectionClosed(str(error)) from error
+        try:
+            served_by = route(header.api_key, header.api_version)
+        except KafkaError as error:
+            if header.api_key != API_VERSIONS_KEY:
+                raise ConnectionClosed(error.message) from error
+            self._answer_unsupported_version(header)
+            return
+        try:
+            if served_by.request_is_flexible:
+                position = skip_header_tags(frame, position)
+            request, position = served_by.decode(frame, position)
+        except MalformedRequest as error:
+            raise ConnectionClosed(f"a malformed {served_by.api.name} request: {error}") from error
+        context = RequestContext(self._broker, self.info, header.api_version, header.client_id)
+        try:
+            response = served_by.handle(request, context)
+        except Exception as error:
+            raise self._failed(error, served_by, header) from error
+        if type(response) is CoroutineType:
+            self._waiting = Waiting(served_by, header, response)
+        elif response is not None:
+            self._outbox.append(served_by, response, header.correlation_id)
+
+    def _failed(
+        self, error: Exception, served_by: Route, header: RequestHeader
+    ) -> ConnectionClosed:
+        """What ends the connection; an exception the handler didn't mean to raise is a bug."""
+        if isinstance(error, ConnectionClosed):
+            return error
+        if isinstance(error, KafkaError):
+            # Handlers raise it where the protocol has no answer but a closed connection.
+            return ConnectionClosed(f"{served_by.api.name}: {error}")
+        log.error(
+            "bug in %s v%d, client %r at %s",
+            served_by.api.name,
+            header.api_version,
+            header.client_id,
+            self._peer(),
+            exc_info=error,
+        )
+        self._broker.bugs.append(error)
+        return ConnectionClosed()
+
+    def _answer_unsupported_version(self, header: RequestHeader) -> None:
+        """ApiVersions in a version unknown here: version 0 of the answer says what there is."""
+        from kwire.protocol.messages.api_versions import ApiVersionsRequest
+
+        served_by = route(API_VERSIONS_KEY, 0)
+        context = RequestContext(self._broker, self.info, 0, header.client_id)
+        response = served_by.handle(ApiVersionsRequest(), context)
+        response.error_code = ErrorCode.UNSUPPORTED_VERSION
+        self._outbox.append(served_by, response, header.correlation_id)
+
+    def _start_task(self) -> None:
+        self._scope = trio.CancelScope()
+        self._poller.start_task(self._run)
+
+    async def _run(self) -> None:
+        """The task of a connection that has to wait: until it is quiet again, or ends."""
+        assert self._scope is not None
+        try:
+            with self._scope:
+                await self._serve_on()
+                self._scope = None
+                if not self._is_watched:
+                    self._poller.watch(self)
+                    self._is_watched = True
+        except Exception as error:
+            self._tell_end(error)
+            await self._send_the_rest()
+        finally:
+            if self._scope is not None:
+                self._close()
+
+    async def _serve_on(self) -> None:
+        """Wait for what has to be waited for, and serve what was read before."""
+        while True:
+            await self._outbox.send()
+            self.last_active_s = self._poller.now_s
+            if self._waiting is not None:
+                await self._wait_for_response()
+            elif self._inbox.has_frame:
+                await trio.lowlevel.checkpoint()
+            else:
+                return
+            self._serve_frames()
+
+    async def _wait_for_response(self) -> None:
+        assert self._waiting is not None
+        waiting, self._waiting = self._waiting, None
+        try:
+            response = await waiting.response
+        except Exception as error:
+            raise self._failed(error, waiting.served_by, waiting.header) from error
+        if response is not None:
+            self._outbox.append(waiting.served_by, response, waiting.header.correlation_id)
+
+    def _end(self, error: Exception) -> None:
+        """End the connection; the good requests before a bad one get their answers."""
+        self._tell_end(error)
+        try:
+            all_is_sent = self._outbox.send_nowait()
+        except (OSError, SliceEnded):
+            all_is_sent = True
+        if all_is_sent:
+            self._close()
+        else:
+            self._scope = trio.CancelScope()
+            self._poller.start_task(self._close_slowly)
+
+    async def _close_slowly(self) -> None:
+        assert self._scope is not None
+        try:
+            with self._scope:
+                await self._send_the_rest()
+        finally:
+            self._close()
+
+    async def _send_the_rest(self) -> None:
+        with trio.move_on_after(LAST_FLUSH_S), suppress(OSError, SliceEnded):
+            await self._outbox.send()
+
+    def _tell_end(self, error: Exception) -> None:
+        """Why the connection ends, in the log; what nobody meant to raise is a bug."""
+        if isinstance(error, ConnectionClosed):
+            if error.args:
+                log.info("closing the connection from %s: %s", self._peer(), error)
+        elif isinstance(error, OSError):
+            log.debug("connection from %s ended: %s", self._peer(), error)
+        elif isinstance(error, SliceEnded):
+            log.warning("closing the connection from %s: %s", self._peer(), error)
+        else:
+            log.error("bug in serving %s", self._peer(), exc_info=error)
+            self._broker.bugs.append(error)
+
+    def _close(self) -> None:
+        """Close the socket, once."""
+        if self._sock.fileno() < 0:
+            return
+        if self._waiting is not None:
+            self._waiting.response.close()
+        if self._is_watched:
+            self._poller.unwatch(self)
+        self._sock.close()
+        self._poller.remove(self)

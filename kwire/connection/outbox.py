@@ -1,0 +1,126 @@
+"""Responses that wait to be sent on one connection: bytes, and slices of files between them.
+
+Rules:
+
+- What is sent at once is sent without waiting; the rest waits until the client reads.
+- A response with slices goes out in the order of its parts; ``MSG_MORE`` keeps its head and the
+  slice together, and ``sendfile`` takes the slice from the page cache.
+"""
+
+import os
+import socket
+from collections import deque
+from struct import Struct
+from typing import Any, TypeAlias
+
+import trio
+
+from kwire.handlers import Route
+from kwire.protocol.file_slice import FileSlice
+
+FLUSH_BYTES = 256 * 1024
+"""Responses are sent when they have come to this, even if more requests are at hand."""
+
+_SIZE = Struct(">i")
+_RESPONSE_START = Struct(">ii")
+_MSG_MORE = getattr(socket, "MSG_MORE", 0)
+
+Part: TypeAlias = memoryview | FileSlice
+
+
+class SliceEnded(Exception):
+    """A segment ended before the slice that was promised; the connection can't go on."""
+
+
+class Outbox:
+    """What is to be sent on a socket."""
+
+    __slots__ = ("_out", "_parts", "_slices", "_sock")
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._out = bytearray()
+        self._slices: list[tuple[int, FileSlice]] = []
+        self._parts: deque[Part] = deque()
+
+    def __bool__(self) -> bool:
+        return bool(self._out or self._parts)
+
+    @property
+    def is_large(self) -> bool:
+        """Whether it is time to send, even if more responses follow."""
+        return bool(self._slices) or len(self._out) > FLUSH_BYTES
+
+    def append(self, served_by: Route, response: Any, correlation_id: int) -> None:
+        """Encode a response behind those that wait to be sent."""
+        out = self._out
+        start = len(out)
+        first_slice = len(self._slices)
+        out += _RESPONSE_START.pack(0, correlation_id)
+        if served_by.response_header_version:
+            out.append(0)
+        served_by.encode(response, out, self._slices)
+        size = len(out) - start - 4
+        for _, part in self._slices[first_slice:]:
+            size += part.size_bytes
+        _SIZE.pack_into(out, start, size)
+
+    def send_nowait(self) -> bool:
+        """Send what the socket takes; whether that was everything. OSError, SliceEnded."""
+        if not self._parts and not self._slices:
+            out = self._out
+            if not out:
+                return True
+            try:  # nearly always the whole answer fits into the socket's buffer at once
+                sent = self._sock.send(out)
+            except BlockingIOError:
+                sent = 0
+            self._out = bytearray()
+            if sent == len(out):
+                return True
+            self._parts.append(memoryview(out)[sent:])
+            return False
+        self._to_parts()
+        return self._send_parts()
+
+    async def send(self) -> None:
+        """Send everything, waiting while the client doesn't read. OSError, SliceEnded."""
+        while not self.send_nowait():
+            await trio.lowlevel.wait_writable(self._sock)
+
+    def _to_parts(self) -> None:
+        """Cut the bytes where the slices belong."""
+        out, self._out = memoryview(self._out), bytearray()
+        slices, self._slices = self._slices, []
+        position = 0
+        for at, part in slices:
+            self._parts.append(out[position:at])
+            self._parts.append(part)
+            position = at
+        if position < len(out):
+            self._parts.append(out[position:])
+
+    def _send_parts(self) -> bool:
+        parts = self._parts
+        while parts:
+            part = parts[0]
+            try:
+                if isinstance(part, FileSlice):
+                    rest: Part | None = self._send_slice(part)
+                else:
+                    rest = part[self._sock.send(part, _MSG_MORE if len(parts) > 1 else 0) :] or None
+            except BlockingIOError:
+                return False
+            if rest is None:
+                parts.popleft()
+            else:
+                parts[0] = rest
+        return True
+
+    def _send_slice(self, part: FileSlice) -> FileSlice | None:
+        """Send of a slice what the socket takes; the rest of it, None where there is none."""
+        sent = os.sendfile(self._sock.fileno(), part.fd, part.position, part.size_bytes)
+        if sent == 0:
+            raise SliceEnded("a segment ended before the slice that was promised")
+        left = part.size_bytes - sent
+        return FileSlice(part.fd, part.position + sent, left, part.owner) if left else None

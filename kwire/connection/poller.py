@@ -1,0 +1,153 @@
+"""Every connection that is quiet, watched together: one wake-up serves all that are readable.
+
+Rules:
+
+- A connection without a request in hand has no task and no buffer; it is an entry of one selector,
+  whose descriptor one task waits for. A connection whose request has to wait, or whose client does
+  not read, has a task of its own until it is quiet again.
+- After it has served something the task looks again for a moment before it goes to sleep: a client
+  that has just got its answer asks soon, and to be woken up costs more than to look. It stops
+  looking as soon as another task has something to do, and where looking was in vain it looks less.
+- Other tasks have their turn after ``TURN_S`` at the latest.
+"""
+
+import os
+import selectors
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from time import perf_counter
+from typing import Protocol
+
+import trio
+
+from kwire.connection.inbox import Scratch
+
+TURN_S = 0.002
+LOOK_S = 50e-6
+"""How long to look for the next request before going to sleep."""
+
+MAX_PATIENCE = 32
+
+
+class Pollable(Protocol):
+    """A connection, as far as it is polled; times are trio's clock in seconds."""
+
+    peer_host: str
+    last_active_s: float
+
+    def fileno(self) -> int:
+        """The socket's descriptor."""
+
+    def on_readable(self) -> None:
+        """Serve what has come."""
+
+    def close_nowait(self) -> None:
+        """End after the request that is being served."""
+
+    def abort_nowait(self) -> None:
+        """End, whatever it is waiting for."""
+
+    def release_memory(self) -> None:
+        """Give back what isn't needed while it is idle."""
+
+
+class Poller:
+    """The connections of a server; ``run`` serves them, in ``nursery`` those that have to wait."""
+
+    def __init__(self, nursery: trio.Nursery) -> None:
+        self.connections: set[Pollable] = set()
+        self.per_address: Counter[str] = Counter()
+        self.scratch = Scratch()
+        self.now_s = trio.current_time()
+        self._nursery = nursery
+        self._selector = selectors.DefaultSelector()
+        self._again: list[Pollable] = []
+        self._all_gone = trio.Event()
+        # On one processor looking would only keep the client from asking.
+        self._looks = len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else "ab") > 1
+        self._patience = MAX_PATIENCE
+
+    def add(self, connection: Pollable) -> None:
+        """Begin to serve a connection."""
+        self.connections.add(connection)
+        self.per_address[connection.peer_host] += 1
+        self.watch(connection)
+
+    def remove(self, connection: Pollable) -> None:
+        """A connection, not watched any more, has ended."""
+        self.connections.discard(connection)
+        self.per_address[connection.peer_host] -= 1
+        if not self.per_address[connection.peer_host]:
+            del self.per_address[connection.peer_host]
+        if not self.connections:
+            self._all_gone.set()
+
+    def watch(self, connection: Pollable) -> None:
+        """Tell the connection when it can read."""
+        self._selector.register(connection.fileno(), selectors.EVENT_READ, connection)
+
+    def unwatch(self, connection: Pollable) -> None:
+        """Don't tell it any more."""
+        self._selector.unregister(connection.fileno())
+
+    def serve_again(self, connection: Pollable) -> None:
+        """Call ``on_readable`` once more in the next turn: it has more than it may serve in one."""
+        self._again.append(connection)
+
+    def start_task(self, function: Callable[[], Awaitable[None]]) -> None:
+        """Run what has to wait."""
+        self._nursery.start_soon(function)
+
+    async def wait_all_gone(self) -> None:
+        """Wait until no connection is left."""
+        if self.connections:
+            self._all_gone = trio.Event()
+            await self._all_gone.wait()
+
+    async def run(self) -> None:
+        """Serve the connections, for ever."""
+        try:
+            while True:
+                if self._again:
+                    await trio.lowlevel.checkpoint()
+                else:
+                    await trio.lowlevel.wait_readable(self._selector.fileno())
+                self._take_turn()
+        finally:
+            for connection in list(self.connections):
+                connection.abort_nowait()
+            self._selector.close()
+
+    def _take_turn(self) -> None:
+        """Serve those that are readable, and those that become so meanwhile."""
+        self.now_s = trio.current_time()
+        select = self._selector.select
+        served_s = begin_s = perf_counter()
+        while True:
+            again, self._again = self._again, []
+            ready = select(0)
+            for connection in again:
+                connection.on_readable()
+            for key, _ in ready:
+                key.data.on_readable()
+            now_s = perf_counter()
+            if now_s - begin_s > TURN_S or self._again:
+                return
+            if ready:
+                if served_s > begin_s:
+                    self._patience = min(self._patience + 1, MAX_PATIENCE)
+                served_s = now_s
+                if not self._may_look():
+                    return
+            elif now_s - served_s > LOOK_S:
+                self._patience = self._patience - 1 if self._patience else -MAX_PATIENCE
+                return
+
+    def _may_look(self) -> bool:
+        """Whether to look again instead of going to sleep."""
+        if not self._looks:
+            return False
+        if self._patience < 0:
+            self._patience += 1
+            return False
+        return trio.lowlevel.current_statistics().tasks_runnable == 0
