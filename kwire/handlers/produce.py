@@ -48,7 +48,7 @@ WITHOUT_LOG_START = (
 """Errors that Kafka tells without the log start offset."""
 
 
-def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse | None:
+async def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse | None:
     """Append every batch and tell what became of it."""
     now_ms = context.broker.now_ms()
     by_id = context.api_version >= TOPIC_IDS_SINCE
