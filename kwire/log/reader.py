@@ -180,7 +180,7 @@ class PartitionReader:
         """Where in a segment a batch begins that is not behind the one with ``offset``."""
         data = self._disk.read_bytes(self._path(base, ".index"))
         entry = entry_before(offset_entries(data or b"", base), offset)
-        if entry is None:
+        if entry is None or entry.position < 0:
             return 0
         header = self._disk.pread(fd, HEADER_BYTES, entry.position)
         with suppress(struct.error):
