@@ -12,6 +12,10 @@ Behaviour:
 Skipped: transactions (a transactional id is refused).
 """
 
+from collections.abc import Coroutine
+from functools import partial
+from typing import Any
+
 import trio
 
 from kwire.broker.broker import Broker
@@ -19,6 +23,7 @@ from kwire.broker.partition import ACKS_ALL, Partition
 from kwire.broker.topics import INTERNAL_TOPICS
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
+from kwire.handlers.waiting import at_once_or_later, later
 from kwire.log.partition_log import AppendInfo
 from kwire.log.validation import InvalidBatch, checked_batch, client_batch, is_slow
 from kwire.protocol.messages.produce import (
@@ -48,8 +53,14 @@ WITHOUT_LOG_START = (
 """Errors that Kafka tells without the log start offset."""
 
 
-async def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse | None:
+def handle(
+    request: ProduceRequest, context: RequestContext
+) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | None] | None:
     """Append every batch and tell what became of it."""
+    return at_once_or_later(_handle(request, context))
+
+
+async def _handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse | None:
     now_ms = context.broker.now_ms()
     by_id = context.api_version >= TOPIC_IDS_SINCE
     responses = []
@@ -134,7 +145,8 @@ async def _append(partition: Partition, batch: RecordBatch, now_ms: int, acks: i
     """Check a batch, in a thread if that may take long, and append it."""
     config = partition.log.config
     if is_slow(batch, config, now_ms):
-        checked = await trio.to_thread.run_sync(checked_batch, batch, config, now_ms)
+        in_thread = partial(trio.to_thread.run_sync, checked_batch, batch, config, now_ms)
+        checked = await later(in_thread)
     else:
         checked = checked_batch(batch, config, now_ms)
     return partition.append_checked(checked, now_ms=now_ms, required_acks=acks)
