@@ -24,6 +24,7 @@ from kwire.config.broker import BrokerConfig, Listener
 from kwire.connection.connection import Connection
 from kwire.connection.poller import Poller
 from kwire.handlers.context import ConnectionInfo
+from kwire.housekeeping import Housekeeping
 from kwire.log.data_directory import LogDirectoryError
 from kwire.log.disk import Disk
 from kwire.log.log_config import LogConfig
@@ -38,10 +39,7 @@ log = logging.getLogger(__name__)
 
 LISTEN_BACKLOG = 1024
 MAX_OPEN_FILES = 10_000
-SWEEP_INTERVAL_S = 5.0
 STOP_GRACE_S = 5.0
-FIRST_TASKS_MS = 30_000
-"""Retention and checkpoints begin so long after the start, as in Kafka."""
 
 
 class StartError(Exception):
@@ -51,21 +49,27 @@ class StartError(Exception):
 class Server:
     """One kwire process: a broker and the listeners in front of it."""
 
-    def __init__(self, config: BrokerConfig, now_ms: Callable[[], int] = wall_clock_ms) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        now_ms: Callable[[], int] = wall_clock_ms,
+        disk: Disk | None = None,
+    ) -> None:
         self.config = config
+        self._disk = disk or Disk()
         self.addresses: list[tuple[str, int]] = []
         self.broker: Broker
+        self.housekeeping: Housekeeping
         self._now_ms = now_ms
         self._sockets: list[tuple[Listener, socket.socket]] = []
         self._next_connection_id = 0
         self._stop = trio.Event()
-        self._retention_due_ms = 0
-        self._checkpoint_due_ms = 0
 
     async def serve(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until ``stop`` is called; ready when ``task_status`` is told so.
 
-        Raises StartError. ``addresses`` holds where it listens once it is ready.
+        Raises StartError, and StorageLost when the last data directory has failed. ``addresses``
+        holds where it listens once it is ready.
         """
         manager = await trio.to_thread.run_sync(self._open_logs)
         clean = False
@@ -73,8 +77,11 @@ class Server:
             store = await self._open_store(manager)
             try:
                 self._listen()
+                is_new = not (await store.read()).cluster_id
                 image = await self._register(store, manager)
                 self.broker = Broker(self.config, manager, store, image, now_ms=self._now_ms)
+                if not is_new:
+                    self.broker.put_strays_aside()
                 await self._run(task_status)
                 clean = True
             finally:
@@ -91,12 +98,11 @@ class Server:
 
     def _open_logs(self) -> LogManager:
         directories = [Path(name) for name in self.config.strings("log.dirs")]
-        disk = Disk()
-        disk.max_open_files = _descriptors_for_logs()
+        self._disk.max_open_files = _descriptors_for_logs()
         try:
             return LogManager.open(
                 directories,
-                disk=disk,
+                disk=self._disk,
                 node_id=self.config.integer("node.id"),
                 now_ms=self._now_ms(),
                 default_config=LogConfig.from_broker(self.config),
@@ -160,7 +166,8 @@ class Server:
                 self.poller = Poller(connections)
                 connections.start_soon(self.poller.run)
                 connections.start_soon(self._accept_all, listening)
-                background.start_soon(self._sweep)
+                self.housekeeping = Housekeeping(broker, self.poller)
+                background.start_soon(self.housekeeping.run)
                 _settle_garbage_collector()
                 task_status.started()
                 await self._stop.wait()
@@ -230,36 +237,6 @@ class Server:
         )
         max_bytes = self.broker.integer("socket.request.max.bytes")
         self.poller.add(Connection(accepted, info, self.broker, self.poller, max_bytes))
-
-    async def _sweep(self) -> None:
-        """Housekeeping: idle connections now and then, logs when it is their time."""
-        self._retention_due_ms = self._checkpoint_due_ms = self._now_ms() + FIRST_TASKS_MS
-        while True:
-            await trio.sleep(SWEEP_INTERVAL_S)
-            self._sweep_connections(trio.current_time())
-            await self._keep_house(self.broker.now_ms())
-
-    def _sweep_connections(self, now_s: float) -> None:
-        """End connections that are idle for long, and take back what idle ones hold."""
-        max_idle_ms = self.broker.integer("connections.max.idle.ms")
-        for connection in list(self.poller.connections):
-            idle_s = now_s - connection.last_active_s
-            if 0 <= max_idle_ms < idle_s * 1000:
-                connection.abort_nowait()
-            elif idle_s > SWEEP_INTERVAL_S:
-                connection.release_memory()
-
-    async def _keep_house(self, now_ms: int) -> None:
-        """Retention and checkpoints, each when its interval has passed."""
-        integer = self.broker.integer
-        watermarks = {(p.topic, p.index): p.high_watermark for p in self.broker.partitions()}
-        if now_ms >= self._retention_due_ms:
-            self._retention_due_ms = now_ms + integer("log.retention.check.interval.ms")
-            self.broker.log_manager.housekeeping(now_ms, watermarks)
-        if now_ms >= self._checkpoint_due_ms:
-            interval_ms = integer("log.flush.offset.checkpoint.interval.ms")
-            self._checkpoint_due_ms = now_ms + interval_ms
-            await trio.to_thread.run_sync(self.broker.log_manager.checkpoint, watermarks)
 
 
 def _settle_garbage_collector() -> None:

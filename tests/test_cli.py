@@ -87,7 +87,7 @@ def test_a_directory_that_is_a_file(tmp_path: Path) -> None:
     path.write_text("", encoding="utf-8")
     done = run("serve", "--data-dir", str(path / "data"), "--listen", "127.0.0.1:0")
     assert done.returncode == 1
-    assert "cannot write to the data directory" in done.stderr
+    assert "cannot use any data directory" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
 
 

@@ -74,13 +74,13 @@ class Broker:
         self.groups: Groups
         self._store = store
         self._partitions: dict[tuple[str, int], Partition] = {}
-        self._offline: set[tuple[str, int]] = set()
+        self._offline: dict[tuple[str, int], bool] = {}
         self._followed = trio.Condition()
         self._producer_ids = range(0)
         self._producer_id_lock = trio.Lock()
         self._refresh_settings()
         for topic in image.topics_by_name.values():
-            self._open_partitions(topic)
+            self._open_partitions(topic, is_new=False)
 
     @property
     def cluster_id(self) -> str:
@@ -90,10 +90,11 @@ class Broker:
     def partition(self, topic: str, index: int) -> Partition:
         """A partition by name.
 
-        Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR for one whose log could
-        not be opened.
+        Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR for one that is offline.
         """
         partition = self._partitions.get((topic, index))
+        if partition is not None and partition.log.health.failure is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{index} is offline")
         if partition is None:
             if (topic, index) in self._offline:
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{index} is offline")
@@ -101,6 +102,22 @@ class Broker:
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no partition {topic}-{index} here"
             )
         return partition
+
+    def is_offline(self, topic: str, index: int) -> bool:
+        """Whether a partition is this broker's and can't be served."""
+        partition = self._partitions.get((topic, index))
+        return (topic, index) in self._offline if partition is None else partition.is_offline
+
+    def leader_of(self, topic: TopicImage, index: int) -> int:
+        """The node that leads a partition, -1 where it is offline."""
+        leader = topic.partitions[index].leader
+        if leader == self.node_id and self.is_offline(topic.name, index):
+            return -1
+        return leader
+
+    def offline_replicas(self, topic: TopicImage, index: int) -> list[int]:
+        """The replicas of a partition that are offline, as far as this broker knows: its own."""
+        return [self.node_id] if self.is_offline(topic.name, index) else []
 
     def topic_by_id(self, topic_id: bytes) -> TopicImage:
         """A topic by its id; KafkaError (UNKNOWN_TOPIC_ID) where there is none."""
@@ -184,9 +201,9 @@ class Broker:
     def _publish(self, change: Change) -> None:
         """Make one change of metadata felt on this broker."""
         if isinstance(change, TopicCreated):
-            self._open_partitions(change.topic)
+            self._open_partitions(change.topic, is_new=True)
         elif isinstance(change, PartitionsAdded):
-            self._open_partitions(self.image.topics_by_id[change.topic_id])
+            self._open_partitions(self.image.topics_by_id[change.topic_id], is_new=True)
         elif isinstance(change, TopicDeleted):
             self._delete_partitions(change.topic_id)
         elif isinstance(change, ConfigChanged):
@@ -223,27 +240,44 @@ class Broker:
         )
         self.settings = values
 
-    def _open_partitions(self, topic: TopicImage) -> None:
-        config = self._log_config(topic.name)
+    def put_strays_aside(self) -> None:
+        """Put the logs aside whose topics are gone: deleted while their directory was offline."""
+        self.log_manager.put_strays_aside(self._partitions)
+
+    def retry_offline(self) -> None:
+        """Try to open partitions again whose logs couldn't be made, for want of room perhaps."""
+        for (name, index), is_new in list(self._offline.items()):
+            self._open_partition(self.image.topics_by_name[name], index, is_new=is_new)
+
+    def _open_partitions(self, topic: TopicImage, *, is_new: bool) -> None:
         for index, image in enumerate(topic.partitions):
-            key = (topic.name, index)
-            if key in self._partitions or self.node_id not in image.replicas:
-                continue
-            try:
-                opened = self.log_manager.get_or_create(
-                    topic.name, index, topic.topic_id, config, self.now_ms()
-                )
-            except OSError as error:
-                log.error("%s-%d is offline until the next start: %s", *key, error)
-                self._offline.add(key)
-                continue
-            partition = Partition(topic.name, index, topic.topic_id, opened, image.leader_epoch)
-            partition.min_isr = config.min_insync_replicas
-            self._partitions[key] = partition
+            if (topic.name, index) not in self._partitions and self.node_id in image.replicas:
+                self._open_partition(topic, index, is_new=is_new)
+
+    def _open_partition(self, topic: TopicImage, index: int, *, is_new: bool) -> None:
+        """Serve a partition, or note that it is offline."""
+        config = self._log_config(topic.name)
+        key = (topic.name, index)
+        try:
+            opened = self.log_manager.get_or_create(
+                *key, topic.topic_id, config, self.now_ms(), is_new=is_new
+            )
+        except KafkaError as error:
+            if key not in self._offline:
+                log.error("%s-%d is offline: %s", *key, error.message)
+                self._offline[key] = is_new
+            return
+        if self._offline.pop(key, None) is not None:
+            log.warning("%s-%d is online now", *key)
+        epoch = topic.partitions[index].leader_epoch
+        partition = Partition(*key, topic.topic_id, opened, epoch)
+        partition.min_isr = config.min_insync_replicas
+        self._partitions[key] = partition
 
     def _delete_partitions(self, topic_id: bytes) -> None:
         doomed = [p for p in self._partitions.values() if p.topic_id == topic_id]
-        self._offline = {key for key in self._offline if key[0] in self.image.topics_by_name}
+        topics = self.image.topics_by_name
+        self._offline = {key: new for key, new in self._offline.items() if key[0] in topics}
         for partition in doomed:
             del self._partitions[partition.topic, partition.index]
             partition.is_deleted = True

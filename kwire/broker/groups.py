@@ -85,6 +85,16 @@ class Groups:
                 ErrorCode.COORDINATOR_NOT_AVAILABLE, f"cannot create {OFFSETS_TOPIC}: {error}"
             ) from error
 
+    def check_available(self, group_id: str) -> None:
+        """KafkaError (COORDINATOR_NOT_AVAILABLE) while the partition of a group is offline."""
+        topic = self._broker.image.topics_by_name.get(OFFSETS_TOPIC)
+        if topic is not None:
+            index = partition_for(group_id, len(topic.partitions))
+            if self._broker.is_offline(OFFSETS_TOPIC, index):
+                raise KafkaError(
+                    ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{OFFSETS_TOPIC}-{index} is offline"
+                )
+
     def coordinator(self, group_id: str) -> LoadedCoordinator:
         """The coordinator of a group.
 
@@ -103,13 +113,22 @@ class Groups:
 
     def _get(self, index: int) -> LoadedCoordinator:
         loaded = self._loaded.get(index)
-        if loaded is not None:
+        if loaded is not None and not loaded.partition.is_offline:
             return loaded
+        if self._broker.is_offline(OFFSETS_TOPIC, index):
+            self._resign(index)
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, f"{OFFSETS_TOPIC}-{index} is offline")
         partition = self._broker.partition(OFFSETS_TOPIC, index)
         if partition.log.log_end_offset > partition.log.log_start_offset:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         self._loaded[index] = loaded = self._new(partition)
         return loaded
+
+    def _resign(self, index: int) -> None:
+        """Let go of a coordinator whose partition is offline; whoever waits is told."""
+        loaded = self._loaded.pop(index, None)
+        if loaded is not None:
+            loaded.carry_out(loaded.groups.end(ErrorCode.NOT_COORDINATOR))
 
     def all_coordinators(self) -> list[LoadedCoordinator]:
         """Every coordinator; KafkaError (COORDINATOR_LOAD_IN_PROGRESS) while one isn't ready."""

@@ -58,6 +58,11 @@ class Partition:
         self.waiters: set[Waiter] = set()
 
     @property
+    def is_offline(self) -> bool:
+        """Whether its data directory has failed."""
+        return self.log.is_offline
+
+    @property
     def last_stable_offset(self) -> int:
         """Where a read_committed consumer has to stop."""
         first_unstable = self.log.first_unstable_offset

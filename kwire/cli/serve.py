@@ -95,6 +95,7 @@ def _listener_name(index: int) -> str:
 def _serve(config: "BrokerConfig") -> int:
     import trio
 
+    from kwire.housekeeping import StorageLost
     from kwire.server import Server, StartError, data_directory_text, raise_descriptor_limit
 
     raise_descriptor_limit()
@@ -120,6 +121,6 @@ def _serve(config: "BrokerConfig") -> int:
     reasons: list[str] = []
     try:
         trio.run(serve)
-    except* StartError as group:
+    except* (StartError, StorageLost) as group:
         reasons.append(str(group.exceptions[0]))
     return fail(reasons[0]) if reasons else 0

@@ -1,9 +1,13 @@
-"""DescribeLogDirs: the data directories, their partitions and sizes, and the room left."""
+"""DescribeLogDirs: the data directories, their partitions and sizes, and the room left.
+
+Behaviour: a directory that is offline is KAFKA_STORAGE_ERROR, without partitions.
+"""
 
 import shutil
 from pathlib import Path
 
 from kwire.broker.partition import Partition
+from kwire.errors import ErrorCode
 from kwire.handlers.context import RequestContext
 from kwire.protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -26,9 +30,14 @@ async def handle(
         for partition in context.broker.partitions()
         if wanted is None or (partition.topic, partition.index) in wanted
     ]
+    failures = context.broker.log_manager.failures
     return DescribeLogDirsResponse(
         results=[
             _directory(path, [p for p in shown if p.log.directory.parent == path])
+            if path not in failures
+            else DescribeLogDirsResult(
+                log_dir=str(path), error_code=ErrorCode.KAFKA_STORAGE_ERROR, topics=[]
+            )
             for path in context.broker.log_manager.directories
         ]
     )

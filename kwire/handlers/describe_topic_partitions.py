@@ -4,6 +4,7 @@ Behaviour: topics come sorted by name; after ``response_partition_limit`` partit
 where to go on. No topics mean all of them. A cursor must point to one of the topics asked for.
 """
 
+from kwire.broker.broker import Broker
 from kwire.broker.topics import INTERNAL_TOPICS
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import TOPIC_OPERATIONS, RequestContext
@@ -42,7 +43,7 @@ async def handle(
             continue
         first = cursor.partition_index if name == cursor.topic_name else 0
         shown = range(first, min(len(topic.partitions), first + limit))
-        response.topics.append(_topic(topic, shown))
+        response.topics.append(_topic(context.broker, topic, shown))
         limit -= len(shown)
         if shown.stop < len(topic.partitions):
             response.next_cursor = Cursor(topic_name=name, partition_index=shown.stop)
@@ -77,24 +78,26 @@ def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
     )
 
 
-def _topic(topic: TopicImage, shown: range) -> DescribeTopicPartitionsResponseTopic:
+def _topic(broker: Broker, topic: TopicImage, shown: range) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
         partitions=[
             DescribeTopicPartitionsResponsePartition(
-                error_code=ErrorCode.NONE if p.leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
+                error_code=ErrorCode.NONE if leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
                 partition_index=index,
-                leader_id=p.leader,
+                leader_id=leader,
                 leader_epoch=p.leader_epoch,
                 replica_nodes=list(p.replicas),
                 isr_nodes=list(p.isr),
+                offline_replicas=broker.offline_replicas(topic, index),
                 eligible_leader_replicas=[],
                 last_known_elr=[],
             )
             for index in shown
             for p in (topic.partitions[index],)
+            for leader in (broker.leader_of(topic, index),)
         ],
         topic_authorized_operations=TOPIC_OPERATIONS,
     )

@@ -48,6 +48,7 @@ async def _find(key: str, key_type: int, context: RequestContext) -> Coordinator
                 ErrorCode.INVALID_REQUEST, f"unknown key type {key_type}"
             )
         await context.broker.groups.ensure_topic()
+        context.broker.groups.check_available(key)
     except KafkaError as error:
         return Coordinator(
             key=key, node_id=-1, port=-1, error_code=error.code, error_message=error.message

@@ -9,6 +9,7 @@ Behaviour:
 - By topic id (version 12): UNKNOWN_TOPIC_ID for one that is gone.
 """
 
+from kwire.broker.broker import Broker
 from kwire.broker.topics import INTERNAL_TOPICS, create_if_missing
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import (
@@ -53,10 +54,11 @@ async def handle(request: MetadataRequest, context: RequestContext) -> MetadataR
 
 
 async def _topics(request: MetadataRequest, context: RequestContext) -> list[MetadataResponseTopic]:
-    image = context.broker.image
+    broker = context.broker
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
     if request.topics is None or (not request.topics and context.api_version == 0):
-        return [describe(topic, operations) for topic in image.topics_by_name.values()]
+        topics = broker.image.topics_by_name.values()
+        return [describe(broker, topic, operations) for topic in topics]
     # Named once or a thousand times, a topic is described once.
     distinct = {(wanted.name, wanted.topic_id): wanted for wanted in request.topics}
     return [await _topic(wanted, request, context, operations) for wanted in distinct.values()]
@@ -77,13 +79,13 @@ async def _topic(
                 name=None if context.api_version >= 12 else "",
                 topic_id=wanted.topic_id,
             )
-        return describe(found, operations)
+        return describe(broker, found, operations)
     name = wanted.name or ""
     try:
         if name not in broker.image.topics_by_name:
             check_topic_name(name)
             await _create_or_refuse(name, request, context)
-        return describe(broker.image.topics_by_name[name], operations)
+        return describe(broker, broker.image.topics_by_name[name], operations)
     except KafkaError as error:
         return MetadataResponseTopic(
             error_code=error.code, name=name, is_internal=name in INTERNAL_TOPICS
@@ -98,7 +100,7 @@ async def _create_or_refuse(name: str, request: MetadataRequest, context: Reques
     await create_if_missing(context.broker, name)
 
 
-def describe(topic: TopicImage, operations: int) -> MetadataResponseTopic:
+def describe(broker: Broker, topic: TopicImage, operations: int) -> MetadataResponseTopic:
     """A topic in the form of the response."""
     return MetadataResponseTopic(
         error_code=ErrorCode.NONE,
@@ -107,14 +109,16 @@ def describe(topic: TopicImage, operations: int) -> MetadataResponseTopic:
         is_internal=topic.name in INTERNAL_TOPICS,
         partitions=[
             MetadataResponsePartition(
-                error_code=ErrorCode.NONE if p.leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
+                error_code=ErrorCode.NONE if leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
                 partition_index=index,
-                leader_id=p.leader,
+                leader_id=leader,
                 leader_epoch=p.leader_epoch,
                 replica_nodes=list(p.replicas),
                 isr_nodes=list(p.isr),
+                offline_replicas=broker.offline_replicas(topic, index),
             )
             for index, p in enumerate(topic.partitions)
+            for leader in (broker.leader_of(topic, index),)
         ],
         topic_authorized_operations=operations,
     )

@@ -4,11 +4,15 @@ Rules:
 
 - ``.lock`` is held as long as the directory is open, so two processes never write the same files.
   A JVM locks it by POSIX, which Linux keeps apart from flock, so that lock is taken as well.
-- ``.kafka_cleanshutdown`` is there only between a clean stop and the next start.
+- ``.kafka_cleanshutdown`` is there only between a clean stop and the next start: it is taken away
+  before the logs are loaded, or a start that breaks off would leave it (KAFKA-10471).
 - Checkpoints hold the offsets of the partitions in this directory alone.
+- An error of the disk takes the directory offline, at the start as later; a directory that is
+  another's (locked, or of another broker or cluster) is a mistake that stops the start.
 """
 
 import fcntl
+import logging
 import os
 import sys
 from collections.abc import Mapping
@@ -23,6 +27,7 @@ from kwire.log.checkpoints import (
     read_offsets,
     write_offsets,
 )
+from kwire.log.directory_health import DirectoryHealth
 from kwire.log.disk import Disk
 from kwire.log.meta_properties import (
     MetaProperties,
@@ -30,6 +35,8 @@ from kwire.log.meta_properties import (
     read_meta_properties,
     write_meta_properties,
 )
+
+log = logging.getLogger(__name__)
 
 LOCK_FILE = ".lock"
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
@@ -41,61 +48,78 @@ class LogDirectoryError(Exception):
 
 
 class DataDirectory:
-    """An open data directory."""
+    """A data directory, open or offline."""
 
     def __init__(self, path: Path, disk: Disk) -> None:
-        """Create and lock the directory; LogDirectoryError where that can't be."""
+        """Create and lock the directory; offline where that can't be.
+
+        Raises LogDirectoryError where another process has it.
+        """
         self.path = path
+        self.health = DirectoryHealth(path)
+        self.meta: MetaProperties | None = None
+        self.was_clean = False
+        self.recovery_points: dict[TopicPartition, int] = {}
+        self.log_start_offsets: dict[TopicPartition, int] = {}
         self._disk = disk
+        self._lock = -1
         try:
-            disk.make_directory(path)
-            self._lock = os.open(path / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        except OSError as error:
-            raise LogDirectoryError(
-                f"cannot write to the data directory {path}: {error.strerror}; "
-                "choose another with --data-dir DIR (log.dirs)"
-            ) from error
+            self._open()
+        except (OSError, ValueError) as error:
+            reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+            self.health.failure = f"cannot open it: {reason}"  # announced if others are left
+
+    @property
+    def is_online(self) -> bool:
+        """Whether it serves."""
+        return self.health.failure is None
+
+    def _open(self) -> None:
+        self._disk.make_directory(self.path)
+        self._lock = os.open(self.path / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if sys.platform == "linux":  # elsewhere the two are one, or know of each other
                 fcntl.lockf(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(self._lock)
+        except BlockingIOError as error:
+            self._unlock()
             raise LogDirectoryError(
-                f"the data directory {path} is in use by another process; "
+                f"the data directory {self.path} is in use by another process; "
                 "stop that one, or choose another with --data-dir DIR (log.dirs)"
             ) from error
-        self.was_clean = (path / CLEAN_SHUTDOWN_FILE).exists()
-        self.recovery_points = read_offsets(path / RECOVERY_POINTS, disk)
-        self.log_start_offsets = read_offsets(path / LOG_START_OFFSETS, disk)
+        self.meta = read_meta_properties(self.path, self._disk)
+        self.was_clean = CLEAN_SHUTDOWN_FILE in self._disk.names(self.path)
+        self.recovery_points = read_offsets(self.path / RECOVERY_POINTS, self._disk)
+        self.log_start_offsets = read_offsets(self.path / LOG_START_OFFSETS, self._disk)
 
-    def identify(self, node_id: int, cluster_id: str | None) -> MetaProperties:
+    def identify(self, node_id: int, cluster_id: str) -> None:
         """Check whose the directory is, or make it ours; LogDirectoryError if it is another's."""
-        try:
-            meta = read_meta_properties(self.path, self._disk)
-        except ValueError as error:
-            raise LogDirectoryError(
-                f"{self.path}/meta.properties can't be used: {error}"
-            ) from error
-        if meta is None:
-            meta = MetaProperties(cluster_id or random_id(), node_id, random_id())
-            write_meta_properties(self.path, meta, self._disk)
-        if meta.node_id != node_id:
+        meta = self.meta
+        if meta is not None and meta.node_id != node_id:
             raise LogDirectoryError(
                 f"the data directory {self.path} belongs to node.id {meta.node_id}, not {node_id}; "
                 f"start with -o node.id={meta.node_id}"
             )
-        if cluster_id not in (None, meta.cluster_id):
+        if meta is not None and meta.cluster_id != cluster_id:
             raise LogDirectoryError(
                 f"the data directory {self.path} belongs to cluster {meta.cluster_id}, "
                 f"the others to {cluster_id}"
             )
-        return meta
+        if meta is not None and meta.directory_id:
+            return
+        self.meta = MetaProperties(cluster_id, node_id, random_id())
+        try:
+            write_meta_properties(self.path, self.meta, self._disk)
+        except OSError as error:
+            self.health.fail("cannot write meta.properties", error)
 
     def begin(self) -> None:
         """Take away the mark of the last clean stop: from here on a crash is possible."""
-        self._disk.remove(self.path / CLEAN_SHUTDOWN_FILE)
-        self._disk.sync_directory(self.path)
+        try:
+            self._disk.remove(self.path / CLEAN_SHUTDOWN_FILE)
+            self._disk.sync_directory(self.path)
+        except OSError as error:
+            self.health.fail("cannot take away the mark of a clean stop", error)
 
     def write_checkpoints(
         self,
@@ -103,15 +127,76 @@ class DataDirectory:
         log_start_offsets: Mapping[TopicPartition, int],
         high_watermarks: Mapping[TopicPartition, int],
     ) -> None:
-        """Replace the checkpoints."""
+        """Replace the checkpoints; OSError."""
         write_offsets(self.path / RECOVERY_POINTS, recovery_points, self._disk)
         write_offsets(self.path / LOG_START_OFFSETS, log_start_offsets, self._disk)
         write_offsets(self.path / HIGH_WATERMARKS, high_watermarks, self._disk)
-        if not (self.path / CLEANER_OFFSETS).exists():
+        if CLEANER_OFFSETS not in self._disk.names(self.path):
             write_offsets(self.path / CLEANER_OFFSETS, {}, self._disk)
 
     def close(self, *, clean: bool) -> None:
         """Let go of the directory; ``clean`` says that everything in it is flushed and closed."""
-        if clean:
-            self._disk.write_atomically(self.path / CLEAN_SHUTDOWN_FILE, _CLEAN_SHUTDOWN)
-        os.close(self._lock)
+        if clean and self.is_online:
+            try:
+                self._disk.write_atomically(self.path / CLEAN_SHUTDOWN_FILE, _CLEAN_SHUTDOWN)
+            except OSError as error:
+                log.error("cannot mark %s as closed cleanly: %s", self.path, error)
+        self._unlock()
+
+    def _unlock(self) -> None:
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+
+def open_directories(paths: list[Path], node_id: int, disk: Disk) -> list[DataDirectory]:
+    """Lock and identify the directories of a broker, in their order.
+
+    Those that fail are offline. Raises LogDirectoryError for a mistake in ``log.dirs``, and where
+    none is left.
+    """
+    opened: list[DataDirectory] = []
+    try:
+        for path in paths:
+            if any(path.resolve() == other.path.resolve() for other in opened):
+                raise LogDirectoryError(f"{path} is named twice in log.dirs")
+            opened.append(DataDirectory(path, disk))
+        known = [data.meta for data in opened if data.meta is not None]
+        cluster_id = known[0].cluster_id if known else random_id()
+        for data in opened:
+            if data.is_online:
+                data.identify(node_id, cluster_id)
+        _check_ids(opened)
+        if not any(data.is_online for data in opened):
+            raise all_failed(opened)
+        for data in opened:
+            if not data.is_online:
+                data.health.announce()
+    except BaseException:
+        for data in opened:
+            data.close(clean=False)
+        raise
+    return opened
+
+
+def _check_ids(opened: list[DataDirectory]) -> None:
+    """Two directories with one id are a directory and its copy."""
+    by_id: dict[str, Path] = {}
+    for data in opened:
+        if data.meta is None:
+            continue
+        other = by_id.setdefault(data.meta.directory_id, data.path)
+        if other != data.path:
+            raise LogDirectoryError(
+                f"{other} and {data.path} have the same directory.id {data.meta.directory_id}: "
+                "one is a copy of the other; take it out of log.dirs"
+            )
+
+
+def all_failed(directories: list[DataDirectory]) -> LogDirectoryError:
+    """What there is to say when no directory is left."""
+    reasons = "; ".join(f"{data.path}: {data.health.failure}" for data in directories)
+    return LogDirectoryError(
+        f"cannot use any data directory: {reasons}; "
+        "mend it, or choose another with --data-dir DIR (log.dirs)"
+    )

@@ -2,57 +2,77 @@
 
 Rules:
 
-- A new partition goes to the directory with the fewest.
+- A new partition goes to the directory with the fewest, of those that are online.
+- A directory that fails goes offline alone, with its logs; the others serve on. A partition that
+  isn't found while a directory is offline may be there, so it isn't created anew elsewhere.
+- A directory of a topic that is gone is renamed to ``<name>.<32 hex digits>-stray`` and kept.
 - A deleted partition's directory is renamed to ``<name>.<32 hex digits>-delete`` at once and
   removed after ``file.delete.delay.ms``; one left over from an earlier run is removed at the start.
 - A log start offset that moved is checkpointed before it is acknowledged.
-- ``__cluster_metadata`` in a directory of Apache Kafka is its controllers' log and is left alone.
 
 Source: LogManager of Kafka.
 """
 
 import logging
 import os
-import re
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from kwire.errors import KafkaError
+from kwire.errors import ErrorCode, KafkaError
 from kwire.log.checkpoints import TopicPartition
-from kwire.log.data_directory import DataDirectory, LogDirectoryError
+from kwire.log.data_directory import DataDirectory, open_directories
 from kwire.log.disk import Disk
+from kwire.log.loading import DELETE_SUFFIX, STRAY_SUFFIX, load_logs
 from kwire.log.log_config import LogConfig
 from kwire.log.partition_log import PartitionLog
-from kwire.log.partition_metadata import write_topic_id
+from kwire.log.partition_metadata import read_topic_id, write_topic_id
 from kwire.log.recovery import NO_TOPIC_ID, open_log
 from kwire.log.retention import delete_old_segments, remove_doomed
 
 log = logging.getLogger(__name__)
 
-DELETE_SUFFIX = "-delete"
-_PARTITION_DIRECTORY = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)")
 _MAX_DIRECTORY_NAME = 255
-_CONTROLLERS_TOPIC = "__cluster_metadata"
 
 
 class LogManager:
     """The data directories of one broker and the logs in them."""
 
-    def __init__(self, directories: Sequence[DataDirectory], cluster_id: str, disk: Disk) -> None:
-        self.cluster_id = cluster_id
+    def __init__(self, directories: Sequence[DataDirectory], disk: Disk) -> None:
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self._data_directories = {data.path: data for data in directories}
         self._counts = {data.path: 0 for data in directories}
         self._disk = disk
+        # Logs whose name another one has, until somebody asks for one of them by its topic id.
+        self._rivals: list[PartitionLog] = []
         self._doomed: list[tuple[int, Path]] = []
         # One at a time, or an older offset might replace a newer one that was acknowledged.
         self._checkpointing = threading.Lock()
 
     @property
+    def cluster_id(self) -> str:
+        """The id in the directories' ``meta.properties``."""
+        return next(data.meta.cluster_id for data in self._data_directories.values() if data.meta)
+
+    @property
     def directories(self) -> list[Path]:
         """The data directories, in the order of ``log.dirs``."""
         return list(self._data_directories)
+
+    def failure(self, directory: Path) -> str | None:
+        """Why a data directory is offline, None while it serves."""
+        return self._data_directories[directory].health.failure
+
+    @property
+    def failures(self) -> dict[Path, str]:
+        """The directories that are offline, and why."""
+        healths = [data.health for data in self._data_directories.values()]
+        return {health.path: health.failure for health in healths if health.failure is not None}
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether no directory is left."""
+        return len(self.failures) == len(self._data_directories)
 
     @classmethod
     def open(
@@ -69,111 +89,169 @@ class LogManager:
         ``default_config`` holds until a partition's own is known.
         """
         disk = disk or Disk()
-        config = default_config or LogConfig()
-        opened: list[DataDirectory] = []
+        opened = open_directories([path.absolute() for path in directories], node_id, disk)
+        manager = cls(opened, disk)
         try:
-            cluster_id: str | None = None
-            for path in directories:
-                opened.append(DataDirectory(path.absolute(), disk))
-                cluster_id = opened[-1].identify(node_id, cluster_id).cluster_id
-            manager = cls(opened, cluster_id or "", disk)
-            for data in opened:
-                manager._open_logs(data, config, now_ms)
-                data.begin()
+            found = load_logs(opened, default_config or LogConfig(), now_ms, disk)
         except BaseException:
             for data in opened:
                 data.close(clean=False)
             raise
+        for one in found:
+            manager._counts[one.directory.parent] += 1
+            if (one.topic, one.partition) in manager.logs:
+                manager._rivals.append(one)
+            else:
+                manager.logs[one.topic, one.partition] = one
         return manager
 
-    def _open_logs(self, data: DataDirectory, config: LogConfig, now_ms: int) -> None:
-        found = [path for path in sorted(data.path.iterdir()) if path.is_dir()]
-        if not data.was_clean and any(_topic_partition(path) for path in found):
-            log.warning("%s was not closed cleanly; checking its logs", data.path)
-        for path in found:
-            if path.name.endswith(DELETE_SUFFIX):
-                self._disk.remove_tree(path)
-                continue
-            key = _topic_partition(path)
-            if key is None:
-                continue
-            if key in self.logs:
-                raise LogDirectoryError(f"{path} and {self.logs[key].directory} hold the same log")
-            try:
-                self.logs[key] = open_log(
-                    path,
-                    *key,
-                    config,
-                    disk=self._disk,
-                    now_ms=now_ms,
-                    clean=data.was_clean,
-                    recovery_point=data.recovery_points.get(key, 0),
-                    log_start_offset=data.log_start_offsets.get(key, 0),
-                )
-                self._counts[data.path] += 1
-            except (OSError, ValueError) as error:
-                raise LogDirectoryError(f"cannot open the log in {path}: {error}") from error
-
     def get_or_create(
-        self, topic: str, partition: int, topic_id: bytes, config: LogConfig, now_ms: int
+        self,
+        topic: str,
+        partition: int,
+        topic_id: bytes,
+        config: LogConfig,
+        now_ms: int,
+        *,
+        is_new: bool = True,
     ) -> PartitionLog:
         """The log of a partition, with these settings; a new one where there is none.
 
-        A directory of the same name that belongs to another topic id is a leftover of a topic that
-        was deleted; it is put out of the way. Raises OSError.
+        A directory of the same name that belongs to another topic id is left over from a topic that
+        was deleted; it is put aside. Raises KafkaError (KAFKA_STORAGE_ERROR), also for a
+        partition that isn't new and may be in a directory that is offline.
         """
         key = (topic, partition)
-        found = self.logs.get(key)
+        found = self._choose(key, topic_id)
         if found is not None and found.topic_id == NO_TOPIC_ID:
-            write_topic_id(found.directory, topic_id, self._disk)
-            found.topic_id = topic_id
-        elif found is not None and found.topic_id != topic_id:
-            log.warning("%s belongs to a topic that is gone; deleting it", found.directory)
-            self.delete(topic, partition, now_ms)
-            found = None
+            self._name_topic(found, topic_id)
         if found is None:
-            path = self._emptiest() / f"{topic}-{partition}"
-            found = open_log(
-                path,
-                topic,
-                partition,
-                config,
-                disk=self._disk,
-                now_ms=now_ms,
-                clean=True,
-                topic_id=topic_id,
-            )
-            self._disk.sync_directory(path.parent)
-            self.logs[key] = found
-            self._counts[path.parent] += 1
+            if not is_new and self.failures:
+                raise KafkaError(
+                    ErrorCode.KAFKA_STORAGE_ERROR,
+                    f"{topic}-{partition} may be in a directory that is offline",
+                )
+            found = self.logs[key] = self._create(topic, partition, topic_id, config, now_ms)
         found.update_config(config)
         return found
 
-    def _emptiest(self) -> Path:
-        """The data directory with the fewest logs."""
-        return min(self._counts, key=lambda path: self._counts[path])
+    def _choose(self, key: TopicPartition, topic_id: bytes) -> PartitionLog | None:
+        """The log of this name and id, or of no id; others of the name are put aside."""
+        found = [self.logs[key]] if key in self.logs else []
+        found += [rival for rival in self._rivals if (rival.topic, rival.partition) == key]
+        fitting = [one for one in found if one.topic_id in (topic_id, NO_TOPIC_ID)]
+        for stray in found:
+            if stray not in fitting[:1]:
+                self._put_stray_aside(stray)
+        if fitting:
+            self.logs[key] = fitting[0]
+            self._rivals = [rival for rival in self._rivals if rival is not fitting[0]]
+            return fitting[0]
+        return None
+
+    def _put_stray_aside(self, stray: PartitionLog) -> None:
+        """Put a log whose topic is gone out of the way, and keep its files."""
+        key = (stray.topic, stray.partition)
+        log.warning("%s belongs to a topic that is gone; putting it aside", stray.directory)
+        if self.logs.get(key) is stray:
+            del self.logs[key]
+        self._rivals = [rival for rival in self._rivals if rival is not stray]
+        self._counts[stray.directory.parent] -= 1
+        stray.abandon()
+        try:
+            self._put_aside(stray.directory, STRAY_SUFFIX)
+        except OSError as error:
+            stray.health.refused(f"cannot put {stray.name} aside", error)
+
+    def put_strays_aside(self, known: Collection[TopicPartition]) -> None:
+        """Put every log aside that none of these partitions has."""
+        for stray in [*self.logs.values(), *self._rivals]:
+            if (stray.topic, stray.partition) not in known or stray in self._rivals:
+                self._put_stray_aside(stray)
+
+    def _name_topic(self, found: PartitionLog, topic_id: bytes) -> None:
+        """Write down whose the log is: its directory doesn't say."""
+        try:
+            write_topic_id(found.directory, topic_id, self._disk)
+        except OSError as error:
+            raise found.health.refused(f"cannot open {found.name}", error) from error
+        found.topic_id = topic_id
+
+    def _create(
+        self, topic: str, partition: int, topic_id: bytes, config: LogConfig, now_ms: int
+    ) -> PartitionLog:
+        """Make a log in the directory with the fewest, or in the next one where that fails."""
+        refusal = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "every data directory is offline")
+        for data in sorted(self._data_directories.values(), key=lambda d: self._counts[d.path]):
+            if not data.is_online:
+                continue
+            path = data.path / f"{topic}-{partition}"
+            try:
+                if read_topic_id(path, self._disk) not in (None, topic_id):
+                    self._put_aside(path, STRAY_SUFFIX)
+                created = open_log(
+                    path,
+                    topic,
+                    partition,
+                    config,
+                    disk=self._disk,
+                    now_ms=now_ms,
+                    clean=True,
+                    topic_id=topic_id,
+                    health=data.health,
+                )
+                self._disk.sync_directory(data.path)
+            except (FileExistsError, NotADirectoryError) as error:  # in the way, not broken
+                refusal = KafkaError(
+                    ErrorCode.KAFKA_STORAGE_ERROR, f"cannot create {path}: {error}"
+                )
+                continue
+            except OSError as error:
+                refusal = data.health.refused(f"cannot create {path}", error)
+                continue
+            self._counts[data.path] += 1
+            return created
+        raise refusal
 
     def delete(self, topic: str, partition: int, now_ms: int) -> None:
-        """Put a log out of the way now; its files are removed later."""
+        """Put a log out of the way now; its files are removed later.
+
+        What can't be renamed is found again when the topic is, with another id, and put aside then.
+        """
         doomed = self.logs.pop((topic, partition))
         doomed.abandon()
         self._counts[doomed.directory.parent] -= 1
-        suffix = f".{os.urandom(16).hex()}{DELETE_SUFFIX}"
-        name = doomed.directory.name[: _MAX_DIRECTORY_NAME - len(suffix)] + suffix
-        target = doomed.directory.with_name(name)
-        self._disk.rename(doomed.directory, target)
+        if doomed.is_offline:
+            log.warning("%s stays where it is, its directory is offline", doomed.directory)
+            return
+        try:
+            target = self._put_aside(doomed.directory, DELETE_SUFFIX)
+            self._doomed.append((now_ms + doomed.config.file_delete_delay_ms, target))
+        except OSError as error:
+            doomed.health.refused(f"cannot delete {doomed.name}", error)
+
+    def _put_aside(self, directory: Path, kind: str) -> Path:
+        """Rename a partition's directory so that its name is free; the new one."""
+        suffix = f".{os.urandom(16).hex()}{kind}"
+        name = directory.name[: _MAX_DIRECTORY_NAME - len(suffix)] + suffix
+        target = directory.with_name(name)
+        self._disk.rename(directory, target)
         self._disk.sync_directory(target.parent)
-        self._doomed.append((now_ms + doomed.config.file_delete_delay_ms, target))
+        return target
 
     def housekeeping(self, now_ms: int, high_watermarks: Mapping[TopicPartition, int]) -> None:
         """Retention, files whose time has come, silent producers. Waits for no disk."""
         for key, opened in list(self.logs.items()):
+            if opened.is_offline:
+                continue
             try:
                 watermark = high_watermarks.get(key, opened.log_end_offset)
                 delete_old_segments(opened, now_ms, watermark, self._disk)
                 remove_doomed(opened, now_ms, self._disk)
                 opened.expire_producers(now_ms)
-            except (OSError, KafkaError) as error:
+            except OSError as error:
+                opened.health.refused(f"cannot delete what is old of {opened.name}", error)
+            except KafkaError as error:
                 log.error("housekeeping of %s failed: %s", opened.name, error)
         due = [path for remove_ms, path in self._doomed if remove_ms <= now_ms]
         self._doomed = [item for item in self._doomed if item[0] > now_ms]
@@ -186,43 +264,47 @@ class LogManager:
         False where a disk refused something; the log says what.
         """
         with self._checkpointing:
-            return self._checkpoint(high_watermarks)
+            done = [
+                self._checkpoint(data, high_watermarks)
+                for data in self._data_directories.values()
+                if data.is_online
+            ]
+        return all(done)
 
-    def _checkpoint(self, high_watermarks: Mapping[TopicPartition, int]) -> bool:
-        everything = dict(self.logs)
-        all_done = True
-        for opened in everything.values():
-            try:
+    def _checkpoint(
+        self, data: DataDirectory, high_watermarks: Mapping[TopicPartition, int]
+    ) -> bool:
+        """Checkpoint one directory."""
+        logs = {k: v for k, v in dict(self.logs).items() if v.directory.parent == data.path}
+        try:
+            for opened in logs.values():
                 opened.flush_rolled()
-            except KafkaError as error:
-                log.error("cannot flush %s: %s", opened.name, error)
-                all_done = False
-        for data in self._data_directories.values():
-            logs = {k: v for k, v in everything.items() if v.directory.parent == data.path}
-            try:
-                _write_checkpoints(data, logs, high_watermarks)
-            except OSError as error:
-                log.error("cannot write the checkpoints in %s: %s", data.path, error)
-                all_done = False
-        return all_done
+            _write_checkpoints(data, logs, high_watermarks)
+        except KafkaError:
+            return False
+        except OSError as error:
+            data.health.refused(f"cannot write the checkpoints in {data.path}", error)
+            return False
+        return True
 
     def close(self, now_ms: int, *, clean: bool = True) -> None:
         """Close every log; ``clean``: flushed, checkpointed and marked as closed cleanly.
 
-        There is no mark where a log is offline or can't be flushed: the next start looks closely.
+        A directory where something can't be flushed gets no mark: the next start looks closely.
         """
-        if clean:
-            for opened in self.logs.values():
-                try:
-                    opened.close(now_ms)
-                    clean = clean and not opened.is_offline
-                except (OSError, KafkaError) as error:
-                    log.error("cannot close %s cleanly: %s", opened.name, error)
-                    clean = False
-        if clean:
-            clean = self.checkpoint({})
+        unclean: set[Path] = set()
+        for opened in self.logs.values() if clean else ():
+            try:
+                opened.close(now_ms)
+            except OSError as error:
+                opened.health.refused(f"cannot close {opened.name}", error)
+                unclean.add(opened.health.path)
+            except KafkaError as error:
+                log.error("cannot close %s cleanly: %s", opened.name, error)
+                unclean.add(opened.health.path)
         for data in self._data_directories.values():
-            data.close(clean=clean)
+            is_clean = clean and data.is_online and data.path not in unclean
+            data.close(clean=is_clean and self._checkpoint(data, {}))
 
 
 def _write_checkpoints(
@@ -240,11 +322,3 @@ def _write_checkpoints(
         },
         {key: high_watermarks.get(key, opened.log_end_offset) for key, opened in logs.items()},
     )
-
-
-def _topic_partition(path: Path) -> TopicPartition | None:
-    """The partition that a directory's name stands for, None for one that stands for none."""
-    match = _PARTITION_DIRECTORY.fullmatch(path.name)
-    if match is None or path.name.endswith(DELETE_SUFFIX) or match["topic"] == _CONTROLLERS_TOPIC:
-        return None
-    return match["topic"], int(match["partition"])

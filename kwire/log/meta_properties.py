@@ -16,7 +16,7 @@ FILE_NAME = "meta.properties"
 
 
 class MetaProperties(NamedTuple):
-    """Ids are text as Kafka prints them: 22 characters of base64."""
+    """Ids are text as Kafka prints them: 22 characters of base64; ``directory_id`` may be empty."""
 
     cluster_id: str
     node_id: int
@@ -41,7 +41,7 @@ def read_meta_properties(directory: Path, disk: Disk) -> MetaProperties | None:
         raise ValueError(f"version {found.get('version')} is not 1")
     try:
         node_id = int(found["node.id"])
-        return MetaProperties(found["cluster.id"], node_id, found.get("directory.id", random_id()))
+        return MetaProperties(found["cluster.id"], node_id, found.get("directory.id", ""))
     except KeyError as error:
         raise ValueError(f"{error.args[0]} is missing") from error
 

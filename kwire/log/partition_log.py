@@ -6,19 +6,20 @@ Rules:
   the death of the machine after a flush (``flush.messages``, ``flush.ms``, a roll).
 - Batches are appended as they came; base offset and leader epoch are patched in place.
 - Offsets below ``log_start_offset`` are gone for readers, even while their files are still there.
-- After an error of the disk what was half written is cut, and the client is told. When even that
-  fails, or a sync, the log takes no more appends until it is opened anew; it can still be read.
+- After an error of the disk what was half written is cut, and the client is told. A full disk is
+  waited out; any other error takes the directory offline, and a sync or a cut that failed does
+  whatever its reason. Nothing is appended then until the log is opened anew.
 
 Source: UnifiedLog and LocalLog of Kafka.
 """
 
-import logging
 from contextlib import suppress
 from enum import Enum
 from pathlib import Path
 from typing import NamedTuple
 
 from kwire.errors import ErrorCode, KafkaError
+from kwire.log.directory_health import DirectoryHealth
 from kwire.log.disk import Disk
 from kwire.log.leader_epochs import LeaderEpochs
 from kwire.log.log_config import LogConfig
@@ -38,8 +39,6 @@ from kwire.log.validation import (
 )
 from kwire.protocol.file_slice import FileSlice
 from kwire.record.batch import Buffer, RecordBatch, assign_offsets, batches
-
-log = logging.getLogger(__name__)
 
 
 class AppendOrigin(Enum):
@@ -71,8 +70,10 @@ class PartitionLog:
         topic_id: bytes,
         config: LogConfig,
         disk: Disk,
+        health: DirectoryHealth | None = None,
     ) -> None:
         self.directory = directory
+        self.health = health or DirectoryHealth(directory.parent)
         self.topic = topic
         self.partition = partition
         self.topic_id = topic_id
@@ -88,7 +89,7 @@ class PartitionLog:
         self._disk = disk
         self._flushed_ms = 0
         self._has_new_files = False
-        self._refusal: ErrorCode | None = None
+        self._is_abandoned = False
 
     @property
     def name(self) -> str:
@@ -107,8 +108,8 @@ class PartitionLog:
 
     @property
     def is_offline(self) -> bool:
-        """Whether it takes no appends any more."""
-        return self._refusal is not None
+        """Whether its data directory has failed."""
+        return self.health.failure is not None
 
     @property
     def first_unstable_offset(self) -> int | None:
@@ -190,6 +191,8 @@ class PartitionLog:
         except OSError as error:
             raise self._undo(error) from error
         self.log_end_offset = last_offset + 1
+        if self.health.is_short_of_room:
+            self.health.note_success()
         if batch.has_producer_id:
             self._note_producer(batch, segment)
         config = self.config
@@ -205,28 +208,23 @@ class PartitionLog:
         try:
             segment.transaction_index.append(aborted)
         except OSError as error:
-            raise self._go_offline("the transaction index can't be written", error) from error
+            raise self.health.fail(f"cannot index a transaction of {self.name}", error) from error
 
     def _undo(self, error: OSError) -> KafkaError:
         """Cut what a failed append left behind; the error for the client."""
-        log.error("cannot append to %s: %s", self.name, error)
+        refusal = self.health.refused(f"cannot append to {self.name}", error)
         try:
             self.active.cut(self.active.size_bytes, self.log_end_offset)
         except OSError as worse:
-            self._go_offline("its end can't be cut", worse)
-        return KafkaError(
-            ErrorCode.KAFKA_STORAGE_ERROR, f"cannot write to {self.directory}: {error.strerror}"
-        )
-
-    def _go_offline(self, why: str, error: OSError) -> KafkaError:
-        """Take no more appends; the error for the client."""
-        self._refusal = ErrorCode.KAFKA_STORAGE_ERROR
-        log.error("%s is offline, %s: %s", self.name, why, error)
-        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.name}: {why}: {error.strerror}")
+            self.health.fail(f"cannot cut the end of {self.name}", worse)
+        return refusal
 
     def _refuse_appends(self) -> None:
-        if self._refusal is not None:
-            raise KafkaError(self._refusal, f"the log of {self.name} is offline")
+        self.health.check()
+        if self._is_abandoned:
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"the log of {self.name} is no longer here"
+            )
 
     def _segment_for(self, batch: RecordBatch, now_ms: int) -> LogSegment:
         """The segment that takes a batch: the active one, or a new one when that is full."""
@@ -265,7 +263,7 @@ class PartitionLog:
             for path in segment.delete_later():
                 self._disk.remove(path)
         except OSError as error:
-            self._go_offline("an unfinished segment can't be removed", error)
+            self.health.fail(f"cannot remove an unfinished segment of {self.name}", error)
 
     def new_segment(self, base_offset: int, now_ms: int) -> LogSegment:
         """A segment object with this log's settings; no file is touched yet."""
@@ -303,7 +301,7 @@ class PartitionLog:
         except FileNotFoundError:
             return  # the partition was deleted meanwhile
         except OSError as error:
-            raise self._go_offline("it can't be flushed", error) from error
+            raise self.health.sync_failed(f"cannot flush {self.name}", error) from error
         for segment in segments:  # in place: a thread may be here while another rolls
             with suppress(ValueError):
                 self.unflushed.remove(segment)
@@ -326,7 +324,7 @@ class PartitionLog:
             )
         if offset >= end_offset or (max_bytes <= 0 and not min_one_batch):
             return None
-        if self._refusal is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+        if self._is_abandoned:
             self._refuse_appends()
         try:
             return self.segments.read(
@@ -337,10 +335,7 @@ class PartitionLog:
                 min_one_batch=min_one_batch,
             )
         except OSError as error:
-            log.error("cannot read %s: %s", self.name, error)
-            raise KafkaError(
-                ErrorCode.KAFKA_STORAGE_ERROR, f"cannot read {self.directory}: {error.strerror}"
-            ) from error
+            raise self.health.refused(f"cannot read {self.name}", error) from error
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """The largest known epoch up to ``epoch`` and where it ended; (-1, -1) if unknown."""
@@ -357,7 +352,7 @@ class PartitionLog:
             try:
                 self.leader_epochs.truncate_from_start(self.log_start_offset)
             except OSError as error:
-                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+                raise self.health.refused(f"cannot cut the start of {self.name}", error) from error
 
     def truncate_to(self, offset: int, now_ms: int) -> None:
         """Cut everything from ``offset`` on, as a follower does that has diverged; OSError."""
@@ -384,7 +379,7 @@ class PartitionLog:
 
     def abandon(self) -> None:
         """Close without a flush and refuse every use: the directory's name is another's now."""
-        self._refusal = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        self._is_abandoned = True
         self.unflushed = []
         for segment in self.segments:
             segment.close()

@@ -17,6 +17,7 @@ Source: LogLoader of Kafka.
 import logging
 from pathlib import Path
 
+from kwire.log.directory_health import DirectoryHealth
 from kwire.log.disk import Disk
 from kwire.log.leader_epochs import LeaderEpochs
 from kwire.log.leftovers import finish_leftovers
@@ -46,19 +47,22 @@ def open_log(
     recovery_point: int = 0,
     log_start_offset: int = 0,
     topic_id: bytes | None = None,
+    health: DirectoryHealth | None = None,
 ) -> PartitionLog:
     """Open or create the log of a partition.
 
     ``recovery_point`` and ``log_start_offset`` come from the checkpoints; ``clean`` says that the
-    last stop was. ``topic_id`` is for a new log; an old one knows its own. OSError and ValueError
-    say that the directory can't be used.
+    last stop was. ``topic_id`` is for a new log; an old one knows its own. ``health`` is the data
+    directory's. OSError and ValueError say that the log can't be used.
     """
     disk.make_directory(directory)
     found_id = read_topic_id(directory, disk)
     if found_id is None and topic_id is not None:
         found_id = topic_id
         write_topic_id(directory, topic_id, disk)
-    opened = PartitionLog(directory, topic, partition, found_id or NO_TOPIC_ID, config, disk)
+    opened = PartitionLog(
+        directory, topic, partition, found_id or NO_TOPIC_ID, config, disk, health
+    )
     finish_leftovers(directory, disk)
     opened.segments = LogSegments(
         opened.new_segment(base, now_ms) for base in _base_offsets(directory, disk)

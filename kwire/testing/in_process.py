@@ -14,6 +14,7 @@ import trio
 
 from kwire.broker.broker import Broker
 from kwire.config.broker import BrokerConfig
+from kwire.log.disk import Disk
 from kwire.protocol.codec import decode
 from kwire.protocol.frame import decode_response_header, encode_request
 from kwire.protocol.messages import message_classes
@@ -96,11 +97,11 @@ class RawClient:
 
 @asynccontextmanager
 async def running_server(
-    data_dir: Path, settings: Mapping[str, str] | None = None
+    data_dir: Path, settings: Mapping[str, str] | None = None, disk: Disk | None = None
 ) -> AsyncIterator[RunningServer]:
     """A server that is ready; stopped cleanly when the block ends."""
     properties = {"log.dirs": str(data_dir), "listeners": "PLAINTEXT://127.0.0.1:0"}
-    server = Server(BrokerConfig.load(properties | dict(settings or {})))
+    server = Server(BrokerConfig.load(properties | dict(settings or {})), disk=disk)
     async with trio.open_nursery() as nursery:
         await nursery.start(server.serve)
         try:

@@ -5,6 +5,7 @@ import os
 
 import pytest
 
+from kwire.log.data_directory import LogDirectoryError
 from kwire.log.disk import Disk
 from kwire.log.log_config import LogConfig
 from kwire.log.manager import LogManager
@@ -80,7 +81,7 @@ def test_a_process_without_descriptors_closes_files(tools, tmp_path):
 def test_running_out_of_descriptors_is_an_error_where_nothing_can_be_closed(tools, tmp_path):
     disk = CountingDisk(max_open_files=1000)
     disk.descriptors = 0
-    with pytest.raises(OSError, match="Too many open files"):
+    with pytest.raises(LogDirectoryError, match="Too many open files"):
         filled_manager(tools, tmp_path, disk, 1)
 
 

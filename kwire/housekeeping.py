@@ -1,0 +1,75 @@
+"""What a running server does of itself, each thing when its time has come.
+
+Rules:
+
+- Nothing here waits for a disk in the event loop: what may take long runs in a thread.
+- Retention and checkpoints begin half a minute after the start, as in Kafka.
+- When the last data directory has failed there is nothing left to serve: the server ends.
+"""
+
+import trio
+
+from kwire.broker.broker import Broker
+from kwire.connection.poller import Poller
+
+TICK_S = 1.0
+SWEEP_INTERVAL_S = 5.0
+FIRST_TASKS_MS = 30_000
+
+
+class StorageLost(Exception):
+    """No data directory is left; the text is one line that says why."""
+
+
+class Housekeeping:
+    """The tasks of one server; ``poller`` knows its connections."""
+
+    def __init__(self, broker: Broker, poller: Poller) -> None:
+        self._broker = broker
+        self._poller = poller
+        first_ms = broker.now_ms() + FIRST_TASKS_MS
+        self._sweep_due_s = trio.current_time() + SWEEP_INTERVAL_S
+        self._retention_due_ms = first_ms
+        self._checkpoint_due_ms = first_ms
+
+    async def run(self) -> None:
+        """Do what is due, for ever; StorageLost when the last data directory has failed."""
+        while True:
+            await trio.sleep(TICK_S)
+            self.check_storage()
+            now_s = trio.current_time()
+            if now_s >= self._sweep_due_s:
+                self._sweep_due_s = now_s + SWEEP_INTERVAL_S
+                self._sweep(now_s)
+            await self._keep_house(self._broker.now_ms())
+
+    def check_storage(self) -> None:
+        """StorageLost when the last data directory has failed."""
+        manager = self._broker.log_manager
+        if manager.has_failed:
+            reasons = "; ".join(f"{path}: {why}" for path, why in manager.failures.items())
+            raise StorageLost(f"every data directory has failed, stopping: {reasons}")
+
+    def _sweep(self, now_s: float) -> None:
+        """Idle connections end or give back memory; partitions that are offline are tried again."""
+        max_idle_ms = self._broker.integer("connections.max.idle.ms")
+        for connection in list(self._poller.connections):
+            idle_s = now_s - connection.last_active_s
+            if 0 <= max_idle_ms < idle_s * 1000:
+                connection.abort_nowait()
+            elif idle_s > SWEEP_INTERVAL_S:
+                connection.release_memory()
+        self._broker.retry_offline()
+
+    async def _keep_house(self, now_ms: int) -> None:
+        """Retention and checkpoints, each when its interval has passed."""
+        integer = self._broker.integer
+        manager = self._broker.log_manager
+        watermarks = {(p.topic, p.index): p.high_watermark for p in self._broker.partitions()}
+        if now_ms >= self._retention_due_ms:
+            self._retention_due_ms = now_ms + integer("log.retention.check.interval.ms")
+            manager.housekeeping(now_ms, watermarks)
+        if now_ms >= self._checkpoint_due_ms:
+            interval_ms = integer("log.flush.offset.checkpoint.interval.ms")
+            self._checkpoint_due_ms = now_ms + interval_ms
+            await trio.to_thread.run_sync(manager.checkpoint, watermarks)

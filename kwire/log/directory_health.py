@@ -1,0 +1,89 @@
+"""Whether a data directory can be used: one object for all logs in it.
+
+Rules:
+
+- An error of the disk takes the whole directory offline until the next start: what else is on that
+  disk is not to be trusted either, and half a directory is harder to mend than a whole one.
+- A disk that is full, or a system out of descriptors or memory, is no broken disk: what was asked
+  fails, and the next try may work.
+- It is said once when it begins and once when it is over, not for each request.
+
+Source: LogDirFailureChannel of Kafka, which takes a full disk offline too.
+"""
+
+import errno
+import logging
+from pathlib import Path
+
+from kwire.errors import ErrorCode, KafkaError
+
+log = logging.getLogger(__name__)
+
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+PASSING = NO_ROOM | {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN}
+
+
+class DirectoryHealth:
+    """``failure`` says why the directory is offline, None while it serves."""
+
+    __slots__ = ("failure", "is_short_of_room", "path")
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.failure: str | None = None
+        self.is_short_of_room = False
+
+    def refused(self, what: str, error: OSError) -> KafkaError:
+        """Take an error of the disk in: offline, or short of room. What the client is told."""
+        if error.errno in PASSING:
+            self._note_shortage(what, error)
+        else:
+            self.fail(what, error)
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{what}: {error.strerror or error}")
+
+    def sync_failed(self, what: str, error: OSError) -> KafkaError:
+        """Take an error of a flush in: offline, unless the file could not even be opened.
+
+        A disk that is full only now has lost what it took before, so that is no exception.
+        """
+        return self.fail(what, error) if error.errno in NO_ROOM else self.refused(what, error)
+
+    def fail(self, what: str, error: Exception) -> KafkaError:
+        """Go offline whatever the error is; what the client is told."""
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        if self.failure is None:
+            self.failure = f"{what}: {reason}"
+            self.announce()
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{what}: {reason}")
+
+    def announce(self) -> None:
+        """Say that the directory is offline."""
+        log.error(
+            "the data directory %s is offline until the next start, its partitions answer "
+            "KAFKA_STORAGE_ERROR: %s",
+            self.path,
+            self.failure,
+        )
+
+    def check(self) -> None:
+        """KafkaError (KAFKA_STORAGE_ERROR) while the directory is offline."""
+        if self.failure is not None:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"the data directory {self.path} is offline"
+            )
+
+    def note_success(self) -> None:
+        """Something was written; call it only while ``is_short_of_room``."""
+        self.is_short_of_room = False
+        log.warning("the data directory %s has room again, appends go on", self.path)
+
+    def _note_shortage(self, what: str, error: OSError) -> None:
+        if not self.is_short_of_room:
+            self.is_short_of_room = True
+            log.error(
+                "the data directory %s takes no more until there is room; producers get "
+                "KAFKA_STORAGE_ERROR, consumers are served: %s: %s",
+                self.path,
+                what,
+                error,
+            )

@@ -1,0 +1,106 @@
+"""Loading every log of the data directories at the start.
+
+Rules:
+
+- The logs of a directory that was closed cleanly are opened by trust, those of another are
+  recovered (``kwire.log.recovery``).
+- An error of the disk takes the directory offline, with all its logs; the rest is loaded.
+- ``<name>.<hex>-delete`` is a deletion that was under way: it is carried out. ``-stray`` was put
+  aside, by Kafka or by kwire, ``-future`` is a move between directories, which kwire doesn't make:
+  both are left alone, and a warning names them.
+- One partition of one topic in two directories is for a person to decide: it stops the start. Those
+  of two topics that had the same name come about when the older was deleted while its directory was
+  offline; who knows the topics' ids decides.
+- ``__cluster_metadata`` in a directory of Apache Kafka is its controllers' log and is left alone.
+
+Source: LogManager.loadLogs of Kafka.
+"""
+
+import logging
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from kwire.log.checkpoints import TopicPartition
+from kwire.log.data_directory import DataDirectory, LogDirectoryError, all_failed
+from kwire.log.disk import Disk
+from kwire.log.log_config import LogConfig
+from kwire.log.partition_log import PartitionLog
+from kwire.log.recovery import open_log
+
+log = logging.getLogger(__name__)
+
+DELETE_SUFFIX = "-delete"
+STRAY_SUFFIX = "-stray"
+_ASIDE_SUFFIXES = (STRAY_SUFFIX, "-future")
+_PARTITION_DIRECTORY = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)")
+_CONTROLLERS_TOPIC = "__cluster_metadata"
+
+
+def load_logs(
+    directories: Sequence[DataDirectory], config: LogConfig, now_ms: int, disk: Disk
+) -> list[PartitionLog]:
+    """Every log of the directories that are online.
+
+    Raises LogDirectoryError where a partition is in two of them, and where none is left.
+    """
+    logs: dict[tuple[TopicPartition, bytes], PartitionLog] = {}
+    for data in directories:
+        if not data.is_online:
+            continue
+        data.begin()
+        for opened in _load_directory(data, config, now_ms, disk):
+            key = ((opened.topic, opened.partition), opened.topic_id)
+            if key in logs:
+                raise LogDirectoryError(
+                    f"{logs[key].directory} and {opened.directory} hold the same log; "
+                    "remove the one in the directory that failed last"
+                )
+            logs[key] = opened
+    if not any(data.is_online for data in directories):
+        raise all_failed(list(directories))
+    return list(logs.values())
+
+
+def _load_directory(
+    data: DataDirectory, config: LogConfig, now_ms: int, disk: Disk
+) -> list[PartitionLog]:
+    """The logs of one directory, none where it fails."""
+    logs: list[PartitionLog] = []
+    path = data.path
+    try:
+        found = _partition_directories(data, disk)
+        if found and not data.was_clean:
+            log.warning("%s was not closed cleanly; checking its logs", data.path)
+        for path, key in found:
+            opened = open_log(
+                path,
+                *key,
+                config,
+                disk=disk,
+                now_ms=now_ms,
+                clean=data.was_clean,
+                recovery_point=data.recovery_points.get(key, 0),
+                log_start_offset=data.log_start_offsets.get(key, 0),
+                health=data.health,
+            )
+            logs.append(opened)
+    except (OSError, ValueError) as error:
+        data.health.fail(f"cannot open the log in {path}", error)
+    return [] if data.health.failure else logs
+
+
+def _partition_directories(data: DataDirectory, disk: Disk) -> list[tuple[Path, TopicPartition]]:
+    """The partitions' directories, after what a deletion has left is removed."""
+    found = []
+    for name in sorted(disk.names(data.path)):
+        path = data.path / name
+        if name.endswith(DELETE_SUFFIX):
+            disk.remove_tree(path)
+        elif name.endswith(_ASIDE_SUFFIXES) and path.is_dir():
+            log.warning("%s is left alone: it was put aside, or is a move that was under way", path)
+        else:
+            match = _PARTITION_DIRECTORY.fullmatch(name)
+            if match and match["topic"] != _CONTROLLERS_TOPIC and path.is_dir():
+                found.append((path, (match["topic"], int(match["partition"]))))
+    return found

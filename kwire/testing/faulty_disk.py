@@ -1,0 +1,115 @@
+"""A disk that breaks, fills up or waits when a test says so, below the directories it names.
+
+Rules: faults are in the calls of the door, so no file system has to be mounted; what a fault stops
+has not happened, except that a write on a full disk writes what still fits.
+"""
+
+import errno
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from kwire.log.disk import Disk
+from kwire.record.batch import Buffer
+
+
+class FaultyDisk(Disk):
+    """``broken`` maps directories to the errno of every call in them; ``room_bytes`` is what they
+    take yet, None for no limit. ``syncs`` counts the files that were synced.
+
+    ``before_sync`` is called before each sync, in the thread that syncs.
+    """
+
+    def __init__(self) -> None:
+        self.broken: dict[Path, int] = {}
+        self.room_bytes: int | None = None
+        self.syncs = 0
+        self.before_sync: Callable[[Path], None] = lambda path: None
+        self._paths: dict[int, Path] = {}
+        self._lock = threading.Lock()
+
+    def _check(self, path: Path) -> None:
+        for directory, code in self.broken.items():
+            if path.is_relative_to(directory):
+                raise OSError(code, os.strerror(code))
+
+    def _check_fd(self, fd: int) -> Path:
+        path = self._paths[fd]
+        self._check(path)
+        return path
+
+    def _take_room(self, size_bytes: int) -> int:
+        """How many of these bytes fit."""
+        with self._lock:
+            if self.room_bytes is None:
+                return size_bytes
+            fitting = min(size_bytes, self.room_bytes)
+            self.room_bytes -= fitting
+            return fitting
+
+    def open(self, path: Path, *, create: bool = False) -> int:
+        """Open, and remember which file it is."""
+        self._check(path)
+        if create and self.room_bytes == 0 and not path.exists():
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        fd = super().open(path, create=create)
+        self._paths[fd] = path
+        return fd
+
+    def pread(self, fd: int, size_bytes: int, position: int) -> bytes:
+        """Read, or fail."""
+        self._check_fd(fd)
+        return super().pread(fd, size_bytes, position)
+
+    def pwrite_all(self, fd: int, data: Buffer, position: int) -> None:
+        """Write, as much as fits on a full disk, or fail."""
+        self._check_fd(fd)
+        new_bytes = max(0, position + len(data) - self.size(fd))
+        missing = new_bytes - self._take_room(new_bytes)
+        super().pwrite_all(fd, memoryview(data)[: len(data) - missing], position)
+        if missing:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def truncate(self, fd: int, size_bytes: int) -> None:
+        """Truncate, or fail; what is cut makes room."""
+        self._check_fd(fd)
+        if self.room_bytes is not None:
+            self.room_bytes += max(0, self.size(fd) - size_bytes)
+        super().truncate(fd, size_bytes)
+
+    def sync(self, fd: int) -> None:
+        """Count instead of waiting, or fail."""
+        path = self._check_fd(fd)
+        self.before_sync(path)
+        with self._lock:
+            self.syncs += 1
+
+    def sync_directory(self, path: Path) -> None:
+        """Nothing to wait for, or fail."""
+        self._check(path)
+
+    def make_directory(self, path: Path) -> None:
+        """Make, or fail."""
+        self._check(path)
+        super().make_directory(path)
+
+    def names(self, directory: Path) -> list[str]:
+        """List, or fail."""
+        self._check(directory)
+        return super().names(directory)
+
+    def rename(self, old: Path, new: Path) -> None:
+        """Rename, or fail."""
+        self._check(old)
+        super().rename(old, new)
+
+    def remove(self, path: Path) -> None:
+        """Remove, or fail."""
+        self._check(path)
+        super().remove(path)
+
+    def read_bytes(self, path: Path) -> bytes | None:
+        """Read, or fail."""
+        self._check(path)
+        return super().read_bytes(path)
