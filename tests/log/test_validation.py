@@ -156,7 +156,7 @@ def test_compacted_topics_refuse_records_without_a_key(tools, compression):
 
 
 def test_many_records_are_opened_only_where_there_is_a_reason(tools, refused):
-    """Nine records whose count is wrong pass, unless keys, a codec or times have to be looked at."""
+    """A wrong count of nine passes, unless keys, a codec or times have to be looked at."""
     values = [b"v"] * 10
     wrong = patched(patched(tools.batch(*values), 57, ">i", 9), 23, ">i", 8)
     log = tools.open()
