@@ -20,6 +20,7 @@ import trio
 
 from kwire.broker.broker import Broker, wall_clock_ms
 from kwire.broker.groups import Groups
+from kwire.broker.transactions import Transactions
 from kwire.config.broker import BrokerConfig, Listener
 from kwire.connection.connection import Connection
 from kwire.connection.poller import Poller
@@ -160,7 +161,9 @@ class Server:
             broker = self.broker
             background.start_soon(broker.follow)
             broker.groups = Groups(broker)
+            broker.transactions = Transactions(broker)
             background.start_soon(broker.groups.run)
+            background.start_soon(broker.transactions.run)
             async with trio.open_nursery() as connections:
                 listening = trio.CancelScope()
                 self.poller = Poller(connections)
@@ -182,6 +185,7 @@ class Server:
         listening.cancel()
         self.broker.is_stopping = True
         self.broker.groups.close()
+        self.broker.transactions.close()
         connections.deadline = trio.current_time() + STOP_GRACE_S
         for connection in self.poller.connections:
             connection.close_nowait()

@@ -38,6 +38,7 @@ from kwire.metadata.store import MetadataStore, RevisionConflict
 
 if TYPE_CHECKING:
     from kwire.broker.groups import Groups
+    from kwire.broker.transactions import Transactions
 
 log = logging.getLogger(__name__)
 
@@ -72,6 +73,7 @@ class Broker:
         self.is_stopping = False
         self.fetch_sessions = FetchSessions(self.random)
         self.groups: Groups
+        self.transactions: Transactions
         self._store = store
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._offline: dict[tuple[str, int], bool] = {}

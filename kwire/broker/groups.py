@@ -106,10 +106,16 @@ class Groups:
 
     def coordinator_or_empty(self, group_id: str) -> LoadedCoordinator:
         """Like ``coordinator``, for requests that Kafka lets have an empty group id."""
-        topic = self._broker.image.topics_by_name.get(OFFSETS_TOPIC)
-        if topic is None or self._is_closed:
+        if self._is_closed:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
-        return self._get(partition_for(group_id, len(topic.partitions)))
+        return self._get(self.partition_index(group_id))
+
+    def partition_index(self, group_id: str) -> int:
+        """The partition in which a group lives; KafkaError (NOT_COORDINATOR) without the topic."""
+        topic = self._broker.image.topics_by_name.get(OFFSETS_TOPIC)
+        if topic is None:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+        return partition_for(group_id, len(topic.partitions))
 
     def _get(self, index: int) -> LoadedCoordinator:
         loaded = self._loaded.get(index)
@@ -129,6 +135,15 @@ class Groups:
         loaded = self._loaded.pop(index, None)
         if loaded is not None:
             loaded.carry_out(loaded.groups.end(ErrorCode.NOT_COORDINATOR))
+
+    def end_transaction(
+        self, index: int, marker: bytearray, producer_id: int, *, committed: bool
+    ) -> None:
+        """Write the marker of a transaction into a partition; its pending offsets come true or go.
+
+        Raises KafkaError: COORDINATOR_LOAD_IN_PROGRESS, and as ``Partition.append`` does.
+        """
+        self._get(index).runtime.end_transaction(marker, producer_id, committed=committed)
 
     def all_coordinators(self) -> list[LoadedCoordinator]:
         """Every coordinator; KafkaError (COORDINATOR_LOAD_IN_PROGRESS) while one isn't ready."""
@@ -175,7 +190,7 @@ class Groups:
             if partition.log.log_end_offset == partition.log.log_start_offset:
                 return
             loaded = self._new(partition)
-            await loaded.runtime.load(_batches(partition))
+            await loaded.runtime.load(batches_of(partition))
         except (KafkaError, OSError) as error:
             log.error("cannot load %s-%d: %s", OFFSETS_TOPIC, index, error)
             return
@@ -241,7 +256,8 @@ class Groups:
             log.error("cannot write to %s: %s", OFFSETS_TOPIC, error)
 
 
-def _batches(partition: Partition) -> Iterator[RecordBatch]:
+def batches_of(partition: Partition) -> Iterator[RecordBatch]:
+    """Every batch of a coordinator's partition."""
     for segment in list(partition.log.segments):
         for header in segment.headers():
             yield segment.batch_at(header)

@@ -28,6 +28,19 @@ def _new_topic(broker: Broker, name: str) -> NewTopic:
                 "segment.bytes": str(broker.integer("offsets.topic.segment.bytes")),
             },
         )
+    if name == TRANSACTIONS_TOPIC:
+        return NewTopic(
+            name,
+            broker.integer("transaction.state.log.num.partitions"),
+            broker.integer("transaction.state.log.replication.factor"),
+            configs={
+                "cleanup.policy": "compact",
+                "compression.type": "uncompressed",
+                "min.insync.replicas": str(broker.integer("transaction.state.log.min.isr")),
+                "segment.bytes": str(broker.integer("transaction.state.log.segment.bytes")),
+                "unclean.leader.election.enable": "false",
+            },
+        )
     return NewTopic(
         name, broker.integer("num.partitions"), broker.integer("default.replication.factor")
     )

@@ -1,7 +1,8 @@
-"""FindCoordinator: which broker looks after a group.
+"""FindCoordinator: which broker looks after a group or a transactional id.
 
-Behaviour: this one does. ``__consumer_offsets`` is created with the first question. Transactions
-and share groups are not served yet: their questions get an error that clients give up on at once.
+Behaviour: this one does. ``__consumer_offsets`` and ``__transaction_state`` are created with the
+first question. Share groups are not served yet: their questions get an error that clients give up
+on at once.
 """
 
 from kwire.errors import ErrorCode, KafkaError
@@ -14,13 +15,6 @@ from kwire.protocol.messages.find_coordinator import (
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 BATCHED_SINCE = 4
-
-_NOT_SERVED = {
-    TRANSACTION: KafkaError(
-        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions are not served yet"
-    ),
-    SHARE: KafkaError(ErrorCode.INVALID_REQUEST, "share groups are not served yet"),
-}
 
 
 async def handle(
@@ -43,12 +37,14 @@ async def handle(
 
 async def _find(key: str, key_type: int, context: RequestContext) -> Coordinator:
     try:
-        if key_type != GROUP:
-            raise _NOT_SERVED.get(key_type) or KafkaError(
-                ErrorCode.INVALID_REQUEST, f"unknown key type {key_type}"
-            )
-        await context.broker.groups.ensure_topic()
-        context.broker.groups.check_available(key)
+        if key_type == GROUP:
+            await context.broker.groups.ensure_topic()
+            context.broker.groups.check_available(key)
+        elif key_type == TRANSACTION:
+            await context.broker.transactions.ensure_topic()
+        else:
+            what = "share groups are not served yet" if key_type == SHARE else "unknown key type"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{what} ({key_type})")
     except KafkaError as error:
         return Coordinator(
             key=key, node_id=-1, port=-1, error_code=error.code, error_message=error.message

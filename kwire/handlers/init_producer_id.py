@@ -1,24 +1,71 @@
-"""InitProducerId: a producer id for an idempotent producer, or the next epoch of one it has.
+"""InitProducerId: a producer id for an idempotent producer; id and epoch of a transactional one.
 
-Behaviour: ids come from blocks that are taken durably, so none is given twice. A transactional id
-is refused with an error that clients give up on at once: transactions are not served yet.
+Behaviour: ids come from blocks that are taken durably, so none is given twice. A transactional
+producer fences the one before it: an open transaction is aborted first, and it asks again until
+that is done (CONCURRENT_TRANSACTIONS). One that says which id and epoch it has goes on if nobody
+else has begun meanwhile. Before version 4 PRODUCER_FENCED is INVALID_PRODUCER_EPOCH.
+
+Skipped: version 6, two-phase commit (KIP-939), which isn't stable in Kafka 4.3.
 """
 
-from kwire.errors import ErrorCode
+from kwire.coordinator.transaction.coordinator import ProducerIdAndEpoch, ProducerIdNeeded
+from kwire.coordinator.transaction.state import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
+from kwire.handlers.transaction_errors import told
 from kwire.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
 
+PRODUCER_FENCED_SINCE = 4
+
 
 async def handle(request: InitProducerIdRequest, context: RequestContext) -> InitProducerIdResponse:
-    """Give an id that nobody has had."""
-    if request.transactional_id is not None:
-        refused = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        if not request.transactional_id:
-            refused = ErrorCode.INVALID_REQUEST
-        return InitProducerIdResponse(error_code=refused, producer_epoch=-1)
-    return InitProducerIdResponse(
-        producer_id=await context.broker.next_producer_id(), producer_epoch=0
-    )
+    """Give an id that nobody has had, or an epoch that nobody has had."""
+    try:
+        expected = _expected(request)
+        if request.transactional_id is None:
+            given = ProducerIdAndEpoch(await context.broker.next_producer_id(), 0)
+        else:
+            given = await _init(request, request.transactional_id, expected, context)
+    except KafkaError as error:
+        code = told(error, context.api_version, PRODUCER_FENCED_SINCE)
+        return InitProducerIdResponse(error_code=code, producer_epoch=NO_PRODUCER_EPOCH)
+    return InitProducerIdResponse(producer_id=given.producer_id, producer_epoch=given.epoch)
+
+
+def _expected(request: InitProducerIdRequest) -> ProducerIdAndEpoch | None:
+    """The id and epoch that the producer says it has; KafkaError for half of them."""
+    has_id = request.producer_id != NO_PRODUCER_ID
+    if has_id != (request.producer_epoch != NO_PRODUCER_EPOCH):
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
+    return ProducerIdAndEpoch(request.producer_id, request.producer_epoch) if has_id else None
+
+
+async def _init(
+    request: InitProducerIdRequest,
+    transactional_id: str,
+    expected: ProducerIdAndEpoch | None,
+    context: RequestContext,
+) -> ProducerIdAndEpoch:
+    broker = context.broker
+    new_id: int | None = None
+    while True:
+        home = broker.transactions.of(transactional_id)
+        try:
+            decision = home.coordinator.init_producer_id(
+                transactional_id,
+                request.transaction_timeout_ms,
+                expected,
+                new_id,
+                broker.now_ms(),
+            )
+        except ProducerIdNeeded:
+            new_id = await broker.next_producer_id()
+            continue
+        broker.transactions.carry_out(home, decision.effects)
+        if decision.error:
+            raise KafkaError(decision.error)
+        begun = home.coordinator.transactions[transactional_id]
+        return ProducerIdAndEpoch(begun.producer_id, begun.producer_epoch)

@@ -7,9 +7,10 @@ Behaviour:
   ``min.insync.replicas`` of them.
 - A batch that an idempotent producer sends again is answered with the offset it already has.
 - A batch that has to be opened and is large is checked and compressed anew in a thread.
+- A transactional batch is checked with its producer's coordinator; from version 12 on it adds its
+  partitions to the transaction (KIP-890). What only passes is NOT_ENOUGH_REPLICAS, which every
+  client tries again.
 - Internal topics are for the broker and the admin client alone.
-
-Skipped: transactions (a transactional id is refused).
 """
 
 from collections.abc import Coroutine
@@ -21,6 +22,8 @@ import trio
 from kwire.broker.broker import Broker
 from kwire.broker.partition import ACKS_ALL, Partition
 from kwire.broker.topics import INTERNAL_TOPICS
+from kwire.broker.verification import Support, Writer, verify
+from kwire.coordinator.transaction.coordinator import ProducerIdAndEpoch
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
 from kwire.handlers.waiting import at_once_or_later, later
@@ -41,6 +44,19 @@ VALID_ACKS = (ACKS_ALL, 0, 1)
 ADMIN_CLIENT_ID = "__admin_client"
 TOPIC_IDS_SINCE = 13
 ZSTD_SINCE = 7
+ABORTABLE_SINCE = 11
+ADDS_SINCE = 12
+
+BACKOFF = "add.partitions.to.txn.retry.backoff.ms"
+PATIENCE = "add.partitions.to.txn.retry.backoff.max.ms"
+
+PASSING = (
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+)
+"""What a coordinator says that will be different soon; old clients know it by another name."""
 
 WITHOUT_LOG_START = (
     ErrorCode.CORRUPT_MESSAGE,
@@ -101,9 +117,9 @@ async def _produce(
     log_start_offset = -1
     try:
         partition = _partition(request, context, name, data)
-        batch = _batch(request, context, data)
+        batch = _batch(context, data)
         log_start_offset = partition.log.log_start_offset
-        info = await _append(partition, batch, now_ms, request.acks)
+        info = await _append(partition, batch, now_ms, request, context)
     except KafkaError as error:
         wrong = error.record_errors if isinstance(error, InvalidBatch) else []
         return PartitionProduceResponse(
@@ -125,23 +141,21 @@ async def _produce(
     )
 
 
-def _batch(
-    request: ProduceRequest, context: RequestContext, data: PartitionProduceData
-) -> RecordBatch:
+def _batch(context: RequestContext, data: PartitionProduceData) -> RecordBatch:
     """The batch for one partition; KafkaError where it is none."""
     if data.records is None:
         raise KafkaError(ErrorCode.INVALID_RECORD, "no records")
     assert isinstance(data.records, memoryview)
-    batch = client_batch(data.records, knows_zstd=context.api_version >= ZSTD_SINCE)
-    if batch.is_transactional and request.transactional_id is None:
-        raise KafkaError(
-            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-            "a transactional batch in a request without a transactional id",
-        )
-    return batch
+    return client_batch(data.records, knows_zstd=context.api_version >= ZSTD_SINCE)
 
 
-async def _append(partition: Partition, batch: RecordBatch, now_ms: int, acks: int) -> AppendInfo:
+async def _append(
+    partition: Partition,
+    batch: RecordBatch,
+    now_ms: int,
+    request: ProduceRequest,
+    context: RequestContext,
+) -> AppendInfo:
     """Check a batch, in a thread if that may take long, and append it."""
     config = partition.log.config
     if is_slow(batch, config, now_ms):
@@ -149,7 +163,59 @@ async def _append(partition: Partition, batch: RecordBatch, now_ms: int, acks: i
         checked = await later(in_thread)
     else:
         checked = checked_batch(batch, config, now_ms)
-    return partition.append_checked(checked, now_ms=now_ms, required_acks=acks)
+    if batch.is_transactional and not partition.log.producers.has_open_transaction(
+        batch.producer_id, batch.producer_epoch
+    ):
+        await _verify(partition, batch, request, context)
+    return partition.append_checked(checked, now_ms=now_ms, required_acks=request.acks)
+
+
+async def _verify(
+    partition: Partition, batch: RecordBatch, request: ProduceRequest, context: RequestContext
+) -> None:
+    """Check that a transactional batch belongs to its producer's transaction; KafkaError.
+
+    While the transaction before is brought to its end a newer client's batch waits a little.
+    """
+    by_id = context.api_version >= TOPIC_IDS_SINCE
+    writer = Writer(
+        request.transactional_id,
+        ProducerIdAndEpoch(batch.producer_id, batch.producer_epoch),
+        _support(context.api_version),
+        [
+            (name, data.index)
+            for topic in request.topic_data
+            if (name := _topic_name(context.broker, topic) if by_id else topic.name)
+            for data in topic.partition_data
+            if context.broker.image.partition(name, data.index)
+        ],
+    )
+    broker = context.broker
+    give_up_at = trio.current_time() + broker.integer(PATIENCE) / 1000
+    while True:
+        try:
+            return verify(broker, writer, partition, batch.base_sequence)
+        except KafkaError as error:
+            is_busy = error.code is ErrorCode.CONCURRENT_TRANSACTIONS
+            if not is_busy or writer.support < Support.ADDS or trio.current_time() >= give_up_at:
+                raise _as_told(error) from error
+        await later(partial(trio.sleep, broker.integer(BACKOFF) / 1000))
+
+
+def _as_told(error: KafkaError) -> KafkaError:
+    if error.code not in PASSING:
+        return error
+    return KafkaError(
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        "Unable to verify the partition has been added to the transaction. Underlying error: "
+        f"{error.code.name}",
+    )
+
+
+def _support(version: int) -> Support:
+    if version >= ADDS_SINCE:
+        return Support.ADDS
+    return Support.ABORTABLE if version >= ABORTABLE_SINCE else Support.BASIC
 
 
 def _partition(
@@ -158,10 +224,6 @@ def _partition(
     """The partition to append to, or the KafkaError that says why not."""
     if request.acks not in VALID_ACKS:
         raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}")
-    if request.transactional_id is not None:
-        raise KafkaError(
-            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions are not served yet"
-        )
     if name is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
     if name in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID:

@@ -38,6 +38,9 @@ from kwire.record.control import ControlType, control_type, coordinator_epoch
 log = logging.getLogger(__name__)
 
 BATCHES_KEPT = 5
+AWAITED_KEPT = 1000
+"""Producers of a partition whose first batch may come again; the oldest are forgotten."""
+
 SNAPSHOT_SUFFIX = ".snapshot"
 
 _HEADER = Struct(">hIi")
@@ -95,6 +98,7 @@ class ProducerStates:
         self.snapshot_offset = 0
         self.producers: dict[int, ProducerEntry] = {}
         self._open_transactions: dict[int, int] = {}
+        self._awaited: dict[int, tuple[int, int]] = {}
 
     @property
     def first_unstable_offset(self) -> int | None:
@@ -112,11 +116,7 @@ class ProducerStates:
         if entry is None:
             return None
         if batch.producer_epoch < entry.producer_epoch:
-            raise KafkaError(
-                ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"Epoch {batch.producer_epoch} of producer {batch.producer_id} is older than the "
-                f"current epoch {entry.producer_epoch}.",
-            )
+            raise _old_epoch(entry, batch.producer_epoch)
         if batch.producer_epoch == entry.producer_epoch:
             repeated = _repeated(entry, batch)
             if repeated is not None:
@@ -128,6 +128,67 @@ class ProducerStates:
                 f"Producer {batch.producer_id} has a transaction open and writes outside of it.",
             )
         return None
+
+    def check_epoch(self, producer_id: int, producer_epoch: int) -> None:
+        """Whether a coordinator may write for a producer; KafkaError (INVALID_PRODUCER_EPOCH)."""
+        entry = self.producers.get(producer_id)
+        if entry is not None and producer_epoch < entry.producer_epoch:
+            raise _old_epoch(entry, producer_epoch)
+
+    def check_marker(
+        self, producer_id: int, producer_epoch: int, coordinator_epoch: int, version: int
+    ) -> None:
+        """Whether a marker may be written that ends a transaction of this ``version``.
+
+        From version 2 on its epoch is a new one, unless the marker is there already (KIP-890,
+        KIP-1228). Raises KafkaError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
+        """
+        entry = self.producers.get(producer_id)
+        if entry is None:
+            return
+        is_open = entry.current_txn_first_offset != _NO_TRANSACTION
+        is_current = producer_epoch == entry.producer_epoch
+        if producer_epoch < entry.producer_epoch or (version >= 2 and is_current and is_open):
+            raise _old_epoch(entry, producer_epoch)
+        if coordinator_epoch < entry.coordinator_epoch:
+            raise KafkaError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"A marker of coordinator epoch {coordinator_epoch} for producer {producer_id}, "
+                f"which has one of epoch {entry.coordinator_epoch}.",
+            )
+
+    def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
+        """Whether a producer has a transaction open here in this epoch."""
+        entry = self.producers.get(producer_id)
+        return (
+            entry is not None
+            and entry.current_txn_first_offset != _NO_TRANSACTION
+            and entry.producer_epoch == producer_epoch
+        )
+
+    def check_first(
+        self, producer_id: int, producer_epoch: int, first_sequence: int, *, bumps: bool
+    ) -> None:
+        """Whether a batch may be the first of a transaction here (KIP-890).
+
+        Of the batches that a producer has under way the first may have been refused for now: those
+        after it wait for it. Where every transaction has an epoch of its own (``bumps``) a producer
+        that isn't known begins at 0. Raises KafkaError: OUT_OF_ORDER_SEQUENCE_NUMBER.
+        """
+        entry = self.producers.get(producer_id)
+        epoch, lowest = self._awaited.get(producer_id, (-1, 0))
+        if producer_epoch > epoch or (producer_epoch == epoch and first_sequence < lowest):
+            lowest = first_sequence
+            self._awaited[producer_id] = producer_epoch, first_sequence
+            if len(self._awaited) > AWAITED_KEPT:
+                del self._awaited[next(iter(self._awaited))]
+        is_unknown = entry is None or not entry.batches
+        if first_sequence > lowest or (bumps and is_unknown and first_sequence > 0):
+            raise KafkaError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"Out of order sequence number for producer {producer_id}: {first_sequence} "
+                "(incoming), but its transaction has not begun here.",
+            )
 
     def _check_sequence(self, entry: ProducerEntry, batch: RecordBatch) -> None:
         first = batch.base_sequence
@@ -171,6 +232,7 @@ class ProducerStates:
         if batch.is_transactional and entry.current_txn_first_offset == _NO_TRANSACTION:
             entry.current_txn_first_offset = batch.base_offset
             self._open_transactions[batch.producer_id] = batch.base_offset
+            self._awaited.pop(batch.producer_id, None)
         return None
 
     def _end_transaction(
@@ -258,6 +320,14 @@ class ProducerStates:
         self.producers[producer_id] = entry
         if current_txn_first_offset != _NO_TRANSACTION:
             self._open_transactions[producer_id] = current_txn_first_offset
+
+
+def _old_epoch(entry: ProducerEntry, producer_epoch: int) -> KafkaError:
+    return KafkaError(
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        f"Epoch {producer_epoch} of producer {entry.producer_id} is older than the current epoch "
+        f"{entry.producer_epoch}, or its transactions are over.",
+    )
 
 
 def _repeated(entry: ProducerEntry, batch: RecordBatch) -> BatchInfo | None:

@@ -11,6 +11,12 @@ import pytest
 
 from kwire.handlers import APIS
 from kwire.protocol.messages import message_classes
+from kwire.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from kwire.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
 from kwire.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResource
 from kwire.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from kwire.protocol.messages.create_topics import (
@@ -32,6 +38,7 @@ from kwire.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     TopicRequest,
 )
+from kwire.protocol.messages.end_txn import EndTxnRequest
 from kwire.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kwire.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kwire.protocol.messages.heartbeat import HeartbeatRequest
@@ -62,11 +69,17 @@ from kwire.protocol.messages.offset_for_leader_epoch import (
 )
 from kwire.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kwire.protocol.messages.sync_group import SyncGroupRequest
+from kwire.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from kwire.record.records import BatchBuilder
 from kwire.testing.in_process import running_server
 
 TOPIC = "orders"
 GROUP = "billing"
+LEDGER = "ledger"
 
 
 def batch() -> bytes:
@@ -231,12 +244,51 @@ def group_requests(version: int, topic_id: bytes) -> dict[str, Any]:
     }
 
 
+def transaction_requests(version: int) -> dict[str, Any]:
+    """Requests about transactions, with something in them."""
+    ledger: dict[str, Any] = {"transactional_id": LEDGER, "producer_id": 1, "producer_epoch": 0}
+    partitions = [AddPartitionsToTxnTopic(name=TOPIC, partitions=[0])]
+    if version < 4:
+        added = AddPartitionsToTxnRequest(
+            **{f"v3_and_below_{name}": value for name, value in ledger.items()},
+            v3_and_below_topics=partitions,
+        )
+    else:
+        added = AddPartitionsToTxnRequest(
+            transactions=[
+                AddPartitionsToTxnTransaction(**ledger, verify_only=verify, topics=partitions)
+                for verify in (False, True)
+            ]
+        )
+    return {
+        "AddPartitionsToTxn": added,
+        "AddOffsetsToTxn": AddOffsetsToTxnRequest(**ledger, group_id=GROUP),
+        "EndTxn": EndTxnRequest(**ledger, committed=True),
+        "TxnOffsetCommit": TxnOffsetCommitRequest(
+            **ledger,
+            group_id=GROUP,
+            topics=[
+                TxnOffsetCommitRequestTopic(
+                    name=TOPIC,
+                    partitions=[
+                        TxnOffsetCommitRequestPartition(
+                            partition_index=i, committed_offset=1, committed_metadata=None
+                        )
+                        for i in (0, 9)
+                    ],
+                )
+            ],
+        ),
+    }
+
+
 @pytest.mark.parametrize("key", sorted(APIS), ids=lambda key: APIS[key].name)
 async def test_every_version_is_answered(key: int, tmp_path: Path) -> None:
     """An answer comes, and it decodes in the version of the question."""
     api = APIS[key]
     request_class, response_class = message_classes(key)
-    async with running_server(tmp_path) as running:
+    settings = {"offsets.topic.num.partitions": "2", "transaction.state.log.num.partitions": "2"}
+    async with running_server(tmp_path, settings) as running:
         client = await running.connect()
         created = await client.request(
             CreateTopicsRequest(
@@ -249,12 +301,15 @@ async def test_every_version_is_answered(key: int, tmp_path: Path) -> None:
         await client.request(
             FindCoordinatorRequest(coordinator_keys=[GROUP]), 4, message_classes(10)[1]
         )
+        await client.request(
+            FindCoordinatorRequest(key_type=1, coordinator_keys=[LEDGER]), 4, message_classes(10)[1]
+        )
         for version in range(api.min_version, api.max_version + 1):
             known = topic_requests(version, topic_id) | group_requests(version, topic_id)
-            known |= admin_requests(version, topic_id)
+            known |= admin_requests(version, topic_id) | transaction_requests(version)
             request = known.get(api.name, request_class())
             if api.name == "ApiVersions" and version >= 3:
                 request.client_software_name = request.client_software_version = "test"
             response = await client.request(request, version, response_class)
-            assert getattr(response, "error_code", 0) in (0, 23, 25, 79), f"version {version}"
+            assert getattr(response, "error_code", 0) in (0, 23, 25, 49, 79), f"version {version}"
         await client.aclose()

@@ -52,8 +52,17 @@ async def test_a_topic_that_cannot_be_created_is_no_coordinator(tmp_path):
         assert (found.node_id, found.port) == (-1, -1)
 
 
+async def test_a_transactional_id_has_its_coordinator_here(tmp_path):
+    """``__transaction_state`` is created with the first question, with Kafka's settings."""
+    settings = {"transaction.state.log.num.partitions": "3"}
+    async with running_server(tmp_path, settings) as server:
+        [found] = await _find(server, 6, "ledger", key_type=1)
+        assert (found.error_code, found.port) == (ErrorCode.NONE, server.port)
+        assert len(server.broker.image.topics_by_name["__transaction_state"].partitions) == 3
+        assert server.broker.topic_settings("__transaction_state")["cleanup.policy"] == ["compact"]
+
+
 NOT_SERVED = [
-    (1, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
     (2, ErrorCode.INVALID_REQUEST),
     (9, ErrorCode.INVALID_REQUEST),
 ]

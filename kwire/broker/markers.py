@@ -1,0 +1,50 @@
+"""Writing the markers that end transactions into this broker's partitions.
+
+Rules: a marker of an epoch that is over, or of a coordinator that has been replaced, is refused. In
+``__consumer_offsets`` the group coordinator of the partition takes it in as well. A cluster sends
+the same markers to the leaders of the partitions by WriteTxnMarkers.
+"""
+
+from typing import NamedTuple
+
+from kwire.broker.broker import Broker
+from kwire.broker.topics import OFFSETS_TOPIC
+from kwire.log.partition_log import AppendOrigin
+from kwire.record.control import ControlType, end_transaction_marker
+
+
+class EndMarker(NamedTuple):
+    """How a producer's transaction ends; ``transaction_version`` tells how its epoch is judged."""
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    committed: bool
+    transaction_version: int
+
+
+def write_marker(broker: Broker, marker: EndMarker, topic: str, index: int) -> None:
+    """Write a marker into a partition.
+
+    Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PRODUCER_EPOCH,
+    TRANSACTION_COORDINATOR_FENCED, COORDINATOR_LOAD_IN_PROGRESS, and as ``Partition.append`` does.
+    """
+    partition = broker.partition(topic, index)
+    partition.log.producers.check_marker(
+        marker.producer_id,
+        marker.producer_epoch,
+        marker.coordinator_epoch,
+        marker.transaction_version,
+    )
+    now_ms = broker.now_ms()
+    batch = end_transaction_marker(
+        ControlType.COMMIT if marker.committed else ControlType.ABORT,
+        producer_id=marker.producer_id,
+        producer_epoch=marker.producer_epoch,
+        coordinator_epoch=marker.coordinator_epoch,
+        timestamp=now_ms,
+    )
+    if topic == OFFSETS_TOPIC:
+        broker.groups.end_transaction(index, batch, marker.producer_id, committed=marker.committed)
+    else:
+        partition.append(batch, now_ms=now_ms, origin=AppendOrigin.COORDINATOR)

@@ -1,0 +1,265 @@
+"""The broker's transactional ids: which coordinator one has, and bringing transactions to an end.
+
+Rules:
+
+- A transactional id lives in partition ``hash(id) % partitions`` of ``__transaction_state``, by
+  Java's hash. The topic is created when somebody first asks for a coordinator.
+- Coordinators are loaded when the broker starts; until then the answer is
+  COORDINATOR_LOAD_IN_PROGRESS. An end that was decided before is then brought about.
+- Once the end of a transaction is written the markers follow at once. Those that can't be written
+  are tried again until they are, or until the partition is gone.
+- Timeouts and expired ids are looked for at Kafka's intervals.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping
+
+import trio
+
+from kwire.broker.broker import Broker
+from kwire.broker.groups import batches_of, partition_for
+from kwire.broker.markers import EndMarker, write_marker
+from kwire.broker.partition import Partition
+from kwire.broker.topics import TRANSACTIONS_TOPIC, create_if_missing
+from kwire.coordinator.effects import Effects
+from kwire.coordinator.transaction.coordinator import (
+    ProducerIdAndEpoch,
+    TransactionCoordinator,
+    TransactionSettings,
+)
+from kwire.coordinator.transaction.state import TopicPartition, Transaction
+from kwire.errors import ErrorCode, KafkaError
+from kwire.log.partition_log import AppendOrigin
+from kwire.metadata.features import TRANSACTION_VERSION
+from kwire.runtime import CoordinatorRuntime
+
+log = logging.getLogger(__name__)
+
+RETRY_MS = 100
+"""Markers that couldn't be written are tried again after this time."""
+
+_OVERTAKEN = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED)
+
+
+class LoadedTransactions:
+    """A coordinator that is ready, what drives it, and the partition it lives in."""
+
+    __slots__ = ("coordinator", "partition", "runtime")
+
+    def __init__(
+        self, coordinator: TransactionCoordinator, runtime: CoordinatorRuntime, partition: Partition
+    ) -> None:
+        self.coordinator = coordinator
+        self.runtime = runtime
+        self.partition = partition
+
+
+class Transactions:
+    """Every transactional id of the broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._loaded: dict[int, LoadedTransactions] = {}
+        self._features: Mapping[str, int] | None = None
+        self._settings = TransactionSettings()
+        self._changed = trio.Event()
+        self._is_closed = False
+
+    async def ensure_topic(self) -> None:
+        """Create ``__transaction_state`` if need be; KafkaError (COORDINATOR_NOT_AVAILABLE)."""
+        if TRANSACTIONS_TOPIC in self._broker.image.topics_by_name:
+            return
+        try:
+            await create_if_missing(self._broker, TRANSACTIONS_TOPIC)
+        except KafkaError as error:
+            raise KafkaError(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE, f"cannot create {TRANSACTIONS_TOPIC}: {error}"
+            ) from error
+
+    def of(self, transactional_id: str) -> LoadedTransactions:
+        """The coordinator of a transactional id.
+
+        Raises KafkaError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
+        """
+        topic = self._broker.image.topics_by_name.get(TRANSACTIONS_TOPIC)
+        if topic is None or self._is_closed:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+        return self._get(partition_for(transactional_id, len(topic.partitions)))
+
+    def _get(self, index: int) -> LoadedTransactions:
+        loaded = self._loaded.get(index)
+        if loaded is None or loaded.partition.is_deleted:
+            partition = self._broker.partition(TRANSACTIONS_TOPIC, index)
+            if partition.log.log_end_offset > partition.log.log_start_offset:
+                raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            self._loaded[index] = loaded = self._new(partition)
+        loaded.coordinator.settings = self._current_settings()
+        return loaded
+
+    def all_coordinators(self) -> list[LoadedTransactions]:
+        """Every coordinator; KafkaError (COORDINATOR_LOAD_IN_PROGRESS) while one isn't ready."""
+        topic = self._broker.image.topics_by_name.get(TRANSACTIONS_TOPIC)
+        if topic is None:
+            return []
+        return [self._get(index) for index in range(len(topic.partitions))]
+
+    # What handlers and other rooms ask for
+
+    def carry_out(self, loaded: LoadedTransactions, effects: Effects | None) -> None:
+        """Write what was decided, and bring transactions to their end if that follows from it.
+
+        Raises KafkaError when it can't be written; markers that can't be are tried again later.
+        """
+        if effects is not None:
+            loaded.runtime.carry_out(effects)
+        if loaded.coordinator.unfinished:
+            self._finish(loaded)
+
+    def add_partitions(
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        partitions: Iterable[TopicPartition],
+        client_version: int,
+    ) -> None:
+        """A transaction takes in partitions; KafkaError as ``TransactionCoordinator`` raises it."""
+        loaded = self.of(transactional_id)
+        now_ms = self._broker.now_ms()
+        effects = loaded.coordinator.add_partitions(
+            transactional_id, producer, partitions, client_version, now_ms
+        )
+        self.carry_out(loaded, effects)
+
+    def check_added(self, transactional_id: str, producer: ProducerIdAndEpoch) -> Transaction:
+        """The transaction in which a producer says that it writes; KafkaError likewise."""
+        return self.of(transactional_id).coordinator.check_added(transactional_id, producer)
+
+    def close(self) -> None:
+        """The broker stops: requests are sent to another coordinator."""
+        self._is_closed = True
+
+    # The markers
+
+    def _finish(self, loaded: LoadedTransactions) -> None:
+        for transactional_id in list(loaded.coordinator.unfinished):
+            try:
+                self._write_markers(loaded, transactional_id)
+            except KafkaError as error:
+                log.warning("the end of transaction %r has to wait: %s", transactional_id, error)
+                self._changed.set()
+
+    def _write_markers(self, loaded: LoadedTransactions, transactional_id: str) -> None:
+        """Write the markers that are missing, then that all are there; KafkaError: not yet."""
+        coordinator = loaded.coordinator
+        prepared = coordinator.transactions[transactional_id]
+        marker = EndMarker(
+            prepared.producer_id,
+            prepared.producer_epoch,
+            loaded.partition.leader_epoch,
+            prepared.is_committing,
+            prepared.client_version,
+        )
+        delayed: KafkaError | None = None
+        for topic, index in sorted(prepared.partitions):
+            try:
+                write_marker(self._broker, marker, topic, index)
+            except KafkaError as error:
+                is_gone = self._broker.image.partition(topic, index) is None
+                if not is_gone and error.code not in _OVERTAKEN:
+                    delayed = error
+                    continue
+                log.warning("%s-%d needs no marker of %r: %s", topic, index, marker, error)
+            coordinator.marker_written(transactional_id, (topic, index))
+        if delayed is not None:
+            raise delayed
+        loaded.runtime.carry_out(coordinator.complete(transactional_id, self._broker.now_ms()))
+
+    # What happens by itself
+
+    async def run(self) -> None:
+        """Load every coordinator, then do what is due, for ever."""
+        topic = self._broker.image.topics_by_name.get(TRANSACTIONS_TOPIC)
+        for index in range(len(topic.partitions) if topic else 0):
+            await self._load(index)
+        integer = self._broker.integer
+        abort_s = integer("transaction.abort.timed.out.transaction.cleanup.interval.ms") / 1000
+        expire_s = integer("transaction.remove.expired.transaction.cleanup.interval.ms") / 1000
+        now_s = trio.current_time()
+        abort_at_s, expire_at_s = now_s + abort_s, now_s + expire_s
+        while True:
+            self._changed = trio.Event()
+            with trio.move_on_at(min(abort_at_s, expire_at_s)):
+                await self._wait_for_unfinished()
+            for loaded in self._loaded.values():
+                self._finish(loaded)
+            now_s = trio.current_time()
+            if now_s >= abort_at_s:
+                abort_at_s = now_s + abort_s
+                self._abort_timed_out()
+            if now_s >= expire_at_s:
+                expire_at_s = now_s + expire_s
+                self._expire_ids()
+
+    async def _wait_for_unfinished(self) -> None:
+        """Wait until there are markers to try again, and then a little longer."""
+        if not any(loaded.coordinator.unfinished for loaded in self._loaded.values()):
+            await self._changed.wait()
+        await trio.sleep(RETRY_MS / 1000)
+
+    async def _load(self, index: int) -> None:
+        try:
+            partition = self._broker.partition(TRANSACTIONS_TOPIC, index)
+            if partition.log.log_end_offset == partition.log.log_start_offset:
+                return
+            loaded = self._new(partition)
+            await loaded.runtime.load(batches_of(partition))
+        except (KafkaError, OSError) as error:
+            log.error("cannot load %s-%d: %s", TRANSACTIONS_TOPIC, index, error)
+            return
+        self._loaded[index] = loaded
+        self._finish(loaded)
+
+    def _new(self, partition: Partition) -> LoadedTransactions:
+        def append(batch: bytearray, now_ms: int) -> int:
+            info = partition.append(batch, now_ms=now_ms, origin=AppendOrigin.COORDINATOR)
+            return info.first_offset
+
+        coordinator = TransactionCoordinator(self._current_settings())
+        runtime = CoordinatorRuntime(coordinator, append, self._broker.now_ms, lambda _: None)
+        return LoadedTransactions(coordinator, runtime, partition)
+
+    def _current_settings(self) -> TransactionSettings:
+        """The settings at the level that ``transaction.version`` has now."""
+        features = self._broker.image.features
+        if features is not self._features:
+            self._features = features
+            integer = self._broker.integer
+            self._settings = TransactionSettings(
+                max_timeout_ms=integer("transaction.max.timeout.ms"),
+                id_expiration_ms=integer("transactional.id.expiration.ms"),
+                transaction_version=features.get(TRANSACTION_VERSION, 0),
+            )
+        return self._settings
+
+    def _abort_timed_out(self) -> None:
+        now_ms = self._broker.now_ms()
+        for index, loaded in list(self._loaded.items()):
+            for transactional_id in loaded.coordinator.timed_out(now_ms):
+                log.info("transaction %r has timed out and is aborted", transactional_id)
+                loaded = self._get(index)
+                self._try(loaded, loaded.coordinator.abort_timed_out(transactional_id, now_ms))
+
+    def _expire_ids(self) -> None:
+        for loaded in self._loaded.values():
+            while (effects := loaded.coordinator.expire_ids(self._broker.now_ms())).records:
+                if not self._try(loaded, effects):
+                    break
+
+    def _try(self, loaded: LoadedTransactions, effects: Effects) -> bool:
+        """Carry out what nobody asked for; a failure is logged and tried again later."""
+        try:
+            self.carry_out(loaded, effects)
+        except KafkaError as error:
+            log.error("cannot write to %s: %s", TRANSACTIONS_TOPIC, error)
+            return False
+        return True

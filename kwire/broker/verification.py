@@ -1,0 +1,90 @@
+"""Whether what a producer writes belongs to its transaction (KIP-890).
+
+Rules:
+
+- The first batch of a transaction in a partition is checked with the coordinator: the partition
+  must have been added. Newer clients (``ADDS``) never add partitions: their first batch does.
+- A partition that was never added is TRANSACTION_ABORTABLE, and INVALID_TXN_STATE for clients that
+  don't know that error; an older epoch is INVALID_PRODUCER_EPOCH here.
+- Nothing may happen between the check and the write: what comes after the end of a transaction
+  would never be ended.
+
+Source: ReplicaManager.maybeSendPartitionsToTransactionCoordinator, AddPartitionsToTxnManager of
+Kafka.
+"""
+
+from collections.abc import Iterable
+from enum import IntEnum
+from typing import NamedTuple
+
+from kwire.broker.broker import Broker
+from kwire.broker.partition import Partition
+from kwire.coordinator.transaction.coordinator import ProducerIdAndEpoch
+from kwire.coordinator.transaction.state import EPOCH_BUMP_SINCE, TopicPartition
+from kwire.errors import ErrorCode, KafkaError
+
+
+class Support(IntEnum):
+    """What the client's version of an API knows of transactions."""
+
+    BASIC = 0
+    ABORTABLE = 1
+    ADDS = 2
+
+
+class Writer(NamedTuple):
+    """Who writes. ``partitions`` are all that its request is about: they are added together."""
+
+    transactional_id: str | None
+    producer: ProducerIdAndEpoch
+    support: Support
+    partitions: Iterable[TopicPartition] = ()
+
+
+def verify(broker: Broker, writer: Writer, partition: Partition, first_sequence: int = -1) -> None:
+    """Check a write to a partition, by its sequence (-1: it has none), and add the partition.
+
+    Raises KafkaError: INVALID_TXN_STATE, TRANSACTION_ABORTABLE, INVALID_PRODUCER_EPOCH,
+    INVALID_PRODUCER_ID_MAPPING, OUT_OF_ORDER_SEQUENCE_NUMBER, CONCURRENT_TRANSACTIONS,
+    NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
+    """
+    producer_id, epoch = writer.producer
+    adds = writer.support is Support.ADDS
+    producers = partition.log.producers
+    if producers.has_open_transaction(producer_id, epoch):
+        return
+    if not adds and not broker.setting("transaction.partition.verification.enable"):
+        return
+    if writer.transactional_id is None:
+        raise KafkaError(
+            ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction"
+        )
+    producers.check_first(producer_id, epoch, first_sequence, bumps=adds)
+    try:
+        if adds:
+            _add(broker, writer.transactional_id, writer, partition)
+        else:
+            _check_added(broker, writer.transactional_id, writer, partition)
+    except KafkaError as error:
+        if error.code is not ErrorCode.PRODUCER_FENCED:
+            raise
+        raise KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH, error.message) from error
+
+
+def _add(broker: Broker, transactional_id: str, writer: Writer, partition: Partition) -> None:
+    """Add the partitions of the request."""
+    added = {(partition.topic, partition.index), *writer.partitions}
+    broker.transactions.add_partitions(transactional_id, writer.producer, added, EPOCH_BUMP_SINCE)
+
+
+def _check_added(
+    broker: Broker, transactional_id: str, writer: Writer, partition: Partition
+) -> None:
+    """Check that the partition was added to the transaction."""
+    transaction = broker.transactions.check_added(transactional_id, writer.producer)
+    if (partition.topic, partition.index) not in transaction.partitions:
+        knows = writer.support >= Support.ABORTABLE
+        raise KafkaError(
+            ErrorCode.TRANSACTION_ABORTABLE if knows else ErrorCode.INVALID_TXN_STATE,
+            "Partition was not added to the transaction",
+        )

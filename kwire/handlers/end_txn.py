@@ -1,0 +1,53 @@
+"""EndTxn: commits or aborts a producer's transaction.
+
+Behaviour: the answer comes when the end is decided durably; the markers follow at once. From
+version 5 on the end bumps the epoch, and the answer brings the next one, with another producer
+id if the epochs of this one are used up (KIP-890). Before version 2 PRODUCER_FENCED is
+INVALID_PRODUCER_EPOCH.
+"""
+
+from kwire.coordinator.transaction.coordinator import ProducerIdAndEpoch, ProducerIdNeeded
+from kwire.coordinator.transaction.state import EPOCH_BUMP_SINCE, NO_PRODUCER_ID, Transaction
+from kwire.errors import KafkaError
+from kwire.handlers.context import RequestContext
+from kwire.handlers.transaction_errors import told
+from kwire.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+
+BUMPS_SINCE = 5
+
+
+async def handle(request: EndTxnRequest, context: RequestContext) -> EndTxnResponse:
+    """End the transaction."""
+    try:
+        ended = await _end(request, context)
+    except KafkaError as error:
+        return EndTxnResponse(error_code=told(error, context.api_version), producer_epoch=-1)
+    if context.api_version < BUMPS_SINCE:
+        return EndTxnResponse()
+    if ended.next_producer_id != NO_PRODUCER_ID:
+        return EndTxnResponse(producer_id=ended.next_producer_id, producer_epoch=0)
+    return EndTxnResponse(producer_id=ended.producer_id, producer_epoch=ended.producer_epoch)
+
+
+async def _end(request: EndTxnRequest, context: RequestContext) -> Transaction:
+    """Decide and write the end; the state after that."""
+    broker = context.broker
+    transactional_id = request.transactional_id
+    bumps = context.api_version >= BUMPS_SINCE
+    new_id: int | None = None
+    while True:
+        home = broker.transactions.of(transactional_id)
+        try:
+            effects = home.coordinator.end_transaction(
+                transactional_id,
+                ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
+                new_id,
+                broker.now_ms(),
+                committed=request.committed,
+                client_version=EPOCH_BUMP_SINCE if bumps else 0,
+            )
+        except ProducerIdNeeded:
+            new_id = await broker.next_producer_id()
+            continue
+        broker.transactions.carry_out(home, effects)
+        return home.coordinator.transactions[transactional_id]

@@ -1,0 +1,120 @@
+"""TxnOffsetCommit: a group's next offsets to read, as part of a producer's transaction.
+
+Behaviour: the offsets are pending until the transaction ends. From version 5 on the group is added
+to the transaction by this; before that it must have been (KIP-890). From version 3 on a member of
+the group says who it is, and is refused like in OffsetCommit (KIP-447). Before version 2 there is
+no COORDINATOR_LOAD_IN_PROGRESS.
+"""
+
+from kwire.broker.groups import LoadedCoordinator
+from kwire.broker.verification import Support, Writer, verify
+from kwire.coordinator.effects import Effects
+from kwire.coordinator.group import Committer
+from kwire.coordinator.records import OffsetCommitValue
+from kwire.coordinator.transaction.coordinator import ProducerIdAndEpoch
+from kwire.errors import ErrorCode, KafkaError
+from kwire.handlers.context import RequestContext
+from kwire.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from kwire.record.records import ProducerState
+
+ABORTABLE_SINCE = 4
+ADDS_SINCE = 5
+LOADING_SINCE = 2
+
+Accepted = list[tuple[TxnOffsetCommitResponsePartition, str, OffsetCommitValue]]
+
+
+def handle(request: TxnOffsetCommitRequest, context: RequestContext) -> TxnOffsetCommitResponse:
+    """Write every offset that may be committed."""
+    accepted: Accepted = []
+    topics = []
+    for topic in request.topics:
+        answers = [
+            _check(topic.name, partition, context, accepted) for partition in topic.partitions
+        ]
+        topics.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=answers))
+    if accepted:
+        try:
+            _commit(request, context, accepted)
+        except KafkaError as error:
+            # The response has no place for an error of the whole request.
+            for answer, _, _ in accepted:
+                answer.error_code = _told(error, context.api_version)
+    return TxnOffsetCommitResponse(topics=topics)
+
+
+def _check(
+    topic: str,
+    partition: TxnOffsetCommitRequestPartition,
+    context: RequestContext,
+    accepted: Accepted,
+) -> TxnOffsetCommitResponsePartition:
+    """The answer for a partition; an offset that may be committed is added to ``accepted``."""
+    broker = context.broker
+    answer = TxnOffsetCommitResponsePartition(partition_index=partition.partition_index)
+    found = broker.image.topics_by_name.get(topic)
+    if found is None or not 0 <= partition.partition_index < len(found.partitions):
+        answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return answer
+    value = OffsetCommitValue(
+        offset=partition.committed_offset,
+        leader_epoch=partition.committed_leader_epoch,
+        metadata=partition.committed_metadata or "",
+        commit_timestamp=broker.now_ms(),
+        topic_id=found.topic_id,
+    )
+    accepted.append((answer, topic, value))
+    return answer
+
+
+def _commit(request: TxnOffsetCommitRequest, context: RequestContext, accepted: Accepted) -> None:
+    if not request.group_id:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+    producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
+    writer = Writer(request.transactional_id, producer, _support(context.api_version))
+    home = context.broker.groups.coordinator(request.group_id)
+    verify(context.broker, writer, home.partition)
+    home.partition.log.producers.check_epoch(*producer)
+    _write(request, context, home, accepted)
+
+
+def _write(
+    request: TxnOffsetCommitRequest,
+    context: RequestContext,
+    home: LoadedCoordinator,
+    accepted: Accepted,
+) -> None:
+    committed = home.groups.committed
+    committer = Committer(
+        request.member_id,
+        request.generation_id,
+        request.group_instance_id,
+        context.api_version,
+        is_transactional=True,
+    )
+    committed.check_commit(request.group_id, committer, context.broker.groups.now_ms())
+    effects = Effects(producer=ProducerState(request.producer_id, request.producer_epoch))
+    for answer, topic, value in accepted:
+        try:
+            committed.add_record(request.group_id, topic, answer.partition_index, value, effects)
+        except KafkaError as error:
+            answer.error_code = error.code
+    home.carry_out(effects)
+
+
+def _support(version: int) -> Support:
+    if version >= ADDS_SINCE:
+        return Support.ADDS
+    return Support.ABORTABLE if version >= ABORTABLE_SINCE else Support.BASIC
+
+
+def _told(error: KafkaError, version: int) -> ErrorCode:
+    if error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < LOADING_SINCE:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return error.code
