@@ -15,6 +15,7 @@ import socket
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -36,7 +37,13 @@ from kwire.metadata.features import initial_features
 from kwire.metadata.image import BrokerImage, MetadataImage
 from kwire.metadata.store import StoreUnusable
 
+if TYPE_CHECKING:
+    from kwire.broker.takeover import Takeover
+
 log = logging.getLogger(__name__)
+
+KAFKA_METADATA = "__cluster_metadata-0"
+"""Where Apache Kafka keeps what kwire keeps in its store."""
 
 LISTEN_BACKLOG = 1024
 MAX_OPEN_FILES = 10_000
@@ -65,6 +72,7 @@ class Server:
         self._sockets: list[tuple[Listener, socket.socket]] = []
         self._next_connection_id = 0
         self._stop = trio.Event()
+        self._takeover: Takeover | None = None
 
     async def serve(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until ``stop`` is called; ready when ``task_status`` is told so.
@@ -72,19 +80,22 @@ class Server:
         Raises StartError, and StorageLost when the last data directory has failed. ``addresses``
         holds where it listens once it is ready.
         """
+        if not (self._directories()[0] / FILE_NAME).exists():
+            await trio.to_thread.run_sync(self._plan_takeover)
         manager = await trio.to_thread.run_sync(self._open_logs)
         clean = False
         try:
             store = await self._open_store(manager)
             try:
                 self._listen()
-                is_new = not (await store.read()).cluster_id
                 image = await self._register(store, manager)
                 self.broker = Broker(self.config, manager, store, image, now_ms=self._now_ms)
-                if not is_new:
-                    self.broker.put_strays_aside()
+                self.broker.put_strays_aside()
                 await self._run(task_status)
                 clean = True
+            except StartError:
+                clean = True  # nothing was served, so nothing was written
+                raise
             finally:
                 await store.close()
                 for _, listening in self._sockets:
@@ -97,12 +108,36 @@ class Server:
         """Ask the server to end; ``serve`` returns when it has."""
         self._stop.set()
 
+    def _plan_takeover(self) -> None:
+        """Look at what Apache Kafka left in the directories; StartError if it can't be used."""
+        if self._takeover or not any(path.is_dir() for path in self._directories()):
+            return
+        from kwire.broker.takeover import TakeoverError, plan_takeover
+
+        try:
+            self._takeover = plan_takeover(self._directories(), self.config.integer("node.id"))
+        except TakeoverError as error:
+            raise StartError(str(error)) from error
+
+    def _check_takeover(self, image: MetadataImage) -> None:
+        """StartError where Kafka has gone on with the directories: what it did isn't known here."""
+        if not any((path / KAFKA_METADATA).exists() for path in self._directories()):
+            return
+        from kwire.broker.takeover import TakeoverError, check_unchanged
+
+        try:
+            check_unchanged(image, self._directories())
+        except TakeoverError as error:
+            raise StartError(str(error)) from error
+
+    def _directories(self) -> list[Path]:
+        return [Path(name).absolute() for name in self.config.strings("log.dirs")]
+
     def _open_logs(self) -> LogManager:
-        directories = [Path(name) for name in self.config.strings("log.dirs")]
         self._disk.max_open_files = _descriptors_for_logs()
         try:
             return LogManager.open(
-                directories,
+                self._directories(),
                 disk=self._disk,
                 node_id=self.config.integer("node.id"),
                 now_ms=self._now_ms(),
@@ -141,8 +176,14 @@ class Server:
         """Name a new cluster, and tell the store where this broker is."""
         image = await store.read()
         changes: list[Change] = []
-        if not image.cluster_id:
+        if image.cluster_id:
+            await trio.to_thread.run_sync(self._check_takeover, image)
+        else:
+            await trio.to_thread.run_sync(self._plan_takeover)
             changes += [ClusterNamed(manager.cluster_id), *initial_features()]
+        if not image.cluster_id and self._takeover is not None:
+            log.info("%s", self._takeover.summary)
+            changes += self._takeover.changes
         node_id = self.config.integer("node.id")
         rack = self.config["broker.rack"]
         endpoints = tuple(

@@ -73,6 +73,12 @@ class FeatureLevelChanged(NamedTuple):
     level: int
 
 
+class TakenOver(NamedTuple):
+    """What came before is from Apache Kafka, whose metadata log ended at this offset then."""
+
+    kafka_metadata_end_offset: int
+
+
 Change: TypeAlias = (
     ClusterNamed
     | BrokerRegistered
@@ -82,6 +88,7 @@ Change: TypeAlias = (
     | ConfigChanged
     | ProducerIdsAllocated
     | FeatureLevelChanged
+    | TakenOver
 )
 
 
@@ -125,8 +132,8 @@ class _Draft:
             self._own("brokers")[change.broker.node_id] = change.broker
         elif isinstance(change, FeatureLevelChanged):
             self._change_feature(change)
-        elif isinstance(change, ProducerIdsAllocated):
-            self.image = self.image._replace(next_producer_id=change.next_producer_id)
+        elif isinstance(change, ProducerIdsAllocated | TakenOver):
+            self.image = self.image._replace(**change._asdict())
         else:
             self.image = self.image._replace(cluster_id=change.cluster_id)
 
@@ -172,6 +179,7 @@ def snapshot(image: MetadataImage) -> list[Change]:
     ]
     changes += [FeatureLevelChanged(name, level) for name, level in image.features.items()]
     changes.append(ProducerIdsAllocated(image.next_producer_id))
+    changes.append(TakenOver(image.kafka_metadata_end_offset))
     return changes
 
 
@@ -226,6 +234,8 @@ def _change(kind: str, item: dict[str, Any]) -> Change:
             return ProducerIdsAllocated(**item)
         case "FeatureLevelChanged":
             return FeatureLevelChanged(**item)
+        case "TakenOver":
+            return TakenOver(**item)
         case "ClusterNamed":
             return ClusterNamed(**item)
     raise ValueError(f"unknown metadata change {kind}; was it written by a newer kwire?")

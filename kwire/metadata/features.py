@@ -35,7 +35,7 @@ SUPPORTED: Mapping[str, FeatureRange] = {
 }
 """The features that are true of kwire; metadata.version 30 is 4.3."""
 
-_FIXED = frozenset({"kraft.version", METADATA_VERSION})
+FIXED = frozenset({"kraft.version", METADATA_VERSION})
 """What no request changes: kwire's metadata has one format, and there is no quorum."""
 
 
@@ -95,6 +95,6 @@ def _problem(image: MetadataImage, update: FeatureUpdate) -> str | None:
         )
     if update.level > current and not is_upgrade:
         return "Can't downgrade to a newer version."
-    if update.name in _FIXED and update.level != current:
+    if update.name in FIXED and update.level != current:
         return "The level of this feature is fixed."
     return None

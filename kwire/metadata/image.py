@@ -59,6 +59,8 @@ class MetadataImage(NamedTuple):
     """Everything at one revision.
 
     ``next_producer_id`` is the first that no block has taken, ``features`` are finalised levels.
+    ``kafka_metadata_end_offset`` tells up to where Apache Kafka's metadata was taken over, if any
+    was.
     """
 
     revision: int = 0
@@ -69,6 +71,7 @@ class MetadataImage(NamedTuple):
     topics_by_id: Mapping[bytes, TopicImage] = MappingProxyType({})
     configs: Mapping[ConfigResource, Mapping[str, str]] = MappingProxyType({})
     features: Mapping[str, int] = MappingProxyType({})
+    kafka_metadata_end_offset: int = -1
 
     def config(self, resource_type: ConfigResourceType, name: str) -> Mapping[str, str]:
         """The dynamic configs of one resource, as text; empty where it has none."""

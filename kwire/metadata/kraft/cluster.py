@@ -8,6 +8,7 @@ Rules:
 - kwire serves a cluster of one broker: the node has to hold every partition, and hold all that was
   acknowledged, that is, be in sync, or an eligible leader (KIP-966), or the only replica. Then it
   is their only replica, and their leader in a new epoch.
+- Features that kwire knows keep their level, as far as kwire supports it.
 - ACLs, credentials, tokens and quotas are counted, not taken over: kwire has no place for them.
 
 Source: MetadataDelta, PartitionRegistration, BatchLoader of Kafka.
@@ -16,7 +17,14 @@ Source: MetadataDelta, PartitionRegistration, BatchLoader of Kafka.
 from collections import Counter
 from typing import NamedTuple
 
-from kwire.metadata.changes import Change, ConfigChanged, ProducerIdsAllocated, TopicCreated
+from kwire.metadata.changes import (
+    Change,
+    ConfigChanged,
+    FeatureLevelChanged,
+    ProducerIdsAllocated,
+    TopicCreated,
+)
+from kwire.metadata.features import FIXED, SUPPORTED
 from kwire.metadata.image import ConfigResource, ConfigResourceType, PartitionImage, TopicImage
 from kwire.metadata.kraft.cluster_records import (
     AbortTransactionRecord,
@@ -176,6 +184,11 @@ class KraftCluster:
             for name, value in values.items()
         ]
         changes += [TopicCreated(_taken_over(topic, node_id)) for topic in self.topics.values()]
+        changes += [
+            FeatureLevelChanged(name, min(self.features.get(name, 0), levels.max_level))
+            for name, levels in SUPPORTED.items()
+            if name not in FIXED
+        ]
         changes.append(ProducerIdsAllocated(self.next_producer_id))
         return changes
 

@@ -1,0 +1,262 @@
+"""Taking over data directories of Apache Kafka: its topics, ids, configs and producer ids.
+
+Rules:
+
+- The directories are looked at before anything is changed in them. What can't be taken over stops
+  the start with one line, and Kafka can go on with it as before.
+- What exists is what Kafka's metadata says. Without it, topics are those whose partitions have a
+  directory, with the ids of their ``partition.metadata``; internal ones are compacted again.
+- A partition that Kafka keeps in a directory which wasn't given is an error. One that belongs in a
+  given directory, and isn't there, begins empty, as in Kafka.
+- The directory of a partition that Kafka knows nothing of is put aside, as Kafka does.
+- Producer ids go on after the last block that Kafka gave away; without its metadata, after the
+  largest one that a log or a transaction knows.
+
+Source: LogManager, DirectoryId of Kafka; KIP-516, KIP-858.
+"""
+
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+from kwire.broker.kafka_metadata import (
+    DIRECTORY_NAME,
+    UnreadableMetadata,
+    find_metadata,
+    metadata_end_offset,
+    read_metadata,
+)
+from kwire.broker.topics import INTERNAL_TOPICS, TRANSACTIONS_TOPIC
+from kwire.log.disk import Disk
+from kwire.log.leader_epochs import LeaderEpochs
+from kwire.log.meta_properties import MetaProperties, read_meta_properties
+from kwire.log.read_only_disk import ReadOnlyDisk
+from kwire.log.reader import PartitionReader
+from kwire.metadata.changes import (
+    Change,
+    ConfigChanged,
+    ProducerIdsAllocated,
+    TakenOver,
+    TopicCreated,
+)
+from kwire.metadata.controller import PRODUCER_ID_BLOCK
+from kwire.metadata.embedded import FILE_NAME
+from kwire.metadata.image import ConfigResourceType, MetadataImage, PartitionImage, TopicImage
+from kwire.metadata.kraft.cluster import KraftCluster, NotOneBroker
+from kwire.protocol.types import uuid_from_str, uuid_to_str
+from kwire.record.batch import InvalidRecords
+
+log = logging.getLogger(__name__)
+
+PartitionDirectories: TypeAlias = Mapping[tuple[str, int], Path]
+
+_PARTITION = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)")
+_UNASSIGNED = frozenset({bytes(16), bytes(15) + b"\x01"})
+"""Directory ids of partitions whose directory Kafka hadn't noted: MIGRATING and UNASSIGNED."""
+
+
+class TakeoverError(Exception):
+    """The directories can't be taken over; the text is one line that names the path."""
+
+
+class Takeover(NamedTuple):
+    """What a new store begins with, and a line that says so."""
+
+    changes: list[Change]
+    summary: str
+
+
+def check_unchanged(
+    image: MetadataImage, directories: Sequence[Path], disk: Disk | None = None
+) -> None:
+    """TakeoverError where Kafka has changed its metadata since it was taken over."""
+    disk = disk or ReadOnlyDisk()
+    found = find_metadata(directories, disk)
+    if found is None:
+        return
+    try:
+        end_offset = metadata_end_offset(found, disk)
+    except UnreadableMetadata as error:
+        raise TakeoverError(str(error)) from error
+    if end_offset != image.kafka_metadata_end_offset:
+        raise TakeoverError(
+            f"Apache Kafka has used {found.parent} since kwire took it over: move the files "
+            f"{directories[0] / FILE_NAME}* away to take it over again, "
+            f"or {found} to stay with what kwire knows"
+        )
+
+
+def plan_takeover(
+    directories: Sequence[Path], node_id: int, disk: Disk | None = None
+) -> Takeover | None:
+    """What is to be taken over from these directories, None where there is nothing.
+
+    Raises TakeoverError. Nothing is changed.
+    """
+    disk = disk or ReadOnlyDisk()
+    metas = [_meta_properties(directory, disk) for directory in directories]
+    if any(meta is not None and meta.node_id != node_id for meta in metas):
+        return None  # another node's; whoever opens the directory says so
+    partitions = _partition_directories(directories, disk)
+    metadata = find_metadata(directories, disk)
+    try:
+        if metadata is not None:
+            return _from_metadata(metadata, node_id, partitions, directories, disk)
+        return _from_directories(partitions, node_id, disk) if partitions else None
+    except UnreadableMetadata as error:
+        raise TakeoverError(str(error)) from error
+    except NotOneBroker as error:
+        raise TakeoverError(f"cannot take over {metadata} of Kafka: {error}") from error
+
+
+def _partition_directories(directories: Sequence[Path], disk: Disk) -> dict[tuple[str, int], Path]:
+    """The directories of partitions by what they are called."""
+    found = {}
+    for directory in directories:
+        try:
+            names = disk.names(directory)
+        except OSError:
+            continue  # whoever opens the directory says what is wrong with it
+        for name in names:
+            match = _PARTITION.fullmatch(name)
+            if match and name != DIRECTORY_NAME and (directory / name).is_dir():
+                found[match["topic"], int(match["partition"])] = directory / name
+    return found
+
+
+def _from_metadata(
+    metadata: Path,
+    node_id: int,
+    partitions: PartitionDirectories,
+    directories: Sequence[Path],
+    disk: Disk,
+) -> Takeover:
+    cluster, end_offset = read_metadata(metadata, disk)
+    changes = cluster.changes(node_id)
+    _check_directories(cluster, node_id, partitions, directories, disk)
+    for what, count in cluster.not_taken_over.items():
+        log.warning("%d %s of Kafka are not taken over: kwire has no place for them", count, what)
+    summary = (
+        f"took over {len(cluster.topics)} topics from Apache Kafka, "
+        f"whose metadata in {metadata} ends at offset {end_offset}"
+    )
+    return Takeover([*changes, TakenOver(end_offset)], summary)
+
+
+def _check_directories(
+    cluster: KraftCluster,
+    node_id: int,
+    partitions: PartitionDirectories,
+    directories: Sequence[Path],
+    disk: Disk,
+) -> None:
+    """Every partition is where it should be; TakeoverError names the one that isn't."""
+    given = _UNASSIGNED | {_directory_id(directory, disk) for directory in directories}
+    for topic in cluster.topics.values():
+        for index, partition in topic.partitions.items():
+            path = partitions.get((topic.name, index))
+            if path is not None:
+                _check_topic_id(path, topic.topic_id, disk)
+                continue
+            places = dict(zip(partition.replicas, partition.directories, strict=False))
+            if places.get(node_id, bytes(16)) not in given:
+                raise TakeoverError(
+                    f"{topic.name}-{index} is in none of "
+                    f"{', '.join(map(str, directories))}; give all of Kafka's log.dirs"
+                )
+            log.warning("%s-%d has no directory and begins empty", topic.name, index)
+
+
+def _check_topic_id(path: Path, wanted: bytes, disk: Disk) -> None:
+    found = _topic_id(path, disk)
+    if found not in (None, wanted):
+        raise TakeoverError(
+            f"{path} belongs to topic id {uuid_to_str(found or b'')}, "
+            f"but Kafka's metadata has {uuid_to_str(wanted)} for its topic"
+        )
+
+
+def _directory_id(directory: Path, disk: Disk) -> bytes:
+    """The id by which Kafka's metadata calls a data directory; 16 zeros where it has none."""
+    meta = _meta_properties(directory, disk)
+    with suppress(ValueError):
+        return uuid_from_str(meta.directory_id) if meta else bytes(16)
+    return bytes(16)
+
+
+def _meta_properties(directory: Path, disk: Disk) -> MetaProperties | None:
+    try:
+        return read_meta_properties(directory, disk)
+    except (OSError, ValueError):
+        return None  # as above
+
+
+def _from_directories(partitions: PartitionDirectories, node_id: int, disk: Disk) -> Takeover:
+    """Topics by their directories alone."""
+    counts: dict[str, int] = {}
+    for topic, _ in partitions:
+        counts[topic] = counts.get(topic, 0) + 1
+    changes: list[Change] = []
+    for topic, count in sorted(counts.items()):
+        paths = [partitions.get((topic, index)) for index in range(count)]
+        missing = [index for index, path in enumerate(paths) if path is None]
+        if missing:
+            raise TakeoverError(
+                f"{topic}-{missing[0]} is in none of the data directories, and they have no "
+                f"{DIRECTORY_NAME} that would say how many partitions {topic} has"
+            )
+        image = _topic_image(topic, [path for path in paths if path], node_id, disk)
+        if topic in INTERNAL_TOPICS:
+            for name, value in (("cleanup.policy", "compact"), ("compression.type", "producer")):
+                changes.append(ConfigChanged(ConfigResourceType.TOPIC, topic, name, value))
+        changes.append(TopicCreated(image))
+    changes.append(ProducerIdsAllocated(_next_producer_id(partitions, disk)))
+    changes.append(TakenOver(-1))
+    summary = (
+        f"took over {len(counts)} topics by their directories; there is no {DIRECTORY_NAME}, "
+        "so they have the default configs"
+    )
+    return Takeover(changes, summary)
+
+
+def _topic_image(topic: str, paths: Sequence[Path], node_id: int, disk: Disk) -> TopicImage:
+    topic_id = _topic_id(paths[0], disk)
+    if topic_id is None:
+        raise TakeoverError(f"{paths[0]} has no partition.metadata that would say its topic's id")
+    images = []
+    for path in paths:
+        _check_topic_id(path, topic_id, disk)
+        epoch = LeaderEpochs(path, disk).latest + 1
+        images.append(PartitionImage(node_id, epoch, (node_id,), (node_id,)))
+    return TopicImage(topic, topic_id, tuple(images))
+
+
+def _topic_id(path: Path, disk: Disk) -> bytes | None:
+    return _open(path, disk).topic_id
+
+
+def _open(path: Path, disk: Disk) -> PartitionReader:
+    try:
+        return PartitionReader(path, disk)
+    except (OSError, ValueError) as error:
+        raise TakeoverError(f"cannot take over {path}: {error}") from error
+
+
+def _next_producer_id(partitions: PartitionDirectories, disk: Disk) -> int:
+    """The first id of a block that no producer of these partitions is from."""
+    largest = -1
+    for (topic, _), path in partitions.items():
+        reader = _open(path, disk)
+        try:
+            largest = max(largest, reader.largest_producer_id())
+            if topic == TRANSACTIONS_TOPIC:
+                # A value begins with its version, an int16, and the producer id, an int64.
+                values = (record.value for record in reader.records())
+                ids = [int.from_bytes(value[2:10], signed=True) for value in values if value]
+                largest = max([largest, *ids])
+        except (OSError, ValueError, InvalidRecords) as error:
+            raise TakeoverError(f"cannot take over {path}: {error}") from error
+    return (largest // PRODUCER_ID_BLOCK + 1) * PRODUCER_ID_BLOCK
