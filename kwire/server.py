@@ -212,12 +212,20 @@ class Server:
                 connections.start_soon(self._accept_all, listening)
                 self.housekeeping = Housekeeping(broker, self.poller)
                 background.start_soon(self.housekeeping.run)
+                background.start_soon(self._compact)
                 _settle_garbage_collector()
                 task_status.started()
                 await self._stop.wait()
                 await self._finish_requests(listening, connections.cancel_scope)
                 connections.cancel_scope.cancel()
             background.cancel_scope.cancel()
+
+    async def _compact(self) -> None:
+        """Compaction, which is loaded when the server is ready."""
+        from kwire.broker.compaction import Compaction
+
+        self.broker.compaction = Compaction(self.broker)
+        await self.broker.compaction.run()
 
     async def _finish_requests(
         self, listening: trio.CancelScope, connections: trio.CancelScope

@@ -37,6 +37,7 @@ from kwire.metadata.image import ConfigResourceType, MetadataImage, TopicImage
 from kwire.metadata.store import MetadataStore, RevisionConflict
 
 if TYPE_CHECKING:
+    from kwire.broker.compaction import Compaction
     from kwire.broker.groups import Groups
     from kwire.broker.transactions import Transactions
 
@@ -73,6 +74,7 @@ class Broker:
         self.is_stopping = False
         self.fetch_sessions = FetchSessions(self.random)
         self.groups: Groups
+        self.compaction: Compaction
         self.transactions: Transactions
         self._store = store
         self._partitions: dict[tuple[str, int], Partition] = {}

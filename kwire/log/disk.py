@@ -60,6 +60,10 @@ class Disk:
         """When a file was last written, in ms since the epoch; OSError where there is none."""
         return path.stat().st_mtime_ns // 1_000_000
 
+    def set_modified_ms(self, path: Path, modified_ms: int) -> None:
+        """Say when a file was last written; OSError where there is none."""
+        os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
+
     def truncate(self, fd: int, size_bytes: int) -> None:
         """Cut or extend an open file; what is new reads as zeros and takes no room."""
         os.ftruncate(fd, size_bytes)

@@ -74,6 +74,11 @@ class LogManager:
         """Whether no directory is left."""
         return len(self.failures) == len(self._data_directories)
 
+    @property
+    def disk(self) -> Disk:
+        """The door to the disk that the logs go through."""
+        return self._disk
+
     @classmethod
     def open(
         cls,

@@ -84,6 +84,7 @@ class PartitionLog:
         self.log_start_offset = 0
         self.log_end_offset = 0
         self.recovery_point = 0
+        self.first_dirty_offset = 0  # what lies before is compacted
         self.doomed: list[tuple[int, list[Path]]] = []
         self.unflushed: list[LogSegment] = []
         self._disk = disk
@@ -370,6 +371,7 @@ class PartitionLog:
         self.log_start_offset = min(self.log_start_offset, offset)
         if not kept:
             self.roll(now_ms)
+        self.first_dirty_offset = min(self.first_dirty_offset, self.active.base_offset)
         self.leader_epochs.truncate_from_end(offset)
         self.producers = rebuild_producers(self.directory, self.segments, offset, self._disk)
 

@@ -1,0 +1,214 @@
+"""Compaction in a running broker: which log is cleaned when, by a process that is started for it.
+
+Rules:
+
+- A cleaner looks every ``log.cleaner.backoff.ms`` for the dirtiest log, and goes on as long as it
+  finds one. There are ``log.cleaner.threads`` of them; memory and rate are shared out among them.
+- The process is started when there is something to clean, and ended when there is nothing left.
+  Its death costs the clean it was at, nothing more.
+- The broker itself only renames files. Settings take effect with the next clean.
+
+Source: LogCleaner of Kafka.
+"""
+
+import json
+import logging
+import math
+import subprocess
+import sys
+from typing import Any
+
+import trio
+
+from kwire.broker.broker import Broker
+from kwire.errors import KafkaError
+from kwire.log.checkpoints import TopicPartition
+from kwire.log.compaction.job import (
+    CleanedGroup,
+    CompactionJob,
+    CompactionResult,
+    CompactionStatistics,
+)
+from kwire.log.compaction.manager import (
+    Clean,
+    CompactionManager,
+    CompactionSettings,
+    Failure,
+)
+
+log = logging.getLogger(__name__)
+
+PAUSE_S = 1.0
+"""How often is looked whether it is time, so that changed settings count soon."""
+
+LEAST_BACKOFF_S = 0.01
+RECEIVE_BYTES = 64 * 1024
+COMMAND = (sys.executable, "-m", "kwire.log.compaction.worker")
+
+
+class WorkerDied(Exception):
+    """The process ended in the middle of a clean."""
+
+
+class Worker:
+    """The process, from its first job on."""
+
+    def __init__(self) -> None:
+        self._process: trio.Process | None = None
+        self._received = bytearray()
+
+    async def begin(self, job: CompactionJob) -> None:
+        """Give it a job. Raises OSError where it can't be started, WorkerDied."""
+        if self._process is None:
+            self._process = await trio.lowlevel.open_process(
+                COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            )
+        assert self._process.stdin is not None
+        try:
+            await self._process.stdin.send_all(json.dumps(job.to_json()).encode() + b"\n")
+        except trio.BrokenResourceError as error:
+            raise WorkerDied("its input is closed") from error
+
+    async def answer(self) -> dict[str, Any]:
+        """The next message about the job. Raises WorkerDied."""
+        assert self._process is not None
+        assert self._process.stdout is not None
+        while (end := self._received.find(b"\n")) < 0:
+            data = await self._process.stdout.receive_some(RECEIVE_BYTES)
+            if not data:
+                raise WorkerDied(f"it ended with status {await self._process.wait()}")
+            self._received += data
+        line = bytes(self._received[:end])
+        del self._received[: end + 1]
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    async def end(self) -> None:
+        """End the process, whatever it is doing."""
+        process, self._process = self._process, None
+        self._received.clear()
+        if process is None:
+            return
+        with trio.CancelScope(shield=True):
+            process.kill()
+            await process.wait()
+            for stream in (process.stdin, process.stdout):
+                if stream is not None:
+                    await stream.aclose()
+
+
+class Compaction:
+    """The compaction of one broker's logs."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        manager = broker.log_manager
+        self.manager = CompactionManager(manager.logs, manager.directories, manager.disk)
+
+    async def run(self) -> None:
+        """Clean logs for ever, unless ``log.cleaner.enable`` says no."""
+        if not self._broker.setting("log.cleaner.enable"):
+            return
+        started = 0
+        async with trio.open_nursery() as nursery:
+            while True:
+                while started < self._broker.integer("log.cleaner.threads"):
+                    nursery.start_soon(self._clean_often, started)
+                    started += 1
+                await trio.sleep(PAUSE_S)
+
+    async def _clean_often(self, number: int) -> None:
+        """The life of one cleaner; it rests while there are to be fewer of them."""
+        while True:
+            await self._wait_backoff()
+            if number < self._broker.integer("log.cleaner.threads"):
+                await self._clean_all()
+
+    async def _wait_backoff(self) -> None:
+        """Wait for ``log.cleaner.backoff.ms``, which may be changed meanwhile."""
+        began_s = trio.current_time()
+        while True:
+            backoff_s = max(self._broker.integer("log.cleaner.backoff.ms") / 1000, LEAST_BACKOFF_S)
+            left_s = began_s + backoff_s - trio.current_time()
+            if left_s <= 0:
+                return
+            await trio.sleep(min(left_s, PAUSE_S))
+
+    async def _clean_all(self) -> None:
+        """Clean the dirtiest log until there is none, or until something goes wrong."""
+        worker = Worker()
+        try:
+            while True:
+                clean = self.manager.next_clean(
+                    self._stable_offset, self._settings(), self._broker.now_ms()
+                )
+                if clean is None or not await self._clean(clean, worker):
+                    return
+        finally:
+            await worker.end()
+
+    def _stable_offset(self, key: TopicPartition) -> int | None:
+        try:
+            return self._broker.partition(*key).last_stable_offset
+        except KafkaError:
+            return None
+
+    def _settings(self) -> CompactionSettings:
+        """One cleaner's share of the settings."""
+        integer = self._broker.integer
+        cleaners = max(integer("log.cleaner.threads"), 1)
+        rate = self._broker.setting("log.cleaner.io.max.bytes.per.second")
+        load_factor = self._broker.setting("log.cleaner.io.buffer.load.factor")
+        assert isinstance(rate, float)
+        assert isinstance(load_factor, float)
+        return CompactionSettings(
+            map_bytes=integer("log.cleaner.dedupe.buffer.size") // cleaners,
+            map_load_factor=load_factor,
+            buffer_bytes=integer("log.cleaner.io.buffer.size") // cleaners // 2,
+            max_bytes_per_second=rate / cleaners if math.isfinite(rate) else rate,
+        )
+
+    async def _clean(self, clean: Clean, worker: Worker) -> bool:
+        """Have a log cleaned; whether that went well."""
+        try:
+            failure = await self._carry_out(clean, worker)
+        except (OSError, WorkerDied, KafkaError) as error:
+            failure = Failure(str(error))
+        except BaseException:
+            await worker.end()
+            self.manager.give_up(clean, Failure("the broker stops"), self._broker.now_ms())
+            raise
+        if failure is None:
+            return True
+        await worker.end()
+        self.manager.give_up(clean, failure, self._broker.now_ms())
+        return False
+
+    async def _carry_out(self, clean: Clean, worker: Worker) -> Failure | None:
+        """Have a log cleaned; what went wrong, None for nothing."""
+        manager = self.manager
+        await worker.begin(clean.job)
+        while True:
+            answer = await worker.answer()
+            if "failed" in answer:
+                return Failure(*answer["failed"])
+            if "group" not in answer:
+                break
+            base_offset, size_bytes, replaced = answer["group"]
+            group = CleanedGroup(base_offset, size_bytes, tuple(replaced))
+            if not manager.swap(clean, group, self._broker.now_ms()):
+                return Failure("its segments are others now")
+            await trio.to_thread.run_sync(self._sync, clean)
+        statistics = CompactionStatistics(**answer["statistics"])
+        manager.finish(clean, CompactionResult(answer["end_offset"], statistics))
+        await trio.to_thread.run_sync(manager.write_checkpoints)
+        return None
+
+    def _sync(self, clean: Clean) -> None:
+        """Wait until the names of a swap are on the disk; KafkaError, OSError."""
+        try:
+            self._broker.log_manager.disk.sync_directory(clean.log.directory)
+        except FileNotFoundError:
+            raise  # the partition was deleted meanwhile
+        except OSError as error:
+            raise clean.log.health.sync_failed(f"cannot sync {clean.log.name}", error) from error

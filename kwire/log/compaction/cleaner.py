@@ -1,0 +1,236 @@
+"""One clean: reads the keys of the dirty part, then writes every segment up to its end anew.
+
+Rules:
+
+- The segments that a job names are only read; what is written are ``.cleaned`` files.
+- The segments are gone through in groups that become one segment each: together they are no
+  larger than ``segment.bytes``, their indexes no larger than ``segment.index.bytes``, and their
+  offsets fit into an index.
+- When the map of keys is full the clean ends at the offset it has reached: records after it stay.
+- A group is handed over when it is on the disk, and the next one is only begun after that.
+
+Source: Cleaner of Kafka.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from kwire.errors import ErrorCode
+from kwire.log.compaction.batch_filter import BatchFilter
+from kwire.log.compaction.cleaned_segment import CleanedSegment
+from kwire.log.compaction.job import (
+    CleanedGroup,
+    CompactionJob,
+    CompactionResult,
+    CompactionStatistics,
+    SourceSegment,
+)
+from kwire.log.compaction.offset_map import OffsetMap
+from kwire.log.compaction.throttle import Throttle
+from kwire.log.compaction.transactions import CleanedTransactions
+from kwire.log.disk import Disk
+from kwire.log.rolling import MAX_RELATIVE_OFFSET
+from kwire.log.segment import LOG_SUFFIX
+from kwire.log.transaction_index import AbortedTransaction, TransactionIndex
+from kwire.record.batch import (
+    HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    InvalidRecords,
+    RecordBatch,
+    complete_batches,
+)
+from kwire.record.spans import payload, record_spans
+
+LEAST_BUFFER_BYTES = 64 * 1024
+
+
+class Cleaner:
+    """Does one job.
+
+    ``clock`` tells seconds. All of it raises OSError for the disk and InvalidRecords for a log that
+    is damaged.
+    """
+
+    def __init__(
+        self,
+        job: CompactionJob,
+        disk: Disk,
+        *,
+        clock: Callable[[], float],
+        throttle: Throttle,
+    ) -> None:
+        self.statistics = CompactionStatistics()
+        self._job = job
+        self._disk = disk
+        self._directory = Path(job.directory)
+        self._clock = clock
+        self._throttle = throttle
+        self._began_s = clock()
+        self._aborted = self._read_aborted()
+        self._offsets = OffsetMap(
+            job.map_bytes,
+            job.map_load_factor,
+            job.first_uncleanable_offset - job.first_dirty_offset,
+        )
+
+    def run(self) -> Iterator[CleanedGroup]:
+        """Clean; each group as soon as it is there. Then ``result`` tells how far it came."""
+        self._build_map()
+        statistics = self.statistics
+        statistics.map_utilization = self._offsets.utilization
+        statistics.map_s = self._clock() - self._began_s
+        batch_filter = BatchFilter(self._job, self._offsets, statistics)
+        batch_filter.transactions.add(self._aborted)
+        end_offset = self._offsets.latest_offset + 1
+        sources = [s for s in self._job.segments if s.base_offset < end_offset]
+        for group in group_segments(sources, self._job, self._index_bytes):
+            yield self._clean_group(group, batch_filter)
+        statistics.total_s = self._clock() - self._began_s
+
+    @property
+    def result(self) -> CompactionResult:
+        """How far the clean came, and what it took."""
+        end_offset = max(self._offsets.latest_offset + 1, self._job.first_dirty_offset)
+        return CompactionResult(end_offset, self.statistics)
+
+    def _read_aborted(self) -> list[AbortedTransaction]:
+        """The aborted transactions that the segments may have a part of.
+
+        Their ends may lie in later segments, so all indexes are read.
+        """
+        names = sorted(n for n in self._disk.names(self._directory) if n.endswith(".txnindex"))
+        return [
+            entry
+            for name in names
+            for entry in TransactionIndex(self._directory, name, self._disk).entries()
+            if entry.first_offset < self._job.first_uncleanable_offset
+        ]
+
+    def _index_bytes(self, base_offset: int) -> tuple[int, int]:
+        """The sizes of a segment's two sparse indexes, 0 where there is none."""
+        return self._size(base_offset, ".index"), self._size(base_offset, ".timeindex")
+
+    def _size(self, base_offset: int, suffix: str) -> int:
+        try:
+            fd = self._disk.open(self._directory / f"{base_offset:020d}{suffix}")
+        except FileNotFoundError:
+            return 0
+        try:
+            return self._disk.size(fd)
+        finally:
+            self._disk.close(fd)
+
+    def _batches(self, segment: SourceSegment) -> Iterator[RecordBatch]:
+        """Every batch of a segment; InvalidRecords where its file isn't made of batches."""
+        fd = self._disk.open(self._directory / f"{segment.base_offset:020d}{LOG_SUFFIX}")
+        position, end = 0, segment.size_bytes
+        buffer_bytes = wanted = max(self._job.buffer_bytes, LEAST_BUFFER_BYTES)
+        try:
+            while position < end:
+                chunk = self._disk.pread(fd, min(wanted, end - position), position)
+                done = 0
+                for batch in complete_batches(chunk):
+                    done = batch.position + batch.size_bytes
+                    yield batch
+                wanted = buffer_bytes if done else _needed_bytes(chunk, end - position)
+                position += done
+                self._throttle.take(done)
+        finally:
+            self._disk.close(fd)
+
+    def _build_map(self) -> None:
+        """Take the keys of the dirty part into the map, until it ends or the map is full."""
+        start_offset = self._job.first_dirty_offset
+        dirty = [s for s in self._job.segments if s.end_offset > start_offset]
+        transactions = CleanedTransactions()
+        if dirty:
+            first_offset = dirty[0].base_offset
+            transactions.add(e for e in self._aborted if e.last_offset >= first_offset)
+        for segment in dirty:
+            for batch in self._batches(segment):
+                self.statistics.map_bytes_read += batch.size_bytes
+                self.statistics.map_messages_read += batch.records_count
+                is_unneeded = transactions.pass_batch(batch)
+                if batch.last_offset < start_offset:
+                    continue
+                if not (batch.is_control or is_unneeded) and not self._map_batch(batch):
+                    return
+                self._offsets.latest_offset = batch.last_offset
+            self._offsets.latest_offset = segment.end_offset - 1
+
+    def _map_batch(self, batch: RecordBatch) -> bool:
+        """Take the keys of a batch into the map; False where it was full before the end."""
+        offsets = self._offsets
+        put = offsets.put
+        base_offset, start_offset = batch.base_offset, self._job.first_dirty_offset
+        for span in record_spans(payload(batch), batch.records_count):
+            offset = base_offset + span.offset_delta
+            if span.key is not None and offset >= start_offset:
+                if offsets.is_full:
+                    return False
+                put(span.key, offset)
+        return True
+
+    def _clean_group(self, group: list[SourceSegment], batch_filter: BatchFilter) -> CleanedGroup:
+        """Write a group of segments anew, as one."""
+        cleaned = CleanedSegment(
+            self._directory, group[0].base_offset, self._job.index_interval_bytes, self._disk
+        )
+        try:
+            for segment in group:
+                for batch in self._batches(segment):
+                    kept = batch_filter.keep(batch)
+                    if kept is not None:
+                        cleaned.append(kept)
+                        self._throttle.take(len(kept.data))
+            cleaned.note_aborted(batch_filter.transactions.take_kept())
+            cleaned.finish(group[-1].modified_ms)
+        except BaseException:
+            cleaned.close()
+            cleaned.remove()
+            raise
+        replaced = tuple(segment.base_offset for segment in group)
+        return CleanedGroup(cleaned.base_offset, cleaned.size_bytes, replaced)
+
+
+def group_segments(
+    segments: Iterable[SourceSegment],
+    job: CompactionJob,
+    index_bytes: Callable[[int], tuple[int, int]],
+) -> list[list[SourceSegment]]:
+    """The segments in groups that become one each; ``index_bytes`` tells the indexes' sizes."""
+    groups: list[list[SourceSegment]] = []
+    total = (0, 0, 0)
+    for segment in segments:
+        sizes = (segment.size_bytes, *index_bytes(segment.base_offset))
+        together = (total[0] + sizes[0], total[1] + sizes[1], total[2] + sizes[2])
+        fits = (
+            bool(groups)
+            and together[0] <= job.segment_bytes
+            and max(together[1:]) <= job.index_bytes
+            and (
+                not segment.size_bytes
+                or segment.end_offset - 1 - groups[-1][0].base_offset <= MAX_RELATIVE_OFFSET
+            )
+        )
+        if fits:
+            groups[-1].append(segment)
+            total = together
+        else:
+            groups.append([segment])
+            total = sizes
+    return groups
+
+
+def _damaged(message: str) -> InvalidRecords:
+    return InvalidRecords(ErrorCode.CORRUPT_MESSAGE, message)
+
+
+def _needed_bytes(chunk: bytes, left_bytes: int) -> int:
+    """The size of the batch that a chunk only holds the beginning of."""
+    if len(chunk) < HEADER_BYTES:
+        raise _damaged(f"{len(chunk)} bytes at the end of a segment")
+    size_bytes = int.from_bytes(chunk[8:12], "big", signed=True) + LOG_OVERHEAD_BYTES
+    if not len(chunk) < size_bytes <= left_bytes:
+        raise _damaged(f"a batch of {size_bytes} bytes does not fit")
+    return size_bytes

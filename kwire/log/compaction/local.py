@@ -1,0 +1,30 @@
+"""Compaction in one's own process: for tools and tests; a broker has ``worker`` do it."""
+
+import time
+
+from kwire.log.compaction.cleaner import Cleaner
+from kwire.log.compaction.manager import Clean, CompactionManager, Failure
+from kwire.log.compaction.throttle import Throttle
+from kwire.log.disk import Disk
+
+
+def run_clean(manager: CompactionManager, clean: Clean, disk: Disk, now_ms: int) -> bool:
+    """Do a clean from beginning to end; False where the log changed meanwhile.
+
+    Raises OSError and KafkaError as Cleaner and ``CompactionManager.swap``.
+    """
+    rate = clean.job.max_bytes_per_second
+    cleaner = Cleaner(
+        clean.job,
+        disk,
+        clock=time.monotonic,
+        throttle=Throttle(rate, time.monotonic, time.sleep),
+    )
+    for group in cleaner.run():
+        if not manager.swap(clean, group, now_ms):
+            manager.give_up(clean, Failure("its segments are others now"), now_ms)
+            return False
+    disk.sync_directory(clean.log.directory)
+    manager.finish(clean, cleaner.result)
+    manager.write_checkpoints()
+    return True

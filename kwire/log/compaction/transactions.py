@@ -1,0 +1,74 @@
+"""Which batches belong to aborted transactions, while a log is gone through.
+
+Rules (CleanedTransactionMetadata of Kafka):
+
+- Only what lies before the last stable offset is compacted, so it is known of each transaction how
+  it ended: the transaction indexes name the aborted ones.
+- Data of an aborted transaction can go at once. A marker may go once no batch of its transaction
+  is left, and even then not before its delete horizon.
+- An aborted transaction stays in the index as long as one of its batches was seen.
+"""
+
+from collections.abc import Iterable
+from heapq import heappop, heappush
+
+from kwire.log.transaction_index import AbortedTransaction
+from kwire.record.batch import RecordBatch
+from kwire.record.control import ControlType, control_type
+
+
+class CleanedTransactions:
+    """The transactions that are open where the reading is."""
+
+    def __init__(self) -> None:
+        self.kept: list[AbortedTransaction] = []
+        self._coming: list[tuple[int, AbortedTransaction]] = []
+        self._aborted: dict[int, AbortedTransaction] = {}
+        self._seen: set[int] = set()
+        self._committed: set[int] = set()
+
+    def add(self, aborted: Iterable[AbortedTransaction]) -> None:
+        """Take note of aborted transactions that lie ahead or are open here."""
+        for transaction in aborted:
+            heappush(self._coming, (transaction.first_offset, transaction))
+
+    def take_kept(self) -> list[AbortedTransaction]:
+        """The aborted transactions that ended since the last call and stay in the index."""
+        kept, self.kept = self.kept, []
+        return kept
+
+    def pass_batch(self, batch: RecordBatch) -> bool:
+        """Go past a batch; whether its transaction doesn't need it any more.
+
+        For data that means that it was aborted, for a marker that no data of it was seen.
+        """
+        while self._coming and self._coming[0][0] <= batch.last_offset:
+            transaction = heappop(self._coming)[1]
+            self._aborted.setdefault(transaction.producer_id, transaction)
+        if batch.is_control:
+            return self._pass_marker(batch)
+        if not batch.is_transactional:
+            return False
+        if batch.producer_id in self._aborted:
+            self._seen.add(batch.producer_id)
+            return True
+        self._committed.add(batch.producer_id)
+        return False
+
+    def _pass_marker(self, batch: RecordBatch) -> bool:
+        if not batch.records_count:
+            return True  # emptied by an earlier clean
+        producer_id = batch.producer_id
+        kind = control_type(batch)
+        if kind == ControlType.ABORT:
+            transaction = self._aborted.pop(producer_id, None)
+            if transaction is None or producer_id not in self._seen:
+                return True
+            self._seen.discard(producer_id)
+            self.kept.append(transaction)
+            return False
+        if kind == ControlType.COMMIT:
+            was_seen = producer_id in self._committed
+            self._committed.discard(producer_id)
+            return not was_seen
+        return False

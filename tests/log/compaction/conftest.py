@@ -1,0 +1,124 @@
+"""What the tests of compaction share: a log of keys and values, and cleaning it in one call."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kwire.log.compaction.job import CompactionStatistics
+from kwire.log.compaction.local import run_clean
+from kwire.log.compaction.manager import CompactionManager, CompactionSettings
+from kwire.log.partition_log import PartitionLog
+from kwire.record.records import records
+
+SETTINGS: dict[str, Any] = {
+    "compact": True,
+    "delete": False,
+    "segment_bytes": 1000,
+    "index_interval_bytes": 100,
+    "segment_index_bytes": 800,
+    "min_cleanable_dirty_ratio": 0.01,
+    "delete_retention_ms": 1000,
+}
+
+
+class Compaction:
+    """One log, ``t-0``, and the compaction of it; ``now_ms`` is put forward by the test."""
+
+    def __init__(self, tools: Any, settings: dict[str, Any], **options: Any) -> None:
+        self.tools = tools
+        self.now_ms: int = tools.now_ms
+        self.settings = {**SETTINGS, **settings}
+        self.options = CompactionSettings(**options)
+        self.log: PartitionLog = tools.open(**self.settings)
+        self.begin()
+
+    def begin(self) -> None:
+        """A manager that knows the log and what the checkpoint says."""
+        self.manager = CompactionManager({("t", 0): self.log}, [self.tools.root], self.tools.disk)
+
+    def reopen(self, *, clean: bool = False) -> None:
+        """Close the log, after a flush or as a crash does, and open it again."""
+        if clean:
+            self.log.close(self.now_ms)
+        for segment in self.log.segments:
+            segment.close()
+        self.log = self.tools.open(
+            clean=clean,
+            recovery_point=self.log.recovery_point,
+            log_start_offset=self.log.log_start_offset,
+            **self.settings,
+        )
+        self.begin()
+
+    def put(self, key: str, value: str | None, **options: Any) -> int:
+        """Append one record; its offset. Options are those of ``LogTools.batch``."""
+        return self.put_batch([(key, value)], **options)
+
+    def put_batch(self, items: list[tuple[str | None, str | None]], **options: Any) -> int:
+        """Append one batch of records; its first offset."""
+        keys = tuple(None if key is None else key.encode() for key, _ in items)
+        values = [None if value is None else value.encode() for _, value in items]
+        batch = self.tools.batch(*values, keys=keys, **{"timestamp": self.now_ms, **options})
+        info = self.log.append(batch, leader_epoch=0, now_ms=self.now_ms)
+        return info.first_offset
+
+    def end(self, producer_id: int, *, commit: bool, epoch: int = 0) -> int:
+        """Append the marker that ends a producer's transaction; its offset."""
+        offset = self.log.log_end_offset
+        marker = self.tools.marker(producer_id, epoch, commit=commit)
+        self.tools.append_marker(self.log, marker)
+        return offset
+
+    def next_clean(self) -> Any:
+        """Begin a clean of the log, None where it isn't worth one."""
+        log = self.log
+        unstable = log.first_unstable_offset
+        stable = log.log_end_offset if unstable is None else unstable
+        return self.manager.next_clean(lambda key: stable, self.options, self.now_ms)
+
+    def compact(self, *, roll: bool = True) -> CompactionStatistics | None:
+        """Roll, and clean the log if it is worth it; what that took."""
+        if roll:
+            self.log.roll(self.now_ms)
+        clean = self.next_clean()
+        if clean is None:
+            return None
+        assert run_clean(self.manager, clean, self.tools.disk, self.now_ms)
+        return self.manager.metrics.last
+
+    def contents(self) -> list[tuple[int, str | None, str | None]]:
+        """Offset, key and value of every record that a consumer sees, markers left out."""
+        found = []
+        for batch in self.tools.batches(self.log):
+            if not batch.is_control:
+                found += [
+                    (record.offset, _text(record.key), _text(record.value))
+                    for record in records(batch)
+                ]
+        return found
+
+    def shapes(self) -> list[tuple[int, int, int]]:
+        """First offset, last offset and number of records of every batch."""
+        return [
+            (batch.base_offset, batch.last_offset, batch.records_count)
+            for batch in self.tools.batches(self.log)
+        ]
+
+    def bases(self) -> list[int]:
+        """Where the segments begin."""
+        return [segment.base_offset for segment in self.log.segments]
+
+
+def _text(data: bytes | None) -> str | None:
+    return None if data is None else data.decode()
+
+
+@pytest.fixture
+def compaction(tools: Any) -> Callable[..., Compaction]:
+    """Makes a compacted log: fields of LogConfig, and ``options`` of CompactionSettings."""
+
+    def make(options: dict[str, Any] | None = None, **settings: Any) -> Compaction:
+        return Compaction(tools, settings, **(options or {}))
+
+    return make
