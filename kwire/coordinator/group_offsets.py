@@ -9,7 +9,8 @@ Rules:
 Source: OffsetMetadataManager of Kafka; KIP-211, KIP-447, KIP-496.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 
 from kwire.coordinator.effects import Effects
 from kwire.coordinator.expiry import has_expired
@@ -61,6 +62,29 @@ class GroupOffsets:
         if len(value.metadata) > self._registry.settings.offset_metadata_max_bytes:
             raise KafkaError(ErrorCode.OFFSET_METADATA_TOO_LARGE)
         effects.records.append(offset_commit(group_id, topic, partition, value))
+
+    def delete(
+        self, group_id: str, wanted: Sequence[tuple[str, int]]
+    ) -> tuple[Effects, AbstractSet[str]]:
+        """Forget offsets (topic, partition), but for topics that are read: those are returned.
+
+        Raises KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
+        """
+        topics = {topic for topic, _ in wanted}
+        group = self._registry.groups.get(group_id)
+        read: AbstractSet[str] = frozenset()
+        if group is not None:
+            group.check_offset_delete()
+            known = group.subscribed_topics()
+            read = topics if known is None else topics & known
+        elif not self._store.has(group_id):
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
+        effects = Effects(is_atomic=False)
+        held = self._store.partitions_of(group_id)
+        for topic, partition in dict.fromkeys(wanted):
+            if topic not in read and (topic, partition) in held:
+                effects.records.append(offset_commit(group_id, topic, partition, None))
+        return effects, read
 
     def tombstones(self, group_id: str, effects: Effects) -> None:
         """Add the records that forget every offset of a group."""

@@ -63,6 +63,7 @@ APIS: dict[int, Api] = {
     37: Api("CreatePartitions", 0, 3, waits=True),
     42: Api("DeleteGroups", 0, 2),
     44: Api("IncrementalAlterConfigs", 0, 1, waits=True),
+    47: Api("OffsetDelete", 0, 0),
     57: Api("UpdateFeatures", 0, 2, waits=True),
     60: Api("DescribeCluster", 0, 2),
     74: Api("ListConfigResources", 0, 1),
