@@ -19,16 +19,10 @@ from rich.progress import Progress
 
 from bench.brokers import MeasuredBroker, new_broker
 from bench.load import Generator, ask, new_generator
-from bench.rows import (
-    IDLE_ROWS,
-    PRODUCE_VERSION,
-    ROWS,
-    Row,
-    Running,
-    create_topic,
-    produce_request,
-    request_rows,
-)
+from bench.rows import ROWS
+from bench.rows.common import PRODUCE_VERSION, Row, Running, create_topic, produce_request
+from bench.rows.memory import IDLE_ROWS
+from bench.rows.produce import request_rows
 from bench.table import START, Results, selected, table_of
 
 OUT = Path(__file__).parent / "out"

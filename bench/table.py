@@ -4,7 +4,9 @@ import statistics
 
 from rich.table import Table
 
-from bench.rows import IDLE_ROWS, ROWS, Row
+from bench.rows import ROWS
+from bench.rows.common import Row
+from bench.rows.memory import IDLE_ROWS
 
 START = Row("start to first acknowledged record", "s", False, lambda running: 0.0)
 """Measured by whoever starts the broker."""

@@ -111,7 +111,7 @@ class Connection:
             self._end(error)
             return
         if self._waiting is not None or self._outbox:
-            self._inbox.keep()
+            self._inbox.leave_scratch(views_stay=True)
             self._start_task()
             return
         self._inbox.leave_scratch()

@@ -7,8 +7,8 @@ Rules:
   buffer of the connection's own.
 - A connection's own buffer grows with the bytes that came, never with the size a client announces.
   It is kept while the client goes on with large requests, and given back when it is idle.
-- Frames are views. Who needs one after the next read calls ``keep``: then the scratch buffer is
-  this connection's own, and the others get a new one.
+- Frames are views. While one is in use that lies in the scratch buffer, that buffer is left to it,
+  and the connections get another.
 """
 
 import socket
@@ -31,7 +31,7 @@ class Scratch:
         self.renew()
 
     def renew(self) -> None:
-        """Leave the buffer to somebody, and make another."""
+        """Leave the buffer to those who have views of it, and make another."""
         self.view = memoryview(bytearray(SCRATCH_BYTES))
 
 
@@ -98,19 +98,20 @@ class Inbox:
         (size,) = _SIZE.unpack_from(self._view, self._start)
         return not self._min_bytes <= size <= self._max_bytes or held >= 4 + size
 
-    def keep(self) -> None:
-        """What was read stays where it is, for views of it are still in use."""
-        if self._view is self._scratch.view:
-            self._scratch.renew()
-            self._own = self._view
+    def leave_scratch(self, *, views_stay: bool = False) -> None:
+        """Take the rest out of the scratch buffer, for the next connection reads into it.
 
-    def leave_scratch(self) -> None:
-        """Take the rest out of the scratch buffer, for the next connection reads into it."""
-        if self._view is self._scratch.view:
-            if self._start != self._end:
-                self._move(max(2 * (self._end - self._start), INITIAL_BUFFER_BYTES))
-            else:
-                self._view = self._own
+        ``views_stay`` says that frames are still in use: then the next one reads into another.
+        """
+        if self._view is not self._scratch.view:
+            return
+        if self._start != self._end:
+            self._move(max(2 * (self._end - self._start), INITIAL_BUFFER_BYTES))
+        else:
+            self._view = self._own
+            self._start = self._end = 0
+        if views_stay:
+            self._scratch.renew()
 
     def release(self) -> None:
         """Give back the memory, if nothing is in it; views of it stay good."""

@@ -13,7 +13,9 @@ from rich.console import Console
 
 from bench.__main__ import options_of
 from bench.load import FALLBACK, Generator, Load, new_generator, run_load
-from bench.rows import IDLE_ROWS, ROWS, Row, batch
+from bench.rows import ROWS
+from bench.rows.common import Row, batch
+from bench.rows.memory import IDLE_ROWS
 from bench.table import START, ratio, selected, table_of
 from bench.usage import cpu_seconds, resident_mb
 from kwire.record.batch import RecordBatch

@@ -1,0 +1,14 @@
+"""The rows of the table: what is measured of a broker, and in which unit.
+
+A row's function starts from a running broker and returns one number; ``more_is_better`` lets ratios
+be read the same way in every row. Several rows may look at one load, which then runs once a round.
+"""
+
+from bench.rows.common import Row
+from bench.rows.fetch import FETCH_ROWS
+from bench.rows.groups import GROUP_ROWS
+from bench.rows.memory import MEMORY_ROWS
+from bench.rows.produce import PRODUCE_ROWS
+
+ROWS: list[Row] = [*PRODUCE_ROWS, *FETCH_ROWS, *GROUP_ROWS, *MEMORY_ROWS]
+"""Measured in every round."""

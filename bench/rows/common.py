@@ -1,0 +1,136 @@
+"""What rows have in common: the broker and the load they look at, and topics to work with."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from bench.brokers import MeasuredBroker
+from bench.load import Generator, Load, ask, run_load
+from bench.usage import MB, cpu_seconds
+from kwire.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from kwire.protocol.messages.delete_topics import DeleteTopicsRequest
+from kwire.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kwire.record.records import BatchBuilder
+
+PRODUCE_VERSION = 11
+GENERATOR_IS_LIMIT = 0.9
+"""Above this share of one core the generator, not the broker, may have been the limit."""
+
+
+class Measured(NamedTuple):
+    """One run of the generator, and the CPU seconds the broker used meanwhile."""
+
+    load: Load
+    broker_cpu_s: float
+
+
+@dataclass(slots=True)
+class Running:
+    """A running broker, and what its rows share.
+
+    ``seconds`` is how long a row loads it. Rows that look at the same load share one run of it
+    (``runs``); ``limited`` collects the loads in which the generator was the limit.
+    """
+
+    broker: MeasuredBroker
+    generator: Generator
+    seconds: float
+    runs: dict[str, Measured] = field(default_factory=dict)
+    limited: set[str] = field(default_factory=set)
+
+
+class Row(NamedTuple):
+    """One row: its name, its unit, whether more is better, and how it is measured.
+
+    ``load`` names the load it looks at, if it does.
+    """
+
+    name: str
+    unit: str
+    more_is_better: bool
+    measure: Callable[[Running], float]
+    load: str = ""
+
+
+def create_topic(bootstrap: str, name: str) -> str:
+    """Make sure that a topic with one partition exists, whose files go soon after it is deleted."""
+    soon = CreatableTopicConfig(name="file.delete.delay.ms", value="1000")
+    topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1, configs=[soon])
+    ask(bootstrap, CreateTopicsRequest(topics=[topic]), 5)
+    return name
+
+
+def delete_topic(bootstrap: str, name: str) -> None:
+    """Delete a topic and its data."""
+    ask(bootstrap, DeleteTopicsRequest(topic_names=[name], timeout_ms=10_000), 5)
+
+
+def next_offset(bootstrap: str, request: ProduceRequest) -> int:
+    """Produce once; the offset it got. The topic may have been created a moment ago."""
+    time_limit = time.monotonic() + 30
+    while True:
+        answer = ask(bootstrap, request, PRODUCE_VERSION).responses[0].partition_responses[0]
+        if answer.error_code == 0:
+            return int(answer.base_offset)
+        if time.monotonic() > time_limit:
+            raise RuntimeError(f"the broker refuses the batch with error {answer.error_code}")
+
+
+def batch(records: int, size_bytes: int) -> bytes:
+    """A batch of records with values of ``size_bytes``."""
+    builder = BatchBuilder()
+    now_ms = int(time.time() * 1000)
+    for _ in range(records):
+        builder.add(now_ms, None, bytes(size_bytes))
+    return bytes(builder.build())
+
+
+def produce_request(topic: str, records: int, size_bytes: int) -> ProduceRequest:
+    """A produce request with acks=all."""
+    data = PartitionProduceData(index=0, records=batch(records, size_bytes))
+    topics = [TopicProduceData(name=topic, partition_data=[data])]
+    return ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=topics)
+
+
+def measured(
+    running: Running, name: str, frame: bytes, connections: int, in_flight: int
+) -> Measured:
+    """Run the generator, and note what the broker used and whether the generator was the limit."""
+    before = cpu_seconds(running.broker.pid)
+    bootstrap = running.broker.bootstrap
+    load = run_load(running.generator, bootstrap, frame, connections, in_flight, running.seconds)
+    run = Measured(load, cpu_seconds(running.broker.pid) - before)
+    if load.generator_share > GENERATOR_IS_LIMIT:
+        running.limited.add(name)
+    running.runs[name] = run
+    return run
+
+
+def attribute_of_load(
+    run: Callable[[Running], Measured], attribute: str
+) -> Callable[[Running], float]:
+    """A row's function that reads one number of a load."""
+    return lambda running: float(getattr(run(running).load, attribute))
+
+
+def bytes_rows(
+    name: str, run: Callable[[Running], Measured], size: Callable[[Load], int]
+) -> list[Row]:
+    """Megabytes a second, and the broker's CPU seconds for a gigabyte."""
+
+    def rate(running: Running) -> float:
+        load = run(running).load
+        return size(load) / load.seconds / MB
+
+    def cpu(running: Running) -> float:
+        return run(running).broker_cpu_s / size(run(running).load) * 1000 * MB
+
+    return [
+        Row(name, "MB/s", True, rate, name),
+        Row(f"{name}: CPU per GB", "s", False, cpu, name),
+    ]

@@ -1,0 +1,106 @@
+"""Rows of fetching: what is there by bytes, and what comes by time."""
+
+import socket
+import time
+
+from bench.load import ask, frame_of, read_response
+from bench.rows.common import (
+    PRODUCE_VERSION,
+    Measured,
+    Row,
+    Running,
+    bytes_rows,
+    create_topic,
+    delete_topic,
+    measured,
+    next_offset,
+    produce_request,
+)
+from bench.usage import MB
+from kwire.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+
+FETCH_VERSION = 12
+
+
+def fetch_request(topic: str, offset: int, max_bytes: int, max_wait_ms: int) -> FetchRequest:
+    """A fetch of one partition without a session."""
+    partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=max_bytes)
+    topics = [FetchTopic(topic=topic, partitions=[partition])]
+    return FetchRequest(max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=max_bytes, topics=topics)
+
+
+def fetch_load(running: Running, name: str, max_bytes: int) -> Measured:
+    """Fetch the same data again and again."""
+    if name in running.runs:
+        return running.runs[name]
+    bootstrap = running.broker.bootstrap
+    topic = create_topic(bootstrap, f"bench-{time.monotonic_ns()}")
+    request = produce_request(topic, 1000, 1000)
+    for _ in range(max_bytes // MB + 2):
+        next_offset(bootstrap, request)
+    fetch = fetch_request(topic, 0, max_bytes, 100)
+    answer = ask(bootstrap, fetch, FETCH_VERSION).responses[0].partitions[0]
+    if answer.error_code or len(answer.records) < max_bytes // 2:
+        raise RuntimeError(f"the fetch brings error {answer.error_code} or too little")
+    run = measured(running, name, frame_of(fetch, FETCH_VERSION), 1, 1)
+    delete_topic(bootstrap, topic)
+    return run
+
+
+def fetch_rows(name: str, max_bytes: int) -> list[Row]:
+    """Fetches of so many bytes, one after the other."""
+    return bytes_rows(
+        name,
+        lambda running: fetch_load(running, name, max_bytes),
+        lambda load: load.response_bytes,
+    )
+
+
+def produce_to_fetch_us(running: Running) -> list[float]:
+    """Times from sending a record to a long-polling fetch having it, ascending."""
+    bootstrap = running.broker.bootstrap
+    topic = create_topic(bootstrap, f"bench-{time.monotonic_ns()}")
+    produce = produce_request(topic, 1, 100)
+    offset = next_offset(bootstrap, produce) + 1
+    host, _, port = bootstrap.rpartition(":")
+    times = []
+    with (
+        socket.create_connection((host, int(port))) as writer,
+        socket.create_connection((host, int(port))) as reader,
+    ):
+        for side in (writer, reader):
+            side.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for n in range(500):
+            fetch = fetch_request(topic, offset + n, MB, 5000)
+            reader.sendall(frame_of(fetch, FETCH_VERSION))
+            # The broker has to have the fetch before the record comes, or it isn't a long poll.
+            reader.settimeout(0.002)
+            try:
+                reader.recv(1, socket.MSG_PEEK)
+            except TimeoutError:
+                reader.settimeout(None)
+            started = time.perf_counter()
+            writer.sendall(frame_of(produce, PRODUCE_VERSION))
+            read_response(reader, fetch, FETCH_VERSION)
+            times.append(time.perf_counter() - started)
+            read_response(writer, produce, PRODUCE_VERSION)
+    delete_topic(bootstrap, topic)
+    return sorted(taken * 1e6 for taken in times)
+
+
+def produce_to_fetch_row(label: str, share: float) -> Row:
+    """A percentile of the way from producer to consumer."""
+
+    def measure(running: Running) -> float:
+        times = produce_to_fetch_us(running)
+        return times[int((len(times) - 1) * share)]
+
+    return Row(f"produce to long-polling fetch: {label}", "µs", False, measure)
+
+
+FETCH_ROWS: list[Row] = [
+    *fetch_rows("fetch, 1 MB at a time", MB),
+    *fetch_rows("fetch, 10 MB at a time", 10 * MB),
+    produce_to_fetch_row("p50", 0.5),
+    produce_to_fetch_row("p99", 0.99),
+]

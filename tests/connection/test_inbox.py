@@ -1,0 +1,112 @@
+"""Frames come out as they went in, however the bytes arrive; idle connections hold no memory."""
+
+import socket
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kwire.connection.inbox import SCRATCH_BYTES, BadFrameSize, Inbox, Scratch
+
+MIN_BYTES, MAX_BYTES = 2, 300_000
+
+
+class Pieces:
+    """A socket that gives what was put in, piece by piece."""
+
+    def __init__(self, *pieces):
+        self.pieces = [bytes(piece) for piece in pieces]
+
+    def recv_into(self, view):
+        """The next piece, or as much of it as there is room for."""
+        if not self.pieces:
+            raise BlockingIOError
+        piece = self.pieces.pop(0)
+        if len(piece) > len(view):
+            self.pieces.insert(0, piece[len(view) :])
+            piece = piece[: len(view)]
+        view[: len(piece)] = piece
+        return len(piece)
+
+
+def framed(body):
+    """A frame with its size."""
+    return len(body).to_bytes(4, "big") + body
+
+
+def read_all(inbox, sock, *, other=None):
+    """Every frame, read as a connection does; ``other`` uses the scratch buffer between reads."""
+    found = []
+    while True:
+        try:
+            inbox.receive(sock)
+        except BlockingIOError:
+            return found
+        while (frame := inbox.next_frame()) is not None:
+            found.append(bytes(frame))
+        inbox.leave_scratch()
+        if other is not None:
+            other.receive(Pieces(framed(b"other" * 100)))
+            other.next_frame()
+
+
+@given(st.lists(st.binary(min_size=2, max_size=200), max_size=20), st.data())
+def test_frames_come_out_as_they_went_in(bodies, data):
+    stream = b"".join(map(framed, bodies))
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=10)))
+    pieces = [stream[a:b] for a, b in zip([0, *cuts], [*cuts, len(stream)], strict=True) if a != b]
+    scratch = Scratch()
+    inbox, other = (Inbox(scratch, MIN_BYTES, MAX_BYTES) for _ in range(2))
+    assert read_all(inbox, Pieces(*pieces), other=other) == bodies
+    assert not inbox.has_frame
+
+
+@pytest.mark.parametrize("size", [SCRATCH_BYTES - 4, SCRATCH_BYTES - 3, MAX_BYTES])
+def test_a_frame_larger_than_the_scratch_buffer(size):
+    inbox = Inbox(Scratch(), MIN_BYTES, MAX_BYTES)
+    body = bytes(range(256)) * (size // 256) + bytes(size % 256)
+    assert read_all(inbox, Pieces(framed(body), framed(b"next"))) == [body, b"next"]
+    inbox.release()
+    assert inbox.size_bytes == 0
+
+
+@pytest.mark.parametrize("size", [-1, 0, 1, MAX_BYTES + 1, 2**31 - 1])
+def test_a_bad_size_is_told_before_anything_is_read_for_it(size):
+    inbox = Inbox(Scratch(), MIN_BYTES, MAX_BYTES)
+    inbox.receive(Pieces(size.to_bytes(4, "big", signed=True) + b"x"))
+    assert inbox.has_frame
+    with pytest.raises(BadFrameSize) as bad:
+        inbox.next_frame()
+    assert bad.value.size_bytes == size
+    assert inbox.size_bytes == 0
+
+
+def test_memory_grows_with_what_came_not_with_what_is_announced():
+    inbox = Inbox(Scratch(), MIN_BYTES, MAX_BYTES)
+    inbox.receive(Pieces(MAX_BYTES.to_bytes(4, "big") + bytes(100)))
+    assert inbox.next_frame() is None
+    inbox.leave_scratch()
+    assert inbox.size_bytes <= 4096
+
+
+def test_a_frame_in_use_is_not_written_over():
+    scratch = Scratch()
+    first, second = (Inbox(scratch, MIN_BYTES, MAX_BYTES) for _ in range(2))
+    first.receive(Pieces(framed(b"in use") + framed(b"rest")))
+    frame = first.next_frame()
+    first.leave_scratch(views_stay=True)
+    second.receive(Pieces(framed(b"another")))
+    assert frame == b"in use"
+    assert first.next_frame() == b"rest"
+    assert second.next_frame() == b"another"
+
+
+def test_a_connection_that_is_quiet_holds_nothing():
+    left, right = socket.socketpair()
+    with left, right:
+        inbox = Inbox(Scratch(), MIN_BYTES, MAX_BYTES)
+        right.send(framed(b"request"))
+        assert inbox.receive(left) == 11
+        assert inbox.next_frame() == b"request"
+        inbox.leave_scratch(views_stay=True)
+        assert inbox.size_bytes == 0
