@@ -56,6 +56,7 @@ APIS: dict[int, Api] = {
     24: Api("AddPartitionsToTxn", 0, 5),
     25: Api("AddOffsetsToTxn", 0, 4, waits=True),
     26: Api("EndTxn", 0, 5, waits=True),
+    27: Api("WriteTxnMarkers", 1, 2),
     28: Api("TxnOffsetCommit", 0, 5),
     32: Api("DescribeConfigs", 1, 4),
     33: Api("AlterConfigs", 0, 2, waits=True),
@@ -66,6 +67,9 @@ APIS: dict[int, Api] = {
     47: Api("OffsetDelete", 0, 0),
     57: Api("UpdateFeatures", 0, 2, waits=True),
     60: Api("DescribeCluster", 0, 2),
+    61: Api("DescribeProducers", 0, 0),
+    65: Api("DescribeTransactions", 0, 0),
+    66: Api("ListTransactions", 0, 1),
     74: Api("ListConfigResources", 0, 1),
     75: Api("DescribeTopicPartitions", 0, 0),
 }

@@ -1,0 +1,64 @@
+"""WriteTxnMarkers: writes the markers that end transactions into this broker's partitions.
+
+Behaviour: it is asked by other brokers' coordinators, and by operators to abort a transaction that
+hangs (``kafka-transactions.sh abort``). From version 2 on a marker says by which version of the
+protocol its epoch is judged (KIP-1228).
+"""
+
+from kwire.broker.markers import EndMarker, write_marker
+from kwire.errors import ErrorCode, KafkaError
+from kwire.handlers.context import RequestContext
+from kwire.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+_NOT_READY = (
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.NOT_COORDINATOR,
+)
+
+
+def handle(request: WriteTxnMarkersRequest, context: RequestContext) -> WriteTxnMarkersResponse:
+    """Write every marker into every partition it names."""
+    return WriteTxnMarkersResponse(markers=[_write_all(one, context) for one in request.markers])
+
+
+def _write_all(wanted: WritableTxnMarker, context: RequestContext) -> WritableTxnMarkerResult:
+    marker = EndMarker(
+        wanted.producer_id,
+        wanted.producer_epoch,
+        wanted.coordinator_epoch,
+        wanted.transaction_result,
+        wanted.transaction_version,
+    )
+    return WritableTxnMarkerResult(
+        producer_id=wanted.producer_id,
+        topics=[
+            WritableTxnMarkerTopicResult(
+                name=topic.name,
+                partitions=[
+                    WritableTxnMarkerPartitionResult(
+                        partition_index=index,
+                        error_code=_write(marker, topic.name, index, context),
+                    )
+                    for index in topic.partition_indexes
+                ],
+            )
+            for topic in wanted.topics
+        ],
+    )
+
+
+def _write(marker: EndMarker, topic: str, index: int, context: RequestContext) -> ErrorCode:
+    try:
+        write_marker(context.broker, marker, topic, index)
+    except KafkaError as error:
+        # A coordinator elsewhere takes these for a leader that isn't ready.
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER if error.code in _NOT_READY else error.code
+    return ErrorCode.NONE
