@@ -46,6 +46,7 @@ KAFKA_METADATA = "__cluster_metadata-0"
 """Where Apache Kafka keeps what kwire keeps in its store."""
 
 LISTEN_BACKLOG = 1024
+ACCEPTS_PER_TURN = 64
 MAX_OPEN_FILES = 10_000
 STOP_GRACE_S = 5.0
 
@@ -253,22 +254,25 @@ class Server:
         while True:
             await trio.lowlevel.wait_readable(bound)
             try:
-                accepted, peer = bound.accept()
+                # Many may come at once, and each turn of the others is long for who waits.
+                for _ in range(ACCEPTS_PER_TURN):
+                    self._admit(listener, *bound.accept())
             except (BlockingIOError, ConnectionAbortedError):
                 continue
             except OSError as error:
                 # Out of descriptors (ulimit -n), or a network error that the peer left behind.
                 log.warning("cannot accept a connection: %s", error)
                 await trio.sleep(0.1)
-                continue
-            try:
-                self._admit(listener, accepted, peer)
-            except OSError as error:
-                log.info("a connection from %s ended at once: %s", peer[0], error)
-                accepted.close()
 
     def _admit(self, listener: Listener, accepted: socket.socket, peer: tuple[str, int]) -> None:
-        """Start serving a connection unless there are too many."""
+        """Start serving a connection, unless there are too many or it has ended already."""
+        try:
+            self._begin(listener, accepted, peer)
+        except OSError as error:
+            log.info("a connection from %s ended at once: %s", peer[0], error)
+            accepted.close()
+
+    def _begin(self, listener: Listener, accepted: socket.socket, peer: tuple[str, int]) -> None:
         address = peer[0]
         limit = self.broker.integer("max.connections")
         address_limit = self.broker.integer("max.connections.per.ip")
