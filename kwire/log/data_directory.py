@@ -3,7 +3,6 @@
 Rules:
 
 - ``.lock`` is held as long as the directory is open, so two processes never write the same files.
-  A JVM locks it by POSIX, which Linux keeps apart from flock, so that lock is taken as well.
 - ``.kafka_cleanshutdown`` is there only between a clean stop and the next start: it is taken away
   before the logs are loaded, or a start that breaks off would leave it (KAFKA-10471).
 - Checkpoints hold the offsets of the partitions in this directory alone.
@@ -11,10 +10,7 @@ Rules:
   another's (locked, or of another broker or cluster) is a mistake that stops the start.
 """
 
-import fcntl
 import logging
-import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -75,14 +71,13 @@ class DataDirectory:
         return self.health.failure is None
 
     def _open(self) -> None:
+        made = [above for above in (self.path, *self.path.parents) if not above.exists()]
         self._disk.make_directory(self.path)
-        self._lock = os.open(self.path / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        for new in made:
+            self._disk.sync_directory(new.parent)
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if sys.platform == "linux":  # elsewhere the two are one, or know of each other
-                fcntl.lockf(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._lock = self._disk.lock(self.path / LOCK_FILE)
         except BlockingIOError as error:
-            self._unlock()
             raise LogDirectoryError(
                 f"the data directory {self.path} is in use by another process; "
                 "stop that one, or choose another with --data-dir DIR (log.dirs)"
@@ -145,7 +140,7 @@ class DataDirectory:
 
     def _unlock(self) -> None:
         if self._lock >= 0:
-            os.close(self._lock)
+            self._disk.close(self._lock)
             self._lock = -1
 
 

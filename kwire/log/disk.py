@@ -7,7 +7,9 @@ Rules:
 - ``pwrite_all`` writes everything or raises; what it wrote before that is for the caller to cut.
 """
 
+import fcntl
 import os
+import sys
 from functools import cached_property
 from pathlib import Path
 
@@ -31,6 +33,21 @@ class Disk:
     def open(self, path: Path, *, create: bool = False) -> int:
         """Open a file for reading and writing; OSError where it is missing and not to be made."""
         return os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644)
+
+    def lock(self, path: Path) -> int:
+        """Lock a file against other processes until it is closed; BlockingIOError if one has it.
+
+        A JVM locks by POSIX, which Linux keeps apart from flock, so that lock is taken as well.
+        """
+        fd = self.open(path, create=True)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if sys.platform == "linux":  # elsewhere the two are one, or know of each other
+                fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BaseException:
+            self.close(fd)
+            raise
+        return fd
 
     def open_briefly(self, path: Path, *, create: bool = False) -> int:
         """Open a file that is closed soon, if need be by closing some that are kept open."""

@@ -23,7 +23,6 @@ from kwire.log.directory_health import DirectoryHealth
 from kwire.log.disk import Disk
 from kwire.log.leader_epochs import LeaderEpochs
 from kwire.log.log_config import LogConfig
-from kwire.log.producer_recovery import rebuild_producers
 from kwire.log.producer_state import ProducerStates, write_snapshot
 from kwire.log.rolling import is_full
 from kwire.log.segment import LogSegment
@@ -89,7 +88,7 @@ class PartitionLog:
         self.unflushed: list[LogSegment] = []
         self._disk = disk
         self._flushed_ms = 0
-        self._has_new_files = False
+        self._files_made, self._files_sure = 1, 0
         self._is_abandoned = False
 
     @property
@@ -210,6 +209,7 @@ class PartitionLog:
             segment.transaction_index.append(aborted)
         except OSError as error:
             raise self.health.fail(f"cannot index a transaction of {self.name}", error) from error
+        self._files_made += 1
 
     def _undo(self, error: OSError) -> KafkaError:
         """Cut what a failed append left behind; the error for the client."""
@@ -223,9 +223,7 @@ class PartitionLog:
     def _refuse_appends(self) -> None:
         self.health.check()
         if self._is_abandoned:
-            raise KafkaError(
-                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"the log of {self.name} is no longer here"
-            )
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.name} is no longer here")
 
     def _segment_for(self, batch: RecordBatch, now_ms: int) -> LogSegment:
         """The segment that takes a batch: the active one, or a new one when that is full."""
@@ -254,7 +252,7 @@ class PartitionLog:
         if self.segments:
             self.active.close()
             self.unflushed.append(self.active)
-        self._has_new_files = True
+        self._files_made += 1
         self.segments.append(new)
 
     def _discard(self, segment: LogSegment) -> None:
@@ -283,27 +281,28 @@ class PartitionLog:
         Raises KafkaError (KAFKA_STORAGE_ERROR); the log is offline then, for after a failed sync
         nobody knows what the disk has.
         """
-        end_offset = self.log_end_offset
-        self._sync([*self.unflushed, self.active], end_offset)
+        self._sync(self.log_end_offset, self.active, list(self.unflushed))
         self._flushed_ms = now_ms
 
     def flush_rolled(self) -> None:
         """Wait until the segments that were rolled are on the disk, as ``flush`` does."""
         if self.unflushed:
-            self._sync(list(self.unflushed), self.active.base_offset)
+            self._sync(self.active.base_offset, None, list(self.unflushed))
 
-    def _sync(self, segments: list[LogSegment], end_offset: int) -> None:
-        has_new_files, self._has_new_files = self._has_new_files, False
+    def _sync(self, end_offset: int, active: LogSegment | None, rolled: list[LogSegment]) -> None:
+        # In a thread these are read in this order: what is rolled meanwhile is among the rolled.
+        files_made = self._files_made
         try:
-            for segment in segments:
+            for segment in (*rolled, active) if active else rolled:
                 segment.sync()
-            if has_new_files:
+            if files_made > self._files_sure:
                 self._disk.sync_directory(self.directory)
+                self._files_sure = max(self._files_sure, files_made)
         except FileNotFoundError:
             return  # the partition was deleted meanwhile
         except OSError as error:
             raise self.health.sync_failed(f"cannot flush {self.name}", error) from error
-        for segment in segments:  # in place: a thread may be here while another rolls
+        for segment in rolled:  # not the active one: it may have grown, and be rolled by now
             with suppress(ValueError):
                 self.unflushed.remove(segment)
         self.recovery_point = max(self.recovery_point, min(end_offset, self.log_end_offset))
@@ -354,26 +353,6 @@ class PartitionLog:
                 self.leader_epochs.truncate_from_start(self.log_start_offset)
             except OSError as error:
                 raise self.health.refused(f"cannot cut the start of {self.name}", error) from error
-
-    def truncate_to(self, offset: int, now_ms: int) -> None:
-        """Cut everything from ``offset`` on, as a follower does that has diverged; OSError."""
-        if offset >= self.log_end_offset:
-            return
-        kept = LogSegments(s for s in self.segments if s.base_offset <= offset)
-        for segment in self.segments[len(kept) :]:
-            self.doomed.append((now_ms, segment.delete_later()))
-        self.unflushed = [segment for segment in self.unflushed if segment in kept]
-        self.segments = kept
-        if kept:
-            self.active.truncate_to(offset)
-        self.log_end_offset = offset
-        self.recovery_point = min(self.recovery_point, offset)
-        self.log_start_offset = min(self.log_start_offset, offset)
-        if not kept:
-            self.roll(now_ms)
-        self.first_dirty_offset = min(self.first_dirty_offset, self.active.base_offset)
-        self.leader_epochs.truncate_from_end(offset)
-        self.producers = rebuild_producers(self.directory, self.segments, offset, self._disk)
 
     def expire_producers(self, now_ms: int) -> None:
         """Forget producers that have been silent for long."""

@@ -118,6 +118,23 @@ class LogTools:
         )
 
     @staticmethod
+    def batch_of(
+        rows: list[tuple[int, bytes | None, bytes | None]],
+        compression: int,
+        producer: tuple[int, int, int] | None,
+        transactional: bool,
+    ) -> bytearray:
+        """A batch of records given as (timestamp, key, value)."""
+        builder = BatchBuilder()
+        for row in rows:
+            builder.add(*row)
+        return builder.build(
+            compression=compression,
+            producer=ProducerState(*producer) if producer else ProducerState(),
+            transactional=transactional,
+        )
+
+    @staticmethod
     def marker(producer_id: int, epoch: int, *, commit: bool, coordinator_epoch: int = 3) -> bytes:
         """The batch that ends a transaction."""
         return bytes(

@@ -18,6 +18,7 @@ from hypothesis.stateful import (
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.log.retention import delete_old_segments, remove_doomed
+from kwire.log.truncation import truncate_log
 from kwire.record.batch import complete_batches
 
 SETTINGS = {
@@ -93,7 +94,7 @@ class LogModel(RuleBasedStateMachine):
         offset = data.draw(st.sampled_from(starts))
         if offset < self.first:
             return
-        self.log.truncate_to(offset, self.tools.now_ms)
+        truncate_log(self.log, offset, self.tools.now_ms, self.tools.disk)
         del self.values[offset:]
         entry = self.log.producers.producers.get(1)
         self.sequence = entry.last_sequence + 1 if entry else 0

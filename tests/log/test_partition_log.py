@@ -8,6 +8,7 @@ import pytest
 from kwire.errors import ErrorCode, KafkaError
 from kwire.log.partition_log import AppendOrigin
 from kwire.log.retention import delete_old_segments, remove_doomed
+from kwire.log.truncation import truncate_log
 from kwire.record.batch import complete_batches
 
 
@@ -199,13 +200,13 @@ def test_truncation_forgets_everything_after_the_offset(tools):
             leader_epoch=number // 10,
             now_ms=tools.now_ms,
         )
-    log.truncate_to(17, tools.now_ms)
+    truncate_log(log, 17, tools.now_ms, tools.disk)
     assert log.log_end_offset == 17
     assert log.leader_epochs.entries == [(0, 0), (1, 10)]
     assert log.producers.producers[5].last_sequence == 16
     assert tools.append(log, b"again", producer=(5, 0, 17)) == 17
     assert [offset for offset, _ in tools.values(log)] == list(range(18))
-    log.truncate_to(0, tools.now_ms)
+    truncate_log(log, 0, tools.now_ms, tools.disk)
     assert (log.log_end_offset, log.size_bytes) == (0, 0)
     assert tools.append(log, b"new") == 0
 
@@ -214,7 +215,7 @@ def test_truncation_below_the_first_segment_starts_anew(tools):
     """A follower may have to begin before everything it has."""
     log = tools.open(log_start_offset=100)
     assert tools.append(log, b"a") == 100
-    log.truncate_to(40, tools.now_ms)
+    truncate_log(log, 40, tools.now_ms, tools.disk)
     assert (log.log_start_offset, log.log_end_offset) == (40, 40)
     assert tools.append(log, b"b") == 40
     assert tools.values(log) == [(40, b"b")]
@@ -282,3 +283,24 @@ def test_end_offsets_of_epochs(tools):
     assert log.end_offset_for_epoch(1) == (1, 10)
     assert log.end_offset_for_epoch(6) == (-1, -1)
     assert log.end_offset_for_epoch(-1) == (-1, -1)
+
+
+def test_what_grows_while_it_is_flushed_is_flushed_again(tools):
+    """A flush in a thread counts what was there when it began, also where a roll comes between."""
+    log = tools.open(segment_bytes=200)
+    tools.append(log, b"a")
+    synced, sync = [], tools.disk.sync
+
+    def sync_while_it_grows(fd):
+        synced.append(log.log_end_offset)
+        if len(synced) == 1:
+            tools.append(log, b"b" * 50)
+            log.roll(tools.now_ms)
+        sync(fd)
+
+    tools.disk.sync = sync_while_it_grows
+    log.flush(tools.now_ms)
+    assert log.recovery_point == 1
+    assert [segment.base_offset for segment in log.unflushed] == [0]
+    log.flush_rolled()
+    assert (log.recovery_point, log.unflushed) == (2, [])

@@ -1,0 +1,44 @@
+"""Cutting the end of a log, as a follower does whose leader has something else there.
+
+Rules: what was cut is gone for good, also after the death of the machine; segments go from the last
+one back, so that a crash leaves no hole. The recovery point has to be checkpointed before the next
+append, or the old one would vouch for what comes where the cut was. After an error the directory is
+offline.
+
+Source: UnifiedLog.truncateTo of Kafka.
+"""
+
+from kwire.log.disk import Disk
+from kwire.log.partition_log import PartitionLog
+from kwire.log.producer_recovery import rebuild_producers
+from kwire.log.segments import LogSegments
+
+
+def truncate_log(log: PartitionLog, offset: int, now_ms: int, disk: Disk) -> None:
+    """Cut everything from ``offset`` on; KafkaError (KAFKA_STORAGE_ERROR)."""
+    if offset >= log.log_end_offset:
+        return
+    try:
+        _truncate(log, offset, now_ms, disk)
+    except OSError as error:
+        raise log.health.fail(f"cannot cut the end of {log.name}", error) from error
+
+
+def _truncate(log: PartitionLog, offset: int, now_ms: int, disk: Disk) -> None:
+    kept = LogSegments(s for s in log.segments if s.base_offset <= offset)
+    for segment in reversed(log.segments[len(kept) :]):
+        log.doomed.append((now_ms, segment.delete_later()))
+    log.unflushed = [segment for segment in log.unflushed if segment in kept[:-1]]
+    log.segments = kept
+    if kept:
+        log.active.truncate_to(offset)
+        log.active.sync()
+    log.log_end_offset = offset
+    log.recovery_point = min(log.recovery_point, offset)
+    log.log_start_offset = min(log.log_start_offset, offset)
+    if not kept:
+        log.roll(now_ms)
+    log.first_dirty_offset = min(log.first_dirty_offset, log.active.base_offset)
+    disk.sync_directory(log.directory)
+    log.leader_epochs.truncate_from_end(offset)
+    log.producers = rebuild_producers(log.directory, log.segments, offset, disk)
