@@ -9,7 +9,7 @@ from kwire.protocol.messages.delete_groups import (
 )
 
 
-async def handle(request: DeleteGroupsRequest, context: RequestContext) -> DeleteGroupsResponse:
+def handle(request: DeleteGroupsRequest, context: RequestContext) -> DeleteGroupsResponse:
     """Delete every group that may be."""
     return DeleteGroupsResponse(
         results=[

@@ -15,9 +15,7 @@ from kwire.protocol.messages.describe_cluster import (
 BROKERS, CONTROLLERS = 1, 2
 
 
-async def handle(
-    request: DescribeClusterRequest, context: RequestContext
-) -> DescribeClusterResponse:
+def handle(request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
     """Describe the cluster."""
     if request.endpoint_type == CONTROLLERS:
         return DescribeClusterResponse(

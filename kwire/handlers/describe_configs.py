@@ -30,9 +30,7 @@ from kwire.protocol.messages.describe_configs import (
 )
 
 
-async def handle(
-    request: DescribeConfigsRequest, context: RequestContext
-) -> DescribeConfigsResponse:
+def handle(request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
     """Describe every resource asked for."""
     distinct = {(r.resource_type, r.resource_name): r for r in request.resources}
     return DescribeConfigsResponse(

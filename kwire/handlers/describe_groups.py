@@ -18,7 +18,7 @@ from kwire.protocol.messages.describe_groups import (
 NOT_FOUND_SINCE = 6
 
 
-async def handle(request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
+def handle(request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
     """Describe every group asked for."""
     operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
     groups = [_describe(group_id, context) for group_id in dict.fromkeys(request.groups)]

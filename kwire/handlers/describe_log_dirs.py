@@ -18,9 +18,7 @@ from kwire.protocol.messages.describe_log_dirs import (
 )
 
 
-async def handle(
-    request: DescribeLogDirsRequest, context: RequestContext
-) -> DescribeLogDirsResponse:
+def handle(request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
     """Describe every directory; no topics mean all of them."""
     wanted = None
     if request.topics is not None:

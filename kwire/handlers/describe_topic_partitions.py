@@ -20,7 +20,7 @@ from kwire.protocol.messages.describe_topic_partitions import (
 )
 
 
-async def handle(
+def handle(
     request: DescribeTopicPartitionsRequest, context: RequestContext
 ) -> DescribeTopicPartitionsResponse:
     """Describe topics up to the limit."""

@@ -14,7 +14,7 @@ from kwire.protocol.messages.list_config_resources import (
 )
 
 
-async def handle(
+def handle(
     request: ListConfigResourcesRequest, context: RequestContext
 ) -> ListConfigResourcesResponse:
     """List the resources of the types asked for."""

@@ -7,7 +7,7 @@ from kwire.handlers.context import RequestContext
 from kwire.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 
-async def handle(request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
+def handle(request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
     """List the groups of every coordinator."""
     states = {state.lower() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}

@@ -31,7 +31,7 @@ _SINCE = {
 }
 
 
-async def handle(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
+def handle(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
     """Answer every partition."""
     return ListOffsetsResponse(
         topics=[

@@ -23,7 +23,7 @@ from kwire.protocol.messages.offset_commit import (
 TOPIC_IDS_SINCE = 10
 
 
-async def handle(request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse:
+def handle(request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse:
     """Write every offset that may be committed."""
     accepted: list[tuple[OffsetCommitResponsePartition, str, OffsetCommitValue]] = []
     topics = [_check_topic(request, topic, context, accepted) for topic in request.topics]

@@ -15,7 +15,7 @@ from kwire.protocol.messages.offset_delete import (
 )
 
 
-async def handle(request: OffsetDeleteRequest, context: RequestContext) -> OffsetDeleteResponse:
+def handle(request: OffsetDeleteRequest, context: RequestContext) -> OffsetDeleteResponse:
     """Delete every offset that may be."""
     topics = [
         OffsetDeleteResponseTopic(

@@ -28,7 +28,7 @@ ERROR_SINCE = 2
 _NOTHING = CommittedOffset(-1, -1, "", -1)
 
 
-async def handle(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
+def handle(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
     """Answer for every group."""
     stable = request.require_stable
     if context.api_version >= GROUPS_SINCE:

@@ -11,7 +11,7 @@ from kwire.protocol.messages.offset_for_leader_epoch import (
 )
 
 
-async def handle(
+def handle(
     request: OffsetForLeaderEpochRequest, context: RequestContext
 ) -> OffsetForLeaderEpochResponse:
     """Answer every partition."""
