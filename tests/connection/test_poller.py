@@ -1,0 +1,129 @@
+"""All that are readable are served, nobody starves, and others have their turn."""
+
+import socket
+
+import pytest
+import trio
+import trio.testing
+
+from kwire.connection.poller import Poller
+
+
+class Peer:
+    """One end of a pair of sockets, served by the poller: it notes what it reads."""
+
+    peer_host = "127.0.0.1"
+    last_active_s = 0.0
+
+    def __init__(self, poller, *, pieces=1):
+        self.poller = poller
+        self.near, self.far = socket.socketpair()
+        self.near.setblocking(False)
+        self.read = b""
+        self.turns = 0
+        self.is_aborted = False
+        self.pieces = pieces
+        poller.add(self)
+
+    def fileno(self):
+        """The descriptor that is watched."""
+        return self.near.fileno()
+
+    def on_readable(self):
+        """Read one byte; ask to be called again until there have been ``pieces``."""
+        self.turns += 1
+        try:
+            self.read += self.near.recv(1)
+        except BlockingIOError:
+            return
+        if self.turns < self.pieces:
+            self.poller.serve_again(self)
+
+    def close_nowait(self):
+        """Nothing is in hand."""
+
+    def release_memory(self):
+        """Nothing is held."""
+
+    def abort_nowait(self):
+        """End."""
+        self.is_aborted = True
+        self.poller.unwatch(self)
+        self.near.close()
+        self.far.close()
+        self.poller.remove(self)
+
+
+@pytest.fixture
+async def poller(nursery):
+    """A poller that runs."""
+    made = Poller(nursery)
+    nursery.start_soon(made.run)
+    yield made
+    nursery.cancel_scope.cancel()
+
+
+async def until(condition):
+    """Let others run until something is so."""
+    with trio.fail_after(10):
+        while not condition():
+            await trio.lowlevel.checkpoint()
+
+
+async def test_each_that_is_readable_is_served(poller):
+    peers = [Peer(poller) for _ in range(20)]
+    for number, peer in enumerate(peers):
+        peer.far.send(bytes([number]))
+    await until(lambda: all(peer.read for peer in peers))
+    assert [peer.read for peer in peers] == [bytes([number]) for number in range(20)]
+
+
+async def test_one_with_much_to_do_does_not_hold_up_the_others(poller):
+    busy, other = Peer(poller, pieces=1000), Peer(poller)
+    busy.far.send(bytes(1000))
+    await until(lambda: busy.turns > 10)
+    other.far.send(b"x")
+    await until(lambda: other.read)
+    assert busy.turns < 1000
+
+
+async def test_tasks_have_their_turn_while_connections_are_busy(poller):
+    peers = [Peer(poller, pieces=10**9) for _ in range(3)]
+    for peer in peers:
+        peer.far.send(bytes(10_000))
+    await until(lambda: all(peer.turns for peer in peers))
+    await trio.lowlevel.checkpoint()
+    assert min(len(peer.read) for peer in peers) < 10_000
+
+
+async def test_who_is_not_watched_is_not_served(poller):
+    peer = Peer(poller)
+    poller.unwatch(peer)
+    peer.far.send(b"x")
+    await trio.testing.wait_all_tasks_blocked(0.01)
+    assert not peer.read
+    poller.watch(peer)
+    await until(lambda: peer.read)
+
+
+async def test_counts_by_address_and_the_end_of_all(poller):
+    peers = [Peer(poller) for _ in range(2)]
+    assert poller.per_address == {"127.0.0.1": 2}
+    peers[0].abort_nowait()
+    assert poller.per_address == {"127.0.0.1": 1}
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(poller.wait_all_gone)
+        await trio.testing.wait_all_tasks_blocked()
+        peers[1].abort_nowait()
+    assert not poller.connections
+    assert not poller.per_address
+
+
+async def test_those_that_are_left_are_ended_with_the_poller(nursery):
+    async with trio.open_nursery() as inner:
+        poller = Poller(inner)
+        inner.start_soon(poller.run)
+        peer = Peer(poller)
+        await trio.testing.wait_all_tasks_blocked()
+        inner.cancel_scope.cancel()
+    assert peer.is_aborted
