@@ -1,0 +1,224 @@
+"""The ``uniform`` assignor: as even as subscriptions allow, and as few moves as possible.
+
+Rules:
+
+- Where all members read the same topics the numbers of their partitions differ by at most one.
+  Otherwise no partition could be passed on, over however many members, so that two of them are
+  closer together.
+- A member keeps what it has as long as that is even; nobody gives up more than it has too much.
+- Where racks are known a member gives up first what is far from it, and gets first what is near.
+
+Source: UniformAssignor of Kafka, which looks for an even distribution topic by topic where
+subscriptions differ, and so may miss one, and at no racks.
+"""
+
+from collections import deque
+from heapq import heapify, heapreplace
+
+from kwire.coordinator.assignors.spec import AssignmentSpec, Partition, Shares, to_shares
+
+
+def assign_uniformly(spec: AssignmentSpec) -> Shares:
+    """What each member is to have."""
+    if not spec.members:
+        return {}
+    given, free = _kept(spec)
+    if len({member.topics for member in spec.members.values()}) == 1:
+        _share_among_equals(spec, given, free)
+    else:
+        _Balance(spec, given).share(free)
+    return to_shares(spec, given)
+
+
+def _kept(spec: AssignmentSpec) -> tuple[dict[str, set[Partition]], list[Partition]]:
+    """What members have and may keep, one owner each; and what is free, of topics with readers."""
+    taken: set[Partition] = set()
+    given: dict[str, set[Partition]] = {}
+    for member_id in sorted(spec.members):
+        member = spec.members[member_id]
+        mine = {
+            (topic_id, index)
+            for topic_id, indexes in member.has.items()
+            if topic_id in member.topics
+            for index in indexes
+            if index < spec.topics[topic_id].partitions and (topic_id, index) not in taken
+        }
+        taken |= mine
+        given[member_id] = mine
+    read = set().union(*(member.topics for member in spec.members.values()))
+    free = [
+        (topic_id, index)
+        for topic_id in sorted(read)
+        for index in range(spec.topics[topic_id].partitions)
+        if (topic_id, index) not in taken
+    ]
+    return given, free
+
+
+def _share_among_equals(
+    spec: AssignmentSpec, given: dict[str, set[Partition]], free: list[Partition]
+) -> None:
+    """Everybody gets the quota; the extra partitions stay with those who have them."""
+    total = len(free) + sum(len(mine) for mine in given.values())
+    quota, extra = divmod(total, len(given))
+    limits: dict[str, int] = {}
+    for member_id in sorted(given, key=lambda m: (-len(given[m]), m)):
+        limits[member_id] = quota + (extra > 0)
+        extra -= extra > 0
+    for member_id, limit in limits.items():
+        surplus = len(given[member_id]) - limit
+        if surplus > 0:
+            for partition in _farthest(spec, member_id, given[member_id])[:surplus]:
+                given[member_id].remove(partition)
+                free.append(partition)
+    needs = {m: limits[m] - len(given[m]) for m in sorted(limits) if len(given[m]) < limits[m]}
+    if spec.knows_racks:
+        free = _give_near(spec, given, sorted(free), needs)
+    remaining = iter(sorted(free, key=lambda partition: (partition[1], partition[0])))
+    while needs:
+        for member_id in list(needs):
+            given[member_id].add(next(remaining))
+            needs[member_id] -= 1
+            if not needs[member_id]:
+                del needs[member_id]
+
+
+def _farthest(spec: AssignmentSpec, member_id: str, mine: set[Partition]) -> list[Partition]:
+    """What a member has, first what it should give up first."""
+    return sorted(mine, key=lambda p: (spec.is_near(member_id, p), -p[1], p[0]))
+
+
+def _give_near(
+    spec: AssignmentSpec,
+    given: dict[str, set[Partition]],
+    free: list[Partition],
+    needs: dict[str, int],
+) -> list[Partition]:
+    """Give members what is near them, by what few can have first; what is left."""
+    near = {p: [m for m in needs if spec.is_near(m, p)] for p in free}
+    left = []
+    for partition in sorted(free, key=lambda p: (len(near[p]), p)):
+        takers = [m for m in near[partition] if m in needs]
+        if not takers:
+            left.append(partition)
+            continue
+        taker = max(takers, key=lambda m: needs[m])
+        given[taker].add(partition)
+        needs[taker] -= 1
+        if not needs[taker]:
+            del needs[taker]
+    return left
+
+
+class _Balance:
+    """Shares partitions out among members that read different topics."""
+
+    def __init__(self, spec: AssignmentSpec, given: dict[str, set[Partition]]) -> None:
+        self.spec = spec
+        self.given = given
+        self.readers = spec.readers()
+        self.load = {member_id: len(mine) for member_id, mine in given.items()}
+        self.queues: dict[bytes, list[tuple[int, str]]] = {}
+        self.held: dict[str, dict[bytes, set[int]]] = {m: {} for m in given}
+        for member_id, mine in given.items():
+            for partition in mine:
+                self._hold(member_id, partition)
+
+    def share(self, free: list[Partition]) -> None:
+        """Give out what is free, to the least loaded reader; then pass on what is uneven."""
+        for partition in sorted(free, key=lambda p: (len(self.readers[p[0]]), p)):
+            self._give(self._least_loaded(partition), partition)
+        while self._pass_on():
+            pass
+
+    def _least_loaded(self, partition: Partition) -> str:
+        """The reader with the fewest partitions; where racks are known one near is preferred."""
+        readers = self.readers[partition[0]]
+        if self.spec.knows_racks:
+            return min(
+                readers, key=lambda m: (self.load[m], not self.spec.is_near(m, partition), m)
+            )
+        queue = self.queues.get(partition[0])
+        if queue is None:
+            queue = self.queues[partition[0]] = [(self.load[m], m) for m in readers]
+            heapify(queue)
+        while queue[0][0] < self.load[queue[0][1]]:
+            heapreplace(queue, (self.load[queue[0][1]], queue[0][1]))
+        return queue[0][1]
+
+    def _pass_on(self) -> bool:
+        """Move one partition along a chain from a member to one with two fewer, if there is one.
+
+        Members that can't reach such a one can't help others to either: they aren't asked again.
+        """
+        visited: set[str] = set()
+        for start in sorted(self.load, key=lambda m: (-self.load[m], m)):
+            if start not in visited:
+                chain = self._chain_from(start, visited)
+                if chain:
+                    for giver, topic_id, taker in chain:
+                        self._move(giver, topic_id, taker)
+                    return True
+        return False
+
+    def _chain_from(self, start: str, visited: set[str]) -> list[tuple[str, bytes, str]]:
+        """The shortest chain of moves from a member to one whose load is at least two less."""
+        came_by: dict[str, tuple[str, bytes]] = {}
+        seen_topics: set[bytes] = set()
+        reached = {start}
+        queue = deque([start])
+        while queue:
+            giver = queue.popleft()
+            for topic_id in sorted(self.held[giver]):
+                if topic_id in seen_topics:
+                    continue
+                seen_topics.add(topic_id)
+                for taker in self.readers[topic_id]:
+                    if taker in reached:
+                        continue
+                    reached.add(taker)
+                    came_by[taker] = (giver, topic_id)
+                    if self.load[taker] <= self.load[start] - 2:
+                        return _trace(taker, start, came_by)
+                    queue.append(taker)
+        visited |= reached
+        return []
+
+    def _move(self, giver: str, topic_id: bytes, taker: str) -> None:
+        candidates = {(topic_id, index) for index in self.held[giver][topic_id]}
+        partition = min(
+            candidates,
+            key=lambda p: (
+                self.spec.is_near(giver, p),
+                not self.spec.is_near(taker, p),
+                -p[1],
+            ),
+        )
+        self.given[giver].remove(partition)
+        self.load[giver] -= 1
+        indexes = self.held[giver][topic_id]
+        indexes.remove(partition[1])
+        if not indexes:
+            del self.held[giver][topic_id]
+        self._give(taker, partition)
+
+    def _give(self, taker: str, partition: Partition) -> None:
+        self.given[taker].add(partition)
+        self.load[taker] += 1
+        self._hold(taker, partition)
+
+    def _hold(self, member_id: str, partition: Partition) -> None:
+        self.held[member_id].setdefault(partition[0], set()).add(partition[1])
+
+
+def _trace(
+    end: str, start: str, came_by: dict[str, tuple[str, bytes]]
+) -> list[tuple[str, bytes, str]]:
+    """The moves that lead to ``end``, the last one first: nobody ever has one too few."""
+    chain = []
+    taker = end
+    while taker != start:
+        giver, topic_id = came_by[taker]
+        chain.append((giver, topic_id, taker))
+        taker = giver
+    return chain

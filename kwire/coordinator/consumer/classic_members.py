@@ -1,0 +1,274 @@
+"""Members of the classic protocol in consumer groups: join, sync, heartbeat, leave.
+
+Rules:
+
+- Such a member never leads: the server assigns. JoinGroup takes it a step towards its target, and
+  is answered at once; SyncGroup tells it what it has.
+- Its generation is its member epoch. With a heartbeat it learns that it has to join again: when the
+  target is of a newer epoch, when it has to confirm that it gave partitions back, and when what it
+  waited for is free.
+- It must join and sync in its rebalance timeout once it has been told to.
+
+Source: the classicGroup…ToConsumerGroup methods of GroupMetadataManager of Kafka 4.3; KIP-848.
+"""
+
+from kwire.coordinator.classic_group import ClassicGroup
+from kwire.coordinator.classic_protocol import maybe_complete_join
+from kwire.coordinator.consumer.coordinator import ConsumerGroups
+from kwire.coordinator.consumer.draft import Draft
+from kwire.coordinator.consumer.embedded import (
+    pack_assignment,
+    parse_subscription,
+    to_partitions,
+)
+from kwire.coordinator.consumer.group import ConsumerGroup
+from kwire.coordinator.consumer.heartbeat import check_room
+from kwire.coordinator.consumer.member import (
+    ClassicMember,
+    ConsumerMember,
+    Description,
+    MemberState,
+)
+from kwire.coordinator.consumer.settings import MigrationPolicy
+from kwire.coordinator.consumer.timers import Timer
+from kwire.coordinator.consumer_subscription import CONSUMER_PROTOCOL_TYPE
+from kwire.coordinator.effects import Effects, Turn, Waiter
+from kwire.coordinator.joining import REQUIRES_KNOWN_ID_SINCE, Client
+from kwire.errors import ErrorCode, KafkaError
+from kwire.protocol.codec import MalformedRequest
+from kwire.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
+from kwire.protocol.messages.heartbeat import HeartbeatRequest
+from kwire.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from kwire.protocol.messages.leave_group import LeaveGroupResponse, MemberIdentity, MemberResponse
+from kwire.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+
+class ClassicMembers:
+    """What members of the classic protocol ask of a consumer group."""
+
+    def __init__(self, groups: ConsumerGroups) -> None:
+        self._groups = groups
+
+    def join(
+        self,
+        group: ConsumerGroup,
+        request: JoinGroupRequest,
+        client: Client,
+        new_id: str,
+        waiter: Waiter,
+        turn: Turn,
+    ) -> Effects:
+        """A member joins, or joins again; ``new_id`` is for one that has none.
+
+        Raises KafkaError: GROUP_MAX_SIZE_REACHED, INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID,
+        FENCED_INSTANCE_ID.
+        """
+        draft = self._groups.draft(group, turn)
+        subscription = _check_join(draft, request)
+        if not request.member_id and request.group_instance_id is None:
+            if client.api_version >= REQUIRES_KNOWN_ID_SINCE:
+                required = JoinGroupResponse(
+                    error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=new_id
+                )
+                turn.effects.reply(waiter, required)
+                return turn.effects
+        before = self._joining_member(draft, request, new_id)
+        about = _described(request, client, subscription)
+        is_new = before.member_id not in draft.group.members
+        resubscribed = (about.topics, about.regex) != (before.about.topics, before.about.regex)
+        member = before._replace(about=about)
+        if about != before.about or is_new:
+            draft.describe(member)
+            draft.note(f"{member.member_id} joins with the classic protocol")
+        self._groups.go_on(draft, group, is_certain=is_new or resubscribed)
+        owned = to_partitions(subscription.owned_partitions, draft.topics)
+        member = draft.reconcile(member, owned, resubscribed=resubscribed)
+        self._has_joined(draft, member)
+        placed = self._groups.finish(draft, group)
+        if isinstance(placed, ClassicGroup):
+            # It took the place of the last member of the consumer protocol: all rebalance.
+            placed.members[member.member_id].joining = waiter
+            maybe_complete_join(placed, turn)
+        else:
+            turn.effects.reply(waiter, _join_response(member))
+        return turn.effects
+
+    def _joining_member(
+        self, draft: Draft, request: JoinGroupRequest, new_id: str
+    ) -> ConsumerMember:
+        group, instance_id = draft.group, request.group_instance_id
+        member_id = request.member_id or new_id
+        if instance_id is None:
+            return group.members.get(member_id) or ConsumerMember(member_id)
+        if request.member_id:
+            return group.validate_member(member_id, instance_id)
+        in_place = group.static_member(instance_id)
+        if in_place is None:
+            return ConsumerMember(member_id)
+        return self._groups.replace_static(draft, in_place, member_id)
+
+    def _has_joined(self, draft: Draft, member: ConsumerMember) -> None:
+        assert member.about.classic is not None
+        timers, now_ms = draft.group.timers, draft.turn.now_ms
+        timers.cancel(member.member_id, Timer.JOIN, Timer.REBALANCE)
+        session_ms = now_ms + member.about.classic.session_timeout_ms
+        timers.set(member.member_id, Timer.SESSION, session_ms)
+        sync_ms = now_ms + max(0, member.about.rebalance_timeout_ms)
+        timers.set(member.member_id, Timer.SYNC, sync_ms)
+
+    def sync(
+        self, group: ConsumerGroup, request: SyncGroupRequest, waiter: Waiter, turn: Turn
+    ) -> Effects:
+        """A member asks what it has.
+
+        Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
+        INCONSISTENT_GROUP_PROTOCOL, REBALANCE_IN_PROGRESS.
+        """
+        member = _member(group, request.member_id, request.group_instance_id)
+        _check_generation(member, request.generation_id)
+        assert member.about.classic is not None
+        name = member.about.classic.protocols[0][0]
+        if request.protocol_type not in (None, CONSUMER_PROTOCOL_TYPE) or (
+            request.protocol_name not in (None, name)
+        ):
+            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        draft = self._groups.draft(group, turn)
+        is_behind = member.epoch < group.target_epoch
+        if is_behind and member.state is not MemberState.UNREVOKED_PARTITIONS:
+            self._must_join(draft, member)
+            raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
+        group.timers.cancel(member.member_id, Timer.SYNC)
+        self._renew(draft, member)
+        turn.effects.reply(
+            waiter,
+            SyncGroupResponse(
+                protocol_type=CONSUMER_PROTOCOL_TYPE,
+                protocol_name=name,
+                assignment=pack_assignment(member, draft.topics),
+            ),
+        )
+        return turn.effects
+
+    def heartbeat(self, group: ConsumerGroup, request: HeartbeatRequest, turn: Turn) -> None:
+        """A member is alive.
+
+        Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, and
+        REBALANCE_IN_PROGRESS when it has to join again.
+        """
+        member = _member(group, request.member_id, request.group_instance_id)
+        _check_generation(member, request.generation_id)
+        draft = self._groups.draft(group, turn)
+        self._renew(draft, member)
+        waits = member.state is MemberState.UNRELEASED_PARTITIONS
+        if (
+            member.epoch < group.target_epoch
+            or member.state is MemberState.UNREVOKED_PARTITIONS
+            or (waits and not group.waits_for_others(member))
+        ):
+            self._must_join(draft, member)
+            raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
+
+    def leave(
+        self, group: ConsumerGroup, leaving: list[MemberIdentity], waiter: Waiter, turn: Turn
+    ) -> Effects:
+        """Members leave together; each has an answer of its own in a LeaveGroupResponse."""
+        draft = self._groups.draft(group, turn)
+        answers = []
+        gone: dict[str, str] = {}
+        for identity in leaving:
+            answer = MemberResponse(
+                member_id=identity.member_id, group_instance_id=identity.group_instance_id
+            )
+            answers.append(answer)
+            try:
+                member = _leaving_member(group, identity)
+                if member.member_id in gone:
+                    raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+                gone[member.member_id] = f"it left (reason: {identity.reason or 'not provided'})"
+            except KafkaError as error:
+                answer.error_code = error.code
+        if gone:
+            self._groups.fence(draft, group, gone)
+        turn.effects.reply(waiter, LeaveGroupResponse(members=answers))
+        return turn.effects
+
+    def _must_join(self, draft: Draft, member: ConsumerMember) -> None:
+        deadline_ms = draft.turn.now_ms + max(0, member.about.rebalance_timeout_ms)
+        draft.group.timers.set_if_absent(member.member_id, Timer.JOIN, deadline_ms)
+        self._groups.finish(draft, draft.group)
+
+    def _renew(self, draft: Draft, member: ConsumerMember) -> None:
+        assert member.about.classic is not None
+        deadline_ms = draft.turn.now_ms + member.about.classic.session_timeout_ms
+        draft.group.timers.set(member.member_id, Timer.SESSION, deadline_ms)
+
+
+def _check_join(draft: Draft, request: JoinGroupRequest) -> ConsumerProtocolSubscription:
+    """What a member subscribes to; KafkaError where it can't be in the group."""
+    settings = draft.settings
+    inconsistent = KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    check_room(draft.group, request.member_id, request.group_instance_id, settings.max_size)
+    if settings.migration_policy is MigrationPolicy.DISABLED:
+        raise inconsistent
+    if request.protocol_type != CONSUMER_PROTOCOL_TYPE or not request.protocols:
+        raise inconsistent
+    offered = {protocol.name for protocol in request.protocols}
+    for member in draft.group.members.values():
+        if member.about.classic is not None and member.member_id != request.member_id:
+            offered &= {name for name, _ in member.about.classic.protocols}
+    if not offered:
+        raise inconsistent
+    try:
+        for protocol in reversed(request.protocols):
+            subscription = parse_subscription(protocol.metadata)
+    except MalformedRequest as error:
+        raise inconsistent from error
+    return subscription
+
+
+def _described(
+    request: JoinGroupRequest, client: Client, subscription: ConsumerProtocolSubscription
+) -> Description:
+    timeout_ms = request.rebalance_timeout_ms
+    return Description(
+        instance_id=request.group_instance_id,
+        rack_id=subscription.rack_id,
+        client_id=client.client_id,
+        client_host=client.host,
+        topics=tuple(sorted(set(subscription.topics))),
+        rebalance_timeout_ms=request.session_timeout_ms if timeout_ms < 0 else timeout_ms,
+        classic=ClassicMember(
+            request.session_timeout_ms, tuple((p.name, p.metadata) for p in request.protocols)
+        ),
+    )
+
+
+def _join_response(member: ConsumerMember) -> JoinGroupResponse:
+    """No member leads, and none is told of the others."""
+    assert member.about.classic is not None
+    return JoinGroupResponse(
+        member_id=member.member_id,
+        generation_id=member.epoch,
+        protocol_type=CONSUMER_PROTOCOL_TYPE,
+        protocol_name=member.about.classic.protocols[0][0],
+    )
+
+
+def _member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
+    """The member of these ids, of the classic protocol."""
+    member = group.validate_member(member_id, instance_id)
+    if not member.is_classic:
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+    return member
+
+
+def _leaving_member(group: ConsumerGroup, identity: MemberIdentity) -> ConsumerMember:
+    member_id, instance_id = identity.member_id, identity.group_instance_id
+    if instance_id is not None and not member_id:
+        member_id = group.static_members.get(instance_id, "")
+    return _member(group, member_id, instance_id)
+
+
+def _check_generation(member: ConsumerMember, generation: int) -> None:
+    if generation != member.epoch:
+        raise KafkaError(ErrorCode.ILLEGAL_GENERATION)

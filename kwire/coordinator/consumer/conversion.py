@@ -1,0 +1,155 @@
+"""From a classic group to a consumer group and back, with members in it.
+
+Rules:
+
+- A classic group of consumers becomes a consumer group when a member of the new protocol joins: its
+  members keep what they have, and their generation is their epoch. They go on with JoinGroup and
+  heartbeats of the classic protocol.
+- A consumer group becomes a classic group when its last member of the new protocol has left and
+  members of the classic protocol remain: its epoch is their generation, and they rebalance.
+- ``group.consumer.migration.policy`` says which of the two may happen.
+
+Source: GroupMetadataManager.convertToConsumerGroup and convertToClassicGroup, ConsumerGroup
+.fromClassicGroup and ClassicGroup.fromConsumerGroup of Kafka 4.3; KIP-848.
+"""
+
+from kwire.coordinator.classic_group import ClassicGroup, GroupState, Member
+from kwire.coordinator.consumer.draft import Draft
+from kwire.coordinator.consumer.embedded import (
+    pack_assignment,
+    parse_assignment,
+    parse_subscription,
+)
+from kwire.coordinator.consumer.group import ConsumerGroup
+from kwire.coordinator.consumer.member import (
+    ClassicMember,
+    ConsumerMember,
+    Description,
+    MemberState,
+)
+from kwire.coordinator.consumer.settings import ConsumerSettings
+from kwire.coordinator.consumer.topics import Topics, hash_topics
+from kwire.coordinator.consumer_subscription import CONSUMER_PROTOCOL_TYPE
+from kwire.coordinator.records import group_metadata
+from kwire.errors import ErrorCode, KafkaError
+from kwire.protocol.codec import MalformedRequest
+
+
+def check_upgrade(group: ClassicGroup, settings: ConsumerSettings) -> None:
+    """Raise KafkaError (GROUP_ID_NOT_FOUND) unless a classic group may become a consumer group."""
+    why = None
+    if not settings.migration_policy.allows_upgrade:
+        why = "online upgrade is disabled"
+    elif group.protocol_type != CONSUMER_PROTOCOL_TYPE:
+        why = "the group does not use the consumer embedded protocol"
+    elif len(group.members) > settings.max_size:
+        why = "the group size exceeds the consumer group maximum size"
+    if why is not None:
+        raise KafkaError(
+            ErrorCode.GROUP_ID_NOT_FOUND,
+            f"Cannot upgrade classic group {group.group_id} to consumer group because {why}.",
+        )
+
+
+def to_consumer_group(group: ClassicGroup, topics: Topics) -> ConsumerGroup:
+    """The consumer group that a classic group becomes.
+
+    Raises KafkaError (GROUP_ID_NOT_FOUND) where its members can't be understood.
+    """
+    upgraded = ConsumerGroup(group.group_id)
+    upgraded.epoch = upgraded.target_epoch = group.generation
+    try:
+        for member in group.members.values():
+            upgraded.put_member(_to_consumer_member(group, member, topics))
+    except MalformedRequest as error:
+        raise KafkaError(
+            ErrorCode.GROUP_ID_NOT_FOUND,
+            f"Cannot upgrade the classic group {group.group_id} to consumer group because the "
+            "embedded consumer protocol is malformed.",
+        ) from error
+    for member_id, upgraded_member in upgraded.members.items():
+        assigned = upgraded_member.assigned
+        upgraded.targets[member_id] = {t: frozenset(p) for t, p in assigned.items()}
+    upgraded.metadata_hash = hash_topics(upgraded.subscribed_topics(), topics)
+    return upgraded
+
+
+def _to_consumer_member(group: ClassicGroup, member: Member, topics: Topics) -> ConsumerMember:
+    protocol = group.protocol or member.protocols[0][0]
+    subscription = parse_subscription(member.metadata(protocol))
+    assigned = parse_assignment(member.assignment, topics)
+    return ConsumerMember(
+        member.member_id,
+        Description(
+            instance_id=member.group_instance_id,
+            rack_id=subscription.rack_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            topics=tuple(sorted(set(subscription.topics))),
+            rebalance_timeout_ms=member.rebalance_timeout_ms,
+            classic=ClassicMember(member.session_timeout_ms, member.protocols),
+        ),
+        epoch=group.generation,
+        previous_epoch=group.generation,
+        state=MemberState.STABLE,
+        assigned={t: dict.fromkeys(p, group.generation) for t, p in assigned.items()},
+    )
+
+
+def write_upgrade(draft: Draft) -> None:
+    """The records of a group that has just become a consumer group."""
+    group = draft.group
+    draft.turn.effects.records.append(group_metadata(group.group_id, None))
+    for member in list(group.members.values()):
+        draft.describe(member)
+    draft.set_epoch(group.epoch, group.metadata_hash)
+    for member_id, partitions in list(group.targets.items()):
+        draft.set_target(member_id, partitions)
+    draft.set_target_epoch(group.target_epoch, timestamp_ms=0)
+    for member in list(group.members.values()):
+        draft.settle(member)
+    draft.note("is a consumer group from now on")
+
+
+def may_downgrade(group: ConsumerGroup, settings: ConsumerSettings) -> bool:
+    """Whether a consumer group has only members of the classic protocol left, and may go back."""
+    return (
+        bool(group.members)
+        and all(member.is_classic for member in group.members.values())
+        and settings.migration_policy.allows_downgrade
+        and len(group.members) <= settings.classic_max_size
+    )
+
+
+def downgrade(draft: Draft, original: ConsumerGroup) -> ClassicGroup:
+    """The classic group that a consumer group becomes, and the records that make it so."""
+    group = draft.group
+    classic = ClassicGroup(group.group_id, draft.turn.now_ms)
+    classic.generation = group.epoch
+    for member in group.members.values():
+        classic.add(_to_classic_member(member, draft.topics), CONSUMER_PROTOCOL_TYPE)
+    classic.protocol = classic.select_protocol()
+    classic.state = GroupState.STABLE
+    for classic_member in classic.members.values():
+        classic_member.renew_session(draft.turn.now_ms)
+    records = draft.turn.effects.records
+    records += group.tombstones_with(sorted({*group.members, *original.members}))
+    records.append(group_metadata(group.group_id, classic.state_record()))
+    draft.note("is a classic group from now on")
+    return classic
+
+
+def _to_classic_member(member: ConsumerMember, topics: Topics) -> Member:
+    assert member.about.classic is not None
+    session_timeout_ms, protocols = member.about.classic
+    classic = Member(
+        member.member_id,
+        member.about.instance_id,
+        member.about.client_id,
+        member.about.client_host,
+        member.about.rebalance_timeout_ms,
+        session_timeout_ms,
+        protocols,
+    )
+    classic.assignment = pack_assignment(member, topics)
+    return classic

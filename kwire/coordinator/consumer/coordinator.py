@@ -1,0 +1,355 @@
+"""What clients ask of consumer groups, and what becomes due in them.
+
+Rules:
+
+- Every operation takes a request and ``now_ms`` and leaves what it leads to in ``Effects``; a
+  KafkaError is the answer to the one who asked, and then nothing has changed.
+- Groups change by ``replay`` alone. Only a group that is new, or was converted, is put in its place
+  at once, and taken out again if it couldn't be written.
+- A member's session is renewed by every request of it that isn't refused.
+
+Source: GroupMetadataManager of Kafka 4.3 (the consumerGroup… methods).
+"""
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from kwire.coordinator.classic_group import ClassicGroup
+from kwire.coordinator.classic_protocol import fail_join, fail_sync, prepare_rebalance
+from kwire.coordinator.consumer.conversion import (
+    check_upgrade,
+    downgrade,
+    may_downgrade,
+    to_consumer_group,
+    write_upgrade,
+)
+from kwire.coordinator.consumer.draft import Draft
+from kwire.coordinator.consumer.group import STABLE_STATE, ConsumerGroup
+from kwire.coordinator.consumer.heartbeat import (
+    assignment_of,
+    check_epoch,
+    check_instance_is_free,
+    check_request,
+    check_room,
+    described,
+    has_other_partitions,
+    is_full,
+    reported_partitions,
+)
+from kwire.coordinator.consumer.member import (
+    JOINING_EPOCH,
+    LEAVING_EPOCH,
+    NOTHING_OWNED,
+    STATIC_LEAVING_EPOCH,
+    ConsumerMember,
+    MemberState,
+)
+from kwire.coordinator.consumer.pace import BrokerBudget
+from kwire.coordinator.consumer.regexes import check_regex
+from kwire.coordinator.consumer.replaying import replay_into
+from kwire.coordinator.consumer.settings import ConsumerSettings
+from kwire.coordinator.consumer.timers import Timer
+from kwire.coordinator.consumer.topics import Topics, TopicSet
+from kwire.coordinator.effects import Effects, Turn, Waiter
+from kwire.coordinator.group import Group, GroupRegistry
+from kwire.coordinator.joining import Client
+from kwire.errors import ErrorCode, KafkaError
+from kwire.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from kwire.record.records import Record
+
+RETRY_MS = 1_000
+"""After what time something is tried again that couldn't be written when it was due."""
+
+
+class Surroundings(NamedTuple):
+    """What consumer groups know of the broker around them."""
+
+    topics: Callable[[], Topics] = TopicSet
+    settings_of: Callable[[str], ConsumerSettings] = lambda group_id: ConsumerSettings()
+    budget: BrokerBudget = BrokerBudget()
+
+
+class ConsumerGroups:
+    """The consumer groups among the groups of a coordinator."""
+
+    def __init__(self, registry: GroupRegistry, surroundings: Surroundings) -> None:
+        self._registry = registry
+        self._around = surroundings
+
+    def heartbeat(
+        self,
+        request: ConsumerGroupHeartbeatRequest,
+        client: Client,
+        waiter: Waiter,
+        now_ms: int,
+    ) -> Effects:
+        """A member joins, goes on, or leaves; it is answered at once.
+
+        Raises KafkaError: INVALID_REQUEST, UNSUPPORTED_ASSIGNOR, INVALID_REGULAR_EXPRESSION,
+        GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID,
+        UNRELEASED_INSTANCE_ID, GROUP_MAX_SIZE_REACHED.
+        """
+        settings = self._around.settings_of(request.group_id)
+        check_request(request, client.api_version, settings.assignors)
+        turn = self._registry.turn(now_ms)
+        if request.member_epoch in (LEAVING_EPOCH, STATIC_LEAVING_EPOCH):
+            response = self._leave(request, turn)
+        else:
+            response = self._beat(request, client, turn)
+        turn.effects.reply(waiter, response)
+        return turn.effects
+
+    # A member joins or goes on
+
+    def _beat(
+        self, request: ConsumerGroupHeartbeatRequest, client: Client, turn: Turn
+    ) -> ConsumerGroupHeartbeatResponse:
+        draft, original = self._open(
+            request.group_id, turn, joins=request.member_epoch == JOINING_EPOCH
+        )
+        check_room(original, request.member_id, request.instance_id, draft.settings.max_size)
+        reported = reported_partitions(request)
+        if request.member_epoch == JOINING_EPOCH:
+            before = self._joining_member(draft, request)
+        else:
+            before = original.validate_member(request.member_id, request.instance_id)
+            check_epoch(before, request.member_epoch, reported)
+        about = described(before.about, request, client)
+        if about.regex and about.regex != before.about.regex:
+            check_regex(about.regex)
+        is_new = before.member_id not in draft.group.members
+        resubscribed = (about.topics, about.regex) != (before.about.topics, before.about.regex)
+        member = before._replace(about=about)
+        if is_new or about != before.about:
+            draft.describe(member)
+            self._note_member(draft, before, member, is_new=is_new)
+        self.go_on(draft, original, is_certain=is_new or resubscribed)
+        member = draft.reconcile(member, reported, resubscribed=resubscribed)
+        if member != before:
+            _time_revocation(draft, member)
+        session_ms = turn.now_ms + draft.settings.session_timeout_ms
+        draft.group.timers.set(member.member_id, Timer.SESSION, session_ms)
+        self.finish(draft, original)
+        shows_all = is_full(request) or has_other_partitions(before, member)
+        return ConsumerGroupHeartbeatResponse(
+            member_id=member.member_id,
+            member_epoch=member.epoch,
+            heartbeat_interval_ms=self._interval_ms(draft),
+            assignment=assignment_of(member) if shows_all else None,
+        )
+
+    def _joining_member(
+        self, draft: Draft, request: ConsumerGroupHeartbeatRequest
+    ) -> ConsumerMember:
+        """The member that joins: a new one, one that comes back, or in place of a static one."""
+        member_id = request.member_id or self._registry.new_id()
+        in_place = draft.group.static_member(request.instance_id)
+        if in_place is not None and in_place.member_id != member_id:
+            check_instance_is_free(in_place, member_id)
+            return self.replace_static(draft, in_place, member_id)
+        return draft.group.members.get(member_id) or ConsumerMember(member_id)
+
+    def replace_static(
+        self, draft: Draft, in_place: ConsumerMember, member_id: str
+    ) -> ConsumerMember:
+        """A static member is back under another id."""
+        draft.note(f"static member {in_place.about.instance_id} is back as {member_id}")
+        draft.group.timers.cancel(in_place.member_id)
+        return draft.replace(in_place, member_id)
+
+    def _note_member(
+        self, draft: Draft, before: ConsumerMember, member: ConsumerMember, *, is_new: bool
+    ) -> None:
+        if is_new:
+            draft.note(f"{member.member_id} joins")
+        elif before.about.topics != member.about.topics:
+            draft.note(f"{member.member_id} subscribes to {', '.join(member.about.topics)}")
+        elif before.about.regex != member.about.regex:
+            draft.note(f"{member.member_id} subscribes to /{member.about.regex}/")
+
+    def _interval_ms(self, draft: Draft) -> int:
+        return draft.group.pace.interval_ms(
+            len(draft.group.members),
+            draft.settings.heartbeat_interval_ms,
+            self._around.budget,
+            draft.turn.now_ms,
+        )
+
+    # A member leaves
+
+    def _leave(
+        self, request: ConsumerGroupHeartbeatRequest, turn: Turn
+    ) -> ConsumerGroupHeartbeatResponse:
+        draft, original = self._open(request.group_id, turn, joins=False)
+        member = original.validate_member(request.member_id, request.instance_id)
+        if request.member_epoch == STATIC_LEAVING_EPOCH:
+            away = {t: dict.fromkeys(p, 0) for t, p in member.assigned.items()}
+            draft.settle(
+                member._replace(epoch=STATIC_LEAVING_EPOCH, assigned=away, revoking=NOTHING_OWNED)
+            )
+            draft.note(f"static member {request.instance_id} is away")
+            self.finish(draft, original)
+        else:
+            self.fence(draft, original, {member.member_id: "it left"})
+        return ConsumerGroupHeartbeatResponse(
+            member_id=member.member_id, member_epoch=request.member_epoch
+        )
+
+    def fence(self, draft: Draft, original: ConsumerGroup, gone: dict[str, str]) -> None:
+        """Members are out; the others share what they had. ``gone`` says why."""
+        for member_id, why in gone.items():
+            draft.note(f"{member_id} is out: {why}")
+            draft.group.timers.cancel(member_id)
+        draft.remove(gone)
+        draft.turn.effects.undo.append(lambda turn: self._watch_again(original, gone, turn))
+        self.go_on(draft, original, is_certain=True)
+        self.finish(draft, original)
+
+    def _watch_again(self, group: ConsumerGroup, member_ids: Iterable[str], turn: Turn) -> None:
+        """Members couldn't be removed: their time runs out anew."""
+        for member_id in member_ids:
+            group.timers.set(member_id, Timer.SESSION, turn.now_ms + RETRY_MS)
+
+    # What every operation has in common
+
+    def draft(self, group: ConsumerGroup, turn: Turn) -> Draft:
+        """A change of a group."""
+        settings = self._around.settings_of(group.group_id)
+        return Draft(group, turn, self._around.topics(), settings)
+
+    def _open(self, group_id: str, turn: Turn, *, joins: bool) -> tuple[Draft, ConsumerGroup]:
+        """A group to work on, made or converted if somebody joins.
+
+        Raises KafkaError: GROUP_ID_NOT_FOUND.
+        """
+        known = self._registry.groups.get(group_id)
+        if isinstance(known, ConsumerGroup):
+            return self.draft(known, turn), known
+        if joins and known is None:
+            group = ConsumerGroup(group_id)
+        elif joins and isinstance(known, ClassicGroup):
+            return self._upgrade(known, turn)
+        else:
+            what = "not found" if known is None else "is not a consumer group"
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
+        return self.draft(group, turn), group
+
+    def _upgrade(self, known: ClassicGroup, turn: Turn) -> tuple[Draft, ConsumerGroup]:
+        if not known.members:
+            turn.effects.records += known.tombstones()
+            group = ConsumerGroup(known.group_id)
+            return self.draft(group, turn), group
+        check_upgrade(known, self._around.settings_of(known.group_id))
+        group = to_consumer_group(known, self._around.topics())
+        draft = self.draft(group, turn)
+        write_upgrade(draft)
+        for member in known.members.values():
+            deadline_ms = turn.now_ms + member.session_timeout_ms
+            group.timers.set(member.member_id, Timer.SESSION, deadline_ms)
+        return draft, group
+
+    def go_on(self, draft: Draft, original: ConsumerGroup, *, is_certain: bool) -> None:
+        """Go to the next epoch if that is certain, or if the topics are others; then assign."""
+        revision = draft.topics.revision
+        is_newer = revision != original.seen_revision
+        if is_certain or is_newer:
+            draft.resolve_regexes(anew=is_newer)
+            draft.drop_unused_regexes()
+            draft.next_epoch(is_certain=is_certain)
+            original.seen_revision = revision
+            draft.turn.effects.undo.append(lambda _: _look_again(original))
+        draft.assign_in_time()
+
+    def finish(self, draft: Draft, original: ConsumerGroup) -> Group:
+        """The operation is done: put the group in its place, converted if it has to be."""
+        if not draft.is_changed:
+            self._registry.reschedule(original)
+            return original
+        draft.group.pace.has_changed(draft.turn.now_ms)
+        group: Group = original
+        if may_downgrade(draft.group, draft.settings):
+            group = downgrade(draft, original)
+        self._put_in_place(group, draft.turn)
+        if isinstance(group, ClassicGroup):
+            prepare_rebalance(group, "the last member of the consumer protocol is out", draft.turn)
+        self._registry.reschedule(group)
+        return group
+
+    def _put_in_place(self, group: Group, turn: Turn) -> None:
+        known = self._registry.groups.get(group.group_id)
+        if known is group:
+            return
+        if isinstance(known, ClassicGroup):
+            for member in known.members.values():
+                fail_join(member, ErrorCode.REBALANCE_IN_PROGRESS, turn.effects)
+                fail_sync(member, ErrorCode.REBALANCE_IN_PROGRESS, turn.effects)
+        if known is not None:
+            group.scheduled_ms = None
+        self._registry.groups[group.group_id] = group
+        turn.effects.undo.append(lambda _: self._put_back(group, known))
+
+    def _put_back(self, group: Group, known: Group | None) -> None:
+        if self._registry.groups.get(group.group_id) is not group:
+            return
+        if known is None:
+            del self._registry.groups[group.group_id]
+        else:
+            self._registry.groups[group.group_id] = known
+
+    # What the coordinator asks of every kind
+
+    def expire(self, group: ConsumerGroup, turn: Turn) -> None:
+        """Do what is due by now: members that are late are out, and an assignment is computed."""
+        late: dict[str, str] = {}
+        while (due := group.timers.take_due(turn.now_ms)) is not None:
+            member = group.members.get(due.member_id)
+            if member is not None and due.epoch in (-1, member.epoch):
+                late[due.member_id] = due.timer.value
+        draft = self.draft(group, turn)
+        if late:
+            self.fence(draft, group, late)
+        elif group.timers.assignment_ms is not None and group.timers.assignment_ms <= turn.now_ms:
+            draft.assign_in_time()
+            turn.effects.undo.append(lambda undone: _assign_later(group, undone))
+            self.finish(draft, group)
+
+    def begin(self, group: ConsumerGroup, turn: Turn) -> None:
+        """The group is loaded."""
+        settings = self._around.settings_of(group.group_id)
+        for member_id, member in group.members.items():
+            classic = member.about.classic
+            timeout_ms = classic.session_timeout_ms if classic else settings.session_timeout_ms
+            group.timers.set(member_id, Timer.SESSION, turn.now_ms + timeout_ms)
+            _time_revocation(self.draft(group, turn), member)
+        if group.epoch > group.target_epoch and group.members:
+            group.timers.assignment_ms = turn.now_ms
+        if group.state_name != STABLE_STATE:
+            group.pace.has_changed(turn.now_ms)
+
+    def end(self, group: ConsumerGroup, code: ErrorCode, effects: Effects) -> None:
+        """Nobody waits for an answer in a consumer group."""
+
+    def replay(self, kind: int, record: Record, now_ms: int, *, loading: bool) -> None:
+        """Take in a record of a consumer group; MalformedRequest if it is damaged."""
+        replay_into(self._registry.groups, kind, record, loading=loading)
+
+
+def _time_revocation(draft: Draft, member: ConsumerMember) -> None:
+    """A member that has to give partitions back has as long for it as it asked for."""
+    timers = draft.group.timers
+    if member.is_classic or member.state is not MemberState.UNREVOKED_PARTITIONS:
+        timers.cancel(member.member_id, Timer.REBALANCE)
+        return
+    deadline_ms = draft.turn.now_ms + max(0, member.about.rebalance_timeout_ms)
+    timers.set(member.member_id, Timer.REBALANCE, deadline_ms, member.epoch)
+
+
+def _look_again(group: ConsumerGroup) -> None:
+    group.seen_revision = -1
+
+
+def _assign_later(group: ConsumerGroup, turn: Turn) -> None:
+    group.timers.assignment_ms = turn.now_ms + RETRY_MS

@@ -1,0 +1,232 @@
+"""A change of a consumer group in the making: what it will be, and the records that make it so.
+
+Rules:
+
+- The group itself isn't touched: the first change copies it. It changes when the records have been
+  written and are replayed, by the same methods that change the copy here.
+- Only what is different is written.
+
+Source: GroupCoordinatorRecordHelpers, TargetAssignmentBuilder of Kafka 4.3.
+"""
+
+from collections.abc import Iterable
+
+from kwire.coordinator.assignors import ASSIGNORS
+from kwire.coordinator.assignors.spec import AssignedTopic, AssignmentSpec, Subscriber
+from kwire.coordinator.consumer.group import ConsumerGroup, ResolvedRegex
+from kwire.coordinator.consumer.member import (
+    ConsumerMember,
+    Partitions,
+    target_to_record,
+)
+from kwire.coordinator.consumer.reconciliation import Target, reconcile
+from kwire.coordinator.consumer.records import (
+    MetadataValue,
+    RegularExpressionValue,
+    TargetAssignmentMetadataValue,
+    current_member_assignment,
+    member_metadata,
+    member_tombstones,
+    metadata,
+    partition_metadata_tombstone,
+    regular_expression,
+    target_assignment_member,
+    target_assignment_metadata,
+)
+from kwire.coordinator.consumer.regexes import resolve
+from kwire.coordinator.consumer.settings import ConsumerSettings
+from kwire.coordinator.consumer.topics import Topics, hash_topics
+from kwire.coordinator.effects import Turn
+from kwire.coordinator.records import CoordinatorRecord
+
+
+class Draft:
+    """One group, and one operation on it; ``group`` is the group as it will be.
+
+    ``is_changed``: it is another than the original, of which it is a copy then.
+    """
+
+    def __init__(
+        self, group: ConsumerGroup, turn: Turn, topics: Topics, settings: ConsumerSettings
+    ) -> None:
+        self.group = group
+        self.turn = turn
+        self.topics = topics
+        self.settings = settings
+        self.is_changed = False
+
+    def _write(self, *records: CoordinatorRecord) -> ConsumerGroup:
+        """Add records; the group that may be changed along with them."""
+        if not self.is_changed:
+            self.group = self.group.copy()
+            self.is_changed = True
+        self.turn.effects.records += records
+        return self.group
+
+    def note(self, text: str) -> None:
+        """Say what happens to the group."""
+        self.turn.effects.notes.append(f"group {self.group.group_id}: {text}")
+
+    # Members
+
+    def describe(self, member: ConsumerMember) -> None:
+        """A member is new, or says something else of itself."""
+        record = member_metadata(self.group.group_id, member.member_id, member.about.to_record())
+        self._write(record).put_member(member)
+
+    def settle(self, member: ConsumerMember) -> None:
+        """A member has something else, or got on."""
+        record = current_member_assignment(
+            self.group.group_id, member.member_id, member.to_record()
+        )
+        self._write(record).put_member(member)
+
+    def remove(self, member_ids: Iterable[str]) -> None:
+        """Members are no more."""
+        for member_id in member_ids:
+            group = self._write(*member_tombstones(self.group.group_id, [member_id]))
+            group.remove_member(member_id)
+            group.targets.pop(member_id, None)
+
+    def replace(self, old: ConsumerMember, member_id: str) -> ConsumerMember:
+        """A static member is back under another id: it has, and is to have, what it had."""
+        new = old._replace(member_id=member_id, epoch=0, previous_epoch=0)
+        target = self.group.target_of(old.member_id)
+        self.remove([old.member_id])
+        self.describe(new)
+        self.set_target(member_id, target)
+        self.settle(new)
+        return new
+
+    # The group
+
+    def drop_unused_regexes(self) -> None:
+        """Forget expressions that nobody subscribes to any more."""
+        used = {member.about.regex for member in self.group.members.values()}
+        for regex in sorted(self.group.regexes.keys() - used):
+            record = regular_expression(self.group.group_id, regex, None)
+            self._write(record).regexes.pop(regex, None)
+
+    def resolve_regexes(self, *, anew: bool) -> None:
+        """See to it that every expression stands for topics; ``anew``: for those there are now.
+
+        Raises KafkaError: INVALID_REGULAR_EXPRESSION.
+        """
+        for regex in sorted({m.about.regex for m in self.group.members.values()} - {""}):
+            known = self.group.regexes.get(regex)
+            if known is None or anew:
+                topics = resolve(regex, self.topics.names())
+                if known is None or known.topics != topics:
+                    revision = self.topics.revision
+                    self._put_regex(regex, ResolvedRegex(topics, revision, self.turn.now_ms))
+
+    def _put_regex(self, regex: str, resolved: ResolvedRegex) -> None:
+        value = RegularExpressionValue(
+            topics=sorted(resolved.topics),
+            version=resolved.revision,
+            timestamp=resolved.timestamp_ms,
+        )
+        record = regular_expression(self.group.group_id, regex, value)
+        self._write(record).regexes[regex] = resolved
+
+    def next_epoch(self, *, is_certain: bool) -> None:
+        """Go to the next epoch if that is certain, or if the topics have changed."""
+        group = self.group
+        topics_hash = hash_topics(group.subscribed_topics(), self.topics)
+        if is_certain or topics_hash != group.metadata_hash:
+            if not is_certain:
+                self.note("its topics have changed")
+            self.set_epoch(group.epoch + 1, topics_hash)
+
+    def set_epoch(self, epoch: int, topics_hash: int) -> None:
+        """The group is at an epoch."""
+        value = MetadataValue(epoch=epoch, metadata_hash=topics_hash)
+        group = self._write(metadata(self.group.group_id, value))
+        group.epoch, group.metadata_hash = epoch, topics_hash
+        if group.has_partition_metadata:
+            self._write(partition_metadata_tombstone(group.group_id))
+            group.has_partition_metadata = False
+
+    # The target
+
+    def set_target(self, member_id: str, partitions: Partitions) -> None:
+        """A member is to have something else."""
+        record = target_assignment_member(
+            self.group.group_id, member_id, target_to_record(partitions)
+        )
+        self._write(record).targets[member_id] = partitions
+
+    def set_target_epoch(self, epoch: int, timestamp_ms: int) -> None:
+        """The target is that of an epoch; 0 for one that wasn't computed here."""
+        value = TargetAssignmentMetadataValue(
+            assignment_epoch=epoch, assignment_timestamp=timestamp_ms
+        )
+        group = self._write(target_assignment_metadata(self.group.group_id, value))
+        group.target_epoch, group.target_timestamp_ms = epoch, timestamp_ms
+
+    def assign_in_time(self) -> None:
+        """Compute the target of the group's epoch, or see to it that it is when it may be.
+
+        Between two assignments lies at least the assignment interval, so that members who come one
+        after the other get one assignment together.
+        """
+        group = self.group
+        group.timers.assignment_ms = None
+        if group.epoch <= group.target_epoch or not group.members:
+            return
+        due_ms = group.target_timestamp_ms + self.settings.assignment_interval_ms
+        if self.turn.now_ms >= due_ms:
+            self._assign()
+        else:
+            group.timers.assignment_ms = due_ms
+
+    def _assign(self) -> None:
+        group = self.group
+        name = group.preferred_assignor(self.settings.assignors[0])
+        if name not in self.settings.assignors:
+            name = self.settings.assignors[0]
+        shares = ASSIGNORS[name](self._spec())
+        for member_id, partitions in shares.items():
+            if partitions != group.targets.get(member_id):
+                self.set_target(member_id, partitions)
+        self.set_target_epoch(group.epoch, self.turn.now_ms)
+        self.note(f"assigned at epoch {group.epoch} to {len(shares)} members, {name}")
+
+    def _spec(self) -> AssignmentSpec:
+        subscribers, topics = {}, {}
+        for member_id, member in self.group.members.items():
+            ids = set()
+            for name in self.group.topics_of(member):
+                topic = self.topics.by_name(name)
+                if topic is not None:
+                    ids.add(topic.topic_id)
+                    topics[topic.topic_id] = AssignedTopic(topic.partitions, topic.racks)
+            subscribers[member_id] = Subscriber(
+                frozenset(ids),
+                self.group.target_of(member_id),
+                member.about.instance_id,
+                member.about.rack_id,
+            )
+        return AssignmentSpec(subscribers, topics)
+
+    # A member's way to the target
+
+    def reconcile(
+        self, member: ConsumerMember, reported: Partitions | None, *, resubscribed: bool
+    ) -> ConsumerMember:
+        """Take a member one step further towards the target, and write it if it got on."""
+        group = self.group
+        if member.is_reconciled_to(group.target_epoch) and not resubscribed:
+            return member
+        subscribed = {
+            topic.topic_id
+            for name in group.topics_of(member)
+            if (topic := self.topics.by_name(name)) is not None
+        }
+        target = Target(
+            group.target_epoch, group.target_of(member.member_id), subscribed, group.is_owned
+        )
+        updated = reconcile(member, target, reported, resubscribed=resubscribed)
+        if updated != member:
+            self.settle(updated)
+        return updated

@@ -1,0 +1,295 @@
+"""A consumer group: its members, who is to have what, and who has what.
+
+States and what leads from one to the next::
+
+    EMPTY → ASSIGNING        a member joins: the group's epoch is ahead of its target's
+    ASSIGNING → RECONCILING  the target is computed for the group's epoch
+    RECONCILING → STABLE     every member has what the target gives it, at the target's epoch
+    STABLE, … → ASSIGNING    a member joins or leaves, a subscription or its topics change
+    any → EMPTY              the last member leaves
+
+This is bookkeeping only; ``Draft`` changes a copy. Everything comes from records but the timers,
+the pace of heartbeats, and the revision of the metadata that was last looked at.
+
+Source: ConsumerGroup and ModernGroup of Kafka 4.3.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from kwire.coordinator.consumer.member import (
+    ConsumerMember,
+    Owned,
+    Partitions,
+)
+from kwire.coordinator.consumer.pace import Pace
+from kwire.coordinator.consumer.records import (
+    member_tombstones,
+    metadata,
+    partition_metadata_tombstone,
+    regular_expression,
+    target_assignment_metadata,
+)
+from kwire.coordinator.consumer.timers import GroupTimers
+from kwire.coordinator.consumer_subscription import CONSUMER_PROTOCOL_TYPE
+from kwire.coordinator.group import EMPTY_STATE, Committer, GroupType
+from kwire.coordinator.records import CoordinatorRecord
+from kwire.errors import ErrorCode, KafkaError
+
+ASSIGNING_STATE = "Assigning"
+RECONCILING_STATE = "Reconciling"
+STABLE_STATE = "Stable"
+
+COMMIT_VERSION = 9
+"""The first version of OffsetCommit that has member epochs."""
+
+NO_PARTITIONS: Partitions = {}
+
+
+class ResolvedRegex(NamedTuple):
+    """The topics a regular expression stands for, as of a revision of the metadata."""
+
+    topics: frozenset[str]
+    revision: int
+    timestamp_ms: int
+
+
+class ConsumerGroup:
+    """One group. ``owners`` says which member has a partition, or is still giving it back."""
+
+    kind = GroupType.CONSUMER
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.epoch = 0
+        self.metadata_hash = 0
+        self.target_epoch = 0
+        self.target_timestamp_ms = 0
+        self.members: dict[str, ConsumerMember] = {}
+        self.static_members: dict[str, str] = {}
+        self.targets: dict[str, Partitions] = {}
+        self.owners: dict[tuple[bytes, int], str] = {}
+        self.regexes: dict[str, ResolvedRegex] = {}
+        self.has_partition_metadata = False
+        self.timers = GroupTimers()
+        self.pace = Pace()
+        self.seen_revision = -1
+        self.scheduled_ms: int | None = None
+
+    def copy(self) -> "ConsumerGroup":
+        """A group to decide on; its timers and its pace are those of the original."""
+        group = ConsumerGroup(self.group_id)
+        group.epoch, group.metadata_hash = self.epoch, self.metadata_hash
+        group.target_epoch = self.target_epoch
+        group.target_timestamp_ms = self.target_timestamp_ms
+        group.members = dict(self.members)
+        group.static_members = dict(self.static_members)
+        group.targets = dict(self.targets)
+        group.owners = dict(self.owners)
+        group.regexes = dict(self.regexes)
+        group.has_partition_metadata = self.has_partition_metadata
+        group.timers, group.pace = self.timers, self.pace
+        group.seen_revision = self.seen_revision
+        return group
+
+    # What records change
+
+    def put_member(self, member: ConsumerMember) -> None:
+        """Take a member in, or the next one of its kind."""
+        old = self.members.get(member.member_id)
+        if old is not None:
+            self._disown(old)
+        self.members[member.member_id] = member
+        if member.about.instance_id is not None:
+            self.static_members[member.about.instance_id] = member.member_id
+        for partition in _owned_by(member):
+            self.owners[partition] = member.member_id
+
+    def remove_member(self, member_id: str) -> None:
+        """Let a member go, if it is there."""
+        member = self.members.pop(member_id, None)
+        if member is None:
+            return
+        self._disown(member)
+        instance_id = member.about.instance_id
+        if instance_id is not None and self.static_members.get(instance_id) == member_id:
+            del self.static_members[instance_id]
+
+    def _disown(self, member: ConsumerMember) -> None:
+        for partition in _owned_by(member):
+            if self.owners.get(partition) == member.member_id:
+                del self.owners[partition]
+
+    # What can be said of it
+
+    @property
+    def state_name(self) -> str:
+        """Kafka's name of its state."""
+        if not self.members:
+            return EMPTY_STATE
+        if self.epoch > self.target_epoch:
+            return ASSIGNING_STATE
+        if all(member.is_reconciled_to(self.target_epoch) for member in self.members.values()):
+            return STABLE_STATE
+        return RECONCILING_STATE
+
+    @property
+    def protocol_type_name(self) -> str:
+        """As ListGroups shows it."""
+        return CONSUMER_PROTOCOL_TYPE
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it has no members."""
+        return not self.members
+
+    def is_owned(self, topic_id: bytes, partition: int) -> bool:
+        """Whether anybody has a partition."""
+        return (topic_id, partition) in self.owners
+
+    def target_of(self, member_id: str) -> Partitions:
+        """What a member is to have."""
+        return self.targets.get(member_id, NO_PARTITIONS)
+
+    def static_member(self, instance_id: str | None) -> ConsumerMember | None:
+        """The static member of an instance."""
+        return self.members.get(self.static_members.get(instance_id or "", ""))
+
+    def topics_of(self, member: ConsumerMember) -> frozenset[str]:
+        """The names of the topics a member subscribes to, by name or by its expression."""
+        resolved = self.regexes.get(member.about.regex) if member.about.regex else None
+        names = frozenset(member.about.topics)
+        return names | resolved.topics if resolved is not None else names
+
+    def subscribed_topics(self) -> frozenset[str]:
+        """The names of the topics that any member subscribes to."""
+        distinct = {(m.about.topics, m.about.regex): m for m in self.members.values()}
+        return frozenset().union(*(self.topics_of(member) for member in distinct.values()))
+
+    def preferred_assignor(self, default: str) -> str:
+        """The assignor that most members ask for."""
+        votes: dict[str, int] = {}
+        for member in self.members.values():
+            if member.about.assignor is not None:
+                votes[member.about.assignor] = votes.get(member.about.assignor, 0) + 1
+        return max(votes, key=lambda name: (votes[name], name), default=default)
+
+    def validate_member(self, member_id: str, instance_id: str | None) -> ConsumerMember:
+        """The member of these ids; KafkaError (UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID) otherwise."""
+        member = self.members.get(member_id)
+        if instance_id is not None:
+            member = self.static_member(instance_id)
+            if member is not None and member.member_id != member_id:
+                raise KafkaError(
+                    ErrorCode.FENCED_INSTANCE_ID,
+                    f"Static member {member_id} with instance id {instance_id} was fenced by "
+                    f"member {member.member_id}.",
+                )
+        if member is None:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_MEMBER_ID,
+                f"Member {member_id} is not a member of group {self.group_id}.",
+            )
+        return member
+
+    def waits_for_others(self, member: ConsumerMember) -> bool:
+        """Whether a partition of a member's target is with somebody else."""
+        return any(
+            partition not in member.assigned.get(topic_id, {})
+            and self.is_owned(topic_id, partition)
+            for topic_id, partitions in self.target_of(member.member_id).items()
+            for partition in partitions
+        )
+
+    # Offsets
+
+    def check_commit(self, committer: Committer, now_ms: int) -> None:
+        """Whether somebody may commit at all; ``check_commit_of`` says it of a partition.
+
+        Raises KafkaError: UNKNOWN_MEMBER_ID, UNSUPPORTED_VERSION, and for an epoch that the member
+        hasn't reached STALE_MEMBER_EPOCH (ILLEGAL_GENERATION in the classic protocol).
+        """
+        if committer.generation < 0 and not self.members:
+            return
+        is_nobody = not committer.member_id and committer.instance_id is None
+        if committer.is_transactional and committer.generation < 0 and is_nobody:
+            return
+        member = self.members.get(committer.member_id)
+        if member is None:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+        old = committer.api_version < COMMIT_VERSION
+        if old and not committer.is_transactional and not member.is_classic:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                "OffsetCommit version 9 or above must be used by members of the consumer protocol",
+            )
+        if committer.generation > member.epoch:
+            raise _stale(member)
+
+    def check_commit_of(self, committer: Committer, topic_id: bytes, partition: int) -> None:
+        """Whether a member of an older epoch may commit this partition: if it had it then.
+
+        Raises KafkaError: STALE_MEMBER_EPOCH, ILLEGAL_GENERATION.
+        """
+        member = self.members.get(committer.member_id)
+        if member is None or committer.generation == member.epoch:
+            return
+        epoch = member.assignment_epoch(topic_id, partition)
+        if epoch is None or committer.generation < epoch:
+            raise _stale(member)
+
+    def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
+        """Whether a member may fetch offsets; anybody may who is none.
+
+        Raises KafkaError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, ILLEGAL_GENERATION.
+        """
+        if member_id is None and member_epoch < 0:
+            return
+        member = self.members.get(member_id or "")
+        if member is None:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+        if member_epoch != member.epoch:
+            raise _stale(member)
+
+    def check_delete(self) -> None:
+        """KafkaError (NON_EMPTY_GROUP) while it has members."""
+        if self.members:
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
+
+    def check_offset_delete(self) -> None:
+        """The offsets of topics that nobody subscribes to may be deleted."""
+
+    def offset_age_since_ms(self, commit_timestamp_ms: int) -> int | None:
+        """The age of an offset counts from its commit."""
+        return commit_timestamp_ms
+
+    def tombstones(self) -> list[CoordinatorRecord]:
+        """The records that delete the group, its members included."""
+        return self.tombstones_with(self.members)
+
+    def tombstones_with(self, member_ids: Iterable[str]) -> list[CoordinatorRecord]:
+        """The records that delete the group and these members."""
+        records = member_tombstones(self.group_id, member_ids)
+        records += [regular_expression(self.group_id, regex, None) for regex in self.regexes]
+        records.append(target_assignment_metadata(self.group_id, None))
+        if self.has_partition_metadata:
+            records.append(partition_metadata_tombstone(self.group_id))
+        records.append(metadata(self.group_id, None))
+        return records
+
+    def next_deadline_ms(self) -> int | None:
+        """When something is due next."""
+        return self.timers.next_deadline_ms()
+
+
+def _stale(member: ConsumerMember) -> KafkaError:
+    classic = member.is_classic
+    return KafkaError(ErrorCode.ILLEGAL_GENERATION if classic else ErrorCode.STALE_MEMBER_EPOCH)
+
+
+def _owned_by(member: ConsumerMember) -> Iterable[tuple[bytes, int]]:
+    held: tuple[Owned, Mapping[bytes, Mapping[int, int]]] = (member.assigned, member.revoking)
+    for owned in held:
+        for topic_id, partitions in owned.items():
+            for partition in partitions:
+                yield topic_id, partition

@@ -1,0 +1,173 @@
+"""ConsumerGroupHeartbeat: what may be asked, what it says of a member, what is answered.
+
+Source: GroupCoordinatorService.throwIfConsumerGroupHeartbeatRequestIsInvalid and
+GroupMetadataManager.consumerGroupHeartbeat of Kafka 4.3; KIP-848, KIP-1082.
+"""
+
+from kwire.coordinator.consumer.group import ConsumerGroup
+from kwire.coordinator.consumer.member import (
+    JOINING_EPOCH,
+    LEAVING_EPOCH,
+    STATIC_LEAVING_EPOCH,
+    ConsumerMember,
+    Description,
+    Owned,
+    Partitions,
+)
+from kwire.coordinator.joining import Client
+from kwire.errors import ErrorCode, KafkaError
+from kwire.protocol.messages.consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatRequest,
+    TopicPartitions,
+)
+
+CLIENT_MADE_IDS_SINCE = 1
+"""The first version in which a member makes its own id."""
+
+
+def check_request(
+    request: ConsumerGroupHeartbeatRequest, api_version: int, assignors: tuple[str, ...]
+) -> None:
+    """Raise KafkaError (INVALID_REQUEST, UNSUPPORTED_ASSIGNOR) for one that makes no sense."""
+    epoch = request.member_epoch
+    needs_id = api_version >= CLIENT_MADE_IDS_SINCE or epoch > 0 or epoch == LEAVING_EPOCH
+    if needs_id and not request.member_id.strip():
+        raise _invalid("MemberId can't be empty.")
+    for name, value in (
+        ("GroupId", request.group_id),
+        ("InstanceId", request.instance_id),
+        ("RackId", request.rack_id),
+    ):
+        if value is not None and not value.strip():
+            raise _invalid(f"{name} can't be empty.")
+    if epoch == JOINING_EPOCH:
+        _check_joining(request)
+    elif epoch == STATIC_LEAVING_EPOCH and request.instance_id is None:
+        raise _invalid("InstanceId can't be null.")
+    elif epoch < STATIC_LEAVING_EPOCH:
+        raise _invalid("MemberEpoch is invalid.")
+    if request.server_assignor is not None and request.server_assignor not in assignors:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_ASSIGNOR,
+            f"ServerAssignor {request.server_assignor} is not supported. "
+            f"Supported assignors: {', '.join(assignors)}.",
+        )
+
+
+def _check_joining(request: ConsumerGroupHeartbeatRequest) -> None:
+    if request.rebalance_timeout_ms == -1:
+        raise _invalid("RebalanceTimeoutMs must be provided in first request.")
+    if request.topic_partitions is None or request.topic_partitions:
+        raise _invalid("TopicPartitions must be empty when (re-)joining.")
+    if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
+        raise _invalid(
+            "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when "
+            "(re-)joining."
+        )
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, message)
+
+
+def described(
+    about: Description, request: ConsumerGroupHeartbeatRequest, client: Client
+) -> Description:
+    """What a member says of itself now; what a request leaves out is as it was."""
+    names = request.subscribed_topic_names
+    regex = request.subscribed_topic_regex
+    timeout_ms = request.rebalance_timeout_ms
+    return Description(
+        instance_id=about.instance_id if request.instance_id is None else request.instance_id,
+        rack_id=about.rack_id if request.rack_id is None else request.rack_id,
+        client_id=client.client_id,
+        client_host=client.host,
+        topics=about.topics if names is None else tuple(sorted(set(names))),
+        regex=about.regex if regex is None else regex,
+        rebalance_timeout_ms=about.rebalance_timeout_ms if timeout_ms == -1 else timeout_ms,
+        assignor=about.assignor if request.server_assignor is None else request.server_assignor,
+    )
+
+
+def reported_partitions(request: ConsumerGroupHeartbeatRequest) -> Partitions | None:
+    """What a member says it owns; None where it says nothing."""
+    if request.topic_partitions is None:
+        return None
+    return {t.topic_id: frozenset(t.partitions) for t in request.topic_partitions}
+
+
+def check_epoch(member: ConsumerMember, epoch: int, reported: Partitions | None) -> None:
+    """Raise KafkaError (FENCED_MEMBER_EPOCH) unless a member may go on at an epoch.
+
+    A member that comes with the epoch before may have missed an answer: it may go on as long as it
+    owns nothing that isn't its own.
+    """
+    if epoch in (JOINING_EPOCH, member.epoch):
+        return
+    if epoch > member.epoch:
+        raise _fenced("greater", epoch, member.epoch)
+    if epoch != member.previous_epoch or not _has_no_more(reported, member.assigned):
+        raise _fenced("smaller", epoch, member.epoch)
+
+
+def _has_no_more(reported: Partitions | None, assigned: Owned) -> bool:
+    return reported is not None and all(
+        topic_id in assigned and partitions <= assigned[topic_id].keys()
+        for topic_id, partitions in reported.items()
+    )
+
+
+def _fenced(how: str, received: int, known: int) -> KafkaError:
+    return KafkaError(
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        f"The consumer group member has a {how} member epoch ({received}) than the one known by "
+        f"the group coordinator ({known}). The member must abandon all its partitions and rejoin.",
+    )
+
+
+def check_instance_is_free(member: ConsumerMember, member_id: str) -> None:
+    """Raise KafkaError (UNRELEASED_INSTANCE_ID) unless the member in place has gone away."""
+    if not member.is_away and not member.is_classic:
+        raise KafkaError(
+            ErrorCode.UNRELEASED_INSTANCE_ID,
+            f"Static member {member_id} with instance id {member.about.instance_id} cannot join "
+            f"the group because the instance id is owned by {member.member_id} member.",
+        )
+
+
+def check_room(group: ConsumerGroup, member_id: str, instance_id: str | None, most: int) -> None:
+    """Raise KafkaError (GROUP_MAX_SIZE_REACHED) unless one more, or this one, may be there."""
+    is_known = member_id in group.members or group.static_member(instance_id) is not None
+    if len(group.members) >= most and not is_known:
+        raise KafkaError(
+            ErrorCode.GROUP_MAX_SIZE_REACHED,
+            f"The consumer group has reached its maximum capacity of {most} members.",
+        )
+
+
+def is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
+    """Whether a request says everything, as after an error: then the answer does so too."""
+    if request.member_epoch == JOINING_EPOCH:
+        return True
+    subscribes = (request.subscribed_topic_names, request.subscribed_topic_regex) != (None, None)
+    return (
+        request.rebalance_timeout_ms != -1 and subscribes and request.topic_partitions is not None
+    )
+
+
+def assignment_of(member: ConsumerMember) -> Assignment:
+    """What a member has, for its answer."""
+    return Assignment(
+        topic_partitions=[
+            TopicPartitions(topic_id=topic_id, partitions=sorted(partitions))
+            for topic_id, partitions in sorted(member.assigned.items())
+        ]
+    )
+
+
+def has_other_partitions(old: ConsumerMember, new: ConsumerMember) -> bool:
+    """Whether a member has partitions now that it hadn't, or the other way round."""
+    return {t: p.keys() for t, p in old.assigned.items()} != {
+        t: p.keys() for t, p in new.assigned.items()
+    }

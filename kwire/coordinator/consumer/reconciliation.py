@@ -1,0 +1,131 @@
+"""How a member gets from what it has to what it is to have.
+
+Rules:
+
+- Revocation comes first: a member stays at its epoch, with what it keeps, until it doesn't own any
+  more what it has to give back.
+- A partition is given to a member only when nobody has it any more; until then the member is
+  already at the new epoch, with what is free of its target, and waits for the rest.
+- What a member doesn't subscribe to (any more) it isn't given, whatever the target says, which may
+  be older than its subscription.
+
+Source: CurrentAssignmentBuilder of Kafka 4.3; KIP-848.
+"""
+
+from collections.abc import Callable
+from collections.abc import Set as AbstractSet
+
+from kwire.coordinator.consumer.member import (
+    ConsumerMember,
+    MemberState,
+    Owned,
+    Partitions,
+)
+from kwire.errors import ErrorCode, KafkaError
+
+NOTHING: frozenset[int] = frozenset()
+
+
+class Target:
+    """Where a member is to get to: an epoch, what it has there, and what it subscribes to.
+
+    ``is_owned`` says whether anybody has a partition at the moment.
+    """
+
+    __slots__ = ("epoch", "is_owned", "partitions", "subscribed")
+
+    def __init__(
+        self,
+        epoch: int,
+        partitions: Partitions,
+        subscribed: AbstractSet[bytes],
+        is_owned: Callable[[bytes, int], bool],
+    ) -> None:
+        self.epoch = epoch
+        self.partitions = partitions
+        self.subscribed = subscribed
+        self.is_owned = is_owned
+
+    def of(self, topic_id: bytes) -> frozenset[int]:
+        """The partitions of a topic that the member is to have."""
+        return self.partitions.get(topic_id, NOTHING) if topic_id in self.subscribed else NOTHING
+
+
+def reconcile(
+    member: ConsumerMember, target: Target, reported: Partitions | None, *, resubscribed: bool
+) -> ConsumerMember:
+    """The member one step further; the same where it can't go on.
+
+    ``reported`` is what it says it owns, None if it doesn't say. ``resubscribed``: it has just
+    changed its subscription. Raises KafkaError (FENCED_MEMBER_EPOCH) for a state that a newer
+    broker left behind: the member has to come back without partitions.
+    """
+    if member.state is MemberState.UNKNOWN:
+        if reported is None or reported:
+            raise KafkaError(ErrorCode.FENCED_MEMBER_EPOCH, "the member's state is unknown")
+        return _next_assignment(member, target, reported)
+    if member.state is MemberState.UNREVOKED_PARTITIONS:
+        if not _still_owns(member.revoking, reported):
+            return _next_assignment(member, target, reported)
+    elif not member.is_reconciled_to(target.epoch):
+        return _next_assignment(member, target, reported)
+    return _without_unsubscribed(member, target, reported) if resubscribed else member
+
+
+def _still_owns(revoking: Owned, reported: Partitions | None) -> bool:
+    """Whether a member has something yet that it has to give back; unless it says not, it has."""
+    if reported is None:
+        return True
+    return any(
+        not reported.get(topic_id, NOTHING).isdisjoint(partitions)
+        for topic_id, partitions in revoking.items()
+    )
+
+
+def _without_unsubscribed(
+    member: ConsumerMember, target: Target, reported: Partitions | None
+) -> ConsumerMember:
+    """The member without topics it has unsubscribed from, before there is a new target."""
+    dropped = {t: p for t, p in member.assigned.items() if t not in target.subscribed}
+    if not dropped:
+        return member
+    kept = {t: p for t, p in member.assigned.items() if t not in dropped}
+    revoking = {t: dict(p) for t, p in member.revoking.items()}
+    for topic_id, partitions in dropped.items():
+        revoking[topic_id] = {**revoking.get(topic_id, {}), **partitions}
+    changed = member.moved_to(member.epoch)._replace(assigned=kept)
+    if _still_owns(revoking, reported):
+        return changed._replace(state=MemberState.UNREVOKED_PARTITIONS, revoking=revoking)
+    return changed
+
+
+def _next_assignment(
+    member: ConsumerMember, target: Target, reported: Partitions | None
+) -> ConsumerMember:
+    kept: dict[bytes, dict[int, int]] = {}
+    revoking: dict[bytes, dict[int, int]] = {}
+    free: dict[bytes, dict[int, int]] = {}
+    waits = False
+    for topic_id in sorted({*target.partitions, *member.assigned}):
+        wanted = target.of(topic_id)
+        has = member.assigned.get(topic_id, {})
+        _put(kept, topic_id, {p: epoch for p, epoch in has.items() if p in wanted})
+        _put(revoking, topic_id, {p: epoch for p, epoch in has.items() if p not in wanted})
+        missing = wanted - has.keys()
+        available = {p: target.epoch for p in missing if not target.is_owned(topic_id, p)}
+        waits = waits or len(available) < len(missing)
+        _put(free, topic_id, available)
+    if revoking and _still_owns(revoking, reported):
+        stays = member.moved_to(member.epoch)
+        return stays._replace(
+            state=MemberState.UNREVOKED_PARTITIONS, assigned=kept, revoking=revoking
+        )
+    for topic_id, partitions in free.items():
+        kept[topic_id] = {**kept.get(topic_id, {}), **partitions}
+    state = MemberState.UNRELEASED_PARTITIONS if waits else MemberState.STABLE
+    return member.moved_to(target.epoch)._replace(state=state, assigned=kept, revoking={})
+
+
+def _put(into: dict[bytes, dict[int, int]], topic_id: bytes, partitions: dict[int, int]) -> None:
+    if partitions:
+        into[topic_id] = partitions

@@ -1,0 +1,227 @@
+"""The records of consumer groups in ``__consumer_offsets``, in Kafka's formats.
+
+Format: as in ``kwire.coordinator.records``: a key of an int16 type and fields, a value of an int16
+version (0 in all of these) and fields, a null value for a tombstone. The topics of a subscription
+were once described in a record (type 4, which Kafka 4.0 wrote); today a hash of them stands in the
+group's record, and the older record is only understood to be left behind.
+
+Source: GroupCoordinatorRecordHelpers and the schemas of Kafka 4.3.
+"""
+
+from collections.abc import Iterable
+from struct import Struct
+from typing import TypeVar
+
+from kwire.coordinator.records import CoordinatorRecord
+from kwire.protocol.codec import decoder, encode
+from kwire.protocol.types import (
+    Nested,
+    Schema,
+    array,
+    binary,
+    int8,
+    int32,
+    int64,
+    string,
+    struct,
+    uuid,
+)
+
+_M = TypeVar("_M", bound=Schema)
+
+METADATA_TYPE = 3
+PARTITION_METADATA_TYPE = 4
+MEMBER_METADATA_TYPE = 5
+TARGET_ASSIGNMENT_METADATA_TYPE = 6
+TARGET_ASSIGNMENT_MEMBER_TYPE = 7
+CURRENT_MEMBER_ASSIGNMENT_TYPE = 8
+REGULAR_EXPRESSION_TYPE = 16
+
+CONSUMER_GROUP_TYPES = frozenset(
+    {
+        METADATA_TYPE,
+        PARTITION_METADATA_TYPE,
+        MEMBER_METADATA_TYPE,
+        TARGET_ASSIGNMENT_METADATA_TYPE,
+        TARGET_ASSIGNMENT_MEMBER_TYPE,
+        CURRENT_MEMBER_ASSIGNMENT_TYPE,
+        REGULAR_EXPRESSION_TYPE,
+    }
+)
+"""The types of every record of a consumer group."""
+
+_INT16 = Struct(">h")
+_VALUE_VERSION = 0
+
+
+class GroupKey(Schema, versions=(0, 0), flexible=None):
+    """The key of a record that a group has one of."""
+
+    group_id: str = string()
+
+
+class MemberKey(Schema, versions=(0, 0), flexible=None):
+    """The key of a record that each member has one of."""
+
+    group_id: str = string()
+    member_id: str = string()
+
+
+class RegularExpressionKey(Schema, versions=(0, 0), flexible=None):
+    """The key of what a regular expression stands for in a group."""
+
+    group_id: str = string()
+    regular_expression: str = string()
+
+
+class MetadataValue(Schema, versions=(0, 0), flexible=0):
+    """A group: its epoch, and a hash of the topics its members subscribe to."""
+
+    epoch: int = int32()
+    metadata_hash: int = int64(tag=0)
+
+
+class ClassicProtocol(Nested):
+    """An assignor that a member of the classic protocol offers, and its subscription for it."""
+
+    name: str = string()
+    metadata: bytes = binary()
+
+
+class ClassicMemberMetadata(Nested):
+    """What is only known of members that use the classic protocol."""
+
+    session_timeout_ms: int = int32()
+    supported_protocols: list[ClassicProtocol] = array(ClassicProtocol)
+
+
+class MemberMetadataValue(Schema, versions=(0, 0), flexible=0):
+    """A member as it describes itself."""
+
+    instance_id: str | None = string(nullable=True, default=None)
+    rack_id: str | None = string(nullable=True, default=None)
+    client_id: str = string()
+    client_host: str = string()
+    subscribed_topic_names: list[str] = array(string)
+    subscribed_topic_regex: str | None = string(nullable=True, default=None)
+    rebalance_timeout_ms: int = int32(default=-1)
+    server_assignor: str | None = string(nullable=True, default=None)
+    classic_member_metadata: ClassicMemberMetadata | None = struct(
+        ClassicMemberMetadata, nullable=True, tag=0
+    )
+
+
+class TargetAssignmentMetadataValue(Schema, versions=(0, 0), flexible=0):
+    """The epoch of a group's target assignment, and when it was computed."""
+
+    assignment_epoch: int = int32()
+    assignment_timestamp: int = int64(tag=0)
+
+
+class TargetPartitions(Nested):
+    """Partitions of one topic."""
+
+    topic_id: bytes = uuid()
+    partitions: list[int] = array(int32)
+
+
+class TargetAssignmentMemberValue(Schema, versions=(0, 0), flexible=0):
+    """What a member is to have."""
+
+    topic_partitions: list[TargetPartitions] = array(TargetPartitions)
+
+
+class OwnedPartitions(Nested):
+    """Partitions of one topic, and the epoch at which the member got each of them."""
+
+    topic_id: bytes = uuid()
+    partitions: list[int] = array(int32)
+    assignment_epochs: list[int] | None = array(int32, nullable=True, default=None, tag=0)
+
+
+class CurrentMemberAssignmentValue(Schema, versions=(0, 0), flexible=0):
+    """What a member has, and what it still has to give back."""
+
+    member_epoch: int = int32()
+    previous_member_epoch: int = int32()
+    state: int = int8()
+    assigned_partitions: list[OwnedPartitions] = array(OwnedPartitions)
+    partitions_pending_revocation: list[OwnedPartitions] = array(OwnedPartitions)
+
+
+class RegularExpressionValue(Schema, versions=(0, 0), flexible=0):
+    """The topics a regular expression stands for, as of a revision of the metadata and a time."""
+
+    topics: list[str] = array(string)
+    version: int = int64()
+    timestamp: int = int64()
+
+
+def metadata(group_id: str, value: MetadataValue | None) -> CoordinatorRecord:
+    """The record of a group, or its tombstone."""
+    return _record(METADATA_TYPE, GroupKey(group_id=group_id), value)
+
+
+def member_metadata(
+    group_id: str, member_id: str, value: MemberMetadataValue | None
+) -> CoordinatorRecord:
+    """The record of a member, or its tombstone."""
+    return _record(MEMBER_METADATA_TYPE, MemberKey(group_id=group_id, member_id=member_id), value)
+
+
+def partition_metadata_tombstone(group_id: str) -> CoordinatorRecord:
+    """Does away with a description of the topics that an older Kafka wrote."""
+    return _record(PARTITION_METADATA_TYPE, GroupKey(group_id=group_id), None)
+
+
+def target_assignment_metadata(
+    group_id: str, value: TargetAssignmentMetadataValue | None
+) -> CoordinatorRecord:
+    """The record of a target assignment's epoch, or its tombstone."""
+    return _record(TARGET_ASSIGNMENT_METADATA_TYPE, GroupKey(group_id=group_id), value)
+
+
+def target_assignment_member(
+    group_id: str, member_id: str, value: TargetAssignmentMemberValue | None
+) -> CoordinatorRecord:
+    """The record of what a member is to have, or its tombstone."""
+    key = MemberKey(group_id=group_id, member_id=member_id)
+    return _record(TARGET_ASSIGNMENT_MEMBER_TYPE, key, value)
+
+
+def current_member_assignment(
+    group_id: str, member_id: str, value: CurrentMemberAssignmentValue | None
+) -> CoordinatorRecord:
+    """The record of what a member has, or its tombstone."""
+    key = MemberKey(group_id=group_id, member_id=member_id)
+    return _record(CURRENT_MEMBER_ASSIGNMENT_TYPE, key, value)
+
+
+def regular_expression(
+    group_id: str, pattern: str, value: RegularExpressionValue | None
+) -> CoordinatorRecord:
+    """The record of what a regular expression stands for, or its tombstone."""
+    key = RegularExpressionKey(group_id=group_id, regular_expression=pattern)
+    return _record(REGULAR_EXPRESSION_TYPE, key, value)
+
+
+def member_tombstones(group_id: str, member_ids: Iterable[str]) -> list[CoordinatorRecord]:
+    """What does away with members: what they have, what they are to have, what they are."""
+    ids = list(member_ids)
+    return [
+        make(group_id, member_id, None)
+        for make in (current_member_assignment, target_assignment_member, member_metadata)
+        for member_id in ids
+    ]
+
+
+def parse_key(schema: type[_M], key: bytes) -> _M:
+    """The key of a record without its type; MalformedRequest for one that isn't."""
+    return decoder(schema, 0)(key, _INT16.size)[0]
+
+
+def _record(kind: int, key: Schema, value: Schema | None) -> CoordinatorRecord:
+    packed = None
+    if value is not None:
+        packed = _INT16.pack(_VALUE_VERSION) + encode(value, _VALUE_VERSION)
+    return CoordinatorRecord(_INT16.pack(kind) + encode(key, 0), packed)

@@ -1,0 +1,104 @@
+"""What a consumer group waits for, and how long: its members, and the next assignment.
+
+Rules:
+
+- Times aren't kept: after a restart every member has a whole session to be heard, and as long as it
+  asked for to give back what it has to.
+- A member that is away, or isn't any more, has no timers.
+
+``SESSION``: a member has to be heard. ``REBALANCE``: it has to give partitions back. ``JOIN`` and
+``SYNC``: a member of the classic protocol has to join again, or to ask for its assignment.
+"""
+
+import heapq
+from enum import Enum
+from typing import NamedTuple
+
+
+class Timer(Enum):
+    """What a member has to do in time, and what is said of one that hasn't done it."""
+
+    SESSION = "its session has ended"
+    REBALANCE = "it did not give its partitions back in time"
+    JOIN = "it did not join again in time"
+    SYNC = "it did not sync in time"
+
+
+class Due(NamedTuple):
+    """A timer that has run out; ``epoch`` is the member's when it was set, -1 where any counts."""
+
+    member_id: str
+    timer: Timer
+    epoch: int
+
+
+class GroupTimers:
+    """The timers of one group; ``assignment_ms`` is when the next assignment is due."""
+
+    __slots__ = ("_heap", "_queued", "_set", "assignment_ms")
+
+    def __init__(self) -> None:
+        self._set: dict[tuple[str, Timer], tuple[int, int]] = {}
+        # One entry of the heap per timer counts, the one of ``_queued``: it is never too late.
+        self._heap: list[tuple[int, str, str]] = []
+        self._queued: dict[tuple[str, Timer], int] = {}
+        self.assignment_ms: int | None = None
+
+    def set(self, member_id: str, timer: Timer, deadline_ms: int, epoch: int = -1) -> None:
+        """Set a timer, or set it anew."""
+        key = (member_id, timer)
+        self._set[key] = (deadline_ms, epoch)
+        if key not in self._queued or deadline_ms < self._queued[key]:
+            self._queue(key, deadline_ms)
+
+    def _queue(self, key: tuple[str, Timer], deadline_ms: int) -> None:
+        self._queued[key] = deadline_ms
+        heapq.heappush(self._heap, (deadline_ms, key[0], key[1].name))
+
+    def set_if_absent(self, member_id: str, timer: Timer, deadline_ms: int) -> None:
+        """Set a timer unless it runs."""
+        if (member_id, timer) not in self._set:
+            self.set(member_id, timer, deadline_ms)
+
+    def cancel(self, member_id: str, *timers: Timer) -> None:
+        """Stop timers of a member; all of them if none is named."""
+        for timer in timers or tuple(Timer):
+            self._set.pop((member_id, timer), None)
+
+    def deadline_ms(self, member_id: str, timer: Timer) -> int | None:
+        """When a timer runs out; None if it doesn't run."""
+        known = self._set.get((member_id, timer))
+        return None if known is None else known[0]
+
+    def next_deadline_ms(self) -> int | None:
+        """When something is due next."""
+        first = self._first()
+        if self.assignment_ms is None or (first is not None and first <= self.assignment_ms):
+            return first
+        return self.assignment_ms
+
+    def _first(self) -> int | None:
+        """The earliest deadline; what stands in the heap with an older time is put right."""
+        while self._heap:
+            deadline_ms, member_id, name = self._heap[0]
+            key = (member_id, Timer[name])
+            known = self._set.get(key)
+            is_queued = self._queued.get(key) == deadline_ms
+            if is_queued and known is not None and known[0] <= deadline_ms:
+                return deadline_ms
+            heapq.heappop(self._heap)
+            if is_queued:
+                del self._queued[key]
+                if known is not None:
+                    self._queue(key, known[0])
+        return None
+
+    def take_due(self, now_ms: int) -> Due | None:
+        """A timer that has run out by now; it doesn't run any more."""
+        first = self._first()
+        if first is None or first > now_ms:
+            return None
+        _, member_id, name = heapq.heappop(self._heap)
+        key = (member_id, Timer[name])
+        del self._queued[key]
+        return Due(member_id, key[1], self._set.pop(key)[1])
