@@ -17,6 +17,7 @@ from collections.abc import Iterator
 import trio
 
 from kwire.broker.broker import Broker
+from kwire.broker.group_surroundings import group_surroundings
 from kwire.broker.partition import Partition
 from kwire.broker.topics import OFFSETS_TOPIC, create_if_missing
 from kwire.coordinator.effects import Effects
@@ -69,6 +70,7 @@ class Groups:
         self._epoch_ms = broker.now_ms() - trio.current_time() * 1000
         self._next_expiry_ms = self.now_ms() + self._expiry_interval_ms()
         self._is_closed = False
+        self.surroundings = group_surroundings(broker)
 
     def now_ms(self) -> int:
         """Milliseconds since the epoch for deadlines: the time at the start, steadily gone on."""
@@ -201,7 +203,7 @@ class Groups:
             info = partition.append(batch, now_ms=now_ms, origin=AppendOrigin.COORDINATOR)
             return info.first_offset
 
-        groups = GroupCoordinator(self._settings(), self._random_id)
+        groups = GroupCoordinator(self._settings(), self._random_id, self.surroundings)
         compression = self._broker.integer("offsets.topic.compression.codec")
         runtime = CoordinatorRuntime(groups, append, self.now_ms, self._wake_by, compression)
         return LoadedCoordinator(groups, runtime, partition)

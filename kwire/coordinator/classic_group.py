@@ -183,6 +183,9 @@ class ClassicGroup:
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
         member.renew_session(now_ms)
 
+    def check_commit_of(self, committer: Committer, topic_id: bytes, partition: int) -> None:
+        """Who may commit at all may commit every partition."""
+
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
         """Anybody may fetch the offsets of a classic group."""
 

@@ -80,6 +80,9 @@ class Group(Protocol):
     def check_commit(self, committer: Committer, now_ms: int) -> None:
         """Renew the session of a member that may commit offsets; KafkaError says why not."""
 
+    def check_commit_of(self, committer: Committer, topic_id: bytes, partition: int) -> None:
+        """KafkaError where somebody who may commit may not commit this partition."""
+
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
         """KafkaError where somebody may not fetch offsets; null and -1 for one that is none."""
 

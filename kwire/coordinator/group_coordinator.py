@@ -2,8 +2,9 @@
 
 Rules:
 
-- ``classic`` looks after the groups of one kind, ``committed`` after the offsets of all kinds. A
-  further kind adds its record types to ``_KINDS_OF_RECORDS`` and itself to ``__init__``.
+- ``classic`` and ``consumer`` look after the groups of one kind each, ``members`` passes requests
+  of the classic protocol to the kind they find, ``committed`` has the offsets of all kinds. A new
+  kind adds its record types to ``_KINDS_OF_RECORDS`` and itself to ``__init__``.
 - ``next_deadline_ms`` says when ``tick`` has something to do.
 - Committed offsets and what groups keep come true by ``replay`` alone, in normal work as when a
   partition is loaded.
@@ -12,9 +13,13 @@ Rules:
 from collections.abc import Callable
 
 from kwire.coordinator.classic_groups import ClassicGroups
+from kwire.coordinator.consumer.classic_members import ClassicMembers
+from kwire.coordinator.consumer.coordinator import ConsumerGroups, Surroundings
+from kwire.coordinator.consumer.records import CONSUMER_GROUP_TYPES
 from kwire.coordinator.effects import Effects
 from kwire.coordinator.group import EMPTY_STATE, Group, GroupRegistry, GroupsOfAKind, GroupType
 from kwire.coordinator.group_offsets import GroupOffsets
+from kwire.coordinator.membership import Membership
 from kwire.coordinator.offsets import CommittedOffset, OffsetStore
 from kwire.coordinator.records import (
     GROUP_METADATA_TYPE,
@@ -30,19 +35,35 @@ from kwire.coordinator.settings import GroupSettings
 from kwire.errors import ErrorCode, KafkaError
 from kwire.record.records import Record
 
-_KINDS_OF_RECORDS = {GROUP_METADATA_TYPE: GroupType.CLASSIC}
+_KINDS_OF_RECORDS = {
+    GROUP_METADATA_TYPE: GroupType.CLASSIC,
+    **dict.fromkeys(CONSUMER_GROUP_TYPES, GroupType.CONSUMER),
+}
 """Which kind of group a type of record belongs to, offsets aside."""
 
 
 class GroupCoordinator:
-    """Groups and their offsets. ``new_id`` gives the random part of a member's id."""
+    """Groups and their offsets. ``new_id`` gives the random part of a member's id.
 
-    def __init__(self, settings: GroupSettings, new_id: Callable[[], str]) -> None:
+    ``surroundings`` is what consumer groups know of the broker; nothing at all if it isn't given.
+    """
+
+    def __init__(
+        self,
+        settings: GroupSettings,
+        new_id: Callable[[], str],
+        surroundings: Surroundings | None = None,
+    ) -> None:
         self.offsets = OffsetStore()
         self._registry = GroupRegistry(settings, new_id)
         self.classic = ClassicGroups(self._registry)
         self.committed = GroupOffsets(self._registry, self.offsets)
-        self._kinds: dict[GroupType, GroupsOfAKind] = {GroupType.CLASSIC: self.classic}
+        self.consumer = ConsumerGroups(self._registry, surroundings or Surroundings.of_nothing())
+        self.members = Membership(self._registry, self.classic, ClassicMembers(self.consumer))
+        self._kinds: dict[GroupType, GroupsOfAKind] = {
+            GroupType.CLASSIC: self.classic,
+            GroupType.CONSUMER: self.consumer,
+        }
 
     @property
     def groups(self) -> dict[str, Group]:

@@ -49,6 +49,14 @@ class GroupOffsets:
                 else ErrorCode.GROUP_ID_NOT_FOUND
             )
 
+    def check_commit_of(
+        self, group_id: str, committer: Committer, topic_id: bytes, partition: int
+    ) -> None:
+        """Whether somebody who may commit may commit this partition; KafkaError as of the group."""
+        group = self._registry.groups.get(group_id)
+        if group is not None:
+            group.check_commit_of(committer, topic_id, partition)
+
     def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> None:
         """Whether somebody may fetch offsets; KafkaError as ``check_fetch`` of the group."""
         group = self._registry.groups.get(group_id)

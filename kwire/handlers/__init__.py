@@ -70,6 +70,8 @@ APIS: dict[int, Api] = {
     61: Api("DescribeProducers", 0, 0),
     65: Api("DescribeTransactions", 0, 0),
     66: Api("ListTransactions", 0, 1),
+    68: Api("ConsumerGroupHeartbeat", 0, 1),
+    69: Api("ConsumerGroupDescribe", 0, 1),
     74: Api("ListConfigResources", 0, 1),
     75: Api("DescribeTopicPartitions", 0, 0),
 }

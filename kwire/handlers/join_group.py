@@ -24,7 +24,7 @@ async def _join(request: JoinGroupRequest, context: RequestContext) -> JoinGroup
     try:
         home = context.broker.groups.coordinator(request.group_id)
         home.carry_out(
-            home.groups.classic.join(request, client, reply, context.broker.groups.now_ms())
+            home.groups.members.join(request, client, reply, context.broker.groups.now_ms())
         )
     except KafkaError as error:
         return JoinGroupResponse(error_code=error.code, member_id=request.member_id)

@@ -20,7 +20,7 @@ async def handle(request: LeaveGroupRequest, context: RequestContext) -> LeaveGr
     try:
         home = context.broker.groups.coordinator(request.group_id)
         now_ms = context.broker.groups.now_ms()
-        home.carry_out(home.groups.classic.leave(request.group_id, leaving, reply, now_ms))
+        home.carry_out(home.groups.members.leave(request.group_id, leaving, reply, now_ms))
     except KafkaError as error:
         return LeaveGroupResponse(error_code=error.code)
     response = await reply.wait()

@@ -99,6 +99,9 @@ def _commit(
     effects = Effects()
     for answer, topic, value in accepted:
         try:
+            committed.check_commit_of(
+                request.group_id, committer, value.topic_id, answer.partition_index
+            )
             committed.add_record(request.group_id, topic, answer.partition_index, value, effects)
         except KafkaError as error:
             answer.error_code = error.code

@@ -21,7 +21,7 @@ async def handle(request: SyncGroupRequest, context: RequestContext) -> SyncGrou
         ):
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         home = context.broker.groups.coordinator(request.group_id)
-        home.carry_out(home.groups.classic.sync(request, reply, context.broker.groups.now_ms()))
+        home.carry_out(home.groups.members.sync(request, reply, context.broker.groups.now_ms()))
     except KafkaError as error:
         return SyncGroupResponse(error_code=error.code)
     response = await reply.wait()

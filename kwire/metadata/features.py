@@ -17,6 +17,7 @@ from kwire.errors import ErrorCode, KafkaError
 from kwire.metadata.changes import Change, FeatureLevelChanged
 from kwire.metadata.image import MetadataImage
 
+GROUP_VERSION = "group.version"
 TRANSACTION_VERSION = "transaction.version"
 METADATA_VERSION = "metadata.version"
 
@@ -29,6 +30,7 @@ class FeatureRange(NamedTuple):
 
 
 SUPPORTED: Mapping[str, FeatureRange] = {
+    GROUP_VERSION: FeatureRange(0, 1),
     "kraft.version": FeatureRange(0, 1),
     METADATA_VERSION: FeatureRange(7, 30),
     TRANSACTION_VERSION: FeatureRange(0, 2),

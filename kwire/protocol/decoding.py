@@ -129,19 +129,23 @@ class DecoderWriter(SourceWriter):
             self.read_array(field.element, target, path, nullable)
         elif field.kind is STRUCT:
             assert isinstance(field.element, MessageType)
-            self.read_struct_field(field.element, target, path, nullable)
+            null = None if not nullable else "n > 127" if field.tag is None else "n == 0"
+            self.read_struct_field(field.element, target, path, null)
         else:
             self.read_primitive(field.kind, target, path, nullable)
 
     def read_struct_field(
-        self, message: MessageType, target: str, path: str, nullable: bool
+        self, message: MessageType, target: str, path: str, null: str | None
     ) -> None:
-        """Read a nested struct; a nullable one has a byte before it, negative for null."""
-        if not nullable:
+        """Read a nested struct; a nullable one has a byte before it, for null.
+
+        ``null`` is the condition for that: a negative byte, or 0 where the field is tagged.
+        """
+        if null is None:
             self.emit(f"{target} = {self.read_struct(message, f'{path}.')}")
             return
         self.flush("B")
-        with self.block("if n > 127:"):
+        with self.block(f"if {null}:"):
             self.emit(f"{target} = None")
         with self.block("else:"):
             self.emit(f"{target} = {self.read_struct(message, f'{path}.')}")

@@ -112,6 +112,9 @@ class EncoderWriter(SourceWriter):
                 default = f"DEFAULT_{self.class_name(field.element)}"
                 self.namespace[default] = field.element()
                 return f"{value} is not None and {value} != {default}"
+            if field.kind is STRUCT and field.tag is not None:
+                # Kafka's default is an empty struct there, so that null is written.
+                return "True"
             return f"{value} is not None"
         if field.default is MISSING and field.kind is ARRAY:
             return f"{value} is None or {value}" if field.nullable_since == 0 else value
@@ -130,17 +133,18 @@ class EncoderWriter(SourceWriter):
             return
         self.flush()
         with self.block(f"if {name} is None:"):
-            self.emit(f"{self.out} += {self.null(field.kind)!r}")
+            self.emit(f"{self.out} += {self.null(field)!r}")
         with self.block("else:"):
             if field.kind is STRUCT:
                 self.emit(f"{self.out}.append(1)")
             self.write_present(field.kind, field.element, name, path)
             self.flush()
 
-    def null(self, kind: Kind) -> bytes:
+    def null(self, field: Field) -> bytes:
         """How null is written instead of a value of variable length."""
+        kind = field.kind
         if kind is STRUCT:
-            return b"\xff"
+            return b"\xff" if field.tag is None else b"\0"
         if self.flexible:
             return b"\0"
         return b"\xff\xff" if kind is string else b"\xff\xff\xff\xff"

@@ -6,6 +6,22 @@ from pathlib import Path
 
 import pytest
 
+from kwire.coordinator.consumer.member import target_to_record
+from kwire.coordinator.consumer.records import (
+    CONSUMER_GROUP_TYPES,
+    CURRENT_MEMBER_ASSIGNMENT_TYPE,
+    MEMBER_METADATA_TYPE,
+    METADATA_TYPE,
+    TARGET_ASSIGNMENT_MEMBER_TYPE,
+    TARGET_ASSIGNMENT_METADATA_TYPE,
+    MetadataValue,
+    TargetAssignmentMetadataValue,
+    current_member_assignment,
+    member_metadata,
+    metadata,
+    target_assignment_member,
+    target_assignment_metadata,
+)
 from kwire.coordinator.group import EMPTY_STATE
 from kwire.coordinator.group_coordinator import GroupCoordinator
 from kwire.coordinator.records import (
@@ -65,8 +81,46 @@ def test_kafkas_records_are_written_alike(kafkas_records):
     assert kinds == {OFFSET_COMMIT_TYPE, GROUP_METADATA_TYPE}
 
 
+def test_kafkas_records_of_consumer_groups_are_written_alike(kafkas_records):
+    """Read into a group and written again they are the same bytes, whatever they are about."""
+    coordinator = GroupCoordinator(GroupSettings(), lambda: "")
+    kinds = set()
+    for record in kafkas_records:
+        kind = record_type(record.key)
+        if kind not in CONSUMER_GROUP_TYPES:
+            continue
+        coordinator.replay(record, -1, 0, loading=True)
+        if record.value is not None:
+            group = coordinator.groups["next-gen-group"]
+            assert (record.key, record.value) in _records_of(group)
+            kinds.add(kind)
+    assert kinds == {
+        METADATA_TYPE,
+        MEMBER_METADATA_TYPE,
+        TARGET_ASSIGNMENT_METADATA_TYPE,
+        TARGET_ASSIGNMENT_MEMBER_TYPE,
+        CURRENT_MEMBER_ASSIGNMENT_TYPE,
+    }
+
+
+def _records_of(group):
+    """Every record that a consumer group stands in."""
+    group_id = group.group_id
+    epochs = MetadataValue(epoch=group.epoch, metadata_hash=group.metadata_hash)
+    target = TargetAssignmentMetadataValue(
+        assignment_epoch=group.target_epoch, assignment_timestamp=group.target_timestamp_ms
+    )
+    yield metadata(group_id, epochs)
+    yield target_assignment_metadata(group_id, target)
+    for member_id, member in group.members.items():
+        has = group.target_of(member_id)
+        yield member_metadata(group_id, member_id, member.about.to_record())
+        yield target_assignment_member(group_id, member_id, target_to_record(has))
+        yield current_member_assignment(group_id, member_id, member.to_record())
+
+
 def test_kafkas_groups_are_loaded(kafkas_records):
-    """Committed offsets and generations are there; groups of newer kinds are passed over."""
+    """Committed offsets and generations are there, and what is left of consumer groups."""
     coordinator = GroupCoordinator(GroupSettings(), lambda: "")
     for record in kafkas_records:
         coordinator.replay(record, -1, 0, loading=True)

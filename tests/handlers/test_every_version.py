@@ -18,6 +18,8 @@ from kwire.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from kwire.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResource
+from kwire.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from kwire.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kwire.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from kwire.protocol.messages.create_topics import (
     CreatableTopic,
@@ -254,6 +256,14 @@ def group_requests(version: int, topic_id: bytes) -> dict[str, Any]:
             ],
         ),
         "DeleteGroups": DeleteGroupsRequest(groups_names=["unknown"]),
+        "ConsumerGroupHeartbeat": ConsumerGroupHeartbeatRequest(
+            group_id=f"{GROUP}-new",
+            member_id=f"member-{version}",
+            rebalance_timeout_ms=10_000,
+            subscribed_topic_names=[TOPIC],
+            topic_partitions=[],
+        ),
+        "ConsumerGroupDescribe": ConsumerGroupDescribeRequest(group_ids=[GROUP, "unknown"]),
     }
 
 

@@ -65,13 +65,11 @@ class ClassicMembers:
         """
         draft = self._groups.draft(group, turn)
         subscription = _check_join(draft, request)
-        if not request.member_id and request.group_instance_id is None:
-            if client.api_version >= REQUIRES_KNOWN_ID_SINCE:
-                required = JoinGroupResponse(
-                    error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=new_id
-                )
-                turn.effects.reply(waiter, required)
-                return turn.effects
+        needs_id = not request.member_id and request.group_instance_id is None
+        if needs_id and client.api_version >= REQUIRES_KNOWN_ID_SINCE:
+            required = JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=new_id)
+            turn.effects.reply(waiter, required)
+            return turn.effects
         before = self._joining_member(draft, request, new_id)
         about = _described(request, client, subscription)
         is_new = before.member_id not in draft.group.members

@@ -65,11 +65,16 @@ RETRY_MS = 1_000
 
 
 class Surroundings(NamedTuple):
-    """What consumer groups know of the broker around them."""
+    """What consumer groups know of the broker around them; ``settings_of`` takes a group's id."""
 
-    topics: Callable[[], Topics] = TopicSet
-    settings_of: Callable[[str], ConsumerSettings] = lambda group_id: ConsumerSettings()
-    budget: BrokerBudget = BrokerBudget()
+    topics: Callable[[], Topics]
+    settings_of: Callable[[str], ConsumerSettings]
+    budget: BrokerBudget
+
+    @classmethod
+    def of_nothing(cls) -> "Surroundings":
+        """A cluster without topics, with Kafka's settings."""
+        return cls(TopicSet, lambda group_id: ConsumerSettings(), BrokerBudget())
 
 
 class ConsumerGroups:

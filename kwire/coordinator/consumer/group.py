@@ -61,7 +61,7 @@ class ConsumerGroup:
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
-        self.epoch = 0
+        self.epoch = 1
         self.metadata_hash = 0
         self.target_epoch = 0
         self.target_timestamp_ms = 0

@@ -1,0 +1,142 @@
+"""What the broker's consumer groups see of it: the topics, their settings, a budget of heartbeats.
+
+Rules:
+
+- Topics are those of the image in force; what was looked up is remembered as long as it is.
+- A group's own configs count before the broker's settings.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+
+from kwire.broker.broker import Broker
+from kwire.config.settings import GROUP, Value, settings
+from kwire.coordinator.assignors import ASSIGNORS
+from kwire.coordinator.consumer.coordinator import Surroundings
+from kwire.coordinator.consumer.pace import BrokerBudget
+from kwire.coordinator.consumer.settings import ConsumerSettings, MigrationPolicy
+from kwire.coordinator.consumer.topics import Topic, Topics
+from kwire.metadata.image import ConfigResourceType, MetadataImage, PartitionImage, TopicImage
+
+_ASSIGNOR_CLASSES = {
+    "org.apache.kafka.coordinator.group.assignor.UniformAssignor": "uniform",
+    "org.apache.kafka.coordinator.group.assignor.RangeAssignor": "range",
+}
+
+
+class ImageTopics:
+    """The topics of an image of the metadata."""
+
+    def __init__(self, image: MetadataImage) -> None:
+        self.image = image
+        self._racks = {
+            node_id: broker.rack
+            for node_id, broker in image.brokers.items()
+            if broker.rack is not None
+        }
+        self._known: dict[bytes, Topic] = {}
+
+    @property
+    def revision(self) -> int:
+        """The image's."""
+        return self.image.revision
+
+    def by_name(self, name: str) -> Topic | None:
+        """A topic by its name."""
+        found = self.image.topics_by_name.get(name)
+        return None if found is None else self._topic(found)
+
+    def by_id(self, topic_id: bytes) -> Topic | None:
+        """A topic by its id."""
+        found = self.image.topics_by_id.get(topic_id)
+        return None if found is None else self._topic(found)
+
+    def names(self) -> Iterable[str]:
+        """The names of all topics."""
+        return self.image.topics_by_name
+
+    def _topic(self, found: TopicImage) -> Topic:
+        topic = self._known.get(found.topic_id)
+        if topic is None:
+            racks: tuple[frozenset[str], ...] = ()
+            if self._racks:
+                racks = tuple(
+                    frozenset(
+                        self._racks[node] for node in partition.replicas if node in self._racks
+                    )
+                    for partition in found.partitions
+                )
+            topic = Topic(found.name, found.topic_id, len(found.partitions), racks)
+            self._known[found.topic_id] = topic
+        return topic
+
+    def _racks_of(self, partition: PartitionImage) -> frozenset[str]:
+        return frozenset(self._racks[node] for node in partition.replicas if node in self._racks)
+
+
+def group_surroundings(broker: Broker) -> Surroundings:
+    """What consumer groups see of a broker."""
+    return Surroundings(_topics_of(broker), _settings_of(broker), BrokerBudget())
+
+
+def _topics_of(broker: Broker) -> Callable[[], Topics]:
+    latest = ImageTopics(broker.image)
+
+    def topics() -> Topics:
+        nonlocal latest
+        if latest.image is not broker.image:
+            latest = ImageTopics(broker.image)
+        return latest
+
+    return topics
+
+
+def _settings_of(broker: Broker) -> Callable[[str], ConsumerSettings]:
+    common, made_from = consumer_settings(broker.settings), broker.settings
+
+    def settings_of(group_id: str) -> ConsumerSettings:
+        nonlocal common, made_from
+        if made_from is not broker.settings:
+            common, made_from = consumer_settings(broker.settings), broker.settings
+        own = broker.image.config(ConfigResourceType.GROUP, group_id)
+        return _with_own(common, own) if own else common
+
+    return settings_of
+
+
+def consumer_settings(values: Mapping[str, Value]) -> ConsumerSettings:
+    """The settings of groups that have none of their own."""
+
+    def integer(name: str) -> int:
+        value = values[f"group.{name}"]
+        assert isinstance(value, int)
+        return value
+
+    named = values["group.consumer.assignors"]
+    assert isinstance(named, Iterable)
+    assignors = [_ASSIGNOR_CLASSES.get(name, name) for name in named]
+    policy = str(values["group.consumer.migration.policy"]).lower()
+    return ConsumerSettings(
+        session_timeout_ms=integer("consumer.session.timeout.ms"),
+        heartbeat_interval_ms=integer("consumer.heartbeat.interval.ms"),
+        assignment_interval_ms=integer("consumer.assignment.interval.ms"),
+        max_size=integer("consumer.max.size"),
+        classic_max_size=integer("max.size"),
+        assignors=tuple(name for name in assignors if name in ASSIGNORS) or tuple(ASSIGNORS),
+        migration_policy=MigrationPolicy(policy),
+    )
+
+
+def _with_own(common: ConsumerSettings, own: Mapping[str, str]) -> ConsumerSettings:
+    known = settings(GROUP)
+    values = {name: known[name].parse(text) for name, text in own.items() if name in known}
+
+    def integer(name: str, default: int) -> int:
+        value = values.get(f"consumer.{name}", default)
+        assert isinstance(value, int)
+        return value
+
+    return common._replace(
+        session_timeout_ms=integer("session.timeout.ms", common.session_timeout_ms),
+        heartbeat_interval_ms=integer("heartbeat.interval.ms", common.heartbeat_interval_ms),
+        assignment_interval_ms=integer("assignment.interval.ms", common.assignment_interval_ms),
+    )

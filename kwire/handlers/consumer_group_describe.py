@@ -1,0 +1,105 @@
+"""ConsumerGroupDescribe: members, assignments and targets of consumer groups (KIP-848).
+
+Behaviour: a group nobody knows, or of another kind, is GROUP_ID_NOT_FOUND. From version 1 on a
+member tells which protocol it uses. Topics that are gone aren't shown.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from kwire.broker.broker import Broker
+from kwire.coordinator.consumer.group import ConsumerGroup
+from kwire.coordinator.consumer.member import (
+    CLASSIC_MEMBER_TYPE,
+    CONSUMER_MEMBER_TYPE,
+    ConsumerMember,
+)
+from kwire.coordinator.consumer.topics import Topics
+from kwire.coordinator.group import GroupType
+from kwire.errors import ErrorCode, KafkaError
+from kwire.handlers.context import GROUP_OPERATIONS, NOT_ASKED, RequestContext
+from kwire.metadata.features import GROUP_VERSION
+from kwire.protocol.messages.consumer_group_describe import (
+    Assignment,
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    DescribedGroup,
+    Member,
+    TopicPartitions,
+)
+
+
+def handle(
+    request: ConsumerGroupDescribeRequest, context: RequestContext
+) -> ConsumerGroupDescribeResponse:
+    """Describe every group asked for."""
+    operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
+    groups = []
+    for group_id in dict.fromkeys(request.group_ids):
+        try:
+            group = _describe(group_id, context)
+            group.authorized_operations = operations
+        except KafkaError as error:
+            group = DescribedGroup(
+                group_id=group_id, error_code=error.code, error_message=error.message or None
+            )
+        groups.append(group)
+    return ConsumerGroupDescribeResponse(groups=groups)
+
+
+def _describe(group_id: str, context: RequestContext) -> DescribedGroup:
+    check_consumer_protocol(context.broker)
+    group = context.broker.groups.coordinator(group_id).groups.groups.get(group_id)
+    if not isinstance(group, ConsumerGroup):
+        what = "not found" if group is None else "is not a consumer group"
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
+    surroundings = context.broker.groups.surroundings
+    default = surroundings.settings_of(group_id).assignors[0]
+    topics = surroundings.topics()
+    return DescribedGroup(
+        group_id=group_id,
+        group_state=group.state_name,
+        group_epoch=group.epoch,
+        assignment_epoch=group.target_epoch,
+        assignor_name=group.preferred_assignor(default),
+        members=[_member(group, member, topics) for member in group.members.values()],
+    )
+
+
+def _member(group: ConsumerGroup, member: ConsumerMember, topics: Topics) -> Member:
+    about = member.about
+    return Member(
+        member_id=member.member_id,
+        instance_id=about.instance_id,
+        rack_id=about.rack_id,
+        member_epoch=member.epoch,
+        client_id=about.client_id,
+        client_host=about.client_host,
+        subscribed_topic_names=list(about.topics),
+        subscribed_topic_regex=about.regex or None,
+        assignment=_assignment(member.assigned, topics),
+        target_assignment=_assignment(group.target_of(member.member_id), topics),
+        member_type=CLASSIC_MEMBER_TYPE if member.is_classic else CONSUMER_MEMBER_TYPE,
+    )
+
+
+def _assignment(partitions: Mapping[bytes, Iterable[int]], topics: Topics) -> Assignment:
+    return Assignment(
+        topic_partitions=[
+            TopicPartitions(topic_id=topic_id, topic_name=topic.name, partitions=sorted(indexes))
+            for topic_id, indexes in partitions.items()
+            if (topic := topics.by_id(topic_id)) is not None
+        ]
+    )
+
+
+def check_consumer_protocol(broker: Broker) -> None:
+    """Raise KafkaError (UNSUPPORTED_VERSION) where the protocol is switched off.
+
+    By the setting ``group.coordinator.rebalance.protocols``, or by the feature ``group.version``.
+    """
+    allowed = broker.setting("group.coordinator.rebalance.protocols")
+    assert isinstance(allowed, Iterable)
+    if GroupType.CONSUMER.value not in allowed or not broker.image.feature_level(GROUP_VERSION):
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_VERSION, "The consumer group protocol is switched off."
+        )

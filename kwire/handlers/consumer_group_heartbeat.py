@@ -1,0 +1,35 @@
+"""ConsumerGroupHeartbeat: a member of a consumer group joins, goes on, or leaves (KIP-848).
+
+Behaviour: answered at once. The answer says when the member is to come again: soon while its group
+is unsettled. Version 1 brought regular expressions and member ids that clients make.
+"""
+
+from kwire.coordinator.joining import Client
+from kwire.errors import KafkaError
+from kwire.handlers.consumer_group_describe import check_consumer_protocol
+from kwire.handlers.context import RequestContext
+from kwire.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from kwire.runtime import Reply
+
+
+async def handle(
+    request: ConsumerGroupHeartbeatRequest, context: RequestContext
+) -> ConsumerGroupHeartbeatResponse:
+    """Take the member one step further."""
+    client = Client(context.client_id or "", context.client_host, context.api_version)
+    reply = Reply()
+    try:
+        check_consumer_protocol(context.broker)
+        home = context.broker.groups.coordinator_or_empty(request.group_id)
+        now_ms = context.broker.groups.now_ms()
+        home.carry_out(home.groups.consumer.heartbeat(request, client, reply, now_ms))
+    except KafkaError as error:
+        return ConsumerGroupHeartbeatResponse(
+            error_code=error.code, error_message=error.message or None
+        )
+    response = await reply.wait()
+    assert isinstance(response, ConsumerGroupHeartbeatResponse)
+    return response
