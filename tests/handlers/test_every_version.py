@@ -256,14 +256,6 @@ def group_requests(version: int, topic_id: bytes) -> dict[str, Any]:
             ],
         ),
         "DeleteGroups": DeleteGroupsRequest(groups_names=["unknown"]),
-        "ConsumerGroupHeartbeat": ConsumerGroupHeartbeatRequest(
-            group_id=f"{GROUP}-new",
-            member_id=f"member-{version}",
-            rebalance_timeout_ms=10_000,
-            subscribed_topic_names=[TOPIC],
-            topic_partitions=[],
-        ),
-        "ConsumerGroupDescribe": ConsumerGroupDescribeRequest(group_ids=[GROUP, "unknown"]),
     }
 
 
@@ -302,6 +294,20 @@ def transaction_requests(version: int) -> dict[str, Any]:
                 )
             ],
         ),
+    }
+
+
+def consumer_group_requests(version: int) -> dict[str, Any]:
+    """Requests about consumer groups."""
+    return {
+        "ConsumerGroupHeartbeat": ConsumerGroupHeartbeatRequest(
+            group_id=f"{GROUP}-new",
+            member_id=f"member-{version}",
+            rebalance_timeout_ms=10_000,
+            subscribed_topic_names=[TOPIC],
+            topic_partitions=[],
+        ),
+        "ConsumerGroupDescribe": ConsumerGroupDescribeRequest(group_ids=[GROUP, "unknown"]),
     }
 
 
