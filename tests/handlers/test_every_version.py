@@ -336,6 +336,7 @@ async def test_every_version_is_answered(key: int, tmp_path: Path) -> None:
         for version in range(api.min_version, api.max_version + 1):
             known = topic_requests(version, topic_id) | group_requests(version, topic_id)
             known |= admin_requests(version, topic_id) | transaction_requests(version)
+            known |= consumer_group_requests(version)
             request = known.get(api.name, request_class())
             if api.name == "ApiVersions" and version >= 3:
                 request.client_software_name = request.client_software_version = "test"
