@@ -7,7 +7,8 @@ import pytest
 
 from kwire.log.compaction.job import CompactionStatistics
 from kwire.log.compaction.local import run_clean
-from kwire.log.compaction.manager import CompactionManager, CompactionSettings
+from kwire.log.compaction.manager import CompactionManager, CompactionSettings, Failure
+from kwire.log.compaction.worker import answers
 from kwire.log.partition_log import PartitionLog
 from kwire.record.records import records
 
@@ -86,6 +87,16 @@ class Compaction:
             return None
         assert run_clean(self.manager, clean, self.tools.disk, self.now_ms)
         return self.manager.metrics.last
+
+    def compact_failing(self) -> Failure | None:
+        """Clean the log as a broker does, and give up when that fails; why it did."""
+        clean = self.next_clean()
+        for answer in answers(clean.job, self.tools.disk):
+            if "failed" in answer:
+                failure = Failure(*answer["failed"])
+                self.manager.give_up(clean, failure, self.now_ms)
+                return failure
+        return None
 
     def contents(self) -> list[tuple[int, str | None, str | None]]:
         """Offset, key and value of every record that a consumer sees, markers left out."""
