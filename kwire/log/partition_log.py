@@ -84,6 +84,7 @@ class PartitionLog:
         self.log_end_offset = 0
         self.recovery_point = 0
         self.first_dirty_offset = 0  # what lies before is compacted
+        self.truncations = 0
         self.doomed: list[tuple[int, list[Path]]] = []
         self.unflushed: list[LogSegment] = []
         self._disk = disk

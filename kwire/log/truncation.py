@@ -25,6 +25,7 @@ def truncate_log(log: PartitionLog, offset: int, now_ms: int, disk: Disk) -> Non
 
 
 def _truncate(log: PartitionLog, offset: int, now_ms: int, disk: Disk) -> None:
+    log.truncations += 1
     kept = LogSegments(s for s in log.segments if s.base_offset <= offset)
     for segment in reversed(log.segments[len(kept) :]):
         log.doomed.append((now_ms, segment.delete_later()))

@@ -87,6 +87,7 @@ class Clean:
         self.part = part
         self.log = part.log
         self.job = job
+        self.truncations = part.log.truncations
         self.segments = {segment.base_offset: segment for segment in segments}
 
 
@@ -206,10 +207,12 @@ class CompactionManager:
 
         It is no longer after a truncation, a deletion, or when a disk failed.
         """
+        return self._is_there(clean) and are_in_log(clean.log, list(clean.segments.values()))
+
+    def _is_there(self, clean: Clean) -> bool:
+        """Whether the log wasn't deleted or cut meanwhile."""
         name = (clean.log.topic, clean.log.partition)
-        return self._logs.get(name) is clean.log and are_in_log(
-            clean.log, list(clean.segments.values())
-        )
+        return self._logs.get(name) is clean.log and clean.log.truncations == clean.truncations
 
     def swap(self, clean: Clean, group: CleanedGroup, now_ms: int) -> bool:
         """Put a cleaned segment in its place; False where the log is no longer what it was.
@@ -217,9 +220,8 @@ class CompactionManager:
         Raises OSError and KafkaError as ``replace_segments``. The log's directory has to be synced
         before ``finish``.
         """
-        name = (clean.log.topic, clean.log.partition)
-        if self._logs.get(name) is not clean.log:
-            return False  # its directory, with all in it, goes anyway
+        if not self._is_there(clean):
+            return False
         old = [clean.segments.pop(base_offset) for base_offset in group.replaced]
         if old[-1].base_offset < clean.log.segments[0].base_offset:
             discard_cleaned(clean.log, group.base_offset, self._disk)
@@ -234,7 +236,8 @@ class CompactionManager:
         self.metrics.cleans += 1
         self.metrics.last = statistics
         self.metrics.total.add(statistics)
-        clean.log.first_dirty_offset = min(result.end_offset, clean.log.active.base_offset)
+        if self._is_there(clean):
+            clean.log.first_dirty_offset = result.end_offset
         log.info(
             "%s: compacted offsets %d to %d (%.0f%% dirty): %s",
             clean.log.name,

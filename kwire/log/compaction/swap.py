@@ -63,7 +63,7 @@ def replace_segments(
 
 
 def are_in_log(log: PartitionLog, segments: Sequence[LogSegment]) -> bool:
-    """Whether a log still has these very segments, one after the other, and takes appends."""
+    """Whether a log has these very segments, one after the other, and takes appends."""
     if log.is_offline:
         return False
     if not segments:

@@ -7,6 +7,7 @@ from kwire.log.compaction.manager import CompactionManager, CompactionSettings
 from kwire.log.compaction.plan import log_to_clean
 from kwire.log.log_config import LogConfig
 from kwire.log.retention import delete_old_segments
+from kwire.log.truncation import truncate_log
 
 
 def fill(c, count, keys=2):
@@ -171,7 +172,7 @@ def test_a_truncated_log_is_dirty_from_its_active_segment_on(compaction):
         c.put(f"k{number}", "x")
     assert c.compact() is not None
     base = c.bases()[-2]
-    c.log.truncate_to(base + 1, c.now_ms)
+    truncate_log(c.log, base + 1, c.now_ms, c.tools.disk)
     assert c.log.first_dirty_offset == base
     fill(c, 10)
     assert c.compact() is not None
