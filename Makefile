@@ -3,6 +3,11 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
+define lock
+$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --no-header $(2) pyproject.toml -o requirements/$(1).txt
+endef
+
 # The first Python ≥ 3.11 on PATH; name another with PYTHON=…
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	command -v $$p >/dev/null && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
@@ -10,7 +15,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -q --disable-pip-version-check
 
-.PHONY: help run test check unit compat spark bench demo kafka fuzz docs format lock clean
+.PHONY: help run test check unit compat spark bench growth demo kafka fuzz docs format lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,6 +44,9 @@ spark: $(VENV)/.test ## PySpark, both lanes, against kwire or BOOTSTRAP=host:por
 bench: $(VENV)/.test ## measure kwire and print one table (KAFKA=yes: Apache Kafka beside it)
 	$(BIN)/python -m bench $(ARGS)
 
+growth: $(VENV)/.bench ## how cost grows with connections, partitions, record size (ARGS="--kafka")
+	$(BIN)/python -m bench.growth $(ARGS)
+
 demo: $(VENV)/.test ## 336,776 flights through producer, consumers and Spark, with a crash halfway
 	$(BIN)/python -m spark_tests.environment --lane stock --run demo $(ARGS)
 
@@ -57,8 +65,9 @@ format: $(VENV)/.test ## rewrite the code in the house format
 
 lock: $(VENV)/.test ## renew requirements/*.txt from pyproject.toml
 	$(BIN)/python -m pip install -q uv
-	for x in core test; do $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes \
-		--no-emit-index-url --no-header $$([ $$x = core ] || echo --extra $$x) pyproject.toml -o requirements/$$x.txt; done
+	$(call lock,core,)
+	$(call lock,test,--extra test)
+	$(call lock,bench,--extra test --extra bench)
 
 clean: ## remove the environments, caches and build output (never kwire-data)
 	rm -rf .venv .venv-* .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis bench/out
@@ -78,4 +87,9 @@ $(VENV)/.test: requirements/test.txt pyproject.toml $(VENV)/.core
 	@echo "installing the test tools …"
 	@$(PIP) --require-hashes -r requirements/test.txt
 	@$(PIP) --no-build-isolation --no-deps -e .
+	@touch $@
+
+$(VENV)/.bench: requirements/bench.txt $(VENV)/.test
+	@echo "installing what draws charts …"
+	@$(PIP) --require-hashes -r requirements/bench.txt
 	@touch $@
