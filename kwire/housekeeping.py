@@ -3,6 +3,8 @@
 Rules:
 
 - Nothing here waits for a disk in the event loop: what may take long runs in a thread.
+- What is to be flushed for the time that has passed (``flush.ms``), and segments that were rolled,
+  are looked for every second, or every ``log.flush.scheduler.interval.ms`` where that is shorter.
 - Retention and checkpoints begin half a minute after the start, as in Kafka.
 - When the last data directory has failed there is nothing left to serve: the server ends.
 """
@@ -13,6 +15,7 @@ from kwire.broker.broker import Broker
 from kwire.connection.poller import Poller
 
 TICK_S = 1.0
+SHORTEST_TICK_S = 0.01
 SWEEP_INTERVAL_S = 5.0
 FIRST_TASKS_MS = 30_000
 
@@ -35,8 +38,10 @@ class Housekeeping:
     async def run(self) -> None:
         """Do what is due, for ever; StorageLost when the last data directory has failed."""
         while True:
-            await trio.sleep(TICK_S)
+            flush_s = self._broker.integer("log.flush.scheduler.interval.ms") / 1000
+            await trio.sleep(min(TICK_S, max(flush_s, SHORTEST_TICK_S)))
             self.check_storage()
+            self.flush_due()
             now_s = trio.current_time()
             if now_s >= self._sweep_due_s:
                 self._sweep_due_s = now_s + SWEEP_INTERVAL_S
@@ -49,6 +54,13 @@ class Housekeeping:
         if manager.has_failed:
             reasons = "; ".join(f"{path}: {why}" for path, why in manager.failures.items())
             raise StorageLost(f"every data directory has failed, stopping: {reasons}")
+
+    def flush_due(self) -> None:
+        """Have everything flushed whose time has come, whether or not somebody appends to it."""
+        now_ms = self._broker.now_ms()
+        for partition in self._broker.partitions():
+            if partition.log.flush_time_is_due(now_ms) and not partition.is_offline:
+                self._broker.flusher.demand(partition)
 
     def _sweep(self, now_s: float) -> None:
         """Idle connections end or give back memory; partitions that are offline are tried again."""

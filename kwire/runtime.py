@@ -68,24 +68,38 @@ class Coordinator(Protocol):
         ...
 
 
+class Flush(Protocol):
+    """A write that has to reach the disk before it is acknowledged."""
+
+    async def wait(self) -> None:
+        """Until it has; KafkaError where that failed."""
+
+
 class Reply:
     """Waits for the answer to one operation."""
 
-    __slots__ = ("_event", "_response")
+    __slots__ = ("_event", "_flush", "_response")
 
     def __init__(self) -> None:
         self._event = trio.Event()
         self._response: Any = None
+        self._flush: Flush | None = None
 
-    def give(self, response: Any) -> None:
-        """Answer."""
+    def give(self, response: Any, flush: Flush | None = None) -> None:
+        """Answer, when what the answer promises is on the disk."""
         self._response = response
+        self._flush = flush
         self._event.set()
 
     async def wait(self) -> Any:
         """The answer, as soon as there is one."""
         if not self._event.is_set():
             await self._event.wait()
+        if self._flush is not None:
+            try:
+                await self._flush.wait()
+            except KafkaError as error:
+                return type(self._response)(error_code=WRITE_ERRORS.get(error.code, error.code))
         return self._response
 
 
@@ -94,7 +108,8 @@ class CoordinatorRuntime:
 
     ``append(batch, now_ms)`` writes a batch and gives its first offset; KafkaError says that it
     can't. ``schedule(deadline_ms)`` is told when the coordinator has something to do next.
-    ``compression`` is the codec of the records.
+    ``compression`` is the codec of the records. ``flush()`` gives what the last write has to wait
+    for, None where the page cache is enough.
     """
 
     def __init__(
@@ -104,12 +119,14 @@ class CoordinatorRuntime:
         now_ms: Callable[[], int],
         schedule: Callable[[int], None],
         compression: int = 0,
+        flush: Callable[[], Flush | None] = lambda: None,
     ) -> None:
         self.coordinator = coordinator
         self._append = append
         self._now_ms = now_ms
         self._schedule = schedule
         self._compression = compression
+        self._flush = flush
 
     def carry_out(self, effects: Effects) -> None:
         """Write, replay and answer; KafkaError, told to everybody, when it can't be written."""
@@ -120,8 +137,9 @@ class CoordinatorRuntime:
                 self._write(effects)
         except KafkaError as error:
             raise self._give_up(effects, error) from error
+        flush = self._flush() if effects.records else None
         for waiter, response in effects.replies:
-            _give(waiter, response)
+            _give(waiter, response, flush)
         deadline_ms = self.coordinator.next_deadline_ms()
         if deadline_ms is not None:
             self._schedule(deadline_ms)
@@ -208,6 +226,6 @@ def _split(written: list[CoordinatorRecord]) -> Iterator[list[CoordinatorRecord]
         yield part
 
 
-def _give(waiter: object, response: Any) -> None:
+def _give(waiter: object, response: Any, flush: Flush | None = None) -> None:
     assert isinstance(waiter, Reply)
-    waiter.give(response)
+    waiter.give(response, flush)

@@ -202,6 +202,7 @@ class Server:
         async with trio.open_nursery() as background:
             broker = self.broker
             background.start_soon(broker.follow)
+            background.start_soon(broker.flusher.run)
             broker.groups = Groups(broker)
             broker.transactions = Transactions(broker)
             background.start_soon(broker.groups.run)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from kwire.broker.fetch_sessions import FetchSessions
+from kwire.broker.flusher import Flusher
 from kwire.broker.partition import Partition
 from kwire.config.broker import BrokerConfig
 from kwire.config.settings import BROKER, Value, settings
@@ -73,6 +74,7 @@ class Broker:
         self.bugs: list[Exception] = []
         self.is_stopping = False
         self.fetch_sessions = FetchSessions(self.random)
+        self.flusher = Flusher(now_ms)
         self.groups: Groups
         self.compaction: Compaction
         self.transactions: Transactions
@@ -274,7 +276,7 @@ class Broker:
         if self._offline.pop(key, None) is not None:
             log.warning("%s-%d is online now", *key)
         epoch = topic.partitions[index].leader_epoch
-        partition = Partition(*key, topic.topic_id, opened, epoch)
+        partition = Partition(*key, topic.topic_id, opened, epoch, self.flusher)
         partition.min_isr = config.min_insync_replicas
         self._partitions[key] = partition
 

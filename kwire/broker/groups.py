@@ -205,7 +205,9 @@ class Groups:
 
         groups = GroupCoordinator(self._settings(), self._random_id, self.surroundings)
         compression = self._broker.integer("offsets.topic.compression.codec")
-        runtime = CoordinatorRuntime(groups, append, self.now_ms, self._wake_by, compression)
+        runtime = CoordinatorRuntime(
+            groups, append, self.now_ms, self._wake_by, compression, lambda: partition.flush
+        )
         return LoadedCoordinator(groups, runtime, partition)
 
     def _wake_by(self, deadline_ms: int) -> None:

@@ -6,11 +6,14 @@ Rules:
   nothing beyond it. It is kept apart from the log end offset even where one replica makes them
   equal.
 - The last stable offset is the high watermark or the first offset of an open transaction below it.
+- Where an append has to be on the disk before it is acknowledged (``flush.messages``), whoever
+  appends waits for ``flush`` first, and the high watermark waits too.
 - An append wakes the fetches that wait on this partition, and no others.
 """
 
 from typing import Protocol
 
+from kwire.broker.flusher import Flush, Flusher
 from kwire.errors import ErrorCode, KafkaError
 from kwire.log.partition_log import AppendInfo, AppendOrigin, PartitionLog
 from kwire.log.validation import CheckedBatch
@@ -31,6 +34,8 @@ class Partition:
     """One partition on the broker that leads it."""
 
     __slots__ = (
+        "_flusher",
+        "flush",
         "high_watermark",
         "index",
         "is_deleted",
@@ -44,7 +49,13 @@ class Partition:
     )
 
     def __init__(
-        self, topic: str, index: int, topic_id: bytes, log: PartitionLog, leader_epoch: int
+        self,
+        topic: str,
+        index: int,
+        topic_id: bytes,
+        log: PartitionLog,
+        leader_epoch: int,
+        flusher: Flusher,
     ) -> None:
         self.topic = topic
         self.index = index
@@ -56,6 +67,8 @@ class Partition:
         self.min_isr = 1
         self.is_deleted = False
         self.waiters: set[Waiter] = set()
+        self.flush: Flush | None = None
+        self._flusher = flusher
 
     @property
     def is_offline(self) -> bool:
@@ -106,10 +119,21 @@ class Partition:
             )
 
     def _appended(self, info: AppendInfo) -> AppendInfo:
+        if self.log.flush_is_due:
+            self.flush = self._flusher.demand(self)
+            return info
+        self.flush = None
         self.high_watermark = self.log.log_end_offset
         if self.waiters:
             self.wake()
         return info
+
+    def flushed(self) -> None:
+        """A run of syncs has ended: what it covers may be seen."""
+        log = self.log
+        seen_to = log.recovery_point if log.flush_is_due else log.log_end_offset
+        self.high_watermark = max(self.high_watermark, seen_to)
+        self.wake()
 
     def read(
         self, offset: int, max_bytes: int, *, read_committed: bool, min_one_batch: bool

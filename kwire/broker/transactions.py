@@ -225,7 +225,9 @@ class Transactions:
             return info.first_offset
 
         coordinator = TransactionCoordinator(self._current_settings())
-        runtime = CoordinatorRuntime(coordinator, append, self._broker.now_ms, lambda _: None)
+        runtime = CoordinatorRuntime(
+            coordinator, append, self._broker.now_ms, lambda _: None, flush=lambda: partition.flush
+        )
         return LoadedTransactions(coordinator, runtime, partition)
 
     def _current_settings(self) -> TransactionSettings:

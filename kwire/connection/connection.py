@@ -196,13 +196,26 @@ class Connection:
             raise ConnectionClosed(f"a malformed {served_by.api.name} request: {error}") from error
         context = RequestContext(self._broker, self.info, header.api_version, header.client_id)
         try:
-            response = served_by.handle(request, context)
+            response = self._response(served_by, request, context)
         except Exception as error:
             raise self._failed(error, served_by, header) from error
         if type(response) is CoroutineType:
             self._waiting = Waiting(served_by, header, response)
         elif response is not None:
             self._outbox.append(served_by, response, header.correlation_id)
+
+    def _response(self, served_by: Route, request: Any, context: RequestContext) -> Any:
+        """What the handler gives: a response, or a coroutine where there is something to wait for.
+
+        An answer that was given at once waits for what it wrote to be on the disk, where it has to.
+        """
+        flusher = self._broker.flusher
+        if flusher.asked:
+            flusher.forget()
+        response = served_by.handle(request, context)
+        if flusher.asked and type(response) is not CoroutineType:
+            return flusher.hold(response)
+        return response
 
     def _failed(
         self, error: Exception, served_by: Route, header: RequestHeader
@@ -273,6 +286,10 @@ class Connection:
         waiting, self._waiting = self._waiting, None
         try:
             response = await waiting.response
+            if self._broker.flusher.asked:
+                response = self._broker.flusher.hold(response)
+                if type(response) is CoroutineType:
+                    response = await response
         except Exception as error:
             raise self._failed(error, waiting.served_by, waiting.header) from error
         if response is not None:

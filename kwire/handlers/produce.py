@@ -20,6 +20,7 @@ from typing import Any
 import trio
 
 from kwire.broker.broker import Broker
+from kwire.broker.flusher import Flush
 from kwire.broker.partition import ACKS_ALL, Partition
 from kwire.broker.topics import INTERNAL_TOPICS
 from kwire.broker.verification import Support, Writer, verify
@@ -80,25 +81,39 @@ async def _handle(request: ProduceRequest, context: RequestContext) -> ProduceRe
     now_ms = context.broker.now_ms()
     by_id = context.api_version >= TOPIC_IDS_SINCE
     responses = []
-    failure: PartitionProduceResponse | None = None
+    answers: list[PartitionProduceResponse] = []
+    flushes: list[tuple[PartitionProduceResponse, Flush]] = []
     for topic in request.topic_data:
         name = _topic_name(context.broker, topic) if by_id else topic.name
         partitions = []
         for data in topic.partition_data:
-            response = await _produce(request, context, name, data, now_ms)
-            if response.error_code:
-                failure = response
+            response, flush = await _produce(request, context, name, data, now_ms)
+            if flush is not None:
+                flushes.append((response, flush))
             partitions.append(response)
+        answers += partitions
         responses.append(
             TopicProduceResponse(
                 name=topic.name, topic_id=topic.topic_id, partition_responses=partitions
             )
         )
     if request.acks == 0:
-        if failure is not None:
-            raise KafkaError(ErrorCode(failure.error_code), "with acks=0, which has no response")
+        for answer in answers:
+            if answer.error_code:
+                raise KafkaError(ErrorCode(answer.error_code), "with acks=0, which has no response")
         return None
+    for answer, flush in flushes:
+        await _wait_flushed(answer, flush)
     return ProduceResponse(responses=responses)
+
+
+async def _wait_flushed(answer: PartitionProduceResponse, flush: Flush) -> None:
+    """Acknowledge what is on the disk; what can't be brought there isn't acknowledged."""
+    try:
+        await later(flush.wait)
+    except KafkaError as error:
+        answer.error_code, answer.error_message = error.code, error.message
+        answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1
 
 
 def _topic_name(broker: Broker, topic: TopicProduceData) -> str | None:
@@ -112,8 +127,11 @@ async def _produce(
     name: str | None,
     data: PartitionProduceData,
     now_ms: int,
-) -> PartitionProduceResponse:
-    """Append to one partition; errors become codes here and nowhere else."""
+) -> tuple[PartitionProduceResponse, Flush | None]:
+    """Append to one partition, and what the answer has to wait for.
+
+    Errors become codes here and nowhere else.
+    """
     log_start_offset = -1
     try:
         partition = _partition(request, context, name, data)
@@ -122,7 +140,7 @@ async def _produce(
         info = await _append(partition, batch, now_ms, request, context)
     except KafkaError as error:
         wrong = error.record_errors if isinstance(error, InvalidBatch) else []
-        return PartitionProduceResponse(
+        answer = PartitionProduceResponse(
             index=data.index,
             error_code=error.code,
             base_offset=-1,
@@ -133,12 +151,14 @@ async def _produce(
             ],
             error_message=error.message or None,
         )
-    return PartitionProduceResponse(
+        return answer, None
+    answer = PartitionProduceResponse(
         index=data.index,
         base_offset=info.first_offset,
         log_append_time_ms=info.log_append_time_ms,
         log_start_offset=info.log_start_offset,
     )
+    return answer, partition.flush
 
 
 def _batch(context: RequestContext, data: PartitionProduceData) -> RecordBatch:

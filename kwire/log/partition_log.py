@@ -3,7 +3,9 @@
 Rules:
 
 - An append that returned is in the page cache, so it survives the death of the process; it survives
-  the death of the machine after a flush (``flush.messages``, ``flush.ms``, a roll).
+  the death of the machine after a flush. The log says when one is due, the caller flushes, in a
+  thread: ``flush_is_due`` (``flush.messages``), ``flush_time_is_due`` (``flush.ms``), ``unflushed``
+  (segments that were rolled).
 - Batches are appended as they came; base offset and leader epoch are patched in place.
 - Offsets below ``log_start_offset`` are gone for readers, even while their files are still there.
 - After an error of the disk what was half written is cut, and the client is told. A full disk is
@@ -88,7 +90,8 @@ class PartitionLog:
         self.doomed: list[tuple[int, list[Path]]] = []
         self.unflushed: list[LogSegment] = []
         self._disk = disk
-        self._flushed_ms = 0
+        self.flushed_ms = 0
+        self._appends = 0
         self._files_made, self._files_sure = 1, 0
         self._is_abandoned = False
 
@@ -192,15 +195,11 @@ class PartitionLog:
         except OSError as error:
             raise self._undo(error) from error
         self.log_end_offset = last_offset + 1
+        self._appends += 1
         if self.health.is_short_of_room:
             self.health.note_success()
         if batch.has_producer_id:
             self._note_producer(batch, segment)
-        config = self.config
-        if self.log_end_offset - self.recovery_point >= config.flush_messages or (
-            now_ms - self._flushed_ms >= config.flush_ms
-        ):
-            self.flush(now_ms)
 
     def _note_producer(self, batch: RecordBatch, segment: LogSegment) -> None:
         aborted = self.producers.update(batch)
@@ -276,6 +275,18 @@ class PartitionLog:
             created_ms=now_ms,
         )
 
+    @property
+    def flush_is_due(self) -> bool:
+        """Whether ``flush.messages`` are not on the disk, so that no append is acknowledged."""
+        return self.log_end_offset - self.recovery_point >= self.config.flush_messages
+
+    def flush_time_is_due(self, now_ms: int) -> bool:
+        """Whether something is to be flushed for the time that has passed, or after a roll."""
+        if self.unflushed or self.flush_is_due:
+            return True
+        is_dirty = self.recovery_point < self.log_end_offset
+        return is_dirty and now_ms - self.flushed_ms >= self.config.flush_ms
+
     def flush(self, now_ms: int) -> None:
         """Wait until everything that is there now is on the disk; may be called in a thread.
 
@@ -283,7 +294,7 @@ class PartitionLog:
         nobody knows what the disk has.
         """
         self._sync(self.log_end_offset, self.active, list(self.unflushed))
-        self._flushed_ms = now_ms
+        self.flushed_ms = now_ms
 
     def flush_rolled(self) -> None:
         """Wait until the segments that were rolled are on the disk, as ``flush`` does."""
@@ -294,8 +305,10 @@ class PartitionLog:
         # In a thread these are read in this order: what is rolled meanwhile is among the rolled.
         files_made = self._files_made
         try:
-            for segment in (*rolled, active) if active else rolled:
+            for segment in rolled:
                 segment.sync()
+            if active is not None:
+                active.sync(log_only=True)
             if files_made > self._files_sure:
                 self._disk.sync_directory(self.directory)
                 self._files_sure = max(self._files_sure, files_made)
@@ -370,8 +383,8 @@ class PartitionLog:
         """Flush and close; the files are as Kafka leaves them at a clean stop. As ``flush``."""
         if not self.is_offline:
             self.active.finish()
-            if self.unflushed or self.recovery_point < self.log_end_offset:
-                self.flush(now_ms)
+            if self.unflushed or self.recovery_point < self.log_end_offset or self._appends:
+                self._sync(self.log_end_offset, None, [*self.unflushed, self.active])
             write_snapshot(self.producers, self.directory, self.log_end_offset, self._disk)
         for segment in self.segments:
             segment.close()

@@ -277,12 +277,14 @@ class LogSegment:
         self.offset_index.trim()
         self.time_index.trim()
 
-    def sync(self) -> None:
+    def sync(self, *, log_only: bool = False) -> None:
         """Wait until everything is on the disk; files that were deleted meanwhile don't count.
+
+        With ``log_only`` the indexes are left: a crash has those of the active segment made anew.
 
         Goes by the names and touches nothing of this object, so a thread may call it.
         """
-        for suffix in (LOG_SUFFIX, *_INDEX_SUFFIXES):
+        for suffix in (LOG_SUFFIX,) if log_only else (LOG_SUFFIX, *_INDEX_SUFFIXES):
             with suppress(FileNotFoundError):
                 fd = self._disk.open_briefly(self.path(suffix))
                 try:

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+import trio
+
 T = TypeVar("T")
 
 POLL_INTERVAL_S = 0.02
@@ -31,3 +33,14 @@ def wait_until(condition: Callable[[], T], *, timeout_s: float = 30.0, what: str
             awaited = what or condition.__name__
             raise WaitTimeout(f"waited {timeout_s:g} s for {awaited}; last seen: {value!r}")
         time.sleep(POLL_INTERVAL_S)
+
+
+async def until(condition: Callable[[], T], *, timeout_s: float = 30.0) -> T:
+    """Like ``wait_until`` for something in the same event loop, which goes on meanwhile."""
+    with trio.move_on_after(timeout_s):
+        while True:
+            value = condition()
+            if value:
+                return value
+            await trio.sleep(POLL_INTERVAL_S)
+    raise WaitTimeout(f"waited {timeout_s:g} s for {condition.__name__}")

@@ -240,24 +240,35 @@ def test_replicated_batches_keep_their_offsets_and_epochs(tools, refused):
         log.append(overlapping, leader_epoch=9, now_ms=0, origin=AppendOrigin.REPLICATION)
 
 
-def test_flush_messages_and_flush_ms_move_the_recovery_point(tools):
-    """Without them nothing waits for the disk before the segment is rolled."""
+def test_the_log_says_when_a_flush_is_due(tools):
+    """After flush.messages, after flush.ms, after a roll; a flush moves the recovery point."""
     log = tools.open(flush_messages=3)
-    for _ in range(4):
-        tools.append(log, b"a")
+    tools.append(log, b"a")
+    tools.append(log, b"a")
+    assert not log.flush_is_due
+    tools.append(log, b"a")
+    assert log.flush_is_due
+    log.flush(tools.now_ms)
+    assert not log.flush_is_due
+    tools.append(log, b"a")
     assert log.recovery_point == 3
     log.close(tools.now_ms)
     log = tools.open()
     tools.append(log, b"a")
     assert log.recovery_point == 4
+    assert not log.flush_time_is_due(tools.now_ms + 1000)
     log.roll(tools.now_ms)
     assert log.recovery_point == 4
+    assert log.flush_time_is_due(tools.now_ms)
     log.flush_rolled()
     assert log.recovery_point == 5
+    log.update_config(type(log.config)(flush_ms=1000))
+    assert not log.flush_time_is_due(tools.now_ms + 1000)
     tools.append(log, b"b")
-    log.update_config(type(log.config)(flush_ms=1))
-    tools.append(log, b"b")
-    assert log.recovery_point == 7
+    assert not log.flush_time_is_due(tools.now_ms + 999)
+    assert log.flush_time_is_due(tools.now_ms + 1000)
+    log.flush(tools.now_ms + 1000)
+    assert log.recovery_point == 6
 
 
 def test_a_deleted_log_refuses_every_use(tools):

@@ -1,0 +1,126 @@
+"""Group commit: appends that wait for the disk share the syncs, which run in threads.
+
+Rules:
+
+- Each data directory has one run of syncs at a time, in a thread. What is demanded while a run is
+  under way waits for the next one, and that one covers all of it: a hundred producers that wait for
+  the disk cost one sync for each partition, not one for each request.
+- An append is acknowledged, and shown to consumers, after the run that covers it.
+- A sync that fails takes its directory offline; nothing that waited for it is acknowledged.
+- Handlers needn't know of the disk: the connection holds an answer back (``hold``) until what its
+  task demanded while making it is there. One that answers several partitions waits by itself.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+from weakref import WeakKeyDictionary
+
+import trio
+
+from kwire.errors import KafkaError
+from kwire.log.partition_log import PartitionLog
+
+
+class Flushed(Protocol):
+    """A partition, as far as it is flushed."""
+
+    log: PartitionLog
+
+    def flushed(self) -> None:
+        """What was in the log when the run began is on the disk."""
+
+
+class Flush:
+    """One partition's part in a run of syncs."""
+
+    __slots__ = ("_done", "_error", "partition")
+
+    def __init__(self, partition: Flushed) -> None:
+        self.partition = partition
+        self._done = trio.Event()
+        self._error: KafkaError | None = None
+
+    def finish(self, error: KafkaError | None) -> None:
+        """The run has ended."""
+        self._error = error
+        self._done.set()
+
+    async def wait(self) -> None:
+        """Until it is on the disk; KafkaError (KAFKA_STORAGE_ERROR) where that failed."""
+        await self._done.wait()
+        if self._error is not None:
+            raise self._error
+
+
+class Flusher:
+    """The runs of syncs of one broker; ``run`` has to run."""
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self.asked: WeakKeyDictionary[trio.lowlevel.Task, set[Flush]] = WeakKeyDictionary()
+        self._now_ms = now_ms
+        self._next: dict[Path, dict[Flushed, Flush]] = {}
+        self._running: set[Path] = set()
+        self._changed = trio.Event()
+
+    def demand(self, partition: Flushed) -> Flush:
+        """Have a partition flushed soon: everything that is in its log now."""
+        pending = self._next.setdefault(partition.log.health.path, {})
+        flush = pending.get(partition)
+        if flush is None:
+            flush = pending[partition] = Flush(partition)
+        self.asked.setdefault(trio.lowlevel.current_task(), set()).add(flush)
+        self._changed.set()
+        return flush
+
+    def forget(self) -> None:
+        """Begin a request: what this task demanded before has nothing to do with it."""
+        self.asked.pop(trio.lowlevel.current_task(), None)
+
+    def hold(self, response: Any) -> Any:
+        """A response, or where this task demanded something a coroutine that gives it later.
+
+        The coroutine raises KafkaError where the disk refuses.
+        """
+        asked = self.asked.pop(trio.lowlevel.current_task(), None)
+        return response if asked is None else _after(asked, response)
+
+    async def run(self) -> None:
+        """Flush what is demanded, for ever."""
+        async with trio.open_nursery() as nursery:
+            while True:
+                await self._changed.wait()
+                self._changed = trio.Event()
+                for directory in list(self._next):
+                    if directory not in self._running:
+                        self._running.add(directory)
+                        nursery.start_soon(self._run_directory, directory)
+
+    async def _run_directory(self, directory: Path) -> None:
+        """Flush what is demanded in one directory until nothing is left to do."""
+        while flushes := self._next.pop(directory, None):
+            logs = [partition.log for partition in flushes]
+            errors = await trio.to_thread.run_sync(_flush_all, logs, self._now_ms())
+            for flush, error in zip(flushes.values(), errors, strict=True):
+                if error is None:
+                    flush.partition.flushed()
+                flush.finish(error)
+        self._running.discard(directory)
+
+
+async def _after(flushes: set[Flush], response: Any) -> Any:
+    for flush in flushes:
+        await flush.wait()
+    return response
+
+
+def _flush_all(logs: list[PartitionLog], now_ms: int) -> list[KafkaError | None]:
+    """Flush logs one after the other; called in a thread."""
+    errors: list[KafkaError | None] = []
+    for log in logs:
+        try:
+            log.flush(now_ms)
+            errors.append(None)
+        except KafkaError as error:
+            errors.append(error)
+    return errors

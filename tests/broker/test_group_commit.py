@@ -1,0 +1,221 @@
+"""flush.messages and flush.ms: when an append is acknowledged, and that the syncs are shared."""
+
+import errno
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import trio
+
+from kwire.errors import ErrorCode
+from kwire.metadata.controller import NewTopic, create_topic
+from kwire.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+)
+from kwire.protocol.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from kwire.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from kwire.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from kwire.record.records import BatchBuilder
+from kwire.testing.faulty_disk import FaultyDisk
+from kwire.testing.in_process import RawClient, RunningServer, running_server
+from kwire.testing.waiting import until
+
+
+class Gate:
+    """Lets syncs of segments through while it is open."""
+
+    def __init__(self, disk: FaultyDisk) -> None:
+        self.is_open = threading.Event()
+        self.waiting = 0
+        disk.before_sync = self._pass
+
+    def _pass(self, path: Path) -> None:
+        if path.suffix == ".log":
+            self.waiting += 1
+            assert self.is_open.wait(10)
+
+
+def record() -> bytes:
+    """A batch of one record."""
+    builder = BatchBuilder()
+    builder.add(1_700_000_000_000, b"k", b"v")
+    return bytes(builder.build())
+
+
+async def produce(raw: RawClient, acks: int = -1) -> PartitionProduceResponse:
+    """Append one record to t-0."""
+    data = PartitionProduceData(index=0, records=record())
+    request = ProduceRequest(
+        acks=acks,
+        timeout_ms=1000,
+        topic_data=[TopicProduceData(name="t", partition_data=[data])],
+    )
+    response = await raw.request(request, 9, ProduceResponse)
+    return response.responses[0].partition_responses[0]
+
+
+async def fetched_bytes(raw: RawClient) -> int:
+    """How much of t-0 a consumer sees."""
+    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=100_000)
+    request = FetchRequest(
+        max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic="t", partitions=[partition])]
+    )
+    response = await raw.request(request, 11, FetchResponse)
+    return len(response.responses[0].partitions[0].records)
+
+
+@asynccontextmanager
+async def broker_with(
+    path: Path, disk: FaultyDisk, **settings: str
+) -> AsyncIterator[RunningServer]:
+    """A broker with the topic t, with these settings of its own."""
+    async with running_server(path, disk=disk) as running:
+        broker = running.broker
+        topic = NewTopic("t", 1, 1, configs={k.replace("_", "."): v for k, v in settings.items()})
+        await broker.commit(lambda image: create_topic(image, topic, broker.random))
+        yield running
+
+
+async def test_an_append_is_acknowledged_after_the_sync_that_covers_it(tmp_path: Path) -> None:
+    """flush.messages=1: until then there is no answer, and consumers see nothing; other requests
+    are served meanwhile."""
+    disk = FaultyDisk()
+    async with broker_with(tmp_path, disk, flush_messages="1") as running:
+        gate = Gate(disk)
+        raw, other = await running.connect(), await running.connect()
+        answers: list[PartitionProduceResponse] = []
+
+        async def append() -> None:
+            answers.append(await produce(raw))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(append)
+            await until(lambda: gate.waiting == 1)
+            assert not answers
+            assert await fetched_bytes(other) == 0
+            gate.is_open.set()
+        assert [(answer.error_code, answer.base_offset) for answer in answers] == [(0, 0)]
+        assert await fetched_bytes(other) == len(record())
+
+
+async def test_many_connections_share_a_sync(tmp_path: Path) -> None:
+    """Appends that come while a run of syncs is under way wait for one more run, all together."""
+    disk = FaultyDisk()
+    async with broker_with(tmp_path, disk, flush_messages="1") as running:
+        gate = Gate(disk)
+        log = running.broker.partition("t", 0).log
+        answers: list[PartitionProduceResponse] = []
+
+        async def append() -> None:
+            raw = await running.connect()
+            answers.append(await produce(raw))
+            await raw.aclose()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(append)
+            await until(lambda: gate.waiting == 1)
+            for _ in range(20):
+                nursery.start_soon(append)
+            await until(lambda: log.log_end_offset == 21)
+            before = disk.syncs
+            gate.is_open.set()
+        assert sorted(answer.base_offset for answer in answers) == list(range(21))
+        assert disk.syncs - before == 2
+        assert log.recovery_point == 21
+
+
+async def test_a_sync_that_fails_acknowledges_nothing(tmp_path: Path) -> None:
+    """Whoever waited for it gets KAFKA_STORAGE_ERROR, and so does the next one."""
+    disk = FaultyDisk()
+    async with broker_with(tmp_path, disk, flush_messages="1") as running:
+        raw = await running.connect()
+
+        def fail(path: Path) -> None:
+            raise OSError(errno.EIO, "Input/output error")
+
+        disk.before_sync = fail
+        assert (await produce(raw)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        answer = await produce(raw)
+        assert (answer.error_code, answer.base_offset) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+        assert running.broker.is_offline("t", 0)
+
+
+async def test_every_so_many_messages(tmp_path: Path) -> None:
+    """flush.messages=3: two are acknowledged at once, the third when all three are on the disk."""
+    disk = FaultyDisk()
+    async with broker_with(tmp_path, disk, flush_messages="3") as running:
+        raw = await running.connect()
+        log = running.broker.partition("t", 0).log
+        points = []
+        for _ in range(4):
+            await produce(raw)
+            points.append(log.recovery_point)
+        assert points == [0, 0, 3, 3]
+
+
+async def test_a_partition_nobody_appends_to_is_flushed_in_time(tmp_path: Path) -> None:
+    """flush.ms goes by the clock of the broker, and a rolled segment is flushed at once."""
+    disk = FaultyDisk()
+    async with broker_with(tmp_path, disk, flush_ms="60000") as running:
+        raw = await running.connect()
+        partition = running.broker.partition("t", 0)
+        await produce(raw)
+        running.server.housekeeping.flush_due()
+        assert partition.log.recovery_point == 0
+        now_ms = running.broker.now_ms
+        running.broker.now_ms = lambda: now_ms() + 60_000
+        running.server.housekeeping.flush_due()
+        await until(lambda: partition.log.recovery_point == 1)
+        running.broker.now_ms = now_ms
+        await produce(raw)
+        partition.log.roll(now_ms())
+        running.server.housekeeping.flush_due()
+        await until(lambda: partition.log.recovery_point == 2)
+        assert not partition.log.unflushed
+
+
+async def test_committed_offsets_are_on_the_disk_before_the_answer(tmp_path: Path) -> None:
+    """log.flush.interval.messages=1 holds for the coordinators' records as well."""
+    disk = FaultyDisk()
+    settings = {"log.flush.interval.messages": "1", "offsets.topic.num.partitions": "1"}
+    async with running_server(tmp_path, settings, disk=disk) as running:
+        broker = running.broker
+        await broker.commit(lambda image: create_topic(image, NewTopic("t", 1, 1), broker.random))
+        raw = await running.connect()
+        await raw.request(
+            FindCoordinatorRequest(coordinator_keys=["g"]), 4, FindCoordinatorResponse
+        )
+        gate = Gate(disk)
+        answers: list[OffsetCommitResponse] = []
+
+        async def commit() -> None:
+            partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=7)
+            topic = OffsetCommitRequestTopic(name="t", partitions=[partition])
+            request = OffsetCommitRequest(group_id="g", topics=[topic])
+            answers.append(await raw.request(request, 8, OffsetCommitResponse))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(commit)
+            await until(lambda: gate.waiting == 1)
+            assert not answers
+            gate.is_open.set()
+        assert answers[0].topics[0].partitions[0].error_code == 0
+        assert broker.partition("__consumer_offsets", 0).log.recovery_point == 1
