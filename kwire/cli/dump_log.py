@@ -1,0 +1,119 @@
+"""``kwire dump-log``: what is in the files of a log, in the words of Kafka's DumpLogSegments.
+
+Exit codes: 0 when every file is as it should be, 1 when something is wrong with one, 2 for a wrong
+command line.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kwire.cli.output import fail
+
+if TYPE_CHECKING:
+    from kwire.log.dump.lines import Decoder, Line, Options, Problems
+
+_DECODERS = ("offsets", "transaction_log", "share_group_state", "cluster_metadata")
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """The command's options."""
+    dump = commands.add_parser(
+        "dump-log",
+        help="show what is in the files of a log",
+        description="Shows segments, indexes, snapshots and checkpoints; nothing is written.",
+    )
+    dump.add_argument(
+        "files", metavar="FILE", nargs="+", type=Path, help="a file, or a directory of them"
+    )
+    dump.add_argument("--json", action="store_true", help="one JSON object a line")
+    flags = (
+        ("--print-data-log", "show keys and payloads"),
+        ("--deep-iteration", "show every record, not only batches"),
+        ("--skip-record-metadata", "show keys and payloads alone"),
+        ("--index-sanity-check", "check indexes as a broker does when it starts"),
+        ("--verify-index-only", "check indexes against their segment, and show no entries"),
+    )
+    for name, help_text in flags:
+        dump.add_argument(name, action="store_true", help=help_text)
+    dump.add_argument("--max-bytes", type=int, metavar="SIZE", help="read so much of a segment")
+    decoders = dump.add_mutually_exclusive_group()
+    for name in _DECODERS:
+        text = f"payloads are those of {name.replace('_', ' ')} records"
+        decoders.add_argument(f"--{name.replace('_', '-')}-decoder", action="store_true", help=text)
+    dump.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Dump every file; the exit code."""
+    from kwire.log.dump.lines import DumpError, Problems
+
+    problems = Problems()
+    broken = 0
+    try:
+        for path in _paths(options.files):
+            try:
+                _dump(path, _options(options), options.json, problems)
+            except DumpError as error:
+                sys.stdout.flush()
+                broken = fail(str(error))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read has enough. Python would try to flush once more when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    for line in problems.lines():
+        print(line, file=sys.stderr)
+    return 1 if broken or problems else 0
+
+
+def _dump(path: Path, options: "Options", as_json: bool, problems: "Problems") -> None:
+    from kwire.log.dump.dump import dump_file
+
+    for line in dump_file(path, options, problems):
+        print(_json(path, line) if as_json else line.text)
+
+
+def _json(path: Path, line: "Line") -> str:
+    import json
+
+    return json.dumps({"file": str(path), **line.fields}, ensure_ascii=False)
+
+
+def _paths(given: list[Path]) -> Iterator[Path]:
+    from kwire.log.dump.dump import is_dumpable
+
+    for path in given:
+        if path.is_dir():
+            yield from sorted(inner for inner in path.iterdir() if is_dumpable(inner))
+        else:
+            yield path
+
+
+def _options(options: argparse.Namespace) -> "Options":
+    from kwire.log.dump.lines import INT_MAX, Options
+
+    return Options(
+        decoder=_decoder(options),
+        deep_iteration=options.deep_iteration,
+        print_data_log=options.print_data_log,
+        skip_record_metadata=options.skip_record_metadata,
+        max_bytes=INT_MAX if options.max_bytes is None else options.max_bytes,
+        index_sanity_check=options.index_sanity_check,
+        verify_index_only=options.verify_index_only,
+    )
+
+
+def _decoder(options: argparse.Namespace) -> "Decoder | None":
+    if not any(getattr(options, f"{name}_decoder") for name in _DECODERS):
+        return None
+    from kwire.cli import record_decoders
+
+    for name in _DECODERS:
+        if getattr(options, f"{name}_decoder"):
+            decoder: Decoder = getattr(record_decoders, f"decode_{name}")
+            return decoder
+    return None

@@ -1,0 +1,152 @@
+"""The records of Kafka's internal topics as JSON, for ``kwire dump-log``.
+
+Rules: a key is shown as its type and its fields, a payload as its version and its fields, as
+Kafka's tools show them; a null payload is ``<DELETE>``. A record that isn't known, or is damaged,
+says so in the place of its key, and the dump goes on.
+
+Source: OffsetsMessageParser, TransactionLogMessageParser, ShareGroupStateMessageParser and
+ClusterMetadataLogMessageParser of Kafka's DumpLogSegments.
+"""
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+from kwire.coordinator import records as groups
+from kwire.coordinator import share_group_records as share
+from kwire.coordinator import share_state_records as share_state
+from kwire.coordinator import streams_group_records as streams
+from kwire.coordinator.records import parse_value, record_type
+from kwire.coordinator.transaction import records as transactions
+from kwire.log.dump.control_records import compact_json
+from kwire.log.dump.lines import Decoded
+from kwire.metadata.kraft.metadata_record import parse_metadata_record
+from kwire.protocol.as_json import as_json
+from kwire.protocol.codec import decoder
+from kwire.protocol.messages.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+)
+from kwire.protocol.types import Schema
+from kwire.protocol.wire import MalformedRequest
+from kwire.record.records import Record
+
+Types: TypeAlias = Mapping[int, tuple[type[Schema], type[Schema]]]
+Pair: TypeAlias = tuple[Decoded | None, Decoded | None]
+
+GROUP_TYPES: Types = {
+    0: (groups.OffsetCommitKey, groups.OffsetCommitValue),
+    1: (groups.OffsetCommitKey, groups.OffsetCommitValue),
+    2: (groups.GroupMetadataKey, groups.GroupMetadataValue),
+    10: (share.ShareGroupMemberMetadataKey, share.ShareGroupMemberMetadataValue),
+    11: (share.ShareGroupMetadataKey, share.ShareGroupMetadataValue),
+    12: (
+        share.ShareGroupTargetAssignmentMetadataKey,
+        share.ShareGroupTargetAssignmentMetadataValue,
+    ),
+    13: (share.ShareGroupTargetAssignmentMemberKey, share.ShareGroupTargetAssignmentMemberValue),
+    14: (share.ShareGroupCurrentMemberAssignmentKey, share.ShareGroupCurrentMemberAssignmentValue),
+    15: (share.ShareGroupStatePartitionMetadataKey, share.ShareGroupStatePartitionMetadataValue),
+    17: (streams.StreamsGroupMetadataKey, streams.StreamsGroupMetadataValue),
+    19: (streams.StreamsGroupMemberMetadataKey, streams.StreamsGroupMemberMetadataValue),
+    20: (
+        streams.StreamsGroupTargetAssignmentMetadataKey,
+        streams.StreamsGroupTargetAssignmentMetadataValue,
+    ),
+    21: (
+        streams.StreamsGroupTargetAssignmentMemberKey,
+        streams.StreamsGroupTargetAssignmentMemberValue,
+    ),
+    22: (
+        streams.StreamsGroupCurrentMemberAssignmentKey,
+        streams.StreamsGroupCurrentMemberAssignmentValue,
+    ),
+    23: (streams.StreamsGroupTopologyKey, streams.StreamsGroupTopologyValue),
+}
+"""Key and value of each type of record in ``__consumer_offsets``."""
+
+_TRANSACTION_TYPES: Types = {0: (transactions.TransactionLogKey, transactions.TransactionLogValue)}
+_SHARE_STATE_TYPES: Types = {
+    0: (share_state.ShareSnapshotKey, share_state.ShareSnapshotValue),
+    1: (share_state.ShareUpdateKey, share_state.ShareUpdateValue),
+}
+_TYPE_BYTES = 2
+_EMBEDDED: dict[str, type[Schema]] = {
+    "subscription": ConsumerProtocolSubscription,
+    "assignment": ConsumerProtocolAssignment,
+}
+
+
+def decode_offsets(record: Record) -> Pair:
+    """A record of ``__consumer_offsets``; subscriptions of classic consumers are opened as well."""
+    return _decode(record, GROUP_TYPES)
+
+
+def decode_transaction_log(record: Record) -> Pair:
+    """A record of ``__transaction_state``."""
+    return _decode(record, _TRANSACTION_TYPES)
+
+
+def decode_share_group_state(record: Record) -> Pair:
+    """A record of ``__share_group_state``."""
+    return _decode(record, _SHARE_STATE_TYPES)
+
+
+def decode_cluster_metadata(record: Record) -> Pair:
+    """A record of ``__cluster_metadata``."""
+    try:
+        parsed = parse_metadata_record(record.value or b"")
+    except MalformedRequest as error:
+        text = f"Error at {record.offset}, skipping. {error}"
+        return None, Decoded(text, {"malformed": str(error)})
+    fields = as_json(parsed.fields, parsed.version)
+    return None, _shown({"type": parsed.type_name, "version": parsed.version, "data": fields})
+
+
+def _decode(record: Record, types: Types) -> Pair:
+    kind = record_type(record.key or b"")
+    if kind not in types:
+        text = f"Unknown record type {kind} at offset {record.offset}, skipping."
+        return Decoded(text, {"unknownType": kind}), None
+    key_class, value_class = types[kind]
+    try:
+        # The type of an old offset commit is that of a new one, with another number.
+        version = kind if key_class.VERSIONS[0] <= kind <= key_class.VERSIONS[1] else 0
+        key = decoder(key_class, version)(record.key or b"", _TYPE_BYTES)[0]
+        shown_key = _shown({"type": str(kind), "data": as_json(key, version)})
+        if record.value is None:
+            return shown_key, Decoded("<DELETE>", None)
+        value = parse_value(value_class, record.value)
+    except MalformedRequest as error:
+        text = f"Error at offset {record.offset}, skipping. {error}"
+        return Decoded(text, {"malformed": str(error)}), None
+    value_version = int.from_bytes(record.value[:_TYPE_BYTES])
+    data = as_json(value, value_version)
+    if isinstance(value, groups.GroupMetadataValue) and value.protocol_type == "consumer":
+        _open_members(value, data)
+    return shown_key, _shown({"version": str(value_version), "data": data})
+
+
+def _open_members(value: groups.GroupMetadataValue, data: dict[str, Any]) -> None:
+    """Show what the members of a classic consumer group subscribe to and have."""
+    for member, shown in zip(value.members, data["members"], strict=True):
+        for name, schema in _EMBEDDED.items():
+            opened = _embedded(schema, getattr(member, name))
+            if opened is not None:
+                shown[name] = opened
+
+
+def _embedded(schema: type[Schema], content: bytes) -> dict[str, Any] | None:
+    """What clients put into a group's records: it may be anything."""
+    version = int.from_bytes(content[:_TYPE_BYTES], signed=True)
+    first, last = schema.VERSIONS
+    if len(content) < _TYPE_BYTES or version < first:
+        return None
+    version = min(version, last)
+    try:
+        return as_json(decoder(schema, version)(content, _TYPE_BYTES)[0], version)
+    except MalformedRequest:
+        return None
+
+
+def _shown(value: dict[str, Any]) -> Decoded:
+    return Decoded(compact_json(value), value)

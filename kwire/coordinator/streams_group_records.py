@@ -1,0 +1,189 @@
+"""The records of streams groups in ``__consumer_offsets`` (KIP-1071).
+
+Each class is the record's fields, named as Kafka names them; keys are followed by their values.
+"""
+
+from kwire.protocol.types import (
+    Nested,
+    Schema,
+    array,
+    int8,
+    int16,
+    int32,
+    int64,
+    string,
+    struct,
+    uint16,
+)
+
+
+class StreamsGroupMetadataKey(Schema, versions=(0, 0), flexible=None):
+    """A streams group."""
+
+    group_id: str = string()
+
+
+class LastAssignmentConfig(Nested):
+    """A config by which the last assignment was made."""
+
+    key: str = string()
+    value: str = string()
+
+
+class StreamsGroupMetadataValue(Schema, versions=(0, 0), flexible=0):
+    """The group's epoch, and the hashes of what it depends on."""
+
+    epoch: int = int32()
+    metadata_hash: int = int64()
+    validated_topology_epoch: int = int32(default=-1, tag=0)
+    last_assignment_configs: list[LastAssignmentConfig] | None = array(
+        LastAssignmentConfig, nullable=True, tag=1
+    )
+
+
+class StreamsGroupMemberMetadataKey(Schema, versions=(0, 0), flexible=None):
+    """A member of a streams group."""
+
+    group_id: str = string()
+    member_id: str = string()
+
+
+class Endpoint(Nested):
+    """Where the member's state can be asked."""
+
+    host: str = string()
+    port: int = uint16()
+
+
+class KeyValue(Nested):
+    """A name and a value."""
+
+    key: str = string()
+    value: str = string()
+
+
+class StreamsGroupMemberMetadataValue(Schema, versions=(0, 0), flexible=0):
+    """What a member said of itself."""
+
+    instance_id: str | None = string(nullable=True)
+    rack_id: str | None = string(nullable=True)
+    client_id: str = string()
+    client_host: str = string()
+    rebalance_timeout_ms: int = int32(default=-1)
+    topology_epoch: int = int32()
+    process_id: str = string()
+    user_endpoint: Endpoint | None = struct(Endpoint, nullable=True, default=None)
+    client_tags: list[KeyValue] = array(KeyValue)
+
+
+class StreamsGroupTargetAssignmentMetadataKey(Schema, versions=(0, 0), flexible=None):
+    """A streams group."""
+
+    group_id: str = string()
+
+
+class StreamsGroupTargetAssignmentMetadataValue(Schema, versions=(0, 0), flexible=0):
+    """The epoch of the target assignment, and when it was made."""
+
+    assignment_epoch: int = int32()
+    assignment_timestamp: int = int64(tag=0, ignorable=True)
+
+
+class StreamsGroupTargetAssignmentMemberKey(Schema, versions=(0, 0), flexible=None):
+    """A member of a streams group."""
+
+    group_id: str = string()
+    member_id: str = string()
+
+
+class TaskIds(Nested):
+    """Tasks of one subtopology."""
+
+    subtopology_id: str = string()
+    partitions: list[int] = array(int32)
+
+
+class StreamsGroupTargetAssignmentMemberValue(Schema, versions=(0, 0), flexible=0):
+    """The tasks a member is to have."""
+
+    active_tasks: list[TaskIds] = array(TaskIds)
+    standby_tasks: list[TaskIds] = array(TaskIds)
+    warmup_tasks: list[TaskIds] = array(TaskIds)
+
+
+class StreamsGroupCurrentMemberAssignmentKey(Schema, versions=(0, 0), flexible=None):
+    """A member of a streams group."""
+
+    group_id: str = string()
+    member_id: str = string()
+
+
+class OwnedTaskIds(Nested):
+    """Tasks of one subtopology, and the epochs in which they were assigned."""
+
+    subtopology_id: str = string()
+    partitions: list[int] = array(int32)
+    assignment_epochs: list[int] | None = array(int32, nullable=True, tag=0)
+
+
+class StreamsGroupCurrentMemberAssignmentValue(Schema, versions=(0, 0), flexible=0):
+    """The tasks a member has."""
+
+    member_epoch: int = int32()
+    previous_member_epoch: int = int32()
+    state: int = int8()
+    active_tasks: list[OwnedTaskIds] = array(OwnedTaskIds)
+    standby_tasks: list[OwnedTaskIds] = array(OwnedTaskIds)
+    warmup_tasks: list[OwnedTaskIds] = array(OwnedTaskIds)
+    active_tasks_pending_revocation: list[OwnedTaskIds] = array(OwnedTaskIds)
+    standby_tasks_pending_revocation: list[OwnedTaskIds] = array(OwnedTaskIds)
+    warmup_tasks_pending_revocation: list[OwnedTaskIds] = array(OwnedTaskIds)
+
+
+class StreamsGroupTopologyKey(Schema, versions=(0, 0), flexible=None):
+    """A streams group."""
+
+    group_id: str = string()
+
+
+class TopicConfig(Nested):
+    """A config of a topic."""
+
+    key: str = string()
+    value: str = string()
+
+
+class TopicInfo(Nested):
+    """A topic, by id and name."""
+
+    name: str = string()
+    partitions: int = int32()
+    replication_factor: int = int16()
+    topic_configs: list[TopicConfig] = array(TopicConfig)
+
+
+class CopartitionGroup(Nested):
+    """Topics that need the same number of partitions."""
+
+    source_topics: list[int] = array(int16)
+    source_topic_regex: list[int] = array(int16)
+    repartition_source_topics: list[int] = array(int16)
+
+
+class Subtopology(Nested):
+    """A part of the topology that is run as a whole."""
+
+    subtopology_id: str = string()
+    source_topics: list[str] = array(string)
+    source_topic_regex: list[str] = array(string)
+    state_changelog_topics: list[TopicInfo] = array(TopicInfo)
+    repartition_sink_topics: list[str] = array(string)
+    repartition_source_topics: list[TopicInfo] = array(TopicInfo)
+    copartition_groups: list[CopartitionGroup] = array(CopartitionGroup)
+
+
+class StreamsGroupTopologyValue(Schema, versions=(0, 0), flexible=0):
+    """The topology of the group."""
+
+    epoch: int = int32()
+    subtopologies: list[Subtopology] = array(Subtopology)
