@@ -15,6 +15,7 @@ from kwire.coordinator import records as groups
 from kwire.coordinator import share_group_records as share
 from kwire.coordinator import share_state_records as share_state
 from kwire.coordinator import streams_group_records as streams
+from kwire.coordinator.consumer import records as consumer
 from kwire.coordinator.records import parse_value, record_type
 from kwire.coordinator.transaction import records as transactions
 from kwire.log.dump.control_records import compact_json
@@ -37,6 +38,11 @@ GROUP_TYPES: Types = {
     0: (groups.OffsetCommitKey, groups.OffsetCommitValue),
     1: (groups.OffsetCommitKey, groups.OffsetCommitValue),
     2: (groups.GroupMetadataKey, groups.GroupMetadataValue),
+    3: (consumer.GroupKey, consumer.MetadataValue),
+    5: (consumer.MemberKey, consumer.MemberMetadataValue),
+    6: (consumer.GroupKey, consumer.TargetAssignmentMetadataValue),
+    7: (consumer.MemberKey, consumer.TargetAssignmentMemberValue),
+    8: (consumer.MemberKey, consumer.CurrentMemberAssignmentValue),
     10: (share.ShareGroupMemberMetadataKey, share.ShareGroupMemberMetadataValue),
     11: (share.ShareGroupMetadataKey, share.ShareGroupMetadataValue),
     12: (
@@ -46,6 +52,7 @@ GROUP_TYPES: Types = {
     13: (share.ShareGroupTargetAssignmentMemberKey, share.ShareGroupTargetAssignmentMemberValue),
     14: (share.ShareGroupCurrentMemberAssignmentKey, share.ShareGroupCurrentMemberAssignmentValue),
     15: (share.ShareGroupStatePartitionMetadataKey, share.ShareGroupStatePartitionMetadataValue),
+    16: (consumer.RegularExpressionKey, consumer.RegularExpressionValue),
     17: (streams.StreamsGroupMetadataKey, streams.StreamsGroupMetadataValue),
     19: (streams.StreamsGroupMemberMetadataKey, streams.StreamsGroupMemberMetadataValue),
     20: (
