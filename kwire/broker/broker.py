@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from kwire.broker.cold_reads import ColdReads
 from kwire.broker.fetch_sessions import FetchSessions
 from kwire.broker.flusher import Flusher
 from kwire.broker.partition import Partition
@@ -75,6 +76,7 @@ class Broker:
         self.is_stopping = False
         self.fetch_sessions = FetchSessions(self.random)
         self.flusher = Flusher(now_ms)
+        self.cold_reads = ColdReads()
         self.groups: Groups
         self.compaction: Compaction
         self.transactions: Transactions

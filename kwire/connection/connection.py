@@ -85,7 +85,7 @@ class Connection:
         self._poller = poller
         self._max_request_bytes = max_request_bytes
         self._inbox = Inbox(poller.scratch, MIN_REQUEST_BYTES, max_request_bytes)
-        self._outbox = Outbox(sock)
+        self._outbox = Outbox(sock, broker.cold_reads)
         self._waiting: Waiting | None = None
         self._scope: trio.CancelScope | None = None
         self._is_watched = True

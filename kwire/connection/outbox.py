@@ -5,6 +5,8 @@ Rules:
 - What is sent at once is sent without waiting; the rest waits until the client reads.
 - A response with slices goes out in the order of its parts; ``MSG_MORE`` keeps its head and the
   slice together, and ``sendfile`` takes the slice from the page cache.
+- A slice is sent in windows of WINDOW_BYTES. One that isn't in the page cache is read in a thread
+  first, so that no other client waits for the disk, and memory holds no more of it than that.
 """
 
 import os
@@ -15,11 +17,16 @@ from typing import Any, TypeAlias
 
 import trio
 
+from kwire.broker.cold_reads import ColdReads
 from kwire.handlers import Route
+from kwire.log.page_cache import ColdPages, is_cold
 from kwire.protocol.file_slice import FileSlice
 
 FLUSH_BYTES = 256 * 1024
 """Responses are sent when they have come to this, even if more requests are at hand."""
+
+WINDOW_BYTES = 1024 * 1024
+LONG_WAIT_S = 0.5
 
 _SIZE = Struct(">i")
 _RESPONSE_START = Struct(">ii")
@@ -35,10 +42,13 @@ class SliceEnded(Exception):
 class Outbox:
     """What is to be sent on a socket."""
 
-    __slots__ = ("_out", "_parts", "_slices", "_sock")
+    __slots__ = ("_cold", "_cold_reads", "_out", "_parts", "_slices", "_sock", "_warm_bytes")
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, cold_reads: ColdReads) -> None:
         self._sock = sock
+        self._cold_reads = cold_reads
+        self._cold: FileSlice | None = None
+        self._warm_bytes = 0  # of the first part, known to be in the page cache
         self._out = bytearray()
         self._slices: list[tuple[int, FileSlice]] = []
         self._parts: deque[Part] = deque()
@@ -84,9 +94,24 @@ class Outbox:
         return self._send_parts()
 
     async def send(self) -> None:
-        """Send everything, waiting while the client doesn't read. OSError, SliceEnded."""
+        """Send everything, waiting for the client and for the disk. OSError, SliceEnded."""
         while not self.send_nowait():
-            await trio.lowlevel.wait_writable(self._sock)
+            if self._cold is not None:
+                await self._warm(self._cold)
+                self._cold = None
+            else:
+                waiting_since = trio.current_time()
+                await trio.lowlevel.wait_writable(self._sock)
+                if trio.current_time() - waiting_since > LONG_WAIT_S:
+                    self._warm_bytes = 0  # what was in memory then may not be any more
+
+    async def _warm(self, part: FileSlice) -> None:
+        window_bytes = min(part.size_bytes, WINDOW_BYTES)
+        try:
+            await self._cold_reads.populate(part.fd, part.position, window_bytes)
+        except OSError as error:
+            raise SliceEnded(f"a segment can't be read: {error}") from error
+        self._warm_bytes = window_bytes
 
     def _to_parts(self) -> None:
         """Cut the bytes where the slices belong."""
@@ -111,6 +136,10 @@ class Outbox:
                     rest = part[self._sock.send(part, _MSG_MORE if len(parts) > 1 else 0) :] or None
             except BlockingIOError:
                 return False
+            except ColdPages:
+                assert isinstance(part, FileSlice)
+                self._cold = part
+                return False
             if rest is None:
                 parts.popleft()
             else:
@@ -118,9 +147,18 @@ class Outbox:
         return True
 
     def _send_slice(self, part: FileSlice) -> FileSlice | None:
-        """Send of a slice what the socket takes; the rest of it, None where there is none."""
-        sent = os.sendfile(self._sock.fileno(), part.fd, part.position, part.size_bytes)
+        """Send of a slice what the socket takes; the rest of it, None where there is none.
+
+        ColdPages where the disk has to be waited for.
+        """
+        if not self._warm_bytes:
+            window_bytes = min(part.size_bytes, WINDOW_BYTES)
+            if is_cold(part.fd, part.position, window_bytes):
+                raise ColdPages(part.fd, part.position, window_bytes)
+            self._warm_bytes = window_bytes
+        sent = os.sendfile(self._sock.fileno(), part.fd, part.position, self._warm_bytes)
         if sent == 0:
             raise SliceEnded("a segment ended before the slice that was promised")
+        self._warm_bytes -= sent
         left = part.size_bytes - sent
         return FileSlice(part.fd, part.position + sent, left, part.owner) if left else None

@@ -6,12 +6,15 @@ Behaviour:
   only the fetches that wait on its partition.
 - ``max_bytes`` is soft: the first partition with data gives at least one whole batch.
 - In a session (KIP-227) only partitions with news are answered.
-- read_committed stops at the last stable offset and names the aborted transactions on the way.
+- read_committed stops at the last stable offset and names the aborted transactions that what is
+  answered may have records of, by their first offsets.
+- What has to be looked up in files that aren't in memory is waited for in threads.
 - There are no followers: a fetch by a replica is NOT_LEADER_OR_FOLLOWER.
 """
 
-from collections.abc import Awaitable, Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Coroutine, Iterable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
 
 import trio
 
@@ -25,6 +28,8 @@ from kwire.broker.fetch_sessions import (
 from kwire.broker.partition import Partition
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
+from kwire.handlers.waiting import at_once_or_later, later
+from kwire.log.page_cache import ColdPages
 from kwire.protocol.file_slice import FileSlice
 from kwire.protocol.messages.fetch import (
     AbortedTransaction,
@@ -51,30 +56,44 @@ class Answer(NamedTuple):
 
 def handle(
     request: FetchRequest, context: RequestContext
-) -> FetchResponse | Awaitable[FetchResponse]:
+) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
     """Answer with what there is, or wait for it."""
+    return at_once_or_later(_handle(request, context))
+
+
+async def _handle(request: FetchRequest, context: RequestContext) -> FetchResponse:
     try:
         session, wanted = _session(request, context)
     except KafkaError as error:
         return FetchResponse(error_code=error.code)
-    answer = _read(wanted, request, context)
     # Asking for more at least than at most would wait in vain.
     max_bytes = min(request.max_bytes, context.broker.integer("fetch.max.bytes"))
-    request.min_bytes = min(request.min_bytes, max_bytes)
-    if answer.size_bytes >= request.min_bytes or answer.has_error or not wanted:
-        return _response(answer, session, request)
-    return _wait(answer, session, wanted, request, context)
-
-
-async def _wait(
-    answer: Answer,
-    session: FetchSession | None,
-    wanted: Wanted,
-    request: FetchRequest,
-    context: RequestContext,
-) -> FetchResponse:
-    answer = await _wait_for_more(answer, wanted, request, context)
+    min_bytes = min(request.min_bytes, max_bytes)
+    answer = await _read(wanted, request, context)
+    if answer.size_bytes < min_bytes and not answer.has_error and wanted:
+        deadline = trio.current_time() + max(request.max_wait_ms, 0) / 1000
+        partitions = [_partition(key, one, request, context) for key, one in wanted]
+        while answer.size_bytes < min_bytes and not answer.has_error:
+            if context.broker.is_stopping:
+                break
+            if not await later(partial(_wait_for_append, partitions, deadline)):
+                break
+            answer = await _read(wanted, request, context)
     return _response(answer, session, request)
+
+
+async def _wait_for_append(partitions: list[Partition], deadline: float) -> bool:
+    """Wait until one of the partitions has more; False when time is up."""
+    event = trio.Event()
+    for partition in partitions:
+        partition.waiters.add(event)
+    try:
+        with trio.move_on_at(deadline):
+            await event.wait()
+    finally:
+        for partition in partitions:
+            partition.waiters.discard(event)
+    return event.is_set()
 
 
 def _response(answer: Answer, session: FetchSession | None, request: FetchRequest) -> FetchResponse:
@@ -119,14 +138,19 @@ def _session(request: FetchRequest, context: RequestContext) -> tuple[FetchSessi
     return session, [(key, cached.wanted) for key, cached in session.partitions.items()]
 
 
-def _read(wanted: Wanted, request: FetchRequest, context: RequestContext) -> Answer:
-    """Look at every partition once."""
+async def _read(wanted: Wanted, request: FetchRequest, context: RequestContext) -> Answer:
+    """Look at every partition once; what isn't in memory is fetched by a thread."""
     left = min(request.max_bytes, context.broker.integer("fetch.max.bytes"))
     total = 0
     has_error = False
     partitions = []
     for key, partition in wanted:
-        data = _read_partition(key, partition, request, context, left, first=total == 0)
+        while True:
+            try:
+                data = _read_partition(key, partition, request, context, left, first=total == 0)
+                break
+            except ColdPages as cold:
+                await later(partial(context.broker.cold_reads.populate_around, cold))
         if isinstance(data.records, FileSlice):
             total += data.records.size_bytes
             left = max(0, left - data.records.size_bytes)
@@ -145,15 +169,17 @@ def _read_partition(
     *,
     first: bool,
 ) -> PartitionData:
-    """One partition's answer; errors become codes here and nowhere else."""
+    """One partition's answer; errors become codes here and nowhere else. ColdPages."""
     partition: Partition | None = None
     read_committed = request.isolation_level == READ_COMMITTED
     try:
         partition = _partition(key, wanted, request, context)
         max_bytes = min(left, wanted.partition_max_bytes)
-        records = partition.read(
-            wanted.fetch_offset, max_bytes, read_committed=read_committed, min_one_batch=first
-        )
+        with partition.log.hurry:
+            records = partition.read(
+                wanted.fetch_offset, max_bytes, read_committed=read_committed, min_one_batch=first
+            )
+            aborted = _aborted(partition, wanted, records) if read_committed else None
     except KafkaError as error:
         out_of_range = error.code is ErrorCode.OFFSET_OUT_OF_RANGE and partition is not None
         return PartitionData(
@@ -168,7 +194,7 @@ def _read_partition(
         high_watermark=partition.high_watermark,
         last_stable_offset=partition.last_stable_offset,
         log_start_offset=partition.log.log_start_offset,
-        aborted_transactions=_aborted(partition, wanted, records) if read_committed else None,
+        aborted_transactions=aborted,
         records=b"" if records is None else records,
     )
 
@@ -194,33 +220,13 @@ def _aborted(
     """The aborted transactions a read_committed consumer has to leave out."""
     if records is None:
         return []
-    found = partition.log.aborted_transactions(wanted.fetch_offset, partition.last_stable_offset)
+    found = partition.log.aborted_transactions(
+        wanted.fetch_offset, partition.last_stable_offset, records.size_bytes
+    )
     return [
         AbortedTransaction(producer_id=entry.producer_id, first_offset=entry.first_offset)
         for entry in found
     ]
-
-
-async def _wait_for_more(
-    answer: Answer, wanted: Wanted, request: FetchRequest, context: RequestContext
-) -> Answer:
-    """Look again whenever one of the partitions has more, until it is enough or time is up."""
-    broker = context.broker
-    partitions = [_partition(key, one, request, context) for key, one in wanted]
-    with trio.move_on_after(max(request.max_wait_ms, 0) / 1000):
-        while answer.size_bytes < request.min_bytes and not answer.has_error:
-            if broker.is_stopping:
-                break
-            event = trio.Event()
-            for partition in partitions:
-                partition.waiters.add(event)
-            try:
-                await event.wait()
-            finally:
-                for partition in partitions:
-                    partition.waiters.discard(event)
-            answer = _read(wanted, request, context)
-    return answer
 
 
 def _remember(

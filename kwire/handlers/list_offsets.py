@@ -6,9 +6,15 @@ the same as earliest), -5 latest in tiered storage and -6 earliest to be uploade
 -1). By time: the first record whose timestamp is not smaller, -1 without one.
 """
 
+from collections.abc import Coroutine
+from functools import partial
+from typing import Any
+
 from kwire.broker.partition import Partition
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
+from kwire.handlers.waiting import at_once_or_later, later
+from kwire.log.page_cache import ColdPages
 from kwire.log.time_search import max_timestamp, offset_for_timestamp
 from kwire.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -31,22 +37,24 @@ _SINCE = {
 }
 
 
-def handle(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
+def handle(
+    request: ListOffsetsRequest, context: RequestContext
+) -> ListOffsetsResponse | Coroutine[Any, Any, ListOffsetsResponse]:
     """Answer every partition."""
-    return ListOffsetsResponse(
-        topics=[
-            ListOffsetsTopicResponse(
-                name=topic.name,
-                partitions=[
-                    _answer(request, topic.name, wanted, context) for wanted in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+    return at_once_or_later(_handle(request, context))
 
 
-def _answer(
+async def _handle(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
+    topics = []
+    for topic in request.topics:
+        answer = ListOffsetsTopicResponse(name=topic.name, partitions=[])
+        for wanted in topic.partitions:
+            answer.partitions.append(await _answer(request, topic.name, wanted, context))
+        topics.append(answer)
+    return ListOffsetsResponse(topics=topics)
+
+
+async def _answer(
     request: ListOffsetsRequest, topic: str, wanted: ListOffsetsPartition, context: RequestContext
 ) -> ListOffsetsPartitionResponse:
     response = ListOffsetsPartitionResponse(partition_index=wanted.partition_index)
@@ -56,7 +64,13 @@ def _answer(
         if context.api_version < _SINCE.get(wanted.timestamp, 0) or wanted.timestamp < -6:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
         read_committed = request.isolation_level == READ_COMMITTED
-        _find(partition, wanted.timestamp, response, read_committed=read_committed)
+        while True:
+            try:
+                with partition.log.hurry:
+                    _find(partition, wanted.timestamp, response, read_committed=read_committed)
+                break
+            except ColdPages as cold:
+                await later(partial(context.broker.cold_reads.populate_around, cold))
         if context.api_version < LEADER_EPOCHS_SINCE:
             response.leader_epoch = -1
     except KafkaError as error:

@@ -90,6 +90,7 @@ class PartitionLog:
         self.doomed: list[tuple[int, list[Path]]] = []
         self.unflushed: list[LogSegment] = []
         self._disk = disk
+        self.hurry = disk.hurry
         self.flushed_ms = 0
         self._appends = 0
         self._files_made, self._files_sure = 1, 0
@@ -355,9 +356,11 @@ class PartitionLog:
         """The largest known epoch up to ``epoch`` and where it ended; (-1, -1) if unknown."""
         return self.leader_epochs.end_offset_of(epoch, self.log_end_offset)
 
-    def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """Aborted transactions with records between the offsets, by their first offset."""
-        return self.segments.aborted_transactions(start_offset, end_offset)
+    def aborted_transactions(
+        self, start_offset: int, end_offset: int, size_bytes: int | None = None
+    ) -> list[AbortedTransaction]:
+        """See ``LogSegments.aborted_transactions``."""
+        return self.segments.aborted_transactions(start_offset, end_offset, size_bytes)
 
     def advance_log_start_offset(self, offset: int) -> None:
         """Forget what is before ``offset``, its files later; KafkaError (KAFKA_STORAGE_ERROR)."""

@@ -15,6 +15,8 @@ from kwire.log.transaction_index import AbortedTransaction
 from kwire.protocol.file_slice import FileSlice
 from kwire.record.batch_scan import BatchHeader
 
+MAX_OFFSET = (1 << 63) - 1
+
 
 class LogSegments(list[LogSegment]):
     """A list of segments, ascending."""
@@ -81,8 +83,15 @@ class LogSegments(list[LogSegment]):
         header = segment.find(end_offset)
         return header.position if header else segment.size_bytes
 
-    def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """Aborted transactions with records between the offsets, by their first offset."""
+    def aborted_transactions(
+        self, start_offset: int, end_offset: int, size_bytes: int | None = None
+    ) -> list[AbortedTransaction]:
+        """Aborted transactions with records between the offsets, by their first offset.
+
+        With ``size_bytes`` only those that matter to a read of so many bytes from the start on.
+        """
+        if size_bytes is not None:
+            end_offset = min(end_offset, self._offset_after(start_offset, size_bytes))
         found = []
         for segment in self.from_offset(start_offset):
             entries = segment.transaction_index.entries()
@@ -94,6 +103,21 @@ class LogSegments(list[LogSegment]):
             if entries and entries[-1].last_stable_offset >= end_offset:
                 break
         return sorted(found, key=lambda aborted: aborted.first_offset)
+
+    def _offset_after(self, offset: int, size_bytes: int) -> int:
+        """An offset that no record of a read of so many bytes reaches; the indexes say which."""
+        for index in range(self.index_of(offset), len(self)):
+            segment = self[index]
+            first = segment.find(offset)
+            if first is None:
+                continue
+            end = first.position + max(size_bytes, first.size_bytes)
+            entry = segment.offset_index.ceiling(end, by_second=True)
+            if entry is not None:
+                return segment.base_offset + entry[0]
+            if index + 1 < len(self):
+                return self[index + 1].base_offset
+        return MAX_OFFSET
 
     def headers(self) -> Iterator[BatchHeader]:
         """The headers of all batches, oldest first."""

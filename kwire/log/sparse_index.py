@@ -90,21 +90,27 @@ class SparseIndex:
 
     def floor(self, key: int, *, by_second: bool = False) -> tuple[int, int] | None:
         """The last entry whose first (or second) number is at most ``key``."""
-        column = 1 if by_second else 0
-        if not self.entries:
-            return None
-        if self.last[column] <= key:
+        if self.entries and self.last[by_second] <= key:
             return self.last
-        if self._entry(0)[column] > key:
+        number = self._count_up_to(key, by_second)
+        return self._entry(number - 1) if number else None
+
+    def ceiling(self, key: int, *, by_second: bool = False) -> tuple[int, int] | None:
+        """The first entry whose first (or second) number is at least ``key``."""
+        if not self.entries or self.last[by_second] < key:
             return None
-        low, high = 0, self.entries - 1
+        return self._entry(self._count_up_to(key - 1, by_second))
+
+    def _count_up_to(self, key: int, column: int) -> int:
+        """How many entries have a number in this column that is at most ``key``."""
+        low, high = 0, self.entries
         while low < high:
-            middle = (low + high + 1) // 2
+            middle = (low + high) // 2
             if self._entry(middle)[column] <= key:
-                low = middle
+                low = middle + 1
             else:
-                high = middle - 1
-        return self._entry(low)
+                high = middle
+        return low
 
     def truncate_to(self, key: int, *, by_second: bool = False) -> None:
         """Drop every entry whose first (or second) number is ``key`` or more."""

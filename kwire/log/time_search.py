@@ -1,15 +1,22 @@
 """Searching a log by timestamp.
 
-Rules: the answer is the *first* record with at least the timestamp, inside its batch and
-decompressed if need be; timestamps need not ascend. The time index
-says where a segment can be skipped.
+Rules:
+
+- The answer is the *first* record with at least the timestamp, inside its batch and decompressed if
+  need be; timestamps need not ascend. The time index says where a segment can be skipped.
+- A batch whose records can't be read counts as one record at its base offset with the timestamp of
+  its header: nobody checked them (docs/decisions/0006), and readers can go on from there.
+- With ``log.hurry`` entered, ColdPages is raised instead of waiting for the disk.
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from kwire.log.partition_log import PartitionLog
 from kwire.log.segment import LogSegment
-from kwire.record.records import records
+from kwire.record.batch import InvalidRecords
+from kwire.record.batch_scan import BatchHeader
+from kwire.record.walk import record_times
 
 
 class FoundOffset(NamedTuple):
@@ -52,10 +59,10 @@ def _largest_of_all(log: PartitionLog) -> FoundOffset | None:
         for header in segment.headers():
             if best is not None and header.max_timestamp <= best.timestamp:
                 continue
-            for record in records(segment.batch_at(header)):
-                is_larger = record.timestamp > (best.timestamp if best else -1)
-                if is_larger and record.offset >= log.log_start_offset:
-                    best = FoundOffset(record.offset, record.timestamp, header.leader_epoch)
+            for offset, timestamp in _times(segment, header):
+                is_larger = timestamp > (best.timestamp if best else -1)
+                if is_larger and offset >= log.log_start_offset:
+                    best = FoundOffset(offset, timestamp, header.leader_epoch)
     return best
 
 
@@ -66,7 +73,15 @@ def _search(segment: LogSegment, timestamp: int, log_start_offset: int) -> Found
     for header in segment.headers(start[1] if start else 0):
         if header.max_timestamp < timestamp or header.last_offset < log_start_offset:
             continue
-        for record in records(segment.batch_at(header)):
-            if record.timestamp >= timestamp and record.offset >= log_start_offset:
-                return FoundOffset(record.offset, record.timestamp, header.leader_epoch)
+        for offset, found in _times(segment, header):
+            if found >= timestamp and offset >= log_start_offset:
+                return FoundOffset(offset, found, header.leader_epoch)
     return None
+
+
+def _times(segment: LogSegment, header: BatchHeader) -> Iterator[tuple[int, int]]:
+    """Offset and timestamp of the records of a batch."""
+    try:
+        yield from record_times(segment.batch_at(header))
+    except InvalidRecords:
+        yield header.base_offset, header.max_timestamp

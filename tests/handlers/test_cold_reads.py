@@ -1,0 +1,173 @@
+"""Reading what isn't in memory: the answers are the same, and others don't wait for it."""
+
+import threading
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+import trio
+
+from kwire.broker import cold_reads
+from kwire.connection import outbox
+from kwire.log import disk
+from kwire.log.page_cache import ColdPages
+from kwire.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kwire.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from kwire.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from kwire.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from kwire.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from kwire.record.batch import complete_batches
+from kwire.record.records import BatchBuilder
+from kwire.testing.in_process import RawClient, RunningServer, running_server
+
+TOPIC = "old"
+BATCHES = 40
+VALUE = bytes(50_000)
+
+
+class ColdDisk:
+    """Nothing is in memory until a thread has read it; ``gate`` holds the threads."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.warm: set[tuple[int, int]] = set()
+        self.gate = threading.Event()
+        self.gate.set()
+        self.waiting = threading.Event()
+        self._pread = disk.pread_nowait
+        monkeypatch.setattr(disk, "pread_nowait", self.pread_nowait)
+        monkeypatch.setattr(outbox, "is_cold", self.is_cold)
+        monkeypatch.setattr(cold_reads, "populate", self.populate)
+
+    def is_cold(self, fd: int, position: int, size_bytes: int) -> bool:
+        """Whether a megabyte of a file hasn't been read."""
+        return any(
+            (fd, at) not in self.warm for at in range(position >> 20, (position + size_bytes) >> 20)
+        )
+
+    def pread_nowait(self, fd: int, size_bytes: int, position: int) -> bytes:
+        """Read, or refuse."""
+        if (fd, position >> 20) not in self.warm:
+            raise ColdPages(fd, position, size_bytes)
+        return self._pread(fd, size_bytes, position)
+
+    def populate(self, fd: int, position: int, size_bytes: int) -> None:
+        """Have it read, when the gate is open."""
+        self.waiting.set()
+        assert self.gate.wait(20)
+        self.warm.update(
+            (fd, at) for at in range(position >> 20, (position + size_bytes >> 20) + 1)
+        )
+
+
+@pytest.fixture
+def cold(monkeypatch: pytest.MonkeyPatch) -> Iterator[ColdDisk]:
+    """A disk that has read nothing."""
+    made = ColdDisk(monkeypatch)
+    yield made
+    made.gate.set()
+
+
+@pytest.fixture
+async def running(tmp_path: Path, cold: ColdDisk) -> AsyncIterator[RunningServer]:
+    """A server with a topic of several segments."""
+    async with running_server(tmp_path) as server:
+        client = await server.connect()
+        config = CreatableTopicConfig(name="segment.bytes", value="1048576")
+        topic = CreatableTopic(name=TOPIC, num_partitions=1, replication_factor=1, configs=[config])
+        await client.request(CreateTopicsRequest(topics=[topic]), 5, CreateTopicsResponse)
+        for n in range(BATCHES):
+            builder = BatchBuilder()
+            builder.add(1_700_000_000_000 + n, None, VALUE)
+            data = PartitionProduceData(index=0, records=bytes(builder.build()))
+            request = ProduceRequest(
+                acks=1, topic_data=[TopicProduceData(name=TOPIC, partition_data=[data])]
+            )
+            response = await client.request(request, 9, ProduceResponse)
+            assert response.responses[0].partition_responses[0].error_code == 0
+        await client.aclose()
+        yield server
+
+
+def fetch_request(offset: int) -> FetchRequest:
+    """One partition, as much as there is in a segment."""
+    partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 24)
+    return FetchRequest(
+        max_wait_ms=100, min_bytes=1, topics=[FetchTopic(topic=TOPIC, partitions=[partition])]
+    )
+
+
+async def read_all(client: RawClient) -> list[int]:
+    """The offsets of every batch."""
+    found: list[int] = []
+    while len(found) < BATCHES:
+        response = await client.request(fetch_request(len(found)), 12, FetchResponse)
+        data = response.responses[0].partitions[0].records
+        assert isinstance(data, memoryview)
+        some = [batch.base_offset for batch in complete_batches(bytes(data))]
+        assert some
+        found += some
+    return found
+
+
+async def test_everything_is_read(running: RunningServer, cold: ColdDisk) -> None:
+    """Lookups and slices come from threads, and are whole."""
+    client = await running.connect()
+    with trio.fail_after(20):
+        assert await read_all(client) == list(range(BATCHES))
+    assert running.broker.cold_reads.count >= 4
+    await client.aclose()
+
+
+async def test_others_do_not_wait(running: RunningServer, cold: ColdDisk) -> None:
+    """While one client's read waits for the disk, another is served; then the first one is."""
+    reader, other = await running.connect(), await running.connect()
+    cold.gate.clear()
+    with trio.fail_after(20):
+        await reader.send(fetch_request(0), 12)
+        await trio.to_thread.run_sync(cold.waiting.wait, 20)
+        for _ in range(3):
+            await other.request(ApiVersionsRequest(), 0, ApiVersionsResponse)
+        cold.gate.set()
+        assert await reader.receive_frame() is not None
+    await reader.aclose()
+    await other.aclose()
+
+
+async def test_a_client_that_leaves_meanwhile(running: RunningServer, cold: ColdDisk) -> None:
+    """It takes nothing with it."""
+    reader, other = await running.connect(), await running.connect()
+    cold.gate.clear()
+    await reader.send(fetch_request(0), 12)
+    await trio.to_thread.run_sync(cold.waiting.wait, 20)
+    await reader.aclose()
+    cold.gate.set()
+    with trio.fail_after(20):
+        assert await read_all(other) == list(range(BATCHES))
+    await other.aclose()
+
+
+async def test_times_are_looked_up(running: RunningServer, cold: ColdDisk) -> None:
+    """ListOffsets doesn't wait where requests are served either."""
+    client = await running.connect()
+    wanted = ListOffsetsPartition(partition_index=0, timestamp=1_700_000_000_000 + 7)
+    request = ListOffsetsRequest(topics=[ListOffsetsTopic(name=TOPIC, partitions=[wanted])])
+    with trio.fail_after(20):
+        response = await client.request(request, 4, ListOffsetsResponse)
+    assert response.topics[0].partitions[0].offset == 7
+    assert running.broker.cold_reads.count > 0
+    await client.aclose()
