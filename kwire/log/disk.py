@@ -150,7 +150,7 @@ class Disk:
         except FileNotFoundError:
             return None
         try:
-            return self.pread(fd, os.fstat(fd).st_size, 0)
+            return Disk.pread(self, fd, os.fstat(fd).st_size, 0)
         finally:
             os.close(fd)
 
