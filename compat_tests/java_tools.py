@@ -19,7 +19,9 @@ from typing import IO
 ROOT = Path(__file__).parent.parent
 HOME = ROOT / ".cache" / "kafka-4.3.1"
 LIBS = HOME / "libs"
+STREAMS_LIBS = HOME / "streams"
 POM = Path(__file__).parent / "java" / "pom.xml"
+STREAMS_POM = Path(__file__).parent / "java" / "streams.xml"
 TOOL_TIMEOUT_S = 120
 
 QUICK = ("-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Xmx256m", "-XX:+UseSerialGC")
@@ -58,29 +60,39 @@ def java() -> str:
 @cache
 def libs() -> Path:
     """The directory of the jars, fetched if need be; MissingTool without Maven."""
+    return _fetched(POM, LIBS, "complete")
+
+
+@cache
+def streams_libs() -> Path:
+    """The directory of Kafka Streams' jars; as ``libs``."""
+    return _fetched(STREAMS_POM, STREAMS_LIBS, "streams-complete")
+
+
+def _fetched(pom: Path, directory: Path, mark: str) -> Path:
     HOME.mkdir(parents=True, exist_ok=True)
     with (HOME / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (HOME / "complete").exists():
-            _fetch()
-    return LIBS
+        if not (HOME / mark).exists():
+            _fetch(pom, directory)
+            (HOME / mark).touch()
+    return directory
 
 
-def _fetch() -> None:
+def _fetch(pom: Path, directory: Path) -> None:
     maven = shutil.which("mvn")
     if maven is None:
         raise MissingTool(
             "fetching Kafka's jars needs Maven, the mvn command"
             " (Debian, Ubuntu: apt install maven; macOS: brew install maven)"
         )
-    shutil.rmtree(LIBS, ignore_errors=True)
+    shutil.rmtree(directory, ignore_errors=True)
     print("fetching the jars of Apache Kafka 4.3.1 …", file=sys.stderr, flush=True)
-    fetch = [maven, "-q", "-B", "-f", str(POM), "dependency:copy-dependencies"]
-    fetch += ["-DincludeScope=runtime", f"-DoutputDirectory={LIBS}"]
+    fetch = [maven, "-q", "-B", "-f", str(pom), "dependency:copy-dependencies"]
+    fetch += ["-DincludeScope=runtime", f"-DoutputDirectory={directory}"]
     run = subprocess.run(fetch, capture_output=True, text=True, check=False)
     if run.returncode:
         raise MissingTool(f"Maven could not fetch Kafka's jars:\n{run.stdout[-2000:]}")
-    (HOME / "complete").touch()
 
 
 def command(main_class: str, *arguments: str, options: Sequence[str] = ()) -> list[str]:
@@ -91,6 +103,13 @@ def command(main_class: str, *arguments: str, options: Sequence[str] = ()) -> li
         log_config.write_text(_LOG_CONFIG, encoding="utf-8")
     start = [java(), f"-Dlog4j2.configurationFile={log_config}", *options]
     return [*start, "-cp", f"{jars}/*", main_class, *arguments]
+
+
+def streams_command(main_class: str, *arguments: str) -> list[str]:
+    """Like ``command``, for a class of Kafka Streams' jars; it may run for longer."""
+    start, jars = command(main_class, *arguments, options=QUICK), streams_libs()
+    place = start.index("-cp") + 1
+    return [*start[:place], f"{jars}/*:{start[place]}", *start[place + 1 :]]
 
 
 def run_tool(main_class: str, *arguments: str, stdin: str = "", fails: bool = False) -> str:
