@@ -6,7 +6,6 @@ offsets. Whatever happens to them, each record is in the output once, and in ord
 
 import random
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -17,6 +16,7 @@ from compat_tests.conftest import Names
 from compat_tests.java_tools import QUICK, command
 from compat_tests.test_clients import create
 from compat_tests.test_transactions import read_all
+from kwire.testing.waiting import wait_until
 
 COPIER = "org.apache.kafka.tools.TransactionalMessageCopier"
 PARTITIONS = 2
@@ -90,10 +90,12 @@ def test_copiers_that_are_killed(bootstrap: str, names: Names, mode: str) -> Non
                 copiers.wait_for_loops(number, dice.randrange(2, 8))
                 copiers.kill(number)
                 copiers.start(number)
-        give_up_at = time.monotonic() + PATIENCE_S
-        while len(found := list(read_all(bootstrap, target, PARTITIONS))) < len(expected):
-            assert time.monotonic() < give_up_at, f"{len(found)} of {len(expected)} were copied"
-            time.sleep(0.5)
+        wait_until(
+            lambda: len(list(read_all(bootstrap, target, PARTITIONS))) >= len(expected),
+            timeout_s=PATIENCE_S,
+            what="every record to be copied",
+        )
+    found = list(read_all(bootstrap, target, PARTITIONS))
     assert sorted(value for _, _, value in found) == expected
     for partition in range(PARTITIONS):
         mine = [value for index, _, value in found if index == partition]
