@@ -135,7 +135,7 @@ async def _produce(
     log_start_offset = -1
     try:
         partition = _partition(request, context, name, data)
-        batch = _batch(context, data)
+        batch = _batch(request, context, data)
         log_start_offset = partition.log.log_start_offset
         info = await _append(partition, batch, now_ms, request, context)
     except KafkaError as error:
@@ -161,12 +161,20 @@ async def _produce(
     return answer, partition.flush
 
 
-def _batch(context: RequestContext, data: PartitionProduceData) -> RecordBatch:
+def _batch(
+    request: ProduceRequest, context: RequestContext, data: PartitionProduceData
+) -> RecordBatch:
     """The batch for one partition; KafkaError where it is none."""
     if data.records is None:
         raise KafkaError(ErrorCode.INVALID_RECORD, "no records")
     assert isinstance(data.records, memoryview)
-    return client_batch(data.records, knows_zstd=context.api_version >= ZSTD_SINCE)
+    batch = client_batch(data.records, knows_zstd=context.api_version >= ZSTD_SINCE)
+    if batch.is_transactional and request.transactional_id is None:
+        raise KafkaError(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            "a transactional batch in a request without a transactional id",
+        )
+    return batch
 
 
 async def _append(
