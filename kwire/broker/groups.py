@@ -13,6 +13,7 @@ Rules:
 
 import logging
 from collections.abc import Iterator
+from contextlib import suppress
 
 import trio
 
@@ -96,6 +97,12 @@ class Groups:
                 raise KafkaError(
                     ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{OFFSETS_TOPIC}-{index} is offline"
                 )
+
+    def announce(self, group_id: str, connection_id: int) -> None:
+        """A client asks who coordinates its group, and may be about to join it."""
+        with suppress(KafkaError):
+            groups = self.coordinator(group_id).groups
+            groups.classic.announce(group_id, connection_id, self.now_ms())
 
     def coordinator(self, group_id: str) -> LoadedCoordinator:
         """The coordinator of a group.

@@ -22,6 +22,7 @@ from kwire.coordinator.records import (
     GroupMetadataValue,
     group_metadata,
 )
+from kwire.coordinator.settling import Pace, Settling
 from kwire.errors import ErrorCode, KafkaError
 from kwire.protocol.messages.join_group import JoinGroupResponseMember
 
@@ -122,11 +123,13 @@ class ClassicGroup:
         self.static_members: dict[str, str] = {}
         self.pending_joins: dict[str, int] = {}
         self.pending_syncs: set[str] = set()
-        self.initial_deadline_ms: int | None = None
+        self.settling: Settling | None = None
+        self.is_first_rebalance = False
+        self.announced = 0
+        self.leader_reconsiders = False
+        self.pace = Pace()
         self.rebalance_deadline_ms: int | None = None
         self.sync_deadline_ms: int | None = None
-        self.newcomer_since_delay = False
-        self.awaits_pending_joins = False
         self.scheduled_ms: int | None = None
 
     def move_to(self, state: GroupState, now_ms: int) -> None:
@@ -223,6 +226,12 @@ class ClassicGroup:
         """The record that deletes the group."""
         return [group_metadata(self.group_id, None)]
 
+    def note_newcomer(self, now_ms: int) -> None:
+        """Somebody has come or is about to: a rebalance that waits for others may wait longer."""
+        if self.settling is not None:
+            known = len(self.members) + len(self.pending_joins)
+            self.settling.note_newcomer(now_ms, self.announced, known)
+
     @property
     def all_have_joined(self) -> bool:
         """Whether nobody is waited for."""
@@ -318,7 +327,7 @@ class ClassicGroup:
         deadlines = [
             deadline
             for deadline in (
-                self.initial_deadline_ms,
+                self.settling.deadline_ms if self.settling else None,
                 self.rebalance_deadline_ms,
                 self.sync_deadline_ms,
             )

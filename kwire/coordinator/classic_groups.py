@@ -20,6 +20,7 @@ from kwire.coordinator.records import (
     parse_group_metadata_key,
     parse_value,
 )
+from kwire.coordinator.settling import Announcements
 from kwire.errors import ErrorCode, KafkaError
 from kwire.protocol.messages.heartbeat import HeartbeatRequest
 from kwire.protocol.messages.join_group import JoinGroupRequest
@@ -36,6 +37,15 @@ class ClassicGroups:
 
     def __init__(self, registry: GroupRegistry) -> None:
         self._registry = registry
+        self._announcements = Announcements()
+
+    def announce(self, group_id: str, connection_id: int, now_ms: int) -> None:
+        """A client asks for the coordinator of a group, and may be about to join it."""
+        self._announcements.note(group_id, connection_id, now_ms)
+        group = self._registry.groups.get(group_id)
+        if isinstance(group, ClassicGroup):
+            group.announced = self._announcements.count(group_id, now_ms)
+            group.note_newcomer(now_ms)
 
     def join(
         self, request: JoinGroupRequest, client: Client, waiter: Waiter, now_ms: int
@@ -59,19 +69,22 @@ class ClassicGroups:
                 raise KafkaError(ErrorCode.INVALID_REQUEST)
         attempt = JoinAttempt(request, client, new_id, waiter)
         turn = self._registry.turn(now_ms)
+        announced = self._announcements.count(request.group_id, now_ms)
         if known is None:
-            known = self._join_first(attempt, turn)
+            known = self._join_first(attempt, turn, announced)
         else:
+            known.announced = announced
             join(known, attempt, turn)
         self._registry.reschedule(known)
         return turn.effects
 
-    def _join_first(self, attempt: JoinAttempt, turn: Turn) -> ClassicGroup:
+    def _join_first(self, attempt: JoinAttempt, turn: Turn, announced: int) -> ClassicGroup:
         """Make a group for its first member; its record is written even if nobody comes after."""
         group_id = attempt.request.group_id
         if attempt.request.member_id:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
         group = ClassicGroup(group_id, turn.now_ms)
+        group.announced = announced
         turn.effects.records.append(group_metadata(group_id, group.state_record()))
         join(group, attempt, turn)
         self._registry.groups[group_id] = group

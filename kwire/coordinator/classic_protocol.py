@@ -5,9 +5,7 @@ Rules:
 - Who joins or syncs too early waits; the answer is one of the effects of a later operation.
 - A rebalance is completed when everybody has joined again, or when the longest rebalance timeout
   has passed; who hasn't come by then is out. Static members stay until their session ends.
-- The first rebalance of an empty group waits ``group.initial.rebalance.delay.ms`` for more members,
-  again and again while more come. After that it waits a moment for those who have been given an id
-  and are about to join with it: without it, members that start together would rebalance in turns.
+- ``settling`` says how long a rebalance waits for more members than it knows of.
 - The assignment is written before anyone is told; ``ClassicGroup.take_in`` makes it hold.
 
 Source: GroupMetadataManager of Kafka (the classicGroup… methods); KIP-345, KIP-394.
@@ -18,15 +16,13 @@ from functools import partial
 from kwire.coordinator.classic_group import ClassicGroup, GroupState, Member
 from kwire.coordinator.effects import Effects, Turn, Waiter
 from kwire.coordinator.records import group_metadata
+from kwire.coordinator.settling import first_rebalance
 from kwire.errors import ErrorCode, KafkaError
 from kwire.protocol.messages.join_group import JoinGroupResponse
 from kwire.protocol.messages.sync_group import SyncGroupResponse
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 """How long a new member may wait for its first generation; it can't send heartbeats meanwhile."""
-
-PENDING_JOIN_GRACE_MS = 250
-"""How long the first generation waits for members that have just been given an id."""
 
 
 def join_response(group: ClassicGroup, member: Member) -> JoinGroupResponse:
@@ -56,7 +52,7 @@ def add_and_rebalance(
     member.is_new = True
     member.session_deadline_ms = turn.now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS
     group.add(member, protocol_type)
-    group.newcomer_since_delay = True
+    group.note_newcomer(turn.now_ms)
     prepare_rebalance(group, reason, turn)
 
 
@@ -86,16 +82,16 @@ def prepare_rebalance(group: ClassicGroup, reason: str, turn: Turn) -> None:
 
 def _begin_rebalance(group: ClassicGroup, reason: str, turn: Turn) -> None:
     timeout_ms = group.rebalance_timeout_ms
-    if group.state is GroupState.EMPTY:
-        delay_ms = min(turn.settings.initial_rebalance_delay_ms, timeout_ms)
-        group.initial_deadline_ms = turn.now_ms + delay_ms
-        group.newcomer_since_delay = False
-        group.awaits_pending_joins = False
+    group.settling = group.pace.note_rebalance(turn.now_ms)
+    group.is_first_rebalance = group.state is GroupState.EMPTY
+    if group.is_first_rebalance:
+        group.settling = group.settling or first_rebalance(turn, timeout_ms, group.announced)
     turn.effects.notes.append(
         f"group {group.group_id} rebalances from generation {group.generation}, "
         f"{group.state.value}: {reason}"
     )
     group.move_to(GroupState.PREPARING_REBALANCE, turn.now_ms)
+    group.leader_reconsiders = False
     group.pending_syncs.clear()
     group.sync_deadline_ms = None
     group.rebalance_deadline_ms = turn.now_ms + timeout_ms
@@ -105,35 +101,21 @@ def maybe_complete_join(group: ClassicGroup, turn: Turn) -> None:
     """Complete the rebalance if nobody is waited for any more."""
     if group.state is not GroupState.PREPARING_REBALANCE:
         return
-    if group.initial_deadline_ms is None or not group.members:
-        if group.all_have_joined:
+    settling = group.settling
+    if settling is not None and group.members:
+        if not settling.is_over(turn.now_ms, has_pending=bool(group.pending_joins)):
+            return
+        if group.is_first_rebalance:
             complete_join(group, turn)
-    elif turn.now_ms >= group.initial_deadline_ms or (
-        group.awaits_pending_joins and not group.pending_joins
-    ):
-        _end_initial_delay(group, turn)
-
-
-def _end_initial_delay(group: ClassicGroup, turn: Turn) -> None:
-    """Wait once more if somebody came meanwhile, as long as the rebalance timeout allows."""
-    assert group.rebalance_deadline_ms is not None
-    left_ms = group.rebalance_deadline_ms - turn.now_ms
-    delay_ms = min(turn.settings.initial_rebalance_delay_ms, left_ms)
-    if group.awaits_pending_joins:
-        complete_join(group, turn)
-    elif group.newcomer_since_delay and delay_ms > 0:
-        group.newcomer_since_delay = False
-        group.initial_deadline_ms = turn.now_ms + delay_ms
-    elif group.pending_joins:
-        group.awaits_pending_joins = True
-        group.initial_deadline_ms = turn.now_ms + PENDING_JOIN_GRACE_MS
-    else:
+            return
+        group.settling = None
+    if group.all_have_joined:
         complete_join(group, turn)
 
 
 def complete_join(group: ClassicGroup, turn: Turn) -> None:
     """Begin the next generation with those who have joined."""
-    group.initial_deadline_ms = None
+    group.settling = None
     group.rebalance_deadline_ms = None
     _drop_dynamic_members_that_stayed_away(group, turn)
     if group.members and not group.elect_joined_leader():
@@ -184,12 +166,25 @@ def sync(
     if not group.pending_syncs:
         group.sync_deadline_ms = None
     if group.state is GroupState.STABLE:
-        turn.effects.reply(waiter, sync_response(group, member.assignment))
+        if member.member_id == group.leader and _has_reconsidered(group, assignments):
+            refusal = SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
+            turn.effects.reply(waiter, refusal)
+            prepare_rebalance(group, f"{member.member_id}, the leader, assigns otherwise", turn)
+        else:
+            turn.effects.reply(waiter, sync_response(group, member.assignment))
         return
     fail_sync(member, ErrorCode.REBALANCE_IN_PROGRESS, turn.effects)
     member.syncing = waiter
     if member.member_id == group.leader:
         _assign(group, assignments, turn)
+
+
+def _has_reconsidered(group: ClassicGroup, assignments: dict[str, bytes]) -> bool:
+    """Whether a leader that joined again in a stable group wants it otherwise than it is."""
+    was_asked, group.leader_reconsiders = group.leader_reconsiders, False
+    return was_asked and any(
+        assignments.get(m.member_id, b"") != m.assignment for m in group.members.values()
+    )
 
 
 def _assign(group: ClassicGroup, assignments: dict[str, bytes], turn: Turn) -> None:
@@ -252,7 +247,7 @@ def expire(group: ClassicGroup, turn: Turn) -> None:
     if group.sync_deadline_ms is not None and group.sync_deadline_ms <= now_ms:
         _expire_sync(group, turn)
     deadline_ms = group.rebalance_deadline_ms
-    if group.initial_deadline_ms is None and deadline_ms is not None and deadline_ms <= now_ms:
+    if group.settling is None and deadline_ms is not None and deadline_ms <= now_ms:
         complete_join(group, turn)
     else:
         maybe_complete_join(group, turn)

@@ -8,6 +8,9 @@ Rules:
   self, which is fenced, and causes no rebalance if nothing else has changed (KIP-345). Kafka looks
   at the chosen protocol alone and leaves a member whose subscription has changed with partitions
   it no longer wants; here that rebalances.
+- A member that joins again without a change has the present generation, the leader too: it may see
+  other partitions than before, so it is asked to assign. Only if that differs does the group
+  rebalance; Kafka always does then, and stops everybody for nothing most of the time.
 - A leader that came back keeps its old assignment and doesn't assign anew (KIP-814).
 
 Source: classicGroupJoin… of GroupMetadataManager.
@@ -26,6 +29,9 @@ from kwire.protocol.messages.join_group import JoinGroupRequest, JoinGroupRespon
 REQUIRES_KNOWN_ID_SINCE = 4
 SKIP_ASSIGNMENT_SINCE = 9
 MAX_REASON_LENGTH = 255
+
+MAX_PENDING_JOINS = 10_000
+"""How many given ids a group remembers; whoever comes with an older one has to begin anew."""
 
 
 class Client(NamedTuple):
@@ -117,13 +123,22 @@ def _join_without_id(group: ClassicGroup, attempt: JoinAttempt, turn: Turn) -> N
     if instance_id is not None and instance_id in group.static_members:
         _replace_static(group, instance_id, attempt, turn)
     elif instance_id is None and attempt.client.api_version >= REQUIRES_KNOWN_ID_SINCE:
-        group.pending_joins[attempt.new_id] = turn.now_ms + request.session_timeout_ms
+        _expect(group, attempt.new_id, turn.now_ms + request.session_timeout_ms)
+        group.note_newcomer(turn.now_ms)
         required = JoinGroupResponse(
             error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=attempt.new_id
         )
         turn.effects.reply(attempt.waiter, required)
     else:
         _add(group, attempt.new_id, attempt, turn)
+
+
+def _expect(group: ClassicGroup, member_id: str, until_ms: int) -> None:
+    """Wait for somebody to join with the id it was given; only so many are waited for."""
+    pending = group.pending_joins
+    if len(pending) >= MAX_PENDING_JOINS:
+        del pending[next(iter(pending))]
+    pending[member_id] = until_ms
 
 
 def _add(group: ClassicGroup, member_id: str, attempt: JoinAttempt, turn: Turn) -> None:
@@ -141,15 +156,13 @@ def _join_with_id(group: ClassicGroup, attempt: JoinAttempt, turn: Turn) -> None
         return
     member = group.validate_member(request.member_id, request.group_instance_id)
     is_the_same = member.protocols == attempt.protocols
-    if is_the_same and (
-        group.state is GroupState.COMPLETING_REBALANCE
-        or (group.state is GroupState.STABLE and member.member_id != group.leader)
-    ):
+    if is_the_same and group.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
         # It may have missed the answer to its first request; the generation stays.
         member.renew_session(turn.now_ms)
+        group.leader_reconsiders |= member.member_id == group.leader
         turn.effects.reply(attempt.waiter, protocol.join_response(group, member))
         return
-    what = "leads and joins again" if is_the_same else "joins with another subscription"
+    what = "joins again" if is_the_same else "joins with another subscription"
     described = attempt.member(request.member_id)
     member.protocols = described.protocols
     member.session_timeout_ms = described.session_timeout_ms

@@ -40,6 +40,7 @@ async def _find(key: str, key_type: int, context: RequestContext) -> Coordinator
         if key_type == GROUP:
             await context.broker.groups.ensure_topic()
             context.broker.groups.check_available(key)
+            context.broker.groups.announce(key, context.connection.connection_id)
         elif key_type == TRANSACTION:
             await context.broker.transactions.ensure_topic()
         else:

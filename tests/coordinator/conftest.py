@@ -9,7 +9,8 @@ A script is a list of commands, each followed by its trace, indented::
 
 ``run`` carries the commands out and compares the whole text, so that a difference shows in place.
 
-Commands: ``join NAME``, ``sync NAME [MEMBER=ASSIGNMENT…]``, ``beat NAME``, ``leave NAME…``,
+Commands: ``ask NAME…`` (who coordinates the group), ``join NAME``,
+``sync NAME [MEMBER=ASSIGNMENT…]``, ``beat NAME``, ``leave NAME…``,
 ``commit NAME TOPIC-PARTITION=OFFSET…`` (``-`` for a client that is no member), ``delete``,
 ``after SECONDS``, ``expire`` (old offsets), ``restart``, ``writes fail`` or ``work``, ``show``.
 A client remembers its member id and generation; ``key=value`` changes what it sends.
@@ -127,6 +128,11 @@ class GroupScript:
         )
         asks = Client(name, "/127.0.0.1", int(given.get("version", 9)))
         self.take(self.coordinator.classic.join(request, asks, (name, "join"), self.now_ms))
+
+    def do_ask(self, plain: list[str], given: Words) -> None:
+        """Clients ask who coordinates the group, each on a connection of its own."""
+        for name in plain:
+            self.coordinator.classic.announce(GROUP, hash(name), self.now_ms)
 
     def do_sync(self, plain: list[str], given: Words) -> None:
         """A client asks for its assignment; ``member=assignment`` where it leads."""

@@ -136,7 +136,7 @@ def test_static_members_survive_a_rebalance_they_miss(script):
         """
         beat b instance=j id=j-2
             b beat: ok
-        join a instance=i session=30 rebalance=7
+        join a instance=i session=30 rebalance=7 topics=u
         after 7
         after 3
             +3s a join: generation 3 range leader i-1 [i-1]
