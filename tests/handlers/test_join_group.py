@@ -3,6 +3,7 @@
 import trio
 
 from kwire.errors import ErrorCode
+from kwire.protocol.messages.join_group import JoinGroupRequestProtocol
 
 
 async def test_a_member_joins_and_syncs(member):
@@ -42,7 +43,8 @@ async def test_two_members_wait_for_each_other(new_member):
     answers = {}
 
     async def join_and_sync(name, member, **assignments):
-        answers[name] = await member.join()
+        protocols = [JoinGroupRequestProtocol(name="range", metadata=b"other topics")]
+        answers[name] = await member.join(protocols=protocols)
         answers[f"{name} sync"] = await member.sync(**assignments)
 
     async with trio.open_nursery() as nursery:
