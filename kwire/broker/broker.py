@@ -26,6 +26,7 @@ from kwire.config.topic import topic_settings
 from kwire.errors import ErrorCode, KafkaError
 from kwire.log.log_config import LogConfig
 from kwire.log.manager import LogManager
+from kwire.log.partition_log import PartitionLog
 from kwire.metadata.changes import (
     Change,
     ConfigChanged,
@@ -84,11 +85,13 @@ class Broker:
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._offline: dict[tuple[str, int], bool] = {}
         self._followed = trio.Condition()
+        self._followed_revision = image.revision
         self._producer_ids = range(0)
         self._producer_id_lock = trio.Lock()
         self._refresh_settings()
         for topic in image.topics_by_name.values():
-            self._open_partitions(topic, is_new=False)
+            for index in self._missing(topic):
+                self._open_partition(topic, index, is_new=False)
 
     @property
     def cluster_id(self) -> str:
@@ -177,7 +180,8 @@ class Broker:
         async for commit in self._store.watch(self.image.revision):
             self.image = apply(self.image, commit.changes, commit.revision)
             for change in commit.changes:
-                self._publish(change)
+                await self._publish(change)
+            self._followed_revision = commit.revision
             async with self._followed:
                 self._followed.notify_all()
 
@@ -203,15 +207,15 @@ class Broker:
 
     async def _wait_followed(self, revision: int) -> None:
         async with self._followed:
-            while self.image.revision < revision:
+            while self._followed_revision < revision:
                 await self._followed.wait()
 
-    def _publish(self, change: Change) -> None:
+    async def _publish(self, change: Change) -> None:
         """Make one change of metadata felt on this broker."""
         if isinstance(change, TopicCreated):
-            self._open_partitions(change.topic, is_new=True)
+            await self._create_partitions(change.topic)
         elif isinstance(change, PartitionsAdded):
-            self._open_partitions(self.image.topics_by_id[change.topic_id], is_new=True)
+            await self._create_partitions(self.image.topics_by_id[change.topic_id])
         elif isinstance(change, TopicDeleted):
             self._delete_partitions(change.topic_id)
         elif isinstance(change, ConfigChanged):
@@ -257,29 +261,52 @@ class Broker:
         for (name, index), is_new in list(self._offline.items()):
             self._open_partition(self.image.topics_by_name[name], index, is_new=is_new)
 
-    def _open_partitions(self, topic: TopicImage, *, is_new: bool) -> None:
-        for index, image in enumerate(topic.partitions):
-            if (topic.name, index) not in self._partitions and self.node_id in image.replicas:
-                self._open_partition(topic, index, is_new=is_new)
+    def _missing(self, topic: TopicImage) -> list[int]:
+        """The partitions that belong to this broker and that it doesn't serve."""
+        return [
+            index
+            for index, image in enumerate(topic.partitions)
+            if (topic.name, index) not in self._partitions and self.node_id in image.replicas
+        ]
+
+    async def _create_partitions(self, topic: TopicImage) -> None:
+        """Make the logs of new partitions, in a thread that waits for the disk, and serve them."""
+        for index in self._missing(topic):
+            config = self._log_config(topic.name)
+            opened = await trio.to_thread.run_sync(self._open_log, topic, index, config, True)
+            self._serve_partition(topic, index, opened, is_new=True)
 
     def _open_partition(self, topic: TopicImage, index: int, *, is_new: bool) -> None:
-        """Serve a partition, or note that it is offline."""
         config = self._log_config(topic.name)
-        key = (topic.name, index)
+        opened = self._open_log(topic, index, config, is_new)
+        self._serve_partition(topic, index, opened, is_new=is_new)
+
+    def _open_log(
+        self, topic: TopicImage, index: int, config: LogConfig, is_new: bool
+    ) -> PartitionLog | KafkaError:
+        """The log of a partition, or why there is none; may be called in a thread."""
         try:
-            opened = self.log_manager.get_or_create(
-                *key, topic.topic_id, config, self.now_ms(), is_new=is_new
+            return self.log_manager.get_or_create(
+                topic.name, index, topic.topic_id, config, self.now_ms(), is_new=is_new
             )
         except KafkaError as error:
+            return error
+
+    def _serve_partition(
+        self, topic: TopicImage, index: int, opened: PartitionLog | KafkaError, *, is_new: bool
+    ) -> None:
+        """Serve a partition, or note that it is offline."""
+        key = (topic.name, index)
+        if isinstance(opened, KafkaError):
             if key not in self._offline:
-                log.error("%s-%d is offline: %s", *key, error.message)
+                log.error("%s-%d is offline: %s", *key, opened.message)
                 self._offline[key] = is_new
             return
         if self._offline.pop(key, None) is not None:
             log.warning("%s-%d is online now", *key)
         epoch = topic.partitions[index].leader_epoch
         partition = Partition(*key, topic.topic_id, opened, epoch, self.flusher)
-        partition.min_isr = config.min_insync_replicas
+        partition.min_isr = opened.config.min_insync_replicas
         self._partitions[key] = partition
 
     def _delete_partitions(self, topic_id: bytes) -> None:
