@@ -97,6 +97,10 @@ class Disk:
         """Size of an open file."""
         return os.fstat(fd).st_size
 
+    def size_of(self, path: Path) -> int:
+        """Size of a file; OSError where there is none."""
+        return path.stat().st_size
+
     def modified_ms(self, path: Path) -> int:
         """When a file was last written, in ms since the epoch; OSError where there is none."""
         return path.stat().st_mtime_ns // 1_000_000

@@ -18,6 +18,7 @@ Source: LogManager.loadLogs of Kafka.
 
 import logging
 import re
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -26,15 +27,55 @@ from kwire.log.data_directory import DataDirectory, LogDirectoryError, all_faile
 from kwire.log.disk import Disk
 from kwire.log.log_config import LogConfig
 from kwire.log.partition_log import PartitionLog
-from kwire.log.recovery import open_log
+from kwire.log.recovery import open_log, segment_offsets
+from kwire.log.segment import LOG_SUFFIX
 
 log = logging.getLogger(__name__)
 
+TELL_INTERVAL_S = 3.0
 DELETE_SUFFIX = "-delete"
 STRAY_SUFFIX = "-stray"
 _ASIDE_SUFFIXES = (STRAY_SUFFIX, "-future")
 _PARTITION_DIRECTORY = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)")
 _CONTROLLERS_TOPIC = "__cluster_metadata"
+
+
+class RecoveryProgress:
+    """Says every few seconds how far the recovery of a directory is."""
+
+    def __init__(self, directory: Path, logs: int, size_bytes: int) -> None:
+        self._directory = directory
+        self._logs, self._bytes = logs, size_bytes
+        self._logs_done = self._bytes_done = 0
+        self._began_s = self._told_s = time.monotonic()
+
+    def add_bytes(self, size_bytes: int) -> None:
+        """So many bytes more were read."""
+        self._bytes_done += size_bytes
+        if time.monotonic() - self._told_s >= TELL_INTERVAL_S:
+            self._tell("recovering")
+
+    def add_log(self) -> None:
+        """A log is open."""
+        self._logs_done += 1
+
+    def finish(self) -> None:
+        """All of them are."""
+        if self._logs:
+            self._tell("recovered")
+
+    def _tell(self, what: str) -> None:
+        self._told_s = time.monotonic()
+        log.info(
+            "%s %s: %d of %d logs, %.1f of %.1f MB in %.1f s",
+            what,
+            self._directory,
+            self._logs_done,
+            self._logs,
+            self._bytes_done / 1e6,
+            self._bytes / 1e6,
+            self._told_s - self._began_s,
+        )
 
 
 def load_logs(
@@ -70,6 +111,7 @@ def _load_directory(
     path = data.path
     try:
         found = _partition_directories(data, disk)
+        progress = RecoveryProgress(data.path, len(found), _suspect_bytes(data, found, disk))
         if found and not data.was_clean:
             log.warning("%s was not closed cleanly; checking its logs", data.path)
         for path, key in found:
@@ -83,11 +125,29 @@ def _load_directory(
                 recovery_point=data.recovery_points.get(key, 0),
                 log_start_offset=data.log_start_offsets.get(key, 0),
                 health=data.health,
+                progress=progress.add_bytes,
             )
             logs.append(opened)
+            progress.add_log()
+        if not data.was_clean:
+            progress.finish()
     except (OSError, ValueError) as error:
         data.health.fail(f"cannot open the log in {path}", error)
     return [] if data.health.failure else logs
+
+
+def _suspect_bytes(
+    data: DataDirectory, found: Sequence[tuple[Path, TopicPartition]], disk: Disk
+) -> int:
+    """How much of a directory has to be read: what a crash may have touched."""
+    total = 0
+    for path, key in () if data.was_clean else found:
+        bases = segment_offsets(path, disk)
+        point = data.recovery_points.get(key, 0)
+        for base, following in zip(bases, [*bases[1:], None], strict=True):
+            if following is None or following > point:
+                total += disk.size_of(path / f"{base:020d}{LOG_SUFFIX}")
+    return total
 
 
 def _partition_directories(data: DataDirectory, disk: Disk) -> list[tuple[Path, TopicPartition]]:

@@ -4,13 +4,16 @@ Rules: of the snapshots, those where a segment begins are kept, and the newest; 
 clean stops and go. Source: ProducerStateManager.truncateAndReload, removeStraySnapshots of Kafka.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from kwire.log.disk import Disk
 from kwire.log.producer_state import ProducerStates, load_snapshot, snapshot_offsets, snapshot_path
 from kwire.log.segment import LogSegment
-from kwire.record.batch import NO_PRODUCER_ID
+from kwire.record.batch import NO_PRODUCER_ID, RecordBatch
+
+_FEW = 64
 
 
 def rebuild_producers(
@@ -19,14 +22,16 @@ def rebuild_producers(
     log_end_offset: int,
     disk: Disk,
     *,
-    trusted_to: int | None = None,
+    recovered: Mapping[int, Sequence[int]] = MappingProxyType({}),
 ) -> ProducerStates:
     """The state at the log end offset; snapshots from beyond it are removed.
 
-    Batches before the log start offset count as long as they are there. Batches from
-    ``trusted_to`` on are replayed even where a later snapshot exists: that part of the log was
-    recovered, and its transaction indexes may lack entries.
+    Batches before the log start offset count as long as they are there. ``recovered`` are the
+    segments that were read after a crash, by base offset, and where in them the batches are that
+    tell of producers: from the first of them on snapshots are not trusted, and transaction indexes
+    may lack entries.
     """
+    trusted_to = min(recovered, default=None)
     states, offset = ProducerStates(), segments[0].base_offset
     for candidate in reversed(_without_strays(directory, segments, disk)):
         if candidate > log_end_offset:
@@ -42,7 +47,9 @@ def rebuild_producers(
     if offset < log_end_offset:
         ends = [segment.base_offset for segment in segments[1:]] + [log_end_offset]
         for segment, end in zip(segments, ends, strict=True):
-            if end > offset:
+            if segment.base_offset in recovered and segment.base_offset >= offset:
+                _replay_at(segment, states, recovered[segment.base_offset])
+            elif end > offset:
                 _replay(segment, states, offset)
     return states
 
@@ -57,6 +64,29 @@ def _without_strays(directory: Path, segments: Sequence[LogSegment], disk: Disk)
     return [offset for offset in found if offset not in strays]
 
 
+def _replay_at(segment: LogSegment, states: ProducerStates, positions: Sequence[int]) -> None:
+    """Take the batches at these positions into account."""
+    wanted = set(positions)
+    if len(wanted) <= _FEW:
+        for position in positions:
+            header = next(segment.headers(position))
+            _update(segment, states, segment.batch_at(header), set())
+        return
+    position = 0
+    for batch in segment.batches():
+        if position in wanted:
+            _update(segment, states, batch, set())
+        position += batch.size_bytes
+
+
+def _update(
+    segment: LogSegment, states: ProducerStates, batch: RecordBatch, known: Collection[int]
+) -> None:
+    aborted = states.update(batch)
+    if aborted is not None and aborted.last_offset not in known:
+        segment.transaction_index.append(aborted)
+
+
 def _replay(segment: LogSegment, states: ProducerStates, offset: int) -> None:
     """Take the batches from ``offset`` on into account."""
     known = {entry.last_offset for entry in segment.transaction_index.entries()}
@@ -64,6 +94,4 @@ def _replay(segment: LogSegment, states: ProducerStates, offset: int) -> None:
     for header in segment.headers(start.position) if start else ():
         if header.producer_id == NO_PRODUCER_ID:
             continue
-        aborted = states.update(segment.batch_at(header))
-        if aborted is not None and aborted.last_offset not in known:
-            segment.transaction_index.append(aborted)
+        _update(segment, states, segment.batch_at(header), known)

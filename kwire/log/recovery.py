@@ -15,7 +15,9 @@ Source: LogLoader of Kafka.
 """
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeAlias
 
 from kwire.log.directory_health import DirectoryHealth
 from kwire.log.disk import Disk
@@ -25,14 +27,16 @@ from kwire.log.log_config import LogConfig
 from kwire.log.partition_log import PartitionLog
 from kwire.log.partition_metadata import read_topic_id, write_topic_id
 from kwire.log.producer_recovery import rebuild_producers
-from kwire.log.rolling import MAX_RELATIVE_OFFSET
 from kwire.log.segment import LOG_SUFFIX, LogSegment
+from kwire.log.segment_scan import SegmentScan
 from kwire.log.segments import LogSegments
-from kwire.record.batch import InvalidRecords
 
 log = logging.getLogger(__name__)
 
 NO_TOPIC_ID = bytes(16)
+
+Progress: TypeAlias = Callable[[int], None]
+"""Told how many bytes more of a log were read."""
 
 
 def open_log(
@@ -48,6 +52,7 @@ def open_log(
     log_start_offset: int = 0,
     topic_id: bytes | None = None,
     health: DirectoryHealth | None = None,
+    progress: Progress = lambda size_bytes: None,
 ) -> PartitionLog:
     """Open or create the log of a partition.
 
@@ -66,19 +71,21 @@ def open_log(
     opened.flushed_ms = now_ms
     finish_leftovers(directory, disk)
     opened.segments = LogSegments(
-        opened.new_segment(base, now_ms) for base in _base_offsets(directory, disk)
+        opened.new_segment(base, now_ms) for base in segment_offsets(directory, disk)
     )
-    recovered_from = None
+    recovered: dict[int, list[int]] = {}
     if opened.segments:
-        opened.log_end_offset, recovered_from = _load_segments(opened, disk, clean, recovery_point)
+        opened.log_end_offset, recovered = _load_segments(
+            opened, disk, clean, recovery_point, progress
+        )
         opened.log_start_offset = max(log_start_offset, opened.segments[0].base_offset)
     if opened.log_end_offset < log_start_offset or not opened.segments:
         _start_anew(opened, log_start_offset, now_ms, disk)
-    if recovered_from is None:
+    if not recovered:
         opened.recovery_point = opened.log_end_offset
     else:
         opened.recovery_point = min(recovery_point, opened.log_end_offset)
-        opened.unflushed = [s for s in opened.segments[:-1] if s.base_offset >= recovered_from]
+        opened.unflushed = [s for s in opened.segments[:-1] if s.base_offset >= min(recovered)]
     # An epoch that begins at the end is one in which nothing was written yet.
     opened.leader_epochs.truncate_from_end(opened.log_end_offset + 1)
     opened.leader_epochs.truncate_from_start(opened.log_start_offset)
@@ -87,7 +94,7 @@ def open_log(
         opened.segments,
         opened.log_end_offset,
         disk,
-        trusted_to=recovered_from,
+        recovered=recovered,
     )
     for segment in opened.segments:
         segment.close()
@@ -103,7 +110,8 @@ def _start_anew(opened: PartitionLog, offset: int, now_ms: int, disk: Disk) -> N
     opened.roll(now_ms)
 
 
-def _base_offsets(directory: Path, disk: Disk) -> list[int]:
+def segment_offsets(directory: Path, disk: Disk) -> list[int]:
+    """The base offsets of the segments in a partition's directory, ascending."""
     stems = (
         name.removesuffix(LOG_SUFFIX) for name in disk.names(directory) if name.endswith(LOG_SUFFIX)
     )
@@ -111,11 +119,14 @@ def _base_offsets(directory: Path, disk: Disk) -> list[int]:
 
 
 def _load_segments(
-    opened: PartitionLog, disk: Disk, clean: bool, recovery_point: int
-) -> tuple[int, int | None]:
-    """Load or recover every segment: the offset after the last batch, the first one recovered."""
+    opened: PartitionLog, disk: Disk, clean: bool, recovery_point: int, progress: Progress
+) -> tuple[int, dict[int, list[int]]]:
+    """Load or recover every segment: the offset after the last batch, and what was recovered.
+
+    The latter is, by base offset, where the batches are that tell of the producers.
+    """
     end_offset = opened.segments[0].base_offset
-    recovered_from: int | None = None
+    recovered: dict[int, list[int]] = {}
     for index, segment in enumerate(opened.segments):
         following = opened.segments[index + 1 : index + 2]
         suspect = not clean and (not following or following[0].base_offset > recovery_point)
@@ -124,22 +135,14 @@ def _load_segments(
             end_offset = following[0].base_offset if following else _end_offset(segment)
             segment.close()
             continue
-        if recovered_from is None:
-            recovered_from = segment.base_offset
-        log.info(
-            "%s: recovering segment %d, %d bytes (%d of %d)",
-            opened.name,
-            segment.base_offset,
-            segment.size_bytes,
-            index + 1,
-            len(opened.segments),
-        )
-        whole, end_offset = recover_segment(segment, opened.leader_epochs, disk, opened.name)
+        found = recover_segment(segment, opened.leader_epochs, opened.name, progress)
+        recovered[segment.base_offset] = found.replayed
+        end_offset = found.end_offset
         segment.close()
-        if not whole and suspect:
+        if found.problem and suspect:
             _drop_segments(opened, index + 1, disk)
             break
-    return end_offset, recovered_from
+    return end_offset, recovered
 
 
 def _end_offset(segment: LogSegment) -> int:
@@ -155,43 +158,29 @@ def _end_offset(segment: LogSegment) -> int:
 
 
 def recover_segment(
-    segment: LogSegment, leader_epochs: LeaderEpochs, disk: Disk, name: str
-) -> tuple[bool, int]:
-    """Read a segment, cut what isn't sound, build its indexes; (nothing was cut, end offset).
+    segment: LogSegment, leader_epochs: LeaderEpochs, name: str, progress: Progress
+) -> SegmentScan:
+    """Read a segment, cut what isn't sound, build its indexes; what was found.
 
     Epochs that the checkpoint lacks are learnt from the batches.
     """
     size_on_disk = segment.size_bytes
-    segment.reset_indexes()
-    end_offset = segment.base_offset
-    position = 0
-    try:
-        for batch in segment.batches(0, size_on_disk):
-            last_offset = batch.last_offset
-            far = last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
-            if not end_offset <= batch.base_offset <= last_offset or far:
-                log.warning("%s: %r at position %d does not follow", name, batch, position)
-                break
-            batch.verify_crc()
-            segment.note(last_offset, position, batch.size_bytes, batch.max_timestamp, last_offset)
-            leader_epochs.assign(batch.partition_leader_epoch, batch.base_offset)
-            position += batch.size_bytes
-            end_offset = last_offset + 1
-    except InvalidRecords as error:
-        log.warning("%s: %s at position %d", name, error.message, position)
-    if position == size_on_disk:
-        segment.finish()
-        return True, end_offset
-    log.warning(
-        "%s: cut %d bytes after offset %d, which were never acknowledged or are damaged",
-        name,
-        size_on_disk - position,
-        end_offset - 1,
-    )
-    disk.truncate(segment.file().fd, position)
-    segment.transaction_index.truncate_to(end_offset)
-    segment.finish()
-    return False, end_offset
+    found = segment.scan(progress)
+    if found.problem:
+        log.warning(
+            "%s: %s at position %d of %s; cut %d bytes after offset %d, which were never "
+            "acknowledged or are damaged",
+            name,
+            found.problem,
+            found.size_bytes,
+            segment.path(LOG_SUFFIX).name,
+            size_on_disk - found.size_bytes,
+            found.end_offset - 1,
+        )
+    segment.rebuild(found)
+    for epoch, start_offset in found.epochs:
+        leader_epochs.assign(epoch, start_offset)
+    return found
 
 
 def _drop_segments(opened: PartitionLog, first: int, disk: Disk) -> None:

@@ -16,12 +16,13 @@ Source: LogSegment of Kafka.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 from kwire.log.disk import Disk
 from kwire.log.open_files import LazyFile, OpenFile
+from kwire.log.segment_scan import SegmentScan
 from kwire.log.sparse_index import OffsetIndex, TimeIndex
 from kwire.log.transaction_index import TransactionIndex
 from kwire.protocol.file_slice import FileSlice
@@ -259,17 +260,33 @@ class LogSegment:
                 self.max_timestamp = header.max_timestamp
                 self.max_timestamp_offset = header.last_offset
 
-    def reset_indexes(self) -> None:
-        """Forget the indexes, to be built by ``note`` while the log is read."""
-        self.offset_index.reset()
-        self.time_index.reset()
+    def rebuild(self, scan: SegmentScan) -> None:
+        """Keep what was found sound, cut the rest, and make the indexes anew."""
+        if scan.size_bytes < self.size_bytes:
+            self._disk.truncate(self.file().fd, scan.size_bytes)
+        self.offset_index.replace(scan.offset_entries)
+        self.time_index.replace(scan.time_entries)
         self.transaction_index.truncate_to(0)
         self._tail_offsets.clear()
         self._tail_positions.clear()
-        self._bytes_since_index = 0
-        self.size_bytes = 0
-        self._first_timestamp = None
-        self.max_timestamp = self.max_timestamp_offset = -1
+        self._bytes_since_index = scan.bytes_since_index
+        self.size_bytes = scan.size_bytes
+        self._first_timestamp = scan.first_timestamp
+        self.max_timestamp = scan.max_timestamp
+        self.max_timestamp_offset = scan.max_timestamp_offset
+        self.finish()
+
+    def scan(self, progress: Callable[[int], None]) -> SegmentScan:
+        """Read all of the file, as after a crash."""
+        file = self.file()
+        scan = SegmentScan(
+            lambda at, size: self._disk.pread(file.fd, size, at),
+            self.size_bytes,
+            self.base_offset,
+            self._index_interval_bytes,
+        )
+        scan.scan(progress)
+        return scan
 
     def finish(self) -> None:
         """No more will be written: complete and trim the indexes."""

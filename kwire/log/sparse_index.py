@@ -64,17 +64,25 @@ class SparseIndex:
                 return False
         return True
 
-    def reset(self) -> None:
-        """Forget every entry, to build the index anew."""
+    def replace(self, content: bytes | bytearray) -> None:
+        """Have these entries in the place of all, as many as the index may hold."""
+        file = self._open(create=True)
         self.entries = 0
-        self.last = (-1, -1)
         self._preallocated = False
-        self._disk.truncate(self._open(create=True).fd, 0)
+        self._disk.truncate(file.fd, 0)
+        kept = content[: self._most_entries * self.ENTRY.size]
+        self._disk.pwrite_all(file.fd, kept, 0)
+        self.entries = len(kept) // self.ENTRY.size
+        self.last = self._entry(self.entries - 1) if self.entries else (-1, -1)
+
+    @property
+    def _most_entries(self) -> int:
+        return self.max_entries
 
     @property
     def is_full(self) -> bool:
         """Whether no entry fits any more; the segment has to be rolled then."""
-        return self.entries >= self.max_entries
+        return self.entries >= self._most_entries
 
     def append(self, first: int, second: int) -> None:
         """Add an entry after the last one."""
@@ -156,6 +164,6 @@ class TimeIndex(SparseIndex):
     ENTRY = Struct(">qi")
 
     @property
-    def is_full(self) -> bool:
-        """Whether only the place that is kept for the closing entry is left."""
-        return self.entries >= self.max_entries - 1
+    def _most_entries(self) -> int:
+        """One place is kept for the closing entry."""
+        return self.max_entries - 1

@@ -106,14 +106,13 @@ def test_only_what_lies_after_the_recovery_point_is_read(tools, monkeypatch):
     write_some_more = [tools.append(log, b"z" * 90) for _ in range(3)]
     crash(log)
     read = []
-    whole = LogSegment.batches
+    whole = LogSegment.scan
 
-    def noting(segment, *range_):
-        for batch in whole(segment, *range_):
-            read.append(batch.base_offset)
-            yield batch
+    def noting(segment, progress):
+        read.append(segment.base_offset)
+        return whole(segment, progress)
 
-    monkeypatch.setattr(LogSegment, "batches", noting)
+    monkeypatch.setattr(LogSegment, "scan", noting)
     log = tools.open(clean=False, recovery_point=flushed, segment_bytes=600)
     assert log.log_end_offset == write_some_more[-1] + 1
     assert min(read) >= flushed - 8

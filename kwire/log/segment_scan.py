@@ -1,0 +1,216 @@
+"""Reading a whole segment after a crash: how far it is sound, and all that its indexes say.
+
+Rules:
+
+- Sound is a batch that is whole, of this format, right in its checksum, and follows the one before;
+  the first that isn't ends the segment.
+- A length is never believed: nothing is read beyond the file, and what is larger than a chunk is
+  read and summed up in chunks.
+- The work for a batch is what bounds the speed, so the loop does nothing that it can leave: indexes
+  are built in memory, producers are noted by position, most of them to be forgotten.
+
+Source: LogSegment.recover of Kafka.
+"""
+
+from collections import defaultdict, deque
+from collections.abc import Callable
+from struct import Struct
+
+from crc32c import crc32c
+
+from kwire.log.producer_state import BATCHES_KEPT
+from kwire.record.batch import (
+    CONTROL_MASK,
+    HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    MAGIC,
+    MIN_BATCH_LENGTH,
+    NO_PRODUCER_ID,
+    TRANSACTIONAL_MASK,
+)
+
+CHUNK_BYTES = 1024 * 1024
+MAX_RELATIVE_OFFSET = (1 << 31) - 1
+
+_FIELDS = Struct(">qiibIhi8xqq")
+"""base offset, length, leader epoch, magic, crc, attributes, last offset delta, (base timestamp),
+max timestamp, producer id."""
+
+_CRC_FROM = 21
+_REPLAYED_ALL = TRANSACTIONAL_MASK | CONTROL_MASK
+_OFFSET_ENTRY = Struct(">ii")
+_TIME_ENTRY = Struct(">qi")
+
+
+class SegmentScan:
+    """What was found; ``scan`` reads. ``read(position, size)`` gives bytes of the file.
+
+    ``size_bytes`` is how much of it is sound, ``end_offset`` the offset after that, ``problem``
+    what comes then, empty at the end of the file. ``offset_entries`` and ``time_entries`` are the
+    contents of the indexes, ``epochs`` the leader epochs and where they begin. ``replayed`` gives
+    the positions of the batches that the producers' state needs.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[int, int], bytes],
+        file_bytes: int,
+        base_offset: int,
+        index_interval_bytes: int,
+    ) -> None:
+        self.size_bytes = 0
+        self.end_offset = base_offset
+        self.problem = ""
+        self.offset_entries = bytearray()
+        self.time_entries = bytearray()
+        self.first_timestamp: int | None = None
+        self.max_timestamp = -1
+        self.max_timestamp_offset = -1
+        self.bytes_since_index = 0
+        self.epochs: list[tuple[int, int]] = []
+        self._read = read
+        self._file_bytes = file_bytes
+        self._base_offset = base_offset
+        self._interval_bytes = index_interval_bytes
+        self._indexed_timestamp = -1
+        self._latest_epoch = -1
+        self._all: list[int] = []
+        self._last: defaultdict[int, deque[int]] = defaultdict(lambda: deque(maxlen=BATCHES_KEPT))
+
+    @property
+    def replayed(self) -> list[int]:
+        """Positions of the batches that tell all of the producers, ascending.
+
+        Of batches outside of transactions only the last few of each producer count.
+        """
+        return sorted(self._all + [place for kept in self._last.values() for place in kept])
+
+    def scan(self, progress: Callable[[int], None]) -> None:
+        """Read up to the first batch that isn't sound, or all; ``progress`` is told of bytes."""
+        while not self.problem and self.size_bytes + HEADER_BYTES <= self._file_bytes:
+            before = self.size_bytes
+            chunk = self._read(before, min(CHUNK_BYTES, self._file_bytes - before))
+            if len(chunk) < HEADER_BYTES:
+                break
+            self._scan_chunk(chunk)
+            if self.size_bytes == before and not self.problem:
+                self._scan_large(chunk)
+            progress(self.size_bytes - before)
+        if not self.problem and self.size_bytes < self._file_bytes:
+            self.problem = "a batch that isn't whole"
+
+    def _scan_chunk(self, chunk: bytes) -> None:
+        """Take the batches in that begin and end in ``chunk``."""
+        view = memoryview(chunk)
+        # Names of the function are found faster than those of the module.
+        unpack, checksum, no_producer = _FIELDS.unpack_from, crc32c, NO_PRODUCER_ID
+        have, start = len(chunk), self.size_bytes
+        end_offset, limit = self.end_offset, self._base_offset + MAX_RELATIVE_OFFSET
+        max_timestamp, since, interval = (
+            self.max_timestamp,
+            self.bytes_since_index,
+            self._interval_bytes,
+        )
+        epoch_before = self._latest_epoch
+        at, last_start = 0, have - HEADER_BYTES
+        while at <= last_start:
+            base, length, epoch, magic, crc, attributes, delta, timestamp, producer = unpack(
+                chunk, at
+            )
+            after = at + length + 12
+            if after > have and length > 0:
+                break
+            last = base + delta
+            if (
+                magic != MAGIC
+                or length < MIN_BATCH_LENGTH
+                or not end_offset <= base <= last <= limit
+                or checksum(view[at + 21 : after]) != crc
+            ):
+                self.problem = self._why(magic, length, base, last, end_offset)
+                break
+            if timestamp > max_timestamp:
+                self.max_timestamp, self.max_timestamp_offset = timestamp, last
+                max_timestamp = timestamp
+            if since > interval:
+                self._index(last, start + at)
+                since = 0
+            if producer != no_producer:
+                self._note_producer(producer, attributes, start + at)
+            if epoch > epoch_before:
+                self._note_epoch(epoch, base)
+                epoch_before = epoch
+            since += after - at
+            end_offset = last + 1
+            at = after
+        if self.first_timestamp is None and at:
+            self.first_timestamp = unpack(chunk, 0)[7]
+        self.bytes_since_index, self.end_offset = since, end_offset
+        self.size_bytes = start + at
+
+    def _scan_large(self, chunk: bytes) -> None:
+        """Take in one batch that is larger than ``chunk``, which holds its start."""
+        base, length, epoch, magic, crc, attributes, delta, timestamp, producer = (
+            _FIELDS.unpack_from(chunk)
+        )
+        start, size_bytes = self.size_bytes, LOG_OVERHEAD_BYTES + length
+        last = base + delta
+        limit = self._base_offset + MAX_RELATIVE_OFFSET
+        if start + size_bytes > self._file_bytes:
+            self.problem = "a batch that isn't whole"
+            return
+        sound = magic == MAGIC and self.end_offset <= base <= last <= limit
+        if not sound or self._sum(chunk, size_bytes) != crc:
+            self.problem = self._why(magic, length, base, last, self.end_offset)
+            return
+        if timestamp > self.max_timestamp:
+            self.max_timestamp, self.max_timestamp_offset = timestamp, last
+        if self.first_timestamp is None:
+            self.first_timestamp = timestamp
+        if self.bytes_since_index > self._interval_bytes:
+            self._index(last, start)
+            self.bytes_since_index = 0
+        if producer != NO_PRODUCER_ID:
+            self._note_producer(producer, attributes, start)
+        if epoch > self._latest_epoch:
+            self._note_epoch(epoch, base)
+        self.bytes_since_index += size_bytes
+        self.end_offset = last + 1
+        self.size_bytes = start + size_bytes
+
+    def _sum(self, chunk: bytes, size_bytes: int) -> int:
+        """The checksum of a batch, of which ``chunk`` is the start; -1 where the file ends."""
+        total = crc32c(memoryview(chunk)[_CRC_FROM:])
+        done = len(chunk)
+        while done < size_bytes:
+            chunk = self._read(self.size_bytes + done, min(CHUNK_BYTES, size_bytes - done))
+            if not chunk:
+                return -1
+            total = crc32c(chunk, total)
+            done += len(chunk)
+        return total
+
+    def _index(self, last_offset: int, position: int) -> None:
+        self.offset_entries += _OFFSET_ENTRY.pack(last_offset - self._base_offset, position)
+        if self.max_timestamp > self._indexed_timestamp:
+            self._indexed_timestamp = self.max_timestamp
+            relative = self.max_timestamp_offset - self._base_offset
+            self.time_entries += _TIME_ENTRY.pack(self.max_timestamp, relative)
+
+    def _note_producer(self, producer_id: int, attributes: int, position: int) -> None:
+        if attributes & _REPLAYED_ALL:
+            self._all.append(position)
+        else:
+            self._last[producer_id].append(position)
+
+    def _note_epoch(self, epoch: int, base_offset: int) -> None:
+        self.epochs.append((epoch, base_offset))
+        self._latest_epoch = epoch
+
+    def _why(self, magic: int, length: int, base: int, last: int, end_offset: int) -> str:
+        """What is wrong with a batch."""
+        if magic != MAGIC or length < MIN_BATCH_LENGTH:
+            return f"no record batch (magic {magic}, length {length})"
+        if end_offset <= base <= last:
+            return f"a batch at offset {base} whose checksum or offset is wrong"
+        return f"a batch from offset {base} to {last}, which does not follow {end_offset - 1}"
