@@ -7,6 +7,7 @@ on free ports of 127.0.0.1, formatted by Kafka's own tool, with the settings tha
 
 import argparse
 import signal
+import socket
 import subprocess
 import tempfile
 from collections.abc import Mapping
@@ -126,6 +127,8 @@ class ApacheKafka:
             tail = "\n".join(self.log().splitlines()[-TAIL_LINES:])
             raise KafkaFailed(f"Apache Kafka ended instead of getting ready:\n{tail}")
         try:
+            # The client waits longer and longer between two attempts.
+            socket.create_connection(("127.0.0.1", int(self.bootstrap.rpartition(":")[2]))).close()
             KafkaAdminClient(bootstrap_servers=self.bootstrap, request_timeout_ms=5000).close()
         except (KafkaError, OSError):
             return False
