@@ -179,26 +179,39 @@ class Connection:
         """Serve one request; raise ConnectionClosed if there is nothing sensible to answer."""
         try:
             header, position = decode_request_header(frame)
+            served_by = self._route(header)
+            if served_by is None:
+                return
+            if served_by.request_is_flexible:
+                position = skip_header_tags(frame, position)
         except MalformedRequest as error:
             raise ConnectionClosed(str(error)) from error
         try:
-            served_by = route(header.api_key, header.api_version)
+            if served_by.plain is not None:
+                answer = served_by.plain(frame, position, header, self._broker)
+                if answer is not None:
+                    self._outbox.append_bytes(answer)
+                    return
+            self._handle(served_by, header, served_by.decode(frame, position)[0])
+        except MalformedRequest as error:
+            raise ConnectionClosed(f"a malformed {served_by.api.name} request: {error}") from error
+        except Exception as error:
+            raise self._failed(error, served_by, header) from error
+
+    def _route(self, header: RequestHeader) -> Route | None:
+        """How to serve a request; None where it is answered by that alone."""
+        try:
+            return route(header.api_key, header.api_version)
         except KafkaError as error:
             if header.api_key != API_VERSIONS_KEY:
                 raise ConnectionClosed(error.message) from error
             self._answer_unsupported_version(header)
-            return
-        try:
-            if served_by.request_is_flexible:
-                position = skip_header_tags(frame, position)
-            request, position = served_by.decode(frame, position)
-        except MalformedRequest as error:
-            raise ConnectionClosed(f"a malformed {served_by.api.name} request: {error}") from error
+            return None
+
+    def _handle(self, served_by: Route, header: RequestHeader, request: Any) -> None:
+        """Call the handler, and keep its response or what gives it later."""
         context = RequestContext(self._broker, self.info, header.api_version, header.client_id)
-        try:
-            response = self._response(served_by, request, context)
-        except Exception as error:
-            raise self._failed(error, served_by, header) from error
+        response = self._response(served_by, request, context)
         if type(response) is CoroutineType:
             self._waiting = Waiting(served_by, header, response)
         elif response is not None:

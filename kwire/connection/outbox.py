@@ -75,6 +75,10 @@ class Outbox:
             size += part.size_bytes
         _SIZE.pack_into(out, start, size)
 
+    def append_bytes(self, response: bytes) -> None:
+        """A whole response, its size before it."""
+        self._out += response
+
     def send_nowait(self) -> bool:
         """Send what the socket takes; whether that was everything. OSError, SliceEnded."""
         if not self._parts and not self._slices:

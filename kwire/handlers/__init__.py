@@ -17,11 +17,13 @@ from typing import Any, NamedTuple, TypeAlias
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.protocol.codec import Decoder, Encoder, decoder, encoder
-from kwire.protocol.frame import response_header_version
+from kwire.protocol.frame import RequestHeader, response_header_version
 from kwire.protocol.messages import MODULES, message_classes
 from kwire.protocol.types import is_flexible
 
 Handler: TypeAlias = Callable[[Any, Any], Any]
+PlainHandler: TypeAlias = Callable[[memoryview, int, RequestHeader, Any], bytes | None]
+"""Frame, where the body begins, header, broker → the response's bytes, None to let the handler."""
 
 
 class Api(NamedTuple):
@@ -79,6 +81,9 @@ APIS: dict[int, Api] = {
 
 PRODUCE_KEY = 0
 
+PLAIN = {PRODUCE_KEY: "kwire.handlers.plain_produce"}
+"""Modules with a fast path for the common request of an API; each says what that is."""
+
 
 def advertised_versions() -> list[tuple[int, int, int]]:
     """(key, first, last version) as ApiVersions tells them.
@@ -101,6 +106,7 @@ class Route(NamedTuple):
     encode: Encoder
     request_is_flexible: bool
     response_header_version: int
+    plain: PlainHandler | None
 
 
 @cache
@@ -119,4 +125,5 @@ def route(api_key: int, version: int) -> Route:
         encoder(response, version),
         is_flexible(request, version),
         response_header_version(response, version),
+        import_module(PLAIN[api_key]).answer if api_key in PLAIN else None,
     )

@@ -1,7 +1,7 @@
 """The settings of a topic that its logs go by, in the form in which the log uses them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from kwire.config.settings import Value
@@ -16,7 +16,8 @@ class LogConfig:
     """One field for each setting, under Kafka's name; sizes are bytes, times milliseconds.
 
     ``compression`` is None where the producer's is kept; ``segment_bytes`` and the others have
-    Kafka's defaults.
+    Kafka's defaults. ``takes_plain``: nothing is asked of a batch but to be sound, and nothing is
+    waited for.
     """
 
     compact: bool = False
@@ -43,6 +44,17 @@ class LogConfig:
     segment_jitter_ms: int = 0
     segment_ms: int = 604_800_000
     producer_id_expiration_ms: int = 86_400_000
+    takes_plain: bool = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        takes_plain = (
+            not self.compact
+            and not self.log_append_time
+            and self.compression is None
+            and self.timestamp_before_max_ms == NO_LIMIT
+            and self.flush_messages == NO_LIMIT
+        )
+        object.__setattr__(self, "takes_plain", takes_plain)
 
     @classmethod
     def from_settings(

@@ -4,13 +4,13 @@ Source: ByteUtils of Kafka, KIP-98.
 """
 
 from kwire.errors import ErrorCode
-from kwire.record.batch import InvalidRecords
+from kwire.record.batch import Buffer, InvalidRecords
 
 _UINT64_MAX = 0xFFFF_FFFF_FFFF_FFFF
 _SHIFTS = (0, 7, 14, 21, 28, 35, 42, 49, 56, 63)
 
 
-def read_varint(buffer: bytes, position: int) -> tuple[int, int]:
+def read_varint(buffer: Buffer, position: int) -> tuple[int, int]:
     """The number at ``position``, up to 64 bits, and the position after it.
 
     Raises IndexError where the buffer ends before, InvalidRecords (INVALID_RECORD) for a number of

@@ -1,0 +1,113 @@
+"""The fast look at a batch lets nothing pass that the slow one refuses or changes."""
+
+import pytest
+from crc32c import crc32c
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kwire.log.log_config import LogConfig
+from kwire.log.plain_batch import plain_batch
+from kwire.log.validation import checked_batch, client_batch
+from kwire.record.compression import Compression
+from kwire.record.records import BatchBuilder, ProducerState
+
+NOW_MS = 1_700_000_000_000
+CONFIG = LogConfig()
+
+
+def built(count=1, *, compression=0, producer=None, key=b"k", value=b"v", headers=(), step_ms=0):
+    """A batch of records."""
+    builder = BatchBuilder()
+    for place in range(count):
+        builder.add(NOW_MS + place * step_ms, key, value, list(headers))
+    state = ProducerState(*producer) if producer else ProducerState()
+    return bytearray(builder.build(compression=compression, producer=state))
+
+
+def with_crc(data):
+    """The same bytes with the checksum that fits them."""
+    if len(data) > 21:
+        data[17:21] = crc32c(memoryview(data)[21:]).to_bytes(4, "big")
+    return data
+
+
+def is_plain(data, config=CONFIG):
+    """Whether the fast path takes it; it then is what the twin lets pass, unchanged."""
+    before = bytes(data)
+    found = plain_batch(memoryview(data), config, NOW_MS)
+    if found is None:
+        assert bytes(data) == before
+        return False
+    twin = bytearray(before)
+    checked = checked_batch(client_batch(memoryview(twin)), config, NOW_MS)
+    assert bytes(checked.batch.data) == before == bytes(found.data)
+    assert checked.log_append_time_ms == -1
+    return True
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        built(),
+        built(value=None),
+        built(key=None, value=b"x" * 300),
+        built(key=b"y" * 100, value=b"x" * 70_000),
+        built(producer=(7, 0, 5)),
+        built(9),
+        built(100, step_ms=10),
+        built(50, compression=Compression.LZ4),
+        built(50, compression=Compression.ZSTD, producer=(7, 0, 5)),
+    ],
+)
+def test_common_batches_are_plain(data):
+    assert is_plain(data)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        built(2),
+        built(headers=[("a", b"b")]),
+        built(compression=Compression.GZIP),
+        built(value=b"x" * CONFIG.max_message_bytes),
+        built() + b"more",
+        built()[:-1],
+        bytearray(),
+    ],
+)
+def test_others_are_left_to_the_twin(data):
+    assert not is_plain(data)
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"compact": True},
+        {"log_append_time": True},
+        {"compression": Compression.GZIP},
+        {"timestamp_before_max_ms": 1000},
+        {"flush_messages": 1},
+        {"max_message_bytes": 60},
+        {"segment_bytes": 60},
+        {"timestamp_after_max_ms": -1},
+    ],
+)
+def test_topics_that_want_more_are_left_to_the_twin(setting):
+    assert not is_plain(built(), LogConfig(**setting))
+
+
+@given(st.data())
+def test_whatever_is_changed_the_fast_look_agrees_with_the_slow_one(data):
+    base = data.draw(st.sampled_from([built(), built(9), built(20, compression=Compression.LZ4)]))
+    changed = bytearray(base)
+    for _ in range(data.draw(st.integers(1, 3))):
+        changed[data.draw(st.integers(0, len(changed) - 1))] = data.draw(st.integers(0, 255))
+    is_plain(with_crc(changed) if data.draw(st.booleans()) else changed)
+
+
+@pytest.mark.parametrize("place", range(8, len(built())))
+def test_each_byte_of_a_batch_of_one_counts(place):
+    for value in (0, 1, 2, 0x7F, 0x80, 0xFF):
+        changed = built()
+        changed[place] = value
+        is_plain(with_crc(changed))
