@@ -71,6 +71,7 @@ class Housekeeping:
                 connection.abort_nowait()
             elif idle_s > SWEEP_INTERVAL_S:
                 connection.release_memory()
+        self._broker.log_manager.look_for_room()
         self._broker.retry_offline()
 
     async def _keep_house(self, now_ms: int) -> None:

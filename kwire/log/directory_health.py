@@ -6,7 +6,8 @@ Rules:
   disk is not to be trusted either, and half a directory is harder to mend than a whole one.
 - A disk that is full, or a system out of descriptors or memory, is no broken disk: what was asked
   fails, and the next try may work.
-- It is said once when it begins and once when it is over, not for each request.
+- It is said once when it begins and once when it is over, not for each request. It is over when
+  nothing was refused between two looks: small appends may fit while large ones don't.
 
 Source: LogDirFailureChannel of Kafka, which takes a full disk offline too.
 """
@@ -26,12 +27,13 @@ PASSING = NO_ROOM | {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errn
 class DirectoryHealth:
     """``failure`` says why the directory is offline, None while it serves."""
 
-    __slots__ = ("failure", "is_short_of_room", "path")
+    __slots__ = ("_refused", "failure", "is_short_of_room", "path")
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.failure: str | None = None
         self.is_short_of_room = False
+        self._refused = False
 
     def refused(self, what: str, error: OSError) -> KafkaError:
         """Take an error of the disk in: offline, or short of room. What the client is told."""
@@ -72,12 +74,19 @@ class DirectoryHealth:
                 ErrorCode.KAFKA_STORAGE_ERROR, f"the data directory {self.path} is offline"
             )
 
-    def note_success(self) -> None:
-        """Something was written; call it only while ``is_short_of_room``."""
-        self.is_short_of_room = False
-        log.warning("the data directory %s has room again, appends go on", self.path)
+    def look(self, free_bytes: int) -> None:
+        """Look now and then whether a shortage is over."""
+        if self.is_short_of_room and not self._refused:
+            self.is_short_of_room = False
+            log.warning(
+                "nothing is refused any more in the data directory %s, which has %d MB of room",
+                self.path,
+                free_bytes // 1_000_000,
+            )
+        self._refused = False
 
     def _note_shortage(self, what: str, error: OSError) -> None:
+        self._refused = True
         if not self.is_short_of_room:
             self.is_short_of_room = True
             log.error(

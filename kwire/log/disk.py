@@ -10,6 +10,7 @@ Rules:
 import fcntl
 import os
 import sys
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from threading import get_ident
@@ -101,6 +102,10 @@ class Disk:
         """Size of a file; OSError where there is none."""
         return path.stat().st_size
 
+    def free_bytes(self, path: Path) -> int:
+        """How much room the file system of a path has."""
+        return os.statvfs(path).f_bavail * os.statvfs(path).f_frsize
+
     def modified_ms(self, path: Path) -> int:
         """When a file was last written, in ms since the epoch; OSError where there is none."""
         return path.stat().st_mtime_ns // 1_000_000
@@ -176,6 +181,10 @@ class Disk:
             self.pwrite_all(fd, content, 0)
             if durable:
                 self.sync(fd)
+        except OSError:
+            with suppress(OSError):
+                self.remove(temporary)
+            raise
         finally:
             self.close(fd)
         self.rename(temporary, path)

@@ -17,6 +17,7 @@ import logging
 import os
 import threading
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from kwire.errors import ErrorCode, KafkaError
@@ -109,6 +110,13 @@ class LogManager:
             else:
                 manager.logs[one.topic, one.partition] = one
         return manager
+
+    def look_for_room(self) -> None:
+        """Look whether directories that were full have room again; for every few seconds."""
+        for data in self._data_directories.values():
+            if data.health.is_short_of_room:
+                with suppress(OSError):
+                    data.health.look(self._disk.free_bytes(data.path))
 
     def get_or_create(
         self,

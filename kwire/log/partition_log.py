@@ -197,8 +197,6 @@ class PartitionLog:
             raise self._undo(error) from error
         self.log_end_offset = last_offset + 1
         self._appends += 1
-        if self.health.is_short_of_room:
-            self.health.note_success()
         if batch.has_producer_id:
             self._note_producer(batch, segment)
 
@@ -208,8 +206,10 @@ class PartitionLog:
             return
         try:
             segment.transaction_index.append(aborted)
-        except OSError as error:
-            raise self.health.fail(f"cannot index a transaction of {self.name}", error) from error
+        except OSError as error:  # it is known, and written before the next flush
+            refusal = self.health.refused(f"cannot index a transaction of {self.name}", error)
+            if self.is_offline:
+                raise refusal from error
         self._files_made += 1
 
     def _undo(self, error: OSError) -> KafkaError:
@@ -305,6 +305,11 @@ class PartitionLog:
     def _sync(self, end_offset: int, active: LogSegment | None, rolled: list[LogSegment]) -> None:
         # In a thread these are read in this order: what is rolled meanwhile is among the rolled.
         files_made = self._files_made
+        for segment in [*rolled, active] if active else rolled:
+            try:
+                segment.transaction_index.write_missing()
+            except OSError as error:
+                raise self.health.refused(f"cannot flush {self.name}", error) from error
         try:
             for segment in rolled:
                 segment.sync()

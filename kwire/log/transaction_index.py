@@ -28,13 +28,14 @@ class AbortedTransaction(NamedTuple):
 class TransactionIndex:
     """The entries of one file, read on first use."""
 
-    __slots__ = ("_disk", "_entries", "directory", "name")
+    __slots__ = ("_disk", "_entries", "_written", "directory", "name")
 
     def __init__(self, directory: Path, name: str, disk: Disk) -> None:
         self.directory = directory
         self.name = name
         self._disk = disk
         self._entries: list[AbortedTransaction] | None = None
+        self._written = 0
 
     @property
     def path(self) -> Path:
@@ -49,17 +50,27 @@ class TransactionIndex:
             self._entries = [
                 AbortedTransaction(*row[1:]) for row in _ENTRY.iter_unpack(data[:whole])
             ]
+            self._written = len(self._entries)
         return self._entries
 
     def append(self, aborted: AbortedTransaction) -> None:
-        """Add an entry."""
-        entries = self.entries()
+        """Add an entry; it counts also where writing it fails, see ``write_missing``."""
+        self.entries().append(aborted)
+        self.write_missing()
+
+    def write_missing(self) -> None:
+        """Write the entries that aren't in the file, for want of room perhaps; OSError."""
+        entries = self._entries
+        if entries is None or self._written == len(entries):
+            return
+        first = self._written  # a flush may be here at the same time, in its thread
+        missing = b"".join(_ENTRY.pack(0, *entry) for entry in entries[first:])
         fd = self._disk.open_briefly(self.path, create=True)
         try:
-            self._disk.pwrite_all(fd, _ENTRY.pack(0, *aborted), len(entries) * _ENTRY.size)
+            self._disk.pwrite_all(fd, missing, first * _ENTRY.size)
         finally:
             self._disk.close(fd)
-        entries.append(aborted)
+        self._written = max(self._written, first + len(missing) // _ENTRY.size)
 
     def truncate_to(self, offset: int) -> None:
         """Drop the transactions that ended at ``offset`` or later."""
@@ -67,6 +78,7 @@ class TransactionIndex:
         if len(kept) == len(self.entries()):
             return
         self._entries = kept
+        self._written = min(self._written, len(kept))
         fd = self._disk.open_briefly(self.path, create=True)
         try:
             self._disk.truncate(fd, len(kept) * _ENTRY.size)

@@ -65,7 +65,8 @@ class FaultyDisk(Disk):
     def pwrite_all(self, fd: int, data: Buffer, position: int) -> None:
         """Write, as much as fits on a full disk, or fail."""
         self._check_fd(fd)
-        new_bytes = max(0, position + len(data) - self.size(fd))
+        is_log = self._paths[fd].suffix == ".log"  # indexes are preallocated without taking room
+        new_bytes = max(0, position + len(data) - self.size(fd)) if is_log else 0
         missing = new_bytes - self._take_room(new_bytes)
         super().pwrite_all(fd, memoryview(data)[: len(data) - missing], position)
         if missing:
@@ -74,7 +75,7 @@ class FaultyDisk(Disk):
     def truncate(self, fd: int, size_bytes: int) -> None:
         """Truncate, or fail; what is cut makes room."""
         self._check_fd(fd)
-        if self.room_bytes is not None:
+        if self.room_bytes is not None and self._paths[fd].suffix == ".log":
             self.room_bytes += max(0, self.size(fd) - size_bytes)
         super().truncate(fd, size_bytes)
 

@@ -113,3 +113,21 @@ def test_a_tail_that_cannot_be_cut_takes_the_log_offline(tools, refused):
     tools.disk.fail_at = -1
     log = tools.open(clean=False)
     assert tools.values(log) == [(0, b"a")]
+
+
+def test_an_aborted_transaction_whose_index_has_no_room(tools, refused):
+    """Readers know of it at once; a flush writes the entry first, so no restart forgets it."""
+    log = tools.open()
+    tools.append(log, b"a", producer=(5, 0, 0), transactional=True)
+    tools.disk.calls, tools.disk.fail_at, tools.disk.failures = 0, 1, 2
+    tools.append_marker(log, tools.marker(5, 0, commit=False))
+    assert log.health.is_short_of_room
+    assert [entry.first_offset for entry in log.aborted_transactions(0, 9)] == [0]
+    with refused(ErrorCode.KAFKA_STORAGE_ERROR):
+        log.flush(tools.now_ms)
+    assert (log.recovery_point, log.is_offline) == (0, False)
+    log.flush(tools.now_ms)
+    assert log.recovery_point == 2
+    log.active.close()
+    log = tools.open(clean=True)
+    assert [entry.first_offset for entry in log.aborted_transactions(0, 9)] == [0]

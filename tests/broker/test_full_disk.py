@@ -1,0 +1,206 @@
+"""A full disk: clear retriable errors, nothing acknowledged is lost, and all is well with room.
+
+The disk is a file system of a few megabytes in memory where one may be mounted (by root), and
+otherwise a quota in the door of the disk; the door's quota is tried in any case.
+"""
+
+import logging
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from kwire.errors import ErrorCode
+from kwire.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from kwire.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+)
+from kwire.protocol.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from kwire.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from kwire.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from kwire.record.batch import complete_batches
+from kwire.record.records import BatchBuilder, records
+from kwire.testing.faulty_disk import FaultyDisk
+from kwire.testing.in_process import RawClient, running_server
+
+SIZE_MB = 6
+VALUE_BYTES = 50_000
+SETTINGS = {
+    "offsets.topic.num.partitions": "1",
+    "log.segment.bytes": "1048576",
+    "log.flush.interval.messages": "7",
+}
+
+
+class SmallDisk:
+    """A directory with little room; ``make_room`` gives it more."""
+
+    def __init__(
+        self, path: Path, disk: FaultyDisk | None, make_room: Callable[[], object]
+    ) -> None:
+        self.path = path
+        self.disk = disk
+        self.make_room = make_room
+
+
+def mount(path: Path) -> bool:
+    """Mount a small file system, if this user may."""
+    command = ["mount", "-t", "tmpfs", "-o", f"size={SIZE_MB}m", "tmpfs", str(path)]
+    try:
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
+    except FileNotFoundError:
+        return False
+
+
+def quota(path: Path) -> SmallDisk:
+    """A quota in the door of the disk."""
+    disk = FaultyDisk()
+    disk.room_bytes = SIZE_MB << 20
+    return SmallDisk(path, disk, lambda: setattr(disk, "room_bytes", SIZE_MB << 20))
+
+
+@contextmanager
+def small_disk(path: Path, kind: str) -> Iterator[SmallDisk]:
+    """A disk of a kind; ``mounted`` where that is allowed."""
+    if kind == "quota" or not mount(path):
+        yield quota(path)
+        return
+    try:
+        remount = ["mount", "-o", f"remount,size={3 * SIZE_MB}m", str(path)]
+        yield SmallDisk(path, None, lambda: subprocess.run(remount, check=True))
+    finally:
+        subprocess.run(["umount", "-l", str(path)], check=True)
+
+
+async def produce(raw: RawClient, number: int) -> tuple[int, int]:
+    """The error code and the offset of an append of one large record."""
+    builder = BatchBuilder()
+    builder.add(1_700_000_000_000, b"%d" % number, bytes(VALUE_BYTES))
+    data = PartitionProduceData(index=0, records=bytes(builder.build()))
+    request = ProduceRequest(
+        acks=-1, timeout_ms=1000, topic_data=[TopicProduceData(name="t", partition_data=[data])]
+    )
+    response = await raw.request(request, 9, ProduceResponse)
+    answer = response.responses[0].partition_responses[0]
+    return answer.error_code, answer.base_offset
+
+
+async def create(raw: RawClient, name: str) -> int:
+    """The error code of creating a topic."""
+    topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1)
+    request = CreateTopicsRequest(topics=[topic], timeout_ms=1000)
+    response = await raw.request(request, 7, CreateTopicsResponse)
+    return response.topics[0].error_code
+
+
+async def commit(raw: RawClient, metadata: str) -> int:
+    """The error code of an offset commit."""
+    partition = OffsetCommitRequestPartition(
+        partition_index=0, committed_offset=7, committed_metadata=metadata
+    )
+    topic = OffsetCommitRequestTopic(name="t", partitions=[partition])
+    request = OffsetCommitRequest(group_id="g", topics=[topic])
+    response = await raw.request(request, 8, OffsetCommitResponse)
+    return response.topics[0].partitions[0].error_code
+
+
+async def keys(raw: RawClient) -> list[tuple[int, bytes | None]]:
+    """Offset and key of every record of t-0, as a consumer reads them."""
+    found: list[tuple[int, bytes | None]] = []
+    while True:
+        offset = found[-1][0] + 1 if found else 0
+        partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=10**7)
+        request = FetchRequest(
+            max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic="t", partitions=[partition])]
+        )
+        response = await raw.request(request, 11, FetchResponse)
+        data = response.responses[0].partitions[0]
+        assert data.error_code == 0
+        some = [(r.offset, r.key) for b in complete_batches(data.records) for r in records(b)]
+        if not some:
+            return found
+        found += some
+
+
+async def fill(raw: RawClient, acknowledged: list[tuple[int, bytes | None]]) -> None:
+    """Append until the disk is full, and then some more that is refused."""
+    number = len(acknowledged)
+    refused = 0
+    while refused < 5:
+        code, offset = await produce(raw, number)
+        if code:
+            assert code == ErrorCode.KAFKA_STORAGE_ERROR
+            refused += 1
+        else:
+            acknowledged.append((offset, b"%d" % number))
+            number += 1
+        assert number < 1000
+
+
+async def prepare(raw: RawClient) -> None:
+    """A topic, and a group's coordinator."""
+    assert await create(raw, "t") == 0
+    request = FindCoordinatorRequest(coordinator_keys=["g"])
+    await raw.request(request, 4, FindCoordinatorResponse)
+    assert await commit(raw, "") == 0
+
+
+@pytest.mark.parametrize("kind", ["quota", "mounted"])
+async def test_a_full_disk_is_waited_out(
+    tmp_path: Path, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Producers get KAFKA_STORAGE_ERROR, consumers everything; groups and admin clients are told
+    something they may retry; it is said once; with room all goes on, and after a restart every
+    acknowledged record is there once, in order."""
+    acknowledged: list[tuple[int, bytes | None]] = []
+    with small_disk(tmp_path, kind) as small:
+        async with running_server(tmp_path, SETTINGS, disk=small.disk) as running:
+            raw = await running.connect()
+            await prepare(raw)
+            await fill(raw, acknowledged)
+            assert len(acknowledged) > 50
+            assert await keys(raw) == acknowledged
+            assert await commit(raw, "x" * 4000) in (0, ErrorCode.NOT_COORDINATOR)
+            assert await create(raw, "u") in (0, ErrorCode.KAFKA_STORAGE_ERROR)
+            assert not running.broker.log_manager.failures
+            said = [r for r in caplog.records if r.name == "kwire.log.directory_health"]
+            assert [r.levelno for r in said] == [logging.ERROR]
+            assert "No space left on device" in said[0].getMessage()
+            running.broker.log_manager.look_for_room()
+            small.make_room()
+            code, offset = await produce(raw, len(acknowledged))
+            assert (code, offset) == (0, len(acknowledged))
+            acknowledged.append((offset, b"%d" % offset))
+            assert await create(raw, "v") == 0
+            assert await commit(raw, "x" * 4000) == 0
+            assert await keys(raw) == acknowledged
+            running.broker.log_manager.look_for_room()
+            said = [r for r in caplog.records if r.name == "kwire.log.directory_health"]
+            assert [r.levelno for r in said] == [logging.ERROR, logging.WARNING]
+            await raw.aclose()
+        async with running_server(tmp_path, SETTINGS, disk=small.disk) as running:
+            raw = await running.connect()
+            assert await keys(raw) == acknowledged
+            await raw.aclose()
