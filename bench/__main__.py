@@ -108,6 +108,7 @@ def measure(
         for n in range(options.rounds):
             for name, running in all_running.items():
                 running.runs.clear()
+                running.times.clear()
                 for row in rows:
                     progress.update(task, description=f"round {n + 1}, {name}: {row.name}")
                     note(results, [row], name, running)

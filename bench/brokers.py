@@ -10,6 +10,7 @@ class MeasuredBroker(Protocol):
     """What the bench needs of a broker in a process of its own."""
 
     bootstrap: str
+    data_dir: Path
 
     @property
     def pid(self) -> int:

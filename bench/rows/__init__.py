@@ -4,11 +4,12 @@ A row's function starts from a running broker and returns one number; ``more_is_
 be read the same way in every row. Several rows may look at one load, which then runs once a round.
 """
 
+from bench.rows.cold import COLD_ROWS
 from bench.rows.common import Row
 from bench.rows.fetch import FETCH_ROWS
 from bench.rows.groups import GROUP_ROWS
 from bench.rows.memory import MEMORY_ROWS
 from bench.rows.produce import PRODUCE_ROWS
 
-ROWS: list[Row] = [*PRODUCE_ROWS, *FETCH_ROWS, *GROUP_ROWS, *MEMORY_ROWS]
+ROWS: list[Row] = [*PRODUCE_ROWS, *FETCH_ROWS, *COLD_ROWS, *GROUP_ROWS, *MEMORY_ROWS]
 """Measured in every round."""

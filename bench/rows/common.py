@@ -34,7 +34,8 @@ class Running:
     """A running broker, and what its rows share.
 
     ``seconds`` is how long a row loads it. Rows that look at the same load share one run of it
-    (``runs``); ``limited`` collects the loads in which the generator was the limit.
+    (``runs``, ``times`` in microseconds); ``limited`` collects the loads in which the generator was
+    the limit.
     """
 
     broker: MeasuredBroker
@@ -42,6 +43,7 @@ class Running:
     seconds: float
     runs: dict[str, Measured] = field(default_factory=dict)
     limited: set[str] = field(default_factory=set)
+    times: dict[str, list[float]] = field(default_factory=dict)
 
 
 class Row(NamedTuple):

@@ -102,7 +102,6 @@ class Outbox:
         while not self.send_nowait():
             if self._cold is not None:
                 await self._warm(self._cold)
-                self._cold = None
             else:
                 waiting_since = trio.current_time()
                 await trio.lowlevel.wait_writable(self._sock)
@@ -130,6 +129,7 @@ class Outbox:
             self._parts.append(out[position:])
 
     def _send_parts(self) -> bool:
+        self._cold = None  # what was cold the last time may be in memory by now
         parts = self._parts
         while parts:
             part = parts[0]

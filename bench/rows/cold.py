@@ -1,0 +1,112 @@
+"""Rows of a client that is served while another one reads old segments from the disk.
+
+The probe sends a record each millisecond, whether or not the one before was acknowledged in time,
+and its times count from when it was due: so a broker that stands still for 5 ms is seen five times.
+"""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench.load import frame_of, read_response
+from bench.rows.common import (
+    PRODUCE_VERSION,
+    Row,
+    Running,
+    create_topic,
+    delete_topic,
+    next_offset,
+    produce_request,
+)
+from bench.usage import MB
+from kwire.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kwire.record.records import BatchBuilder
+
+OLD_MB = 512
+PROBE_INTERVAL_S = 0.001
+SHORTEST_PROBE_S = 5.0
+
+
+def random_request(topic: str) -> ProduceRequest:
+    """A megabyte that no disk can make smaller."""
+    builder = BatchBuilder()
+    builder.add(int(time.time() * 1000), None, os.urandom(MB - 1000))
+    data = PartitionProduceData(index=0, records=bytes(builder.build()))
+    topics = [TopicProduceData(name=topic, partition_data=[data])]
+    return ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=topics)
+
+
+@contextmanager
+def cold_reader(running: Running) -> Iterator[None]:
+    """A client that reads old segments from the disk meanwhile."""
+    bootstrap = running.broker.bootstrap
+    topic = create_topic(bootstrap, f"bench-old-{time.monotonic_ns()}")
+    for _ in range(OLD_MB):
+        next_offset(bootstrap, random_request(topic))
+    (directory,) = Path(running.broker.data_dir).rglob(f"{topic}-0")
+    command = [sys.executable, "-m", "bench.cold_reader", bootstrap, topic, str(directory)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as reader:
+        assert reader.stdout is not None
+        reader.stdout.readline()
+        drain = subprocess.Popen(["cat"], stdin=reader.stdout, stdout=subprocess.DEVNULL)
+        try:
+            yield
+            assert reader.poll() is None, "the reader has ended"
+        finally:
+            reader.kill()
+            drain.wait()
+    delete_topic(bootstrap, topic)
+
+
+def probe_us(running: Running) -> list[float]:
+    """Times from when a record was due to its acknowledgement, ascending."""
+    bootstrap = running.broker.bootstrap
+    topic = create_topic(bootstrap, f"bench-{time.monotonic_ns()}")
+    request = produce_request(topic, 1, 100)
+    next_offset(bootstrap, request)
+    frame = frame_of(request, PRODUCE_VERSION)
+    host, _, port = bootstrap.rpartition(":")
+    times = []
+    with socket.create_connection((host, int(port))) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        due = time.perf_counter()
+        end = due + max(running.seconds, SHORTEST_PROBE_S)
+        while due < end:
+            time.sleep(max(0.0, due - time.perf_counter()))
+            started = min(time.perf_counter(), due + PROBE_INTERVAL_S)
+            connection.sendall(frame)
+            read_response(connection, request, PRODUCE_VERSION)
+            times.append(time.perf_counter() - started)
+            due += PROBE_INTERVAL_S
+    delete_topic(bootstrap, topic)
+    return sorted(taken * 1e6 for taken in times)
+
+
+def beside_cold_reader_us(running: Running) -> list[float]:
+    """The probe's times beside a cold reader; one run of it for all rows."""
+    if "cold" not in running.times:
+        with cold_reader(running):
+            running.times["cold"] = probe_us(running)
+    return running.times["cold"]
+
+
+def percentile_row(label: str, share: float) -> Row:
+    """A percentile of the probe's times."""
+
+    def measure(running: Running) -> float:
+        times = beside_cold_reader_us(running)
+        return times[int((len(times) - 1) * share)]
+
+    return Row(f"produce beside a cold reader: {label}", "µs", False, measure)
+
+
+COLD_ROWS: list[Row] = [
+    percentile_row("p50", 0.5),
+    percentile_row("p99", 0.99),
+    percentile_row("p99.9", 0.999),
+]

@@ -1,0 +1,121 @@
+"""Sending slices of files: whole and in order, whatever is in memory and however the client reads."""
+
+import os
+import random
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import trio
+
+from kwire.broker.cold_reads import ColdReads
+from kwire.connection import outbox
+from kwire.connection.outbox import Outbox, SliceEnded
+from kwire.handlers import route
+from kwire.protocol.codec import decode
+from kwire.protocol.file_slice import FileSlice
+from kwire.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+
+SIZE_BYTES = 3 * 1024 * 1024 + 77
+
+
+@pytest.fixture
+def content() -> bytes:
+    """What the file holds."""
+    return random.Random(4).randbytes(SIZE_BYTES)
+
+
+@pytest.fixture
+def file(tmp_path: Path, content: bytes) -> Iterator[FileSlice]:
+    """All of an open file."""
+    path = tmp_path / "file"
+    path.write_bytes(content)
+    with path.open("rb") as opened:
+        yield FileSlice(opened.fileno(), 0, SIZE_BYTES, opened)
+
+
+def respond(sending: Outbox, part: FileSlice) -> None:
+    """Have a response with a slice sent."""
+    data = PartitionData(partition_index=0, high_watermark=0, records=part)
+    topic = FetchableTopicResponse(topic="t", partitions=[data])
+    sending.append(route(1, 12), FetchResponse(responses=[topic]), 7)
+
+
+async def received(sending: Outbox, theirs: socket.socket, count: int) -> list[bytes]:
+    """The records of so many responses, for a client that reads now and then."""
+    got = bytearray()
+    found: list[bytes] = []
+
+    async def receive() -> None:
+        while len(found) < count:
+            await trio.lowlevel.wait_readable(theirs)
+            got.extend(theirs.recv(300_000))
+            while len(got) >= 4 and len(got) >= 4 + int.from_bytes(got[:4]):
+                end = 4 + int.from_bytes(got[:4])
+                # 5 bytes of header: the correlation id and its tags.
+                response = decode(FetchResponse, 12, memoryview(bytes(got[9:end])))
+                found.append(bytes(response.responses[0].partitions[0].records))
+                del got[:end]
+
+    with trio.fail_after(20):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(receive)
+            await sending.send()
+    assert not got
+    return found
+
+
+def pair() -> tuple[socket.socket, socket.socket]:
+    """Two ends of a connection with small buffers."""
+    ours, theirs = socket.socketpair()
+    for end in (ours, theirs):
+        end.setblocking(False)
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 100_000)
+    return ours, theirs
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_slices_come_whole_whatever_is_in_memory(
+    monkeypatch: pytest.MonkeyPatch, file: FileSlice, content: bytes, seed: int
+) -> None:
+    """Pages come and go between a look and the next; every byte is sent once."""
+    chance = random.Random(seed)
+    monkeypatch.setattr(outbox, "is_cold", lambda *stretch: chance.random() < 0.5)
+    ours, theirs = pair()
+    with ours, theirs:
+        sending = Outbox(ours, ColdReads())
+        wanted = []
+        for _ in range(6):
+            start = chance.randrange(SIZE_BYTES - 1)
+            size_bytes = chance.randint(1, SIZE_BYTES - start)
+            respond(sending, FileSlice(file.fd, start, size_bytes, file.owner))
+            wanted.append(content[start : start + size_bytes])
+        sending.send_nowait()
+        assert await received(sending, theirs, len(wanted)) == wanted
+        assert not sending
+
+
+async def test_a_file_that_ended_before_its_slice(file: FileSlice) -> None:
+    """The connection can't go on."""
+    ours, theirs = pair()
+    with ours, theirs:
+        sending = Outbox(ours, ColdReads())
+        respond(sending, FileSlice(file.fd, SIZE_BYTES, 10, file.owner))
+        with pytest.raises(SliceEnded):
+            sending.send_nowait()
+
+
+async def test_a_file_that_cannot_be_read(
+    monkeypatch: pytest.MonkeyPatch, file: FileSlice, tmp_path: Path
+) -> None:
+    """A disk that fails in the thread ends the connection too."""
+    monkeypatch.setattr(outbox, "is_cold", lambda *stretch: True)
+    ours, theirs = pair()
+    directory = os.open(tmp_path, os.O_RDONLY)
+    with ours, theirs:
+        sending = Outbox(ours, ColdReads())
+        respond(sending, FileSlice(directory, 0, 10, None))
+        with pytest.raises(SliceEnded):
+            await sending.send()
+    os.close(directory)
