@@ -1,4 +1,4 @@
-"""Sending slices of files: whole and in order, whatever is in memory and however the client reads."""
+"""Sending slices of files: whole and in order, whatever is in memory and however it is read."""
 
 import os
 import random
