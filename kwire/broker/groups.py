@@ -23,6 +23,7 @@ from kwire.broker.partition import Partition
 from kwire.broker.topics import OFFSETS_TOPIC, create_if_missing
 from kwire.coordinator.effects import Effects
 from kwire.coordinator.group_coordinator import GroupCoordinator
+from kwire.coordinator.history import Histories
 from kwire.coordinator.settings import GroupSettings
 from kwire.errors import ErrorCode, KafkaError
 from kwire.log.partition_log import AppendOrigin
@@ -71,6 +72,7 @@ class Groups:
         self._epoch_ms = broker.now_ms() - trio.current_time() * 1000
         self._next_expiry_ms = self.now_ms() + self._expiry_interval_ms()
         self._is_closed = False
+        self._histories = Histories()
         self.surroundings = group_surroundings(broker)
 
     def now_ms(self) -> int:
@@ -210,7 +212,9 @@ class Groups:
             info = partition.append(batch, now_ms=now_ms, origin=AppendOrigin.COORDINATOR)
             return info.first_offset
 
-        groups = GroupCoordinator(self._settings(), self._random_id, self.surroundings)
+        groups = GroupCoordinator(
+            self._settings(), self._random_id, self.surroundings, self._histories
+        )
         compression = self._broker.integer("offsets.topic.compression.codec")
         runtime = CoordinatorRuntime(
             groups, append, self.now_ms, self._wake_by, compression, lambda: partition.flush

@@ -12,9 +12,9 @@ import argparse
 from collections.abc import Sequence
 
 from kwire import __version__
-from kwire.cli import dump_log, serve
+from kwire.cli import dump_log, groups, serve
 
-COMMANDS = (serve, dump_log)
+COMMANDS = (serve, dump_log, groups)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -207,4 +207,4 @@ def _let_go(group: ClassicGroup, identity: MemberIdentity, turn: Turn) -> str:
         member_id = group.static_members.get(instance_id, "")
     member = group.validate_member(member_id, instance_id)
     protocol.remove_member(group, member, turn)
-    return f"{member_id} (reason: {identity.reason or 'not provided'})"
+    return f"{member_id} ({identity.reason or 'no reason given'})"

@@ -70,13 +70,18 @@ def rejoin_and_rebalance(
 
 
 def prepare_rebalance(group: ClassicGroup, reason: str, turn: Turn) -> None:
-    """Begin a rebalance unless one is under way, and complete it if nobody is waited for."""
+    """Begin a rebalance unless one is under way, and complete it if nobody is waited for.
+
+    The reason may be empty where everybody has to join anyway.
+    """
     if group.state is GroupState.COMPLETING_REBALANCE:
         for member in group.members.values():
             member.assignment = b""
             fail_sync(member, ErrorCode.REBALANCE_IN_PROGRESS, turn.effects)
     if group.state is not GroupState.PREPARING_REBALANCE:
         _begin_rebalance(group, reason, turn)
+    elif reason:
+        turn.note(group.group_id, reason)
     maybe_complete_join(group, turn)
 
 
@@ -86,9 +91,9 @@ def _begin_rebalance(group: ClassicGroup, reason: str, turn: Turn) -> None:
     group.is_first_rebalance = group.state is GroupState.EMPTY
     if group.is_first_rebalance:
         group.settling = group.settling or first_rebalance(turn, timeout_ms, group.announced)
-    turn.effects.notes.append(
-        f"group {group.group_id} rebalances from generation {group.generation}, "
-        f"{group.state.value}: {reason}"
+    turn.note(
+        group.group_id,
+        f"{reason}; so generation {group.generation}, {group.state.value}, rebalances",
     )
     group.move_to(GroupState.PREPARING_REBALANCE, turn.now_ms)
     group.leader_reconsiders = False
@@ -127,11 +132,14 @@ def complete_join(group: ClassicGroup, turn: Turn) -> None:
         group.move_to(GroupState.EMPTY, turn.now_ms)
         group.protocol = None
         turn.effects.records.append(group_metadata(group.group_id, group.state_record()))
-        turn.effects.notes.append(
-            f"group {group.group_id} is empty in generation {group.generation}"
-        )
+        turn.note(group.group_id, f"nobody is left in generation {group.generation}")
         return
     group.protocol = group.select_protocol()
+    turn.note(
+        group.group_id,
+        f"generation {group.generation} has {len(group.members)} member(s), {group.leader} "
+        f"assigns by {group.protocol}; joining took {turn.now_ms - group.state_since_ms} ms",
+    )
     group.move_to(GroupState.COMPLETING_REBALANCE, turn.now_ms)
     group.sync_deadline_ms = turn.now_ms + group.rebalance_timeout_ms
     group.pending_syncs = set(group.members)
@@ -147,9 +155,7 @@ def _drop_dynamic_members_that_stayed_away(group: ClassicGroup, turn: Turn) -> N
     for member in list(group.members.values()):
         if member.joining is None and member.group_instance_id is None:
             group.remove(member.member_id)
-            turn.effects.notes.append(
-                f"group {group.group_id}: {member.member_id} did not join again in time"
-            )
+            turn.note(group.group_id, f"{member.member_id} did not join again in time, and is out")
 
 
 def sync(
@@ -189,6 +195,8 @@ def _has_reconsidered(group: ClassicGroup, assignments: dict[str, bytes]) -> boo
 
 def _assign(group: ClassicGroup, assignments: dict[str, bytes], turn: Turn) -> None:
     """Write what the leader decided and tell those who wait."""
+    took_ms = turn.now_ms - group.state_since_ms
+    turn.note(group.group_id, f"generation {group.generation} is assigned, after {took_ms} ms")
     turn.effects.records.append(group_metadata(group.group_id, group.to_record(assignments)))
     turn.effects.undo.append(partial(_assignment_was_lost, group, group.generation))
     for member in group.members.values():
@@ -217,6 +225,7 @@ def after_removal(group: ClassicGroup, reason: str, turn: Turn) -> None:
     if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
         prepare_rebalance(group, reason, turn)
     else:
+        turn.note(group.group_id, reason)
         maybe_complete_join(group, turn)
 
 

@@ -10,6 +10,7 @@ Rules:
 from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple, TypeAlias
 
+from kwire.coordinator.history import Event, Histories
 from kwire.coordinator.records import CoordinatorRecord
 from kwire.coordinator.settings import GroupSettings
 from kwire.record.records import NO_PRODUCER, ProducerState
@@ -47,3 +48,9 @@ class Turn(NamedTuple):
     now_ms: int
     settings: GroupSettings
     effects: Effects
+    histories: Histories
+
+    def note(self, group_id: str, text: str) -> None:
+        """Say what happens to a group and why: for the log, and for who asks about the group."""
+        self.effects.notes.append(f"group {group_id}: {text}")
+        self.histories.add(group_id, Event(self.now_ms, text))

@@ -19,6 +19,7 @@ from enum import Enum
 from typing import Any, NamedTuple, Protocol
 
 from kwire.coordinator.effects import Effects, Turn
+from kwire.coordinator.history import Histories
 from kwire.coordinator.records import CoordinatorRecord
 from kwire.coordinator.settings import GroupSettings
 from kwire.errors import ErrorCode
@@ -125,12 +126,15 @@ class GroupsOfAKind(Protocol):
 class GroupRegistry:
     """The groups of a coordinator by id, and when each has to be looked at.
 
-    ``new_id`` gives the random part of a member's id.
+    ``new_id`` gives the random part of a member's id; ``histories`` keep what happens to groups.
     """
 
-    __slots__ = ("_schedule", "groups", "new_id", "settings")
+    __slots__ = ("_schedule", "groups", "histories", "new_id", "settings")
 
-    def __init__(self, settings: GroupSettings, new_id: Callable[[], str]) -> None:
+    def __init__(
+        self, settings: GroupSettings, new_id: Callable[[], str], histories: Histories
+    ) -> None:
+        self.histories = histories
         self.settings = settings
         self.new_id = new_id
         self.groups: dict[str, Group] = {}
@@ -138,7 +142,7 @@ class GroupRegistry:
 
     def turn(self, now_ms: int) -> Turn:
         """An operation that begins now."""
-        return Turn(now_ms, self.settings, Effects())
+        return Turn(now_ms, self.settings, Effects(), self.histories)
 
     def reschedule(self, group: Group) -> None:
         """See to it that a group is looked at in time; looking too early costs little."""

@@ -19,6 +19,7 @@ from kwire.coordinator.consumer.records import CONSUMER_GROUP_TYPES
 from kwire.coordinator.effects import Effects
 from kwire.coordinator.group import EMPTY_STATE, Group, GroupRegistry, GroupsOfAKind, GroupType
 from kwire.coordinator.group_offsets import GroupOffsets
+from kwire.coordinator.history import Histories
 from kwire.coordinator.membership import Membership
 from kwire.coordinator.offsets import CommittedOffset, OffsetStore
 from kwire.coordinator.records import (
@@ -46,6 +47,7 @@ class GroupCoordinator:
     """Groups and their offsets. ``new_id`` gives the random part of a member's id.
 
     ``surroundings`` is what consumer groups know of the broker; nothing at all if it isn't given.
+    ``histories`` keep what happens to groups, of its own if they aren't given.
     """
 
     def __init__(
@@ -53,9 +55,11 @@ class GroupCoordinator:
         settings: GroupSettings,
         new_id: Callable[[], str],
         surroundings: Surroundings | None = None,
+        histories: Histories | None = None,
     ) -> None:
         self.offsets = OffsetStore()
-        self._registry = GroupRegistry(settings, new_id)
+        self.histories = Histories() if histories is None else histories
+        self._registry = GroupRegistry(settings, new_id, self.histories)
         self.classic = ClassicGroups(self._registry)
         self.committed = GroupOffsets(self._registry, self.offsets)
         self.consumer = ConsumerGroups(self._registry, surroundings or Surroundings.of_nothing())

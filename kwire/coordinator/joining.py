@@ -58,7 +58,8 @@ class JoinAttempt(NamedTuple):
     @property
     def client_reason(self) -> str:
         """Why the client says it joins (KIP-800)."""
-        return (self.request.reason or "not provided")[:MAX_REASON_LENGTH]
+        reason = self.request.reason
+        return f"reason: {reason[:MAX_REASON_LENGTH]}" if reason else "no reason given"
 
     def member(self, member_id: str) -> Member:
         """A member as the request describes it."""
@@ -110,6 +111,7 @@ def _has_room(group: ClassicGroup, member_id: str, max_size: int) -> bool:
 def _turn_away(group: ClassicGroup, attempt: JoinAttempt, turn: Turn) -> None:
     member_id = attempt.request.member_id
     refusal = JoinGroupResponse(error_code=ErrorCode.GROUP_MAX_SIZE_REACHED)
+    turn.note(group.group_id, f"{member_id or attempt.new_id} finds no room: group.max.size")
     turn.effects.reply(attempt.waiter, refusal)
     group.pending_joins.pop(member_id, None)
     if member_id in group.members:
@@ -144,7 +146,10 @@ def _expect(group: ClassicGroup, member_id: str, until_ms: int) -> None:
 def _add(group: ClassicGroup, member_id: str, attempt: JoinAttempt, turn: Turn) -> None:
     member = attempt.member(member_id)
     protocol_type = attempt.request.protocol_type
-    reason = f"{member_id} joins; client reason: {attempt.client_reason}"
+    client = attempt.client
+    reason = (
+        f"{member_id} joins (client {client.client_id} at {client.host}, {attempt.client_reason})"
+    )
     protocol.add_and_rebalance(group, member, protocol_type, attempt.waiter, reason, turn)
 
 
@@ -162,12 +167,13 @@ def _join_with_id(group: ClassicGroup, attempt: JoinAttempt, turn: Turn) -> None
         group.leader_reconsiders |= member.member_id == group.leader
         turn.effects.reply(attempt.waiter, protocol.join_response(group, member))
         return
-    what = "joins again" if is_the_same else "joins with another subscription"
+    reason = f"{member.member_id} joins with another subscription ({attempt.client_reason})"
+    if is_the_same:
+        reason = ""
     described = attempt.member(request.member_id)
     member.protocols = described.protocols
     member.session_timeout_ms = described.session_timeout_ms
     member.rebalance_timeout_ms = described.rebalance_timeout_ms
-    reason = f"{member.member_id} {what}; client reason: {attempt.client_reason}"
     protocol.rejoin_and_rebalance(group, member, attempt.waiter, reason, turn)
 
 
@@ -188,9 +194,10 @@ def _replace_static(
         or group.protocol != group.select_protocol()
         or old.metadata(group.protocol) != new.metadata(group.protocol)
     ):
-        reason = f"static member {instance_id} came back; client reason: {attempt.client_reason}"
+        reason = f"static member {instance_id} came back ({attempt.client_reason})"
         protocol.rejoin_and_rebalance(group, new, attempt.waiter, reason, turn)
         return
+    turn.note(group.group_id, f"static member {instance_id} came back, and takes over as it was")
     turn.effects.records.append(group_metadata(group.group_id, group.state_record()))
     turn.effects.undo.append(partial(_take_replacement_back, group, old, new))
     response = protocol.join_response(group, new)

@@ -2,7 +2,7 @@
 
 Rules:
 
-- An API or a version that isn't in the table is neither advertised nor answered.
+- An API or a version that isn't in a table is neither advertised nor answered.
 - A handler is ``handle(request, context)``. It gives the response, or None to send nothing, or a
   coroutine of it: what can be answered at once is a plain function, what may wait is ``async``.
 - Its module and its messages are imported with the first request that needs them.
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeAlias
 from kwire.errors import ErrorCode, KafkaError
 from kwire.protocol.codec import Decoder, Encoder, decoder, encoder
 from kwire.protocol.frame import RequestHeader, response_header_version
-from kwire.protocol.messages import MODULES, message_classes
+from kwire.protocol.messages import MODULES, OWN_MODULES, message_classes
 from kwire.protocol.types import is_flexible
 
 Handler: TypeAlias = Callable[[Any, Any], Any]
@@ -79,6 +79,11 @@ APIS: dict[int, Api] = {
 }
 """Every API that is served, by its key."""
 
+OWN_APIS: dict[int, Api] = {
+    20_000: Api("ExplainGroup", 0, 0),
+}
+"""APIs that Kafka doesn't have, for kwire's own tools: they are answered and never advertised."""
+
 PRODUCE_KEY = 0
 
 PLAIN = {PRODUCE_KEY: "kwire.handlers.plain_produce"}
@@ -112,12 +117,12 @@ class Route(NamedTuple):
 @cache
 def route(api_key: int, version: int) -> Route:
     """How to serve a version of an API; KafkaError (UNSUPPORTED_VERSION) if it isn't served."""
-    api = APIS.get(api_key)
+    api = APIS.get(api_key) or OWN_APIS.get(api_key)
     if api is None or not api.min_version <= version <= api.max_version:
         name = api.name if api else f"API key {api_key}"
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"{name} version {version} is not served")
     request, response = message_classes(api_key)
-    module = import_module(f"kwire.handlers.{MODULES[api_key]}")
+    module = import_module(f"kwire.handlers.{MODULES.get(api_key) or OWN_MODULES[api_key]}")
     return Route(
         api,
         module.handle,

@@ -12,7 +12,8 @@ A script is a list of commands, each followed by its trace, indented::
 Commands: ``ask NAME…`` (who coordinates the group), ``join NAME``,
 ``sync NAME [MEMBER=ASSIGNMENT…]``, ``beat NAME``, ``leave NAME…``,
 ``commit NAME TOPIC-PARTITION=OFFSET…`` (``-`` for a client that is no member), ``delete``,
-``after SECONDS``, ``expire`` (old offsets), ``restart``, ``writes fail`` or ``work``, ``show``.
+``after SECONDS``, ``expire`` (old offsets), ``restart``, ``writes fail`` or ``work``, ``show``,
+``why`` (what has happened).
 A client remembers its member id and generation; ``key=value`` changes what it sends.
 """
 
@@ -76,6 +77,7 @@ class GroupScript:
         self.writes_fail = False
         self.was_refused = False
         self.ids = 0
+        self.told = 0
         self.clients: dict[str, ScriptClient] = {}
         self.coordinator = self.load()
 
@@ -176,7 +178,8 @@ class GroupScript:
         """A client commits offsets, as a member of its generation unless its name is ``-``."""
         [name] = plain
         client = self.client(name)
-        committer = Committer(client.member_id, client.generation, given.pop("instance", None), 9)
+        generation = int(given.pop("generation", client.generation))
+        committer = Committer(client.member_id, generation, given.pop("instance", None), 9)
         self.coordinator.committed.check_commit(GROUP, committer, self.now_ms)
         keep_s = int(given.pop("keep", -1))
         expires_ms = -1 if keep_s < 0 else self.now_ms + keep_s * 1000
@@ -228,6 +231,14 @@ class GroupScript:
             f"offset {topic}-{partition}={committed.offset}"
             for topic, partition, committed in sorted(self.coordinator.offsets.of(GROUP).items())
         ]
+
+    def do_why(self, plain: list[str], given: Words) -> None:
+        """What has happened to the group since this was asked last, and when."""
+        events = self.coordinator.histories.of(GROUP)
+        self.trace += [
+            f"{(event.at_ms - START_MS) / 1000:g}s {event.text}" for event in events[self.told :]
+        ]
+        self.told = len(events)
 
     def load(self) -> GroupCoordinator:
         """A coordinator that has replayed the log."""

@@ -229,20 +229,25 @@ def test_everybody_is_told_when_a_coordinator_ends(script, verb):
 
 
 def test_rebalances_say_why(script):
-    """The log tells who joined, left or was silent, and what the client said."""
-    script.run(ONE_MEMBER)
-    notes: list[str] = []
-    take = script.take
-    script.take = lambda effects: (notes.extend(effects.notes), take(effects))[1]
+    """Who joined, left or was silent, what the client said, and what came of it."""
     script.run(
         """
+        join a version=3
+            record generation 0 empty
+            a join: generation 1 range leader a-1 [a-1]
+        sync a a-1=p0
+            record generation 1 range a-1=p0
+            a sync: p0
+        after 1
         join b version=3
-        leave b
-            leave: ? UNKNOWN_MEMBER_ID
+        after 2
+        join a topics=other
+            a join: generation 2 range leader a-1 [a-1 b-2]
+            b join: generation 2 range leader a-1
+        leave a
+            leave: a-1 NONE
         after 10
-            +10s b join: generation 2 range leader b-2 [b-2]
+            +10s record generation 3 empty
+        why
         """
     )
-    assert notes == [
-        "group g rebalances from generation 1, Stable: b-2 joins; client reason: not provided",
-    ]

@@ -65,7 +65,7 @@ class Draft:
 
     def note(self, text: str) -> None:
         """Say what happens to the group."""
-        self.turn.effects.notes.append(f"group {self.group.group_id}: {text}")
+        self.turn.note(self.group.group_id, text)
 
     # Members
 

@@ -103,10 +103,15 @@ MODULES = {
 }
 """API key → name of the module below this package."""
 
+OWN_MODULES = {
+    20_000: "explain_group",
+}
+"""The same for APIs that Kafka doesn't have: kwire's own tools ask them."""
+
 
 def message_classes(api_key: int) -> "tuple[type[Request], type[Response]]":
     """The request and response class of an API; KeyError for a key without messages."""
-    module = MODULES[api_key]
+    module = MODULES.get(api_key) or OWN_MODULES[api_key]
     messages = import_module(f"{__name__}.{module}")
     name = module.title().replace("_", "")
     return getattr(messages, f"{name}Request"), getattr(messages, f"{name}Response")

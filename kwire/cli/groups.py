@@ -1,0 +1,89 @@
+"""``kwire groups explain``: why a group has rebalanced, and when.
+
+A broker that isn't kwire knows no answer: it closes the connection.
+"""
+
+import argparse
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from kwire.cli.output import fail
+
+if TYPE_CHECKING:
+    from kwire.protocol.messages.explain_group import ExplainGroupResponse
+
+DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+_FIND_VERSION = 4
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """The command's options."""
+    groups = commands.add_parser("groups", help="ask a broker about groups")
+    actions = groups.add_subparsers(dest="action", required=True, metavar="ACTION")
+    explain = actions.add_parser(
+        "explain",
+        help="tell why a group has rebalanced",
+        description="Tells who joined, left, or was silent for too long, and what came of it.",
+    )
+    explain.add_argument("group", metavar="GROUP", help="the id of the group")
+    explain.add_argument(
+        "--bootstrap-server",
+        metavar="HOST:PORT",
+        default=DEFAULT_BOOTSTRAP,
+        help=f"a broker, {DEFAULT_BOOTSTRAP} if it isn't given",
+    )
+    explain.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Explain a group; the exit code."""
+    from kwire.errors import ErrorCode, KafkaError
+
+    host, _, port = options.bootstrap_server.rpartition(":")
+    if not host or not port.isdecimal():
+        return fail(f"{options.bootstrap_server} is not HOST:PORT")
+    try:
+        found = _ask(host, int(port), options.group)
+    except KafkaError as error:
+        return fail(str(error))
+    except ConnectionResetError:
+        return fail(f"{options.bootstrap_server} does not answer this question: is it kwire?")
+    except OSError as error:
+        return fail(f"cannot ask {options.bootstrap_server}: {error}")
+    if found.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
+        return fail(f"nothing is known of group {options.group}")
+    if found.error_code:
+        return fail(f"group {options.group}: {ErrorCode(found.error_code).name}")
+    _print(options.group, found)
+    return 0
+
+
+def _ask(host: str, port: int, group: str) -> "ExplainGroupResponse":
+    """Ask the coordinator of a group, which need not be the broker that was named."""
+    from kwire.cli.connection import Connection
+    from kwire.errors import ErrorCode, KafkaError
+    from kwire.protocol.messages.explain_group import ExplainGroupRequest, ExplainGroupResponse
+    from kwire.protocol.messages.find_coordinator import FindCoordinatorRequest
+
+    with Connection(host, port) as connection:
+        asked = FindCoordinatorRequest(coordinator_keys=[group])
+        [home] = connection.ask(asked, _FIND_VERSION).coordinators
+    if home.error_code:
+        raise KafkaError(ErrorCode(home.error_code), home.error_message or "no coordinator")
+    with Connection(home.host, home.port) as connection:
+        try:
+            response = connection.ask(ExplainGroupRequest(group_id=group), 0)
+        except ConnectionError as error:
+            raise ConnectionResetError from error
+    assert isinstance(response, ExplainGroupResponse)
+    return response
+
+
+def _print(group: str, found: "ExplainGroupResponse") -> None:
+    state = f"{found.group_state} ({found.group_type})" if found.group_state else "gone"
+    print(f"{group}: {state}")
+    for event in found.events:
+        at = datetime.fromtimestamp(event.at_ms / 1000).astimezone()
+        print(f"  {at.isoformat(sep=' ', timespec='milliseconds')}  {event.text}")
+    if not found.events:
+        print("  nothing has happened since the broker started")

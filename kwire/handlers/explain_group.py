@@ -1,0 +1,28 @@
+"""ExplainGroup, an API of kwire's own: why a group has rebalanced (``kwire groups explain``)."""
+
+from kwire.coordinator.group import GroupType
+from kwire.errors import ErrorCode, KafkaError
+from kwire.handlers.context import RequestContext
+from kwire.protocol.messages.explain_group import (
+    ExplainGroupRequest,
+    ExplainGroupResponse,
+    GroupEvent,
+)
+
+
+def handle(request: ExplainGroupRequest, context: RequestContext) -> ExplainGroupResponse:
+    """Tell the events of a group; GROUP_ID_NOT_FOUND for one that there is nothing to say of."""
+    try:
+        groups = context.broker.groups.coordinator(request.group_id).groups
+    except KafkaError as error:
+        return ExplainGroupResponse(error_code=error.code)
+    group = groups.groups.get(request.group_id)
+    state = groups.state_of(request.group_id)
+    events = groups.histories.of(request.group_id)
+    if state is None and not events:
+        return ExplainGroupResponse(error_code=ErrorCode.GROUP_ID_NOT_FOUND)
+    return ExplainGroupResponse(
+        group_type=(group.kind if group else GroupType.CLASSIC).value if state else "",
+        group_state=state or "",
+        events=[GroupEvent(at_ms=event.at_ms, text=event.text) for event in events],
+    )
