@@ -226,28 +226,3 @@ def test_everybody_is_told_when_a_coordinator_ends(script, verb):
     assert waiter == ("b", verb)
     assert response.error_code == ErrorCode.NOT_COORDINATOR
     assert isinstance(response, JoinGroupResponse) == (verb == "join")
-
-
-def test_rebalances_say_why(script):
-    """Who joined, left or was silent, what the client said, and what came of it."""
-    script.run(
-        """
-        join a version=3
-            record generation 0 empty
-            a join: generation 1 range leader a-1 [a-1]
-        sync a a-1=p0
-            record generation 1 range a-1=p0
-            a sync: p0
-        after 1
-        join b version=3
-        after 2
-        join a topics=other
-            a join: generation 2 range leader a-1 [a-1 b-2]
-            b join: generation 2 range leader a-1
-        leave a
-            leave: a-1 NONE
-        after 10
-            +10s record generation 3 empty
-        why
-        """
-    )
