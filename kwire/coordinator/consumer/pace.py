@@ -31,22 +31,23 @@ _BROKER_RATE_PER_S = 1_000
 
 
 class Budget:
-    """So many at once, and so many a second in the long run."""
+    """So many at once, and so many a second in the long run; both may be others each time."""
 
-    __slots__ = ("_left", "_since_ms")
+    __slots__ = ("_since_ms", "_spent")
 
     def __init__(self) -> None:
-        self._left: float | None = None
+        self._spent = 0.0
         self._since_ms = 0
 
     def take(self, burst: float, rate_per_s: float, now_ms: int) -> bool:
         """Take one, if one is left."""
-        left = burst if self._left is None else self._left
-        left = min(burst, left + max(0, now_ms - self._since_ms) * rate_per_s / 1000)
+        passed_ms = max(0, now_ms - self._since_ms)
         self._since_ms = now_ms
-        is_left = left >= 1
-        self._left = left - 1 if is_left else left
-        return is_left
+        self._spent = max(0.0, self._spent - passed_ms * rate_per_s / 1000)
+        if self._spent + 1 > burst:
+            return False
+        self._spent += 1
+        return True
 
 
 class BrokerBudget:

@@ -1,0 +1,439 @@
+"""Text scripts for consumer groups: what members do, time that passes, and what comes of it.
+
+A script is a list of commands, each followed by its trace, indented. Members are named by their
+ids; partitions are written ``t:0,1``; a member reports what it was last told to have, unless
+``owns=`` says otherwise (``-`` for nothing; ``owns=?`` reports nothing at all).
+
+Commands of members of the consumer protocol: ``join NAME topics=…``, ``beat NAME``, ``leave NAME``,
+``away NAME`` (a static member, for a while), each with ``key=value`` for what the request says. Of
+members of the classic protocol: ``old_join``, ``old_sync``, ``old_beat``, ``old_leave``. Besides:
+``topics NAME=PARTITIONS…``, ``commit NAME PARTITION…``, ``after SECONDS``, ``restart``,
+``writes fail`` or ``work``, ``show``.
+"""
+
+import textwrap
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import pytest
+
+from kwire.coordinator.consumer.coordinator import Surroundings
+from kwire.coordinator.consumer.embedded import parse_assignment
+from kwire.coordinator.consumer.group import ConsumerGroup
+from kwire.coordinator.consumer.pace import BrokerBudget
+from kwire.coordinator.consumer.settings import ConsumerSettings
+from kwire.coordinator.consumer.topics import Topic, TopicSet
+from kwire.coordinator.effects import Effects
+from kwire.coordinator.group import Committer
+from kwire.coordinator.group_coordinator import GroupCoordinator
+from kwire.coordinator.joining import Client
+from kwire.coordinator.settings import GroupSettings
+from kwire.errors import ErrorCode, KafkaError
+from kwire.protocol.codec import encode
+from kwire.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+from kwire.protocol.messages.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    TopicPartition,
+)
+from kwire.protocol.messages.heartbeat import HeartbeatRequest
+from kwire.protocol.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
+from kwire.protocol.messages.leave_group import LeaveGroupResponse, MemberIdentity
+from kwire.protocol.messages.sync_group import (
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+    SyncGroupResponse,
+)
+from kwire.record.records import Record
+
+GROUP = "g"
+START_MS = 1_000_000
+
+Words = dict[str, str]
+Owned = dict[str, set[int]]
+
+
+def topic_id(name: str) -> bytes:
+    """The id of a topic of this name."""
+    return name.encode().ljust(16, b"\0")
+
+
+def topic_name(uuid: bytes) -> str:
+    """The name of a topic of this id."""
+    return uuid.rstrip(b"\0").decode()
+
+
+def parse_partitions(words: Iterable[str]) -> Owned:
+    """``t:0,1`` and the like."""
+    owned: Owned = {}
+    for word in words:
+        if word != "-":
+            name, _, indexes = word.partition(":")
+            owned[name] = {int(index) for index in indexes.split(",")}
+    return owned
+
+
+def show_partitions(partitions: Mapping[bytes, Iterable[int]]) -> str:
+    """``t:0,1`` and the like; ``-`` for none."""
+    shown = [f"{topic_name(t)}:{','.join(map(str, sorted(p)))}" for t, p in partitions.items() if p]
+    return " ".join(sorted(shown)) or "-"
+
+
+class ScriptMember:
+    """What a client remembers between its requests."""
+
+    def __init__(self) -> None:
+        self.member_id = ""
+        self.epoch = 0
+        self.owned: Owned = {}
+
+
+class ConsumerScript:
+    """A coordinator whose log is a list, its topics, and the members of one group."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.settings = ConsumerSettings(**{"assignment_interval_ms": 0, **settings})
+        self.topics = TopicSet()
+        self.now_ms = START_MS
+        self.log: list[Record] = []
+        self.trace: list[str] = []
+        self.writes_fail = False
+        self.ids = 0
+        self.members: dict[str, ScriptMember] = {}
+        self.coordinator = self.load()
+
+    def run(self, script: str) -> None:
+        """Carry a script out; AssertionError if its trace is another."""
+        expected = textwrap.dedent(script).strip()
+        actual: list[str] = []
+        for line in expected.splitlines():
+            if line.startswith(" ") or not line:
+                continue
+            actual.append(line)
+            actual += [f"    {seen}" for seen in self.command(line)]
+        assert "\n".join(actual) == expected
+
+    def command(self, line: str) -> list[str]:
+        """Carry one command out; its trace."""
+        self.trace = []
+        verb, *words = line.split("#")[0].split()
+        plain = [word for word in words if "=" not in word]
+        given = dict(word.split("=", 1) for word in words if "=" in word)
+        try:
+            getattr(self, f"do_{verb}")(plain, given)
+        except KafkaError as error:
+            self.trace.append(f"{error.code.name}")
+        return self.trace
+
+    def member(self, name: str) -> ScriptMember:
+        """The client of this name."""
+        return self.members.setdefault(name, ScriptMember())
+
+    @property
+    def group(self) -> ConsumerGroup:
+        """The group, as a consumer group."""
+        group = self.coordinator.groups[GROUP]
+        assert isinstance(group, ConsumerGroup)
+        return group
+
+    # Members of the consumer protocol
+
+    def do_join(self, plain: list[str], given: Words) -> None:
+        """A client joins, without partitions."""
+        [name] = plain
+        member = self.member(name)
+        member.member_id = given.pop("id", member.member_id or name)
+        member.epoch, member.owned = 0, {}
+        given = {"rebalance": "60", "owns": "-", **given}
+        if "regex" not in given:
+            given.setdefault("topics", "t")
+        self._beat(name, given)
+
+    def do_beat(self, plain: list[str], given: Words) -> None:
+        """A client goes on."""
+        [name] = plain
+        self._beat(name, given)
+
+    def do_away(self, plain: list[str], given: Words) -> None:
+        """A static member leaves for a while."""
+        [name] = plain
+        self._beat(name, {**given, "epoch": "-2", "owns": "?"})
+
+    def do_leave(self, plain: list[str], given: Words) -> None:
+        """A client leaves."""
+        [name] = plain
+        self._beat(name, {**given, "epoch": "-1", "owns": "?"})
+
+    def _beat(self, name: str, given: Words) -> None:
+        member = self.member(name)
+        topics = given.get("topics")
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=GROUP,
+            member_id=given.get("id", member.member_id),
+            member_epoch=int(given.get("epoch", member.epoch)),
+            instance_id=given.get("instance"),
+            rack_id=given.get("rack"),
+            rebalance_timeout_ms=int(given["rebalance"]) * 1000 if "rebalance" in given else -1,
+            subscribed_topic_names=None if topics is None else [t for t in topics.split(",") if t],
+            subscribed_topic_regex=given.get("regex"),
+            server_assignor=given.get("assignor"),
+            topic_partitions=self._reported(member, given.get("owns")),
+        )
+        client = Client(name, "/127.0.0.1", int(given.get("version", 1)))
+        now_ms = self.now_ms
+        self.take(self.coordinator.consumer.heartbeat(request, client, (name, "beat"), now_ms))
+
+    def _reported(self, member: ScriptMember, owns: str | None) -> list[TopicPartitions] | None:
+        if owns == "?":
+            return None
+        owned = member.owned if owns is None else parse_partitions(owns.split("+"))
+        return [
+            TopicPartitions(topic_id=topic_id(name), partitions=sorted(indexes))
+            for name, indexes in owned.items()
+        ]
+
+    # Members of the classic protocol
+
+    def do_old_join(self, plain: list[str], given: Words) -> None:
+        """A client joins with the classic protocol, as one that keeps what it owns."""
+        [name] = plain
+        member = self.member(name)
+        owns = given.get("owns")
+        owned = member.owned if owns is None else parse_partitions(owns.split("+"))
+        subscription = ConsumerProtocolSubscription(
+            topics=given.get("topics", "t").split(","),
+            owned_partitions=[
+                TopicPartition(topic=topic, partitions=sorted(p)) for topic, p in owned.items()
+            ],
+        )
+        packed = b"\0\1" + encode(subscription, 1)
+        request = JoinGroupRequest(
+            group_id=GROUP,
+            session_timeout_ms=int(given.get("session", 10)) * 1000,
+            rebalance_timeout_ms=int(given.get("rebalance", 60)) * 1000,
+            member_id=given.get("id", member.member_id),
+            group_instance_id=given.get("instance"),
+            protocol_type=given.get("type", "consumer"),
+            protocols=[
+                JoinGroupRequestProtocol(name=protocol, metadata=packed)
+                for protocol in given.get("protocols", "range").split(",")
+            ],
+        )
+        client = Client(name, "/127.0.0.1", int(given.get("version", 9)))
+        now_ms = self.now_ms
+        self.take(self.coordinator.members.join(request, client, (name, "old_join"), now_ms))
+
+    def do_old_sync(self, plain: list[str], given: Words) -> None:
+        """A client asks for its assignment; ``MEMBER=PARTITIONS`` where it leads."""
+        [name] = plain
+        member = self.member(name)
+        request = SyncGroupRequest(
+            group_id=GROUP,
+            generation_id=int(given.pop("generation", member.epoch)),
+            member_id=member.member_id,
+            group_instance_id=given.pop("instance", None),
+            protocol_type="consumer",
+            protocol_name=given.pop("protocol", "range"),
+            assignments=[
+                SyncGroupRequestAssignment(
+                    member_id=self.member(who).member_id, assignment=_packed(partitions)
+                )
+                for who, partitions in given.items()
+            ],
+        )
+        now_ms = self.now_ms
+        self.take(self.coordinator.members.sync(request, (name, "old_sync"), now_ms))
+
+    def do_old_beat(self, plain: list[str], given: Words) -> None:
+        """A client sends a heartbeat of the classic protocol."""
+        [name] = plain
+        member = self.member(name)
+        request = HeartbeatRequest(
+            group_id=GROUP,
+            generation_id=int(given.get("generation", member.epoch)),
+            member_id=member.member_id,
+            group_instance_id=given.get("instance"),
+        )
+        self.coordinator.members.heartbeat(request, self.now_ms)
+        self.trace.append("ok")
+
+    def do_old_leave(self, plain: list[str], given: Words) -> None:
+        """Clients leave in one request of the classic protocol."""
+        leaving = [MemberIdentity(member_id=self.member(name).member_id) for name in plain]
+        if "instance" in given:
+            leaving.append(MemberIdentity(member_id="", group_instance_id=given["instance"]))
+        now_ms = self.now_ms
+        self.take(self.coordinator.members.leave(GROUP, leaving, ("", "old_leave"), now_ms))
+
+    # Everything else
+
+    def do_topics(self, plain: list[str], given: Words) -> None:
+        """The cluster has these topics now; ``t=4`` has four partitions."""
+        self.topics = TopicSet(
+            [Topic(name, topic_id(name), int(count)) for name, count in given.items()],
+            self.topics.revision + 1,
+        )
+
+    def do_commit(self, plain: list[str], given: Words) -> None:
+        """A client commits, at its epoch or another; ``offsets may be committed`` if so."""
+        name, *partitions = plain
+        member = self.member(name)
+        epoch = int(given.get("epoch", member.epoch))
+        version = int(given.get("version", 10))
+        committer = Committer(member.member_id, epoch, given.get("instance"), version)
+        self.coordinator.committed.check_commit(GROUP, committer, self.now_ms)
+        for topic, indexes in parse_partitions(partitions).items():
+            for index in indexes:
+                self.coordinator.committed.check_commit_of(GROUP, committer, topic_id(topic), index)
+        self.trace.append("may commit")
+
+    def do_fetch(self, plain: list[str], given: Words) -> None:
+        """A client fetches offsets."""
+        [name] = plain
+        member = self.member(name)
+        epoch = int(given.get("epoch", member.epoch))
+        self.coordinator.committed.check_fetch(GROUP, member.member_id, epoch)
+        self.trace.append("may fetch")
+
+    def do_after(self, plain: list[str], given: Words) -> None:
+        """Time passes; what becomes due is done when it is."""
+        until_ms = self.now_ms + round(float(plain[0]) * 1000)
+        began_ms = self.now_ms
+        while (due := self.coordinator.next_deadline_ms()) is not None and due <= until_ms:
+            self.now_ms = max(due, self.now_ms)
+            seen = len(self.trace)
+            self.take(self.coordinator.tick(self.now_ms))
+            after = f"+{(self.now_ms - began_ms) / 1000:g}s "
+            self.trace[seen:] = [after + line for line in self.trace[seen:]]
+        self.now_ms = until_ms
+
+    def do_restart(self, plain: list[str], given: Words) -> None:
+        """The coordinator is gone; another one loads what was written."""
+        self.coordinator = self.load()
+
+    def do_writes(self, plain: list[str], given: Words) -> None:
+        """Writes fail or work from now on."""
+        self.writes_fail = plain == ["fail"]
+
+    def do_delete(self, plain: list[str], given: Words) -> None:
+        """The group is deleted."""
+        self.take(self.coordinator.delete(GROUP))
+
+    def do_show(self, plain: list[str], given: Words) -> None:
+        """The group as it is."""
+        group = self.coordinator.groups.get(GROUP)
+        if not isinstance(group, ConsumerGroup):
+            kind = "nothing" if group is None else f"{group.kind.value} {group.state_name}"
+            self.trace.append(kind)
+            return
+        self.trace.append(f"{group.state_name} epoch {group.epoch} target {group.target_epoch}")
+        for member in group.members.values():
+            revoking = f" revoking {show_partitions(member.revoking)}" if member.revoking else ""
+            self.trace.append(
+                f"{member.member_id} epoch {member.epoch} {member.state.name} "
+                f"{show_partitions(member.assigned)}{revoking} "
+                f"-> {show_partitions(group.target_of(member.member_id))}"
+            )
+
+    def load(self) -> GroupCoordinator:
+        """A coordinator that has replayed the log."""
+        around = Surroundings(lambda: self.topics, lambda _: self.settings, BrokerBudget())
+        settings = GroupSettings(initial_rebalance_delay_ms=0)
+        coordinator = GroupCoordinator(settings, self.new_id, around)
+        for record in self.log:
+            coordinator.replay(record, -1, self.now_ms, loading=True)
+        self.coordinator = coordinator
+        self.take(coordinator.begin(self.now_ms))
+        return coordinator
+
+    def new_id(self) -> str:
+        """1, 2, 3 …"""
+        self.ids += 1
+        return str(self.ids)
+
+    def take(self, effects: Effects) -> None:
+        """What the runtime does: write, replay, answer; or go back."""
+        if self.writes_fail and effects.records:
+            undone = self.coordinator.undo(effects, self.now_ms)
+            for waiter, response in effects.replies:
+                self.answer(waiter, type(response)(error_code=ErrorCode.NOT_COORDINATOR))
+            self.take(undone)
+            return
+        self.trace += [note.removeprefix(f"group {GROUP}: ") for note in effects.notes]
+        for key, value in effects.records:
+            record = Record(len(self.log), self.now_ms, key, value)
+            self.log.append(record)
+            self.coordinator.replay(record, -1, self.now_ms, loading=False)
+        for waiter, response in effects.replies:
+            self.answer(waiter, response)
+
+    def answer(self, waiter: Any, response: Any) -> None:
+        """Note an answer, and let the client remember what it says."""
+        name, verb = waiter
+        described = getattr(self, f"_answer_{verb}")(name, response)
+        self.trace.append(f"{name}: {described}" if name else described)
+
+    def _answer_beat(self, name: str, response: ConsumerGroupHeartbeatResponse) -> str:
+        if response.error_code:
+            return ErrorCode(response.error_code).name
+        member = self.member(name)
+        member.epoch = response.member_epoch
+        if response.assignment is None:
+            return f"epoch {response.member_epoch}"
+        topics = response.assignment.topic_partitions
+        has = {t.topic_id: t.partitions for t in topics}
+        member.owned = {topic_name(t): set(p) for t, p in has.items()}
+        return f"epoch {response.member_epoch} has {show_partitions(has)}"
+
+    def _answer_old_join(self, name: str, response: JoinGroupResponse) -> str:
+        member = self.member(name)
+        if response.member_id:
+            member.member_id = response.member_id
+        if response.error_code:
+            return f"{ErrorCode(response.error_code).name} {response.member_id}".strip()
+        member.epoch = response.generation_id
+        leads = " leads" if response.leader == response.member_id else ""
+        return f"{member.member_id} generation {member.epoch} {response.protocol_name}{leads}"
+
+    def _answer_old_sync(self, name: str, response: SyncGroupResponse) -> str:
+        if response.error_code:
+            return ErrorCode(response.error_code).name
+        has = parse_assignment(response.assignment, self.topics)
+        self.member(name).owned = {topic_name(t): set(p) for t, p in has.items()}
+        return f"has {show_partitions(has)}"
+
+    def _answer_old_leave(self, name: str, response: LeaveGroupResponse) -> str:
+        return " ".join(
+            f"{m.member_id or m.group_instance_id} {ErrorCode(m.error_code).name}"
+            for m in response.members
+        )
+
+
+def _packed(partitions: str) -> bytes:
+    owned = parse_partitions(partitions.split("+"))
+    assignment = ConsumerProtocolAssignment(
+        assigned_partitions=[
+            TopicPartition(topic=topic, partitions=sorted(p)) for topic, p in owned.items()
+        ]
+    )
+    return b"\0\1" + encode(assignment, 1)
+
+
+@pytest.fixture(scope="session")
+def new_script() -> Callable[..., ConsumerScript]:
+    """Makes scripts; keyword arguments are ``ConsumerSettings``."""
+    return ConsumerScript
+
+
+@pytest.fixture
+def script() -> ConsumerScript:
+    """A script in which every change is assigned at once."""
+    return ConsumerScript()
