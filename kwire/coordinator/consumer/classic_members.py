@@ -77,7 +77,8 @@ class ClassicMembers:
         member = before._replace(about=about)
         if about != before.about or is_new:
             draft.describe(member)
-            draft.note(f"{member.member_id} joins with the classic protocol")
+            if is_new or not before.is_classic:
+                draft.note(f"{member.member_id} joins with the classic protocol")
         self._groups.go_on(draft, group, is_certain=is_new or resubscribed)
         owned = to_partitions(subscription.owned_partitions, draft.topics)
         member = draft.reconcile(member, owned, resubscribed=resubscribed)

@@ -171,7 +171,8 @@ class ConsumerGroups:
         if is_new:
             draft.note(f"{member.member_id} joins")
         elif before.about.topics != member.about.topics:
-            draft.note(f"{member.member_id} subscribes to {', '.join(member.about.topics)}")
+            topics = ", ".join(member.about.topics) or "nothing"
+            draft.note(f"{member.member_id} subscribes to {topics}")
         elif before.about.regex != member.about.regex:
             draft.note(f"{member.member_id} subscribes to /{member.about.regex}/")
 
@@ -210,7 +211,9 @@ class ConsumerGroups:
             draft.group.timers.cancel(member_id)
         draft.remove(gone)
         draft.turn.effects.undo.append(lambda turn: self._watch_again(original, gone, turn))
-        self.go_on(draft, original, is_certain=True)
+        # A group that goes back to the classic protocol stays at its epoch, which its members know.
+        if not may_downgrade(draft.group, draft.settings):
+            self.go_on(draft, original, is_certain=True)
         self.finish(draft, original)
 
     def _watch_again(self, group: ConsumerGroup, member_ids: Iterable[str], turn: Turn) -> None:
@@ -279,7 +282,7 @@ class ConsumerGroups:
             group = downgrade(draft, original)
         self._put_in_place(group, draft.turn)
         if isinstance(group, ClassicGroup):
-            prepare_rebalance(group, "the last member of the consumer protocol is out", draft.turn)
+            prepare_rebalance(group, "only classic members are left", draft.turn)
         self._registry.reschedule(group)
         return group
 

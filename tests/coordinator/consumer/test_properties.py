@@ -1,8 +1,8 @@
 """Any interleaving of members of both protocols, time, restarts, and failing writes.
 
-What clients do is what well-behaved clients do: they report what they have, give up what they are
-told to, and join again when they are told they are out. When they do it, and which answers are lost,
-is up to chance. The promises are checked after every step, and once everybody has had their turn.
+Clients do what well-behaved ones do: they report what they have, give up what they are told to, and
+join again when they are told they are out. When they do it, and which answers are lost, is up to
+chance. The promises are checked after every step, and once everybody has had their turn.
 """
 
 from collections import Counter

@@ -1,0 +1,131 @@
+"""Which way groups may go, and groups that are empty, as text scripts."""
+
+from kwire.coordinator.consumer.settings import MigrationPolicy
+
+
+def test_empty_groups_make_room_for_the_other_kind(script):
+    """Both ways, whatever the policy."""
+    script.run(
+        """
+        topics t=1
+        join a
+            a joins
+            assigned at epoch 2 to 1 members, uniform
+            a: epoch 2 has t:0
+        leave a
+            a is out: it left
+            a: epoch -1
+        old_join x
+            x: MEMBER_ID_REQUIRED x-1
+        old_join x
+            group g rebalances from generation 0, Empty: x-1 joins; client reason: not provided
+            x: x-1 generation 1 range leads
+        old_sync x x=t:0
+            x: has t:0
+        show
+            classic Stable
+        old_leave x
+            group g rebalances from generation 1, Stable: x-1 (reason: not provided) left
+            group g is empty in generation 2
+            x-1 NONE
+        show
+            classic Empty
+        join a
+            a joins
+            assigned at epoch 2 to 1 members, uniform
+            a: epoch 2 has t:0
+        show
+            Stable epoch 2 target 2
+            a epoch 2 STABLE t:0 -> t:0
+        leave a
+            a is out: it left
+            a: epoch -1
+        delete
+        show
+            nothing
+        """
+    )
+
+
+def test_without_a_policy_members_do_not_mix(new_script):
+    """Neither way, while somebody is there."""
+    script = new_script(migration_policy=MigrationPolicy.DISABLED)
+    script.run(
+        """
+        topics t=2
+        join a
+            a joins
+            assigned at epoch 2 to 1 members, uniform
+            a: epoch 2 has t:0,1
+        old_join x
+            INCONSISTENT_GROUP_PROTOCOL
+        leave a
+            a is out: it left
+            a: epoch -1
+        old_join x
+            x: MEMBER_ID_REQUIRED x-2
+        old_join x
+            group g rebalances from generation 0, Empty: x-2 joins; client reason: not provided
+            x: x-2 generation 1 range leads
+        old_sync x x=t:0,1
+            x: has t:0,1
+        join a
+            GROUP_ID_NOT_FOUND
+        """
+    )
+
+
+def test_a_group_that_may_not_be_downgraded_stays(new_script):
+    """With members of the classic protocol alone."""
+    script = new_script(migration_policy=MigrationPolicy.UPGRADE)
+    script.run(
+        """
+        topics t=2
+        old_join x
+            x: MEMBER_ID_REQUIRED x-1
+        old_join x
+            group g rebalances from generation 0, Empty: x-1 joins; client reason: not provided
+            x: x-1 generation 1 range leads
+        old_sync x x=t:0,1
+            x: has t:0,1
+        join a
+            is a consumer group from now on
+            a joins
+            assigned at epoch 2 to 2 members, uniform
+            a: epoch 2 has -
+        leave a
+            a is out: it left
+            assigned at epoch 3 to 1 members, uniform
+            a: epoch -1
+        show
+            Reconciling epoch 3 target 3
+            x-1 epoch 1 STABLE t:0,1 -> t:0,1
+        old_beat x
+            REBALANCE_IN_PROGRESS
+        old_join x
+            x: x-1 generation 3 range
+        old_sync x
+            x: has t:0,1
+        """
+    )
+
+
+def test_a_group_that_may_not_be_upgraded_stays(new_script):
+    """It takes no members of the consumer protocol."""
+    script = new_script(migration_policy=MigrationPolicy.DOWNGRADE)
+    script.run(
+        """
+        topics t=2
+        old_join x
+            x: MEMBER_ID_REQUIRED x-1
+        old_join x
+            group g rebalances from generation 0, Empty: x-1 joins; client reason: not provided
+            x: x-1 generation 1 range leads
+        old_sync x x=t:0,1
+            x: has t:0,1
+        join a
+            GROUP_ID_NOT_FOUND
+        show
+            classic Stable
+        """
+    )
