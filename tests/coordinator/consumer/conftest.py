@@ -246,7 +246,9 @@ class ConsumerScript(ClassicCommands):
                 self.answer(waiter, type(response)(error_code=ErrorCode.NOT_COORDINATOR))
             self.take(undone)
             return
-        self.trace += [note.removeprefix(f"group {GROUP}: ") for note in effects.notes]
+        # What is said of a classic group is for its own tests.
+        if isinstance(self.coordinator.groups.get(GROUP), ConsumerGroup):
+            self.trace += [note.removeprefix(f"group {GROUP}: ") for note in effects.notes]
         for key, value in effects.records:
             record = Record(len(self.log), self.now_ms, key, value)
             self.log.append(record)

@@ -18,15 +18,12 @@ def test_empty_groups_make_room_for_the_other_kind(script):
         old_join x
             x: MEMBER_ID_REQUIRED x-1
         old_join x
-            group g rebalances from generation 0, Empty: x-1 joins; client reason: not provided
             x: x-1 generation 1 range leads
         old_sync x x=t:0
             x: has t:0
         show
             classic Stable
         old_leave x
-            group g rebalances from generation 1, Stable: x-1 (reason: not provided) left
-            group g is empty in generation 2
             x-1 NONE
         show
             classic Empty
@@ -65,7 +62,6 @@ def test_without_a_policy_members_do_not_mix(new_script):
         old_join x
             x: MEMBER_ID_REQUIRED x-2
         old_join x
-            group g rebalances from generation 0, Empty: x-2 joins; client reason: not provided
             x: x-2 generation 1 range leads
         old_sync x x=t:0,1
             x: has t:0,1
@@ -84,7 +80,6 @@ def test_a_group_that_may_not_be_downgraded_stays(new_script):
         old_join x
             x: MEMBER_ID_REQUIRED x-1
         old_join x
-            group g rebalances from generation 0, Empty: x-1 joins; client reason: not provided
             x: x-1 generation 1 range leads
         old_sync x x=t:0,1
             x: has t:0,1
@@ -119,7 +114,6 @@ def test_a_group_that_may_not_be_upgraded_stays(new_script):
         old_join x
             x: MEMBER_ID_REQUIRED x-1
         old_join x
-            group g rebalances from generation 0, Empty: x-1 joins; client reason: not provided
             x: x-1 generation 1 range leads
         old_sync x x=t:0,1
             x: has t:0,1

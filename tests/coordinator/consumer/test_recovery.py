@@ -112,7 +112,6 @@ def test_a_conversion_that_is_not_written_did_not_happen(script):
         old_join x
             x: MEMBER_ID_REQUIRED x-1
         old_join x
-            group g rebalances from generation 0, Empty: x-1 joins; client reason: not provided
             x: x-1 generation 1 range leads
         old_sync x x=t:0,1
             x: has t:0,1
