@@ -13,11 +13,24 @@ import trio
 
 from kwire.broker.broker import Broker
 from kwire.connection.poller import Poller
+from kwire.log.checkpoints import (
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+    TopicPartition,
+)
 
 TICK_S = 1.0
 SHORTEST_TICK_S = 0.01
 SWEEP_INTERVAL_S = 5.0
 FIRST_TASKS_MS = 30_000
+
+
+CHECKPOINT_INTERVALS = {
+    RECOVERY_POINTS: "log.flush.offset.checkpoint.interval.ms",
+    LOG_START_OFFSETS: "log.flush.start.offset.checkpoint.interval.ms",
+    HIGH_WATERMARKS: "replica.high.watermark.checkpoint.interval.ms",
+}
 
 
 class StorageLost(Exception):
@@ -33,7 +46,7 @@ class Housekeeping:
         first_ms = broker.now_ms() + FIRST_TASKS_MS
         self._sweep_due_s = trio.current_time() + SWEEP_INTERVAL_S
         self._retention_due_ms = first_ms
-        self._checkpoint_due_ms = first_ms
+        self._checkpoint_due_ms = dict.fromkeys(CHECKPOINT_INTERVALS, first_ms)
 
     async def run(self) -> None:
         """Do what is due, for ever; StorageLost when the last data directory has failed."""
@@ -78,11 +91,14 @@ class Housekeeping:
         """Retention and checkpoints, each when its interval has passed."""
         integer = self._broker.integer
         manager = self._broker.log_manager
-        watermarks = {(p.topic, p.index): p.high_watermark for p in self._broker.partitions()}
         if now_ms >= self._retention_due_ms:
             self._retention_due_ms = now_ms + integer("log.retention.check.interval.ms")
-            manager.housekeeping(now_ms, watermarks)
-        if now_ms >= self._checkpoint_due_ms:
-            interval_ms = integer("log.flush.offset.checkpoint.interval.ms")
-            self._checkpoint_due_ms = now_ms + interval_ms
-            await trio.to_thread.run_sync(manager.checkpoint, watermarks)
+            manager.housekeeping(now_ms, self._high_watermarks())
+        due = [name for name, due_ms in self._checkpoint_due_ms.items() if now_ms >= due_ms]
+        for name in due:
+            self._checkpoint_due_ms[name] = now_ms + integer(CHECKPOINT_INTERVALS[name])
+        if due:
+            await trio.to_thread.run_sync(manager.checkpoint, self._high_watermarks(), due)
+
+    def _high_watermarks(self) -> dict[TopicPartition, int]:
+        return {(p.topic, p.index): p.high_watermark for p in self._broker.partitions()}

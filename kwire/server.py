@@ -27,7 +27,7 @@ from kwire.connection.connection import Connection
 from kwire.connection.poller import Poller
 from kwire.handlers.context import ConnectionInfo
 from kwire.housekeeping import Housekeeping
-from kwire.log.data_directory import LogDirectoryError
+from kwire.log.data_directory import LOCK_FILE, LogDirectoryError
 from kwire.log.disk import Disk
 from kwire.log.log_config import LogConfig
 from kwire.log.manager import LogManager
@@ -73,6 +73,7 @@ class Server:
         self._sockets: list[tuple[Listener, socket.socket]] = []
         self._next_connection_id = 0
         self._stop = trio.Event()
+        self._metadata_lock = -1
         self._takeover: Takeover | None = None
 
     async def serve(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -81,7 +82,7 @@ class Server:
         Raises StartError, and StorageLost when the last data directory has failed. ``addresses``
         holds where it listens once it is ready.
         """
-        if not (self._directories()[0] / FILE_NAME).exists():
+        if not (self._metadata_directory() / FILE_NAME).exists():
             await trio.to_thread.run_sync(self._plan_takeover)
         manager = await trio.to_thread.run_sync(self._open_logs)
         clean = False
@@ -102,6 +103,8 @@ class Server:
                 for _, listening in self._sockets:
                     listening.close()
         finally:
+            if self._metadata_lock >= 0:
+                self._disk.close(self._metadata_lock)
             # Without the mark of a clean shutdown the next start checks what this one wrote.
             manager.close(self._now_ms(), clean=clean)
 
@@ -134,6 +137,10 @@ class Server:
     def _directories(self) -> list[Path]:
         return [Path(name).absolute() for name in self.config.strings("log.dirs")]
 
+    def _metadata_directory(self) -> Path:
+        named = self.config["metadata.log.dir"]
+        return Path(str(named)).absolute() if named else self._directories()[0]
+
     def _open_logs(self) -> LogManager:
         self._disk.max_open_files = _descriptors_for_logs()
         try:
@@ -148,10 +155,24 @@ class Server:
             raise StartError(str(error)) from error
 
     async def _open_store(self, manager: LogManager) -> EmbeddedStore:
+        """The database of the metadata, in ``metadata.log.dir`` or the first of ``log.dirs``."""
+        directory = self._metadata_directory()
         try:
-            return EmbeddedStore.open(manager.directories[0] / FILE_NAME)
+            failure = manager.failures.get(directory)
+            if failure is not None:
+                raise StoreUnusable(f"the metadata is in {directory}, which is offline: {failure}")
+            if directory not in manager.directories:
+                self._disk.make_directory(directory)
+                self._metadata_lock = self._disk.lock(directory / LOCK_FILE)
+            return EmbeddedStore.open(directory / FILE_NAME)
         except StoreUnusable as error:
             raise StartError(str(error)) from error
+        except BlockingIOError as error:
+            raise StartError(
+                f"metadata.log.dir {directory} is in use by another process"
+            ) from error
+        except OSError as error:
+            raise StartError(f"cannot use metadata.log.dir {directory}: {error}") from error
 
     def _listen(self) -> None:
         """Bind every listener; StartError names the one that can't be."""

@@ -8,6 +8,7 @@ import trio
 from kwire.broker.topics import INTERNAL_TOPICS
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
+from kwire.log.checkpoints import LOG_START_OFFSETS
 from kwire.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
@@ -28,7 +29,9 @@ async def handle(request: DeleteRecordsRequest, context: RequestContext) -> Dele
     ]
     broker = context.broker
     watermarks = {(p.topic, p.index): p.high_watermark for p in broker.partitions()}
-    if not await trio.to_thread.run_sync(broker.log_manager.checkpoint, watermarks):
+    if not await trio.to_thread.run_sync(
+        broker.log_manager.checkpoint, watermarks, (LOG_START_OFFSETS,)
+    ):
         for result in (result for topic in topics for result in topic.partitions):
             if not result.error_code:
                 result.error_code, result.low_watermark = ErrorCode.KAFKA_STORAGE_ERROR, -1

@@ -16,7 +16,6 @@ from pathlib import Path
 
 from kwire.log.checkpoints import (
     CLEANER_OFFSETS,
-    HIGH_WATERMARKS,
     LOG_START_OFFSETS,
     RECOVERY_POINTS,
     TopicPartition,
@@ -57,6 +56,7 @@ class DataDirectory:
         self.was_clean = False
         self.recovery_points: dict[TopicPartition, int] = {}
         self.log_start_offsets: dict[TopicPartition, int] = {}
+        self._checkpoints: dict[str, dict[TopicPartition, int]] = {}
         self._disk = disk
         self._lock = -1
         try:
@@ -116,16 +116,13 @@ class DataDirectory:
         except OSError as error:
             self.health.fail("cannot take away the mark of a clean stop", error)
 
-    def write_checkpoints(
-        self,
-        recovery_points: Mapping[TopicPartition, int],
-        log_start_offsets: Mapping[TopicPartition, int],
-        high_watermarks: Mapping[TopicPartition, int],
-    ) -> None:
-        """Replace the checkpoints; OSError."""
-        write_offsets(self.path / RECOVERY_POINTS, recovery_points, self._disk)
-        write_offsets(self.path / LOG_START_OFFSETS, log_start_offsets, self._disk)
-        write_offsets(self.path / HIGH_WATERMARKS, high_watermarks, self._disk)
+    def write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Replace a checkpoint, if it has news; OSError."""
+        if self._checkpoints.get(name) == offsets:
+            return
+        self._checkpoints.pop(name, None)
+        write_offsets(self.path / name, offsets, self._disk)
+        self._checkpoints[name] = dict(offsets)
         if CLEANER_OFFSETS not in self._disk.names(self.path):
             write_offsets(self.path / CLEANER_OFFSETS, {}, self._disk)
 

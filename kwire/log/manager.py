@@ -21,7 +21,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from kwire.errors import ErrorCode, KafkaError
-from kwire.log.checkpoints import TopicPartition
+from kwire.log.checkpoints import (
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+    TopicPartition,
+)
 from kwire.log.data_directory import DataDirectory, open_directories
 from kwire.log.disk import Disk
 from kwire.log.loading import DELETE_SUFFIX, STRAY_SUFFIX, load_logs
@@ -33,6 +38,7 @@ from kwire.log.retention import delete_old_segments, remove_doomed
 
 log = logging.getLogger(__name__)
 
+ALL_CHECKPOINTS = (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS)
 _MAX_DIRECTORY_NAME = 255
 
 
@@ -271,28 +277,36 @@ class LogManager:
         for path in due:
             self._disk.remove_tree(path)
 
-    def checkpoint(self, high_watermarks: Mapping[TopicPartition, int]) -> bool:
-        """Flush rolled segments and write the checkpoints; may be called in a thread.
+    def checkpoint(
+        self,
+        high_watermarks: Mapping[TopicPartition, int],
+        names: Collection[str] = ALL_CHECKPOINTS,
+    ) -> bool:
+        """Write these checkpoints, after the rolled segments are flushed; may run in a thread.
 
         False where a disk refused something; the log says what.
         """
         with self._checkpointing:
             done = [
-                self._checkpoint(data, high_watermarks)
+                self._checkpoint(data, high_watermarks, names)
                 for data in self._data_directories.values()
                 if data.is_online
             ]
         return all(done)
 
     def _checkpoint(
-        self, data: DataDirectory, high_watermarks: Mapping[TopicPartition, int]
+        self,
+        data: DataDirectory,
+        high_watermarks: Mapping[TopicPartition, int],
+        names: Collection[str],
     ) -> bool:
         """Checkpoint one directory."""
-        logs = {k: v for k, v in dict(self.logs).items() if v.directory.parent == data.path}
+        logs = {k: v for k, v in dict(self.logs).items() if v.health is data.health}
         try:
-            for opened in logs.values():
+            for opened in logs.values() if RECOVERY_POINTS in names else ():
                 opened.flush_rolled()
-            _write_checkpoints(data, logs, high_watermarks)
+            for name in names:
+                data.write_checkpoint(name, _offsets(name, logs, high_watermarks))
         except KafkaError:
             return False
         except OSError as error:
@@ -317,21 +331,21 @@ class LogManager:
                 unclean.add(opened.health.path)
         for data in self._data_directories.values():
             is_clean = clean and data.is_online and data.path not in unclean
-            data.close(clean=is_clean and self._checkpoint(data, {}))
+            data.close(clean=is_clean and self._checkpoint(data, {}, ALL_CHECKPOINTS))
 
 
-def _write_checkpoints(
-    data: DataDirectory,
+def _offsets(
+    name: str,
     logs: Mapping[TopicPartition, PartitionLog],
     high_watermarks: Mapping[TopicPartition, int],
-) -> None:
-    """Write the checkpoints of the logs in one directory; OSError."""
-    data.write_checkpoints(
-        {key: opened.recovery_point for key, opened in logs.items()},
-        {
+) -> dict[TopicPartition, int]:
+    """What a checkpoint says of the logs of a directory."""
+    if name == RECOVERY_POINTS:
+        return {key: opened.recovery_point for key, opened in logs.items()}
+    if name == LOG_START_OFFSETS:
+        return {
             key: opened.log_start_offset
             for key, opened in logs.items()
             if opened.log_start_offset > opened.segments[0].base_offset
-        },
-        {key: high_watermarks.get(key, opened.log_end_offset) for key, opened in logs.items()},
-    )
+        }
+    return {key: high_watermarks.get(key, opened.log_end_offset) for key, opened in logs.items()}

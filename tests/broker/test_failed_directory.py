@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kwire.config.broker import BrokerConfig
 from kwire.errors import ErrorCode
 from kwire.housekeeping import StorageLost
 from kwire.metadata.controller import NewTopic, create_topic, delete_topic
@@ -56,6 +57,7 @@ from kwire.protocol.messages.produce import (
     TopicProduceData,
 )
 from kwire.record.records import BatchBuilder
+from kwire.server import Server, StartError
 from kwire.testing.faulty_disk import FaultyDisk
 from kwire.testing.in_process import RawClient, RunningServer, running_server
 
@@ -294,3 +296,18 @@ async def test_the_broker_stops_when_every_directory_has_failed(tmp_path: Path) 
             check()
         assert f"{tmp_path / 'a'}: cannot append to" in str(caught.value)
         assert f"{tmp_path / 'b'}: cannot append to" in str(caught.value)
+
+
+async def test_the_metadata_may_have_a_directory_of_its_own(tmp_path: Path) -> None:
+    """metadata.log.dir; without it the first directory has the metadata, and a start without that
+    one is refused, for nobody knows the topics."""
+    settings = {"metadata.log.dir": str(tmp_path / "m"), "log.dirs": f"{tmp_path / 'a'}"}
+    for _ in range(2):
+        async with running_server(tmp_path, settings):
+            assert (tmp_path / "m" / "kwire-metadata.db").exists()
+            assert not (tmp_path / "a" / "kwire-metadata.db").exists()
+    disk = FaultyDisk()
+    disk.broken[tmp_path / "b"] = errno.EIO
+    config = {"log.dirs": f"{tmp_path / 'b'},{tmp_path / 'a'}", "listeners": "PLAINTEXT://:0"}
+    with pytest.raises(StartError, match=r"the metadata is in .*b, which is offline"):
+        await Server(BrokerConfig.load(config), disk=disk).serve()
