@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import pytest
 from aiokafka import AIOKafkaProducer
@@ -16,7 +16,6 @@ from confluent_kafka import (
     Consumer,
     ConsumerGroupTopicPartitions,
     IsolationLevel,
-    KafkaError,
     KafkaException,
     Producer,
     TopicPartition,
@@ -27,6 +26,7 @@ from kafka import KafkaProducer
 from compat_tests.clients import QUIET, READ_TIMEOUT_S, produce_confluent
 from compat_tests.conftest import Names
 from compat_tests.histories import History, Outcome
+from compat_tests.reading import read_all
 from compat_tests.test_clients import create
 
 PATIENCE_S = 30
@@ -39,43 +39,6 @@ def transactional(bootstrap: str, transactional_id: str, **options: object) -> P
     producer = Producer(config, logger=QUIET)
     producer.init_transactions(PATIENCE_S)
     return producer
-
-
-def read_all(
-    bootstrap: str, topic: str, partitions: int, isolation: str = "read_committed"
-) -> Iterator[tuple[int, int, str]]:
-    """Every record up to where the partitions end now: partition, offset, value."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "unused",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "isolation.level": isolation,
-        },
-        logger=QUIET,
-    )
-    consumer.assign([TopicPartition(topic, index, 0) for index in range(partitions)])
-    ended: set[int] = set()
-    give_up_at = time.monotonic() + READ_TIMEOUT_S
-    while len(ended) < partitions:
-        assert time.monotonic() < give_up_at, f"no end of {topic}"
-        message = consumer.poll(1)
-        if message is None:
-            continue
-        partition, offset = message.partition(), message.offset()
-        assert partition is not None
-        error = message.error()
-        if error is not None:
-            assert error.code() == KafkaError._PARTITION_EOF, error
-            ended.add(partition)
-            continue
-        ended.discard(partition)
-        value = message.value()
-        assert offset is not None
-        assert value is not None
-        yield partition, offset, value.decode()
-    consumer.close()
 
 
 class Writer(threading.Thread):

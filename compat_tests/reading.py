@@ -1,0 +1,65 @@
+"""Reading a topic as far as it goes at the moment, committed or not."""
+
+import time
+from collections.abc import Iterator
+
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+
+from compat_tests.clients import QUIET, READ_TIMEOUT_S
+
+
+def messages(
+    bootstrap: str, topic: str, partitions: int, isolation: str = "read_committed"
+) -> Iterator[Message]:
+    """Every record up to where the partitions end now."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "unused",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": isolation,
+        },
+        logger=QUIET,
+    )
+    consumer.assign([TopicPartition(topic, index, 0) for index in range(partitions)])
+    ended: set[int | None] = set()
+    give_up_at = time.monotonic() + READ_TIMEOUT_S
+    while len(ended) < partitions:
+        assert time.monotonic() < give_up_at, f"no end of {topic}"
+        message = consumer.poll(1)
+        if message is None:
+            continue
+        error = message.error()
+        if error is None:
+            yield message
+        else:
+            assert error.code() == KafkaError._PARTITION_EOF, error
+            ended.add(message.partition())
+    consumer.close()
+
+
+def read_all(
+    bootstrap: str, topic: str, partitions: int, isolation: str = "read_committed"
+) -> Iterator[tuple[int, int, str]]:
+    """Every record: partition, offset, value."""
+    for message in messages(bootstrap, topic, partitions, isolation):
+        partition, offset, value = message.partition(), message.offset(), message.value()
+        assert partition is not None
+        assert offset is not None
+        assert value is not None
+        yield partition, offset, value.decode()
+
+
+def read_rows(bootstrap: str, topic: str, partitions: int) -> Iterator[tuple[bytes, bytes]]:
+    """Every committed record: key, value."""
+    for message in messages(bootstrap, topic, partitions):
+        key, value = message.key(), message.value()
+        assert isinstance(key, bytes)
+        assert value is not None
+        yield key, value
+
+
+def count_of(bootstrap: str, topic: str, partitions: int) -> int:
+    """How many committed records there are."""
+    return sum(1 for _ in messages(bootstrap, topic, partitions))

@@ -1,0 +1,120 @@
+"""Kafka Streams with exactly_once_v2, killed and started again, on Kafka's own programs.
+
+The word count has a repartition topic and a state store with a changelog. Without a cache it writes
+the count of a word each time the word comes, so that of every word the output holds 1, 2, 3 … and
+nothing twice.
+"""
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from kafka import KafkaAdminClient
+
+from compat_tests.clients import produce_confluent
+from compat_tests.java_tools import streams_command
+from compat_tests.reading import count_of, read_rows
+from compat_tests.test_clients import create
+from kwire.testing.waiting import wait_until
+
+WORD_COUNT = "org.apache.kafka.streams.examples.wordcount.WordCountDemo"
+SMOKE = "org.apache.kafka.streams.tests.StreamsSmokeTest"
+SOURCE, TARGET = "streams-plaintext-input", "streams-wordcount-output"
+WORDS = ["all", "streams", "lead", "to", "kafka", "hello", "join", "summit"]
+LINES_PER_ROUND = 60
+PATIENCE_S = 120
+
+
+@contextmanager
+def running(main_class: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A program of Kafka Streams that runs during the ``with`` block, and is killed then."""
+    process = subprocess.Popen(
+        streams_command(main_class, *arguments),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def settings(path: Path, bootstrap: str, application: str) -> str:
+    """A file with the settings of an instance; its name."""
+    lines = {
+        "bootstrap.servers": bootstrap,
+        "application.id": application,
+        "state.dir": str(path / "state"),
+        "processing.guarantee": "exactly_once_v2",
+        "commit.interval.ms": "100",
+        "num.stream.threads": "2",
+        "session.timeout.ms": "6000",
+        "heartbeat.interval.ms": "1000",
+        "auto.offset.reset": "earliest",
+        "replication.factor": "1",
+    }
+    path.mkdir()
+    file = path / "streams.properties"
+    file.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
+    return str(file)
+
+
+@pytest.fixture
+def topics(bootstrap: str, admin: KafkaAdminClient) -> Iterator[None]:
+    """The topics of the word count, whose names are fixed; gone before and after."""
+    _delete_topics(admin)
+    create(bootstrap, SOURCE, 2)
+    create(bootstrap, TARGET, 2)
+    yield
+    _delete_topics(admin)
+
+
+def _delete_topics(admin: KafkaAdminClient) -> None:
+    ours = [name for name in admin.list_topics() if name.startswith(("streams-", "words-"))]
+    if ours:
+        admin.delete_topics(ours)
+    wait_until(lambda: not set(ours) & set(admin.list_topics()), what="topics to be gone")
+
+
+def write_lines(bootstrap: str, first: int) -> None:
+    """Sixty lines of words."""
+    lines = [
+        " ".join(WORDS[(number * 3 + place) % len(WORDS)] for place in range(4)).encode()
+        for number in range(first, first + LINES_PER_ROUND)
+    ]
+    produce_confluent(bootstrap, SOURCE, [(line, line, []) for line in lines])
+
+
+def test_a_word_count_that_is_killed(bootstrap: str, topics: None, tmp_path: Path) -> None:
+    """Of every word each count comes out once, in order, whoever dies meanwhile."""
+    files = [settings(tmp_path / name, bootstrap, "words-count") for name in ("a", "b")]
+    written = 0
+    with running(WORD_COUNT, files[0]):
+        for file in (files[1], files[1]):
+            with running(WORD_COUNT, file):
+                write_lines(bootstrap, written)
+                written += LINES_PER_ROUND
+                _wait_for_count(bootstrap, (written - LINES_PER_ROUND // 2) * 4)
+    # Both are dead now; another one takes their state from the changelog.
+    write_lines(bootstrap, written)
+    written += LINES_PER_ROUND
+    with running(WORD_COUNT, settings(tmp_path / "c", bootstrap, "words-count")):
+        _wait_for_count(bootstrap, written * 4)
+    counts: dict[str, list[int]] = {}
+    for key, value in read_rows(bootstrap, TARGET, 2):
+        counts.setdefault(key.decode(), []).append(int.from_bytes(value))
+    assert sum(len(found) for found in counts.values()) == written * 4
+    for word, found in counts.items():
+        assert found == list(range(1, len(found) + 1)), word
+
+
+def _wait_for_count(bootstrap: str, count: int) -> None:
+    wait_until(
+        lambda: count_of(bootstrap, TARGET, 2) >= count,
+        timeout_s=PATIENCE_S,
+        what=f"{count} counts",
+    )
