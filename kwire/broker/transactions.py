@@ -35,8 +35,9 @@ from kwire.runtime import CoordinatorRuntime
 
 log = logging.getLogger(__name__)
 
-RETRY_MS = 100
-"""Markers that couldn't be written are tried again after this time."""
+FIRST_RETRY_S = 0.05
+LAST_RETRY_S = 5.0
+"""Markers that couldn't be written are tried again, less and less often."""
 
 _OVERTAKEN = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED)
 
@@ -63,6 +64,7 @@ class Transactions:
         self._features: Mapping[str, int] | None = None
         self._settings = TransactionSettings()
         self._changed = trio.Event()
+        self._is_waiting = False
         self._is_closed = False
 
     async def ensure_topic(self) -> None:
@@ -76,6 +78,16 @@ class Transactions:
                 ErrorCode.COORDINATOR_NOT_AVAILABLE, f"cannot create {TRANSACTIONS_TOPIC}: {error}"
             ) from error
 
+    def check_available(self, transactional_id: str) -> None:
+        """KafkaError (COORDINATOR_NOT_AVAILABLE) while the partition of an id is offline."""
+        topic = self._broker.image.topics_by_name.get(TRANSACTIONS_TOPIC)
+        if topic is not None:
+            index = partition_for(transactional_id, len(topic.partitions))
+            if self._broker.is_offline(TRANSACTIONS_TOPIC, index):
+                raise KafkaError(
+                    ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{TRANSACTIONS_TOPIC}-{index} is offline"
+                )
+
     def of(self, transactional_id: str) -> LoadedTransactions:
         """The coordinator of a transactional id.
 
@@ -88,6 +100,9 @@ class Transactions:
 
     def _get(self, index: int) -> LoadedTransactions:
         loaded = self._loaded.get(index)
+        if self._broker.is_offline(TRANSACTIONS_TOPIC, index):
+            self._loaded.pop(index, None)
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, f"{TRANSACTIONS_TOPIC}-{index} is offline")
         if loaded is None or loaded.partition.is_deleted:
             partition = self._broker.partition(TRANSACTIONS_TOPIC, index)
             if partition.log.log_end_offset > partition.log.log_start_offset:
@@ -146,7 +161,8 @@ class Transactions:
                 self._write_markers(loaded, transactional_id)
             except KafkaError as error:
                 log.warning("the end of transaction %r has to wait: %s", transactional_id, error)
-                self._changed.set()
+                if not self._is_waiting:
+                    self._changed.set()
 
     def _write_markers(self, loaded: LoadedTransactions, transactional_id: str) -> None:
         """Write the markers that are missing, then that all are there; KafkaError: not yet."""
@@ -186,10 +202,14 @@ class Transactions:
         expire_s = integer("transaction.remove.expired.transaction.cleanup.interval.ms") / 1000
         now_s = trio.current_time()
         abort_at_s, expire_at_s = now_s + abort_s, now_s + expire_s
+        retry_s = FIRST_RETRY_S
         while True:
             self._changed = trio.Event()
-            with trio.move_on_at(min(abort_at_s, expire_at_s)):
-                await self._wait_for_unfinished()
+            self._is_waiting = any(home.coordinator.unfinished for home in self._loaded.values())
+            retry_at_s = trio.current_time() + retry_s if self._is_waiting else abort_at_s
+            with trio.move_on_at(min(abort_at_s, expire_at_s, retry_at_s)):
+                await self._changed.wait()
+            retry_s = min(2 * retry_s, LAST_RETRY_S) if self._is_waiting else FIRST_RETRY_S
             for loaded in self._loaded.values():
                 self._finish(loaded)
             now_s = trio.current_time()
@@ -199,12 +219,6 @@ class Transactions:
             if now_s >= expire_at_s:
                 expire_at_s = now_s + expire_s
                 self._expire_ids()
-
-    async def _wait_for_unfinished(self) -> None:
-        """Wait until there are markers to try again, and then a little longer."""
-        if not any(loaded.coordinator.unfinished for loaded in self._loaded.values()):
-            await self._changed.wait()
-        await trio.sleep(RETRY_MS / 1000)
 
     async def _load(self, index: int) -> None:
         try:

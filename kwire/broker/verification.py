@@ -59,7 +59,7 @@ def verify(broker: Broker, writer: Writer, partition: Partition, first_sequence:
         raise KafkaError(
             ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction"
         )
-    producers.check_first(producer_id, epoch, first_sequence, bumps=adds)
+    producers.expect_first(producer_id, epoch, first_sequence)
     try:
         if adds:
             _add(broker, writer.transactional_id, writer, partition)
@@ -69,6 +69,7 @@ def verify(broker: Broker, writer: Writer, partition: Partition, first_sequence:
         if error.code is not ErrorCode.PRODUCER_FENCED:
             raise
         raise KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH, error.message) from error
+    producers.check_first(producer_id, epoch, first_sequence, bumps=adds)
 
 
 def _add(broker: Broker, transactional_id: str, writer: Writer, partition: Partition) -> None:

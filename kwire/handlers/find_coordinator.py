@@ -43,6 +43,7 @@ async def _find(key: str, key_type: int, context: RequestContext) -> Coordinator
             context.broker.groups.announce(key, context.connection.connection_id)
         elif key_type == TRANSACTION:
             await context.broker.transactions.ensure_topic()
+            context.broker.transactions.check_available(key)
         else:
             what = "share groups are not served yet" if key_type == SHARE else "unknown key type"
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"{what} ({key_type})")

@@ -166,24 +166,32 @@ class ProducerStates:
             and entry.producer_epoch == producer_epoch
         )
 
-    def check_first(
-        self, producer_id: int, producer_epoch: int, first_sequence: int, *, bumps: bool
-    ) -> None:
-        """Whether a batch may be the first of a transaction here (KIP-890).
+    def expect_first(self, producer_id: int, producer_epoch: int, first_sequence: int) -> None:
+        """A batch has come that may be the first of a transaction here (KIP-890).
 
-        Of the batches that a producer has under way the first may have been refused for now: those
-        after it wait for it. Where every transaction has an epoch of its own (``bumps``) a producer
-        that isn't known begins at 0. Raises KafkaError: OUT_OF_ORDER_SEQUENCE_NUMBER.
+        Of the batches that a producer has under way the first may be refused for now: those after
+        it wait until it has come again.
         """
-        entry = self.producers.get(producer_id)
         epoch, lowest = self._awaited.get(producer_id, (-1, 0))
         if producer_epoch > epoch or (producer_epoch == epoch and first_sequence < lowest):
-            lowest = first_sequence
             self._awaited[producer_id] = producer_epoch, first_sequence
             if len(self._awaited) > AWAITED_KEPT:
                 del self._awaited[next(iter(self._awaited))]
+
+    def check_first(
+        self, producer_id: int, producer_epoch: int, first_sequence: int, *, bumps: bool
+    ) -> None:
+        """Whether a batch that was expected may be the first of a transaction here.
+
+        Where every transaction has an epoch of its own (``bumps``) a producer that isn't known
+        begins at 0. Raises KafkaError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER.
+        """
+        self.check_epoch(producer_id, producer_epoch)
+        entry = self.producers.get(producer_id)
+        epoch, lowest = self._awaited.get(producer_id, (-1, 0))
+        is_after = producer_epoch == epoch and first_sequence > lowest
         is_unknown = entry is None or not entry.batches
-        if first_sequence > lowest or (bumps and is_unknown and first_sequence > 0):
+        if is_after or (bumps and is_unknown and first_sequence > 0):
             raise KafkaError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                 f"Out of order sequence number for producer {producer_id}: {first_sequence} "

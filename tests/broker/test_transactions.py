@@ -1,0 +1,161 @@
+"""The broker brings transactions to their end by itself: in time, after a restart, in spite of
+partitions that can't be written for a while."""
+
+from errno import ENOSPC
+from pathlib import Path
+
+import pytest
+import trio
+
+from kwire.coordinator.transaction.state import TransactionState
+from kwire.errors import ErrorCode, KafkaError
+from kwire.log.disk import Disk
+from kwire.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from kwire.protocol.messages.delete_topics import (
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from kwire.testing.in_process import RunningServer, running_server
+from kwire.testing.raw_producer import RawProducer
+
+TOPIC, LEDGER = "orders", "ledger"
+ABORT_MS = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
+EXPIRE_MS = "transaction.remove.expired.transaction.cleanup.interval.ms"
+SETTINGS = {"transaction.state.log.num.partitions": "1", "offsets.topic.num.partitions": "1"}
+
+
+class FaultyDisk(Disk):
+    """A disk that is full as soon as it is about one directory."""
+
+    refused = ""
+
+    def __init__(self) -> None:
+        self.opened: dict[int, str] = {}
+
+    def open(self, path: Path, *, create: bool = False) -> int:
+        fd = super().open(path, create=create)
+        self.opened[fd] = str(path)
+        return fd
+
+    def pwrite_all(self, fd, data, position):
+        if self.refused and self.refused in self.opened.get(fd, ""):
+            raise OSError(ENOSPC, "No space left on device")
+        super().pwrite_all(fd, data, position)
+
+
+async def begin(server: RunningServer, **options: int) -> RawProducer:
+    """A producer with a topic to write to."""
+    client = await server.connect()
+    topic = CreatableTopic(name=TOPIC, num_partitions=2, replication_factor=1)
+    await client.request(CreateTopicsRequest(topics=[topic]), 7, CreateTopicsResponse)
+    producer = RawProducer(client, LEDGER)
+    await producer.init(**options)
+    return producer
+
+
+def state(server: RunningServer) -> TransactionState | None:
+    """The state of the transactional id."""
+    [home] = server.broker.transactions.all_coordinators()
+    known = home.coordinator.get(LEDGER)
+    return known and known.state
+
+
+def is_loaded(server: RunningServer) -> bool:
+    """Whether the coordinator is ready."""
+    try:
+        return bool(server.broker.transactions.all_coordinators())
+    except KafkaError:
+        return False
+
+
+async def until(server: RunningServer, expected: TransactionState | None) -> None:
+    """Wait until the transactional id is in a state."""
+    with trio.fail_after(10):
+        while not is_loaded(server) or state(server) is not expected:
+            await trio.lowlevel.checkpoint()
+
+
+async def test_a_transaction_that_takes_too_long_is_aborted(tmp_path):
+    """Its producer is fenced; consumers don't wait for it any more."""
+    async with running_server(tmp_path, SETTINGS | {ABORT_MS: "10"}) as server:
+        producer = await begin(server, timeout_ms=1)
+        await producer.produce(TOPIC, 0, b"v")
+        await until(server, TransactionState.COMPLETE_ABORT)
+        assert server.broker.partition(TOPIC, 0).last_stable_offset == 2
+        with pytest.raises(KafkaError) as refused:
+            await producer.end(committed=True)
+        assert refused.value.code is ErrorCode.PRODUCER_FENCED
+
+
+async def test_an_id_that_nobody_uses_is_forgotten(tmp_path):
+    """transactional.id.expiration.ms after its last use, also by the next start."""
+    settings = SETTINGS | {EXPIRE_MS: "10", "transactional.id.expiration.ms": "1"}
+    async with running_server(tmp_path, settings) as server:
+        await begin(server)
+        await until(server, None)
+    async with running_server(tmp_path, SETTINGS) as server:
+        await until(server, None)
+
+
+async def test_a_marker_that_cannot_be_written_is_tried_again(tmp_path):
+    """The transaction ends when its partition takes writes again; until then others wait."""
+    disk = FaultyDisk()
+    async with running_server(tmp_path, SETTINGS, disk) as server:
+        producer = await begin(server)
+        await producer.produce(TOPIC, 0, b"v")
+        await producer.produce(TOPIC, 1, b"v")
+        disk.refused = f"{TOPIC}-1"
+        await producer.end(committed=True)
+        assert state(server) is TransactionState.PREPARE_COMMIT
+        with pytest.raises(KafkaError) as refused:
+            await producer.produce(TOPIC, 0, b"next")
+        assert refused.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
+        disk.refused = ""
+        await until(server, TransactionState.COMPLETE_COMMIT)
+        assert server.broker.partition(TOPIC, 1).last_stable_offset == 2
+        await producer.produce(TOPIC, 0, b"next")
+        await producer.end(committed=True)
+
+
+async def test_an_end_that_cannot_be_written_is_refused(tmp_path):
+    """The client is told to look for the coordinator; the transaction is as it was."""
+    disk = FaultyDisk()
+    async with running_server(tmp_path, SETTINGS, disk) as server:
+        producer = await begin(server)
+        await producer.produce(TOPIC, 0, b"v")
+        disk.refused = "__transaction_state-0"
+        with pytest.raises(KafkaError) as refused:
+            await producer.end(committed=True)
+        assert refused.value.code is ErrorCode.NOT_COORDINATOR
+        disk.refused = ""
+        assert state(server) is TransactionState.ONGOING
+        await producer.end(committed=True)
+        assert state(server) is TransactionState.COMPLETE_COMMIT
+
+
+async def test_a_topic_that_is_gone_needs_no_marker(tmp_path):
+    """Its transaction ends without it."""
+    async with running_server(tmp_path, SETTINGS) as server:
+        producer = await begin(server)
+        await producer.produce(TOPIC, 0, b"v")
+        gone = DeleteTopicsRequest(topics=[DeleteTopicState(name=TOPIC)])
+        await producer.client.request(gone, 6, DeleteTopicsResponse)
+        await producer.end(committed=True)
+        assert state(server) is TransactionState.COMPLETE_COMMIT
+
+
+async def test_transactions_survive_a_clean_restart(tmp_path):
+    """Whoever was in the middle of one goes on."""
+    async with running_server(tmp_path, SETTINGS) as server:
+        producer = await begin(server)
+        await producer.produce(TOPIC, 0, b"v")
+    async with running_server(tmp_path, SETTINGS) as server:
+        producer.client = await server.connect()
+        await until(server, TransactionState.ONGOING)
+        await producer.end(committed=True)
+        assert server.broker.partition(TOPIC, 0).last_stable_offset == 2
