@@ -10,6 +10,14 @@ from bench.rows.fetch import FETCH_ROWS
 from bench.rows.groups import GROUP_ROWS
 from bench.rows.memory import MEMORY_ROWS
 from bench.rows.produce import PRODUCE_ROWS
+from bench.rows.transactions import TRANSACTION_ROWS
 
-ROWS: list[Row] = [*PRODUCE_ROWS, *FETCH_ROWS, *COLD_ROWS, *GROUP_ROWS, *MEMORY_ROWS]
+ROWS: list[Row] = [
+    *PRODUCE_ROWS,
+    *FETCH_ROWS,
+    *COLD_ROWS,
+    *GROUP_ROWS,
+    *TRANSACTION_ROWS,
+    *MEMORY_ROWS,
+]
 """Measured in every round."""

@@ -1,0 +1,139 @@
+"""Rows of exactly once: transactions committed, and what idempotence costs a stock producer.
+
+A transaction is 100 records of 1 KB in one batch and its end, by the newer protocol (Produce 12 and
+EndTxn 5), on one connection, one after the other. The stock producer is librdkafka.
+"""
+
+import socket
+import time
+from collections.abc import Callable
+from typing import Any
+
+from confluent_kafka import Producer
+
+from bench.load import ask, frame_of, read_response
+from bench.rows.common import Row, Running, create_topic, delete_topic
+from bench.usage import MB
+from kwire.errors import ErrorCode
+from kwire.protocol.messages.end_txn import EndTxnRequest
+from kwire.protocol.messages.find_coordinator import FindCoordinatorRequest
+from kwire.protocol.messages.init_producer_id import InitProducerIdRequest
+from kwire.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kwire.protocol.types import Request
+from kwire.record.records import BatchBuilder, ProducerState
+
+RECORDS, RECORD_BYTES = 100, 1000
+PRODUCE_VERSION, END_VERSION, INIT_VERSION = 12, 5, 5
+TRANSACTION_KEY_TYPE = 1
+
+
+class Committer:
+    """A transactional producer on one connection."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        host, _, port = bootstrap.rpartition(":")
+        self._connection = socket.create_connection((host, int(port)), timeout=30)
+        self._connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._topic = topic
+        builder = BatchBuilder()
+        for _ in range(RECORDS):
+            builder.add(0, None, bytes(RECORD_BYTES))
+        self._builder = builder
+        find = FindCoordinatorRequest(key_type=TRANSACTION_KEY_TYPE, coordinator_keys=[topic])
+        while ask(bootstrap, find, 4).coordinators[0].error_code:
+            time.sleep(0.1)
+        init = InitProducerIdRequest(transactional_id=topic, transaction_timeout_ms=60_000)
+        while (begun := self._ask(init, INIT_VERSION)).error_code:
+            time.sleep(0.1)
+        self._producer_id, self._epoch = begun.producer_id, begun.producer_epoch
+
+    def _ask(self, request: Request, version: int) -> Any:
+        self._connection.sendall(frame_of(request, version))
+        return read_response(self._connection, request, version)
+
+    def commit(self) -> None:
+        """One transaction, from its first record to the answer to its end."""
+        state = ProducerState(self._producer_id, self._epoch, 0)
+        batch = self._builder.build(producer=state, transactional=True)
+        data = PartitionProduceData(index=0, records=bytes(batch))
+        produce = ProduceRequest(
+            transactional_id=self._topic,
+            acks=-1,
+            timeout_ms=30_000,
+            topic_data=[TopicProduceData(name=self._topic, partition_data=[data])],
+        )
+        while code := self._produced(produce):
+            # The broker is still writing the markers of the transaction before.
+            assert code == ErrorCode.NOT_ENOUGH_REPLICAS, code
+        end = EndTxnRequest(
+            transactional_id=self._topic,
+            producer_id=self._producer_id,
+            producer_epoch=self._epoch,
+            committed=True,
+        )
+        ended = self._ask(end, END_VERSION)
+        assert ended.error_code == 0, ended
+        self._producer_id, self._epoch = ended.producer_id, ended.producer_epoch
+
+    def _produced(self, request: ProduceRequest) -> int:
+        answer = self._ask(request, PRODUCE_VERSION)
+        return int(answer.responses[0].partition_responses[0].error_code)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+
+def transactions_per_s(running: Running) -> float:
+    """Transactions committed in a second."""
+    bootstrap = running.broker.bootstrap
+    topic = create_topic(bootstrap, f"bench-{time.monotonic_ns()}")
+    committer = Committer(bootstrap, topic)
+    committer.commit()
+    count, started = 0, time.monotonic()
+    while (spent_s := time.monotonic() - started) < running.seconds:
+        committer.commit()
+        count += 1
+    committer.close()
+    delete_topic(bootstrap, topic)
+    return count / spent_s
+
+
+def stock_producer(*, idempotent: bool) -> Callable[[Running], float]:
+    """A row's function: MB of records that librdkafka has acknowledged in a second."""
+
+    def measure(running: Running) -> float:
+        bootstrap = running.broker.bootstrap
+        topic = create_topic(bootstrap, f"bench-{time.monotonic_ns()}")
+        producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "acks": "all",
+                "enable.idempotence": idempotent,
+                "linger.ms": 5,
+                "queue.buffering.max.messages": 200_000,
+            }
+        )
+        value, count, started = bytes(RECORD_BYTES), 0, time.monotonic()
+        while time.monotonic() - started < running.seconds:
+            try:
+                producer.produce(topic, value, partition=0)
+            except BufferError:
+                producer.poll(0.01)
+                continue
+            count += 1
+            if count % 1000 == 0:
+                producer.poll(0)
+        assert producer.flush(60) == 0
+        spent_s = time.monotonic() - started
+        delete_topic(bootstrap, topic)
+        return count * RECORD_BYTES / MB / spent_s
+
+    return measure
+
+
+TRANSACTION_ROWS: list[Row] = [
+    Row("transactions of 100 x 1 KB", "tx/s", True, transactions_per_s),
+    Row("librdkafka, 1 KB, acks=all", "MB/s", True, stock_producer(idempotent=False)),
+    Row("librdkafka, 1 KB, idempotent", "MB/s", True, stock_producer(idempotent=True)),
+]
