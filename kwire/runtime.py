@@ -28,6 +28,9 @@ log = logging.getLogger(__name__)
 TURN_S = 0.005
 """While loading, others have their turn after this time."""
 
+PAUSE_RECORDS = 64
+"""After so many records it is looked whether that time is up."""
+
 SPLIT_BYTES = 512 * 1024
 """Records that need not stand in one batch are written in batches of about this size."""
 
@@ -185,32 +188,37 @@ class CoordinatorRuntime:
             self.carry_out(self.coordinator.tick(now_ms))
 
     async def load(self, batches: Iterable[RecordBatch]) -> None:
-        """Replay a partition from its start, then begin; KafkaError when that can't be written.
+        """Replay a partition from its start, then begin.
 
-        A record that is damaged is left out, loudly: the others are worth having.
+        A record that is damaged is left out, loudly: the others are worth having. Raises KafkaError
+        when a batch is damaged, or when what begins can't be written.
         """
         give_way_at = trio.current_time() + TURN_S
         for batch in batches:
-            self._load_batch(batch)
-            if trio.current_time() >= give_way_at:
-                await trio.lowlevel.checkpoint()
-                give_way_at = trio.current_time() + TURN_S
+            for _ in self._load_batch(batch):
+                if trio.current_time() >= give_way_at:
+                    await trio.lowlevel.checkpoint()
+                    give_way_at = trio.current_time() + TURN_S
         self.carry_out(self.coordinator.begin(self._now_ms()))
 
-    def _load_batch(self, batch: RecordBatch) -> None:
+    def _load_batch(self, batch: RecordBatch) -> Iterator[None]:
+        """Replay a batch, and pause after every few records."""
         if not batch.records_count:
             return  # compaction has left the header alone
+        batch.verify_crc()
         if batch.is_control:
             committed = control_type(batch) == ControlType.COMMIT
             self.coordinator.replay_end_transaction(batch.producer_id, committed=committed)
             return
         producer_id = batch.producer_id if batch.is_transactional else -1
         now_ms = self._now_ms()
-        for record in records(batch):
+        for count, record in enumerate(records(batch)):
             try:
                 self.coordinator.replay(record, producer_id, now_ms, loading=True)
             except MalformedRequest as error:
                 log.error("left out the damaged record at offset %d: %s", record.offset, error)
+            if count % PAUSE_RECORDS == 0:
+                yield
 
 
 def _split(written: list[CoordinatorRecord]) -> Iterator[list[CoordinatorRecord]]:

@@ -6,6 +6,8 @@ Rules:
   Java's of a string, so that another broker finds it in the same place.
 - Coordinators are loaded when the broker starts; until then a group's answer is
   COORDINATOR_LOAD_IN_PROGRESS. The topic is created when somebody first asks for a coordinator.
+- A partition that is damaged or offline has no coordinator: its groups are told NOT_COORDINATOR and
+  COORDINATOR_NOT_AVAILABLE, the groups of others don't notice.
 - One task waits for the next deadline of all of them.
 - Sessions and rebalances go by a clock that never jumps: neither a wall clock that is set anew nor
   a machine that wakes from sleep ends a member's session.
@@ -67,6 +69,7 @@ class Groups:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._loaded: dict[int, LoadedCoordinator] = {}
+        self._damaged: set[int] = set()
         self._changed = trio.Event()
         self._wakes_at_ms = 0
         self._epoch_ms = broker.now_ms() - trio.current_time() * 1000
@@ -91,14 +94,20 @@ class Groups:
             ) from error
 
     def check_available(self, group_id: str) -> None:
-        """KafkaError (COORDINATOR_NOT_AVAILABLE) while the partition of a group is offline."""
+        """KafkaError (COORDINATOR_NOT_AVAILABLE) while the partition of a group can't be used."""
         topic = self._broker.image.topics_by_name.get(OFFSETS_TOPIC)
         if topic is not None:
-            index = partition_for(group_id, len(topic.partitions))
-            if self._broker.is_offline(OFFSETS_TOPIC, index):
-                raise KafkaError(
-                    ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{OFFSETS_TOPIC}-{index} is offline"
-                )
+            why = self._why_not(partition_for(group_id, len(topic.partitions)))
+            if why:
+                raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, why)
+
+    def _why_not(self, index: int) -> str:
+        """Why a partition has no coordinator and will have none; empty if it may have one."""
+        if self._broker.is_offline(OFFSETS_TOPIC, index):
+            return f"{OFFSETS_TOPIC}-{index} is offline"
+        if index in self._damaged:
+            return f"{OFFSETS_TOPIC}-{index} can't be read"
+        return ""
 
     def announce(self, group_id: str, connection_id: int) -> None:
         """A client asks who coordinates its group, and may be about to join it."""
@@ -132,9 +141,10 @@ class Groups:
         loaded = self._loaded.get(index)
         if loaded is not None and not loaded.partition.is_offline:
             return loaded
-        if self._broker.is_offline(OFFSETS_TOPIC, index):
+        why = self._why_not(index)
+        if why:
             self._resign(index)
-            raise KafkaError(ErrorCode.NOT_COORDINATOR, f"{OFFSETS_TOPIC}-{index} is offline")
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, why)
         partition = self._broker.partition(OFFSETS_TOPIC, index)
         if partition.log.log_end_offset > partition.log.log_start_offset:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
@@ -157,15 +167,19 @@ class Groups:
         self._get(index).runtime.end_transaction(marker, producer_id, committed=committed)
 
     def all_coordinators(self) -> list[LoadedCoordinator]:
-        """Every coordinator; KafkaError (COORDINATOR_LOAD_IN_PROGRESS) while one isn't ready."""
+        """Every coordinator whose partition can be used.
+
+        Raises KafkaError (COORDINATOR_LOAD_IN_PROGRESS) while one isn't ready yet.
+        """
         topic = self._broker.image.topics_by_name.get(OFFSETS_TOPIC)
-        if topic is None:
-            return []
-        return [self._get(index) for index in range(len(topic.partitions))]
+        indexes = range(len(topic.partitions) if topic else 0)
+        return [self._get(index) for index in indexes if not self._why_not(index)]
 
     def forget_deleted_topics(self) -> None:
         """Drop the offsets that are committed for topics which are gone."""
         topics = self._broker.image.topics_by_name
+        if OFFSETS_TOPIC not in topics:
+            self._damaged.clear()
         for index, loaded in list(self._loaded.items()):
             if loaded.partition.is_deleted:
                 del self._loaded[index]
@@ -203,7 +217,10 @@ class Groups:
             loaded = self._new(partition)
             await loaded.runtime.load(batches_of(partition))
         except (KafkaError, OSError) as error:
-            log.error("cannot load %s-%d: %s", OFFSETS_TOPIC, index, error)
+            log.error(
+                "cannot load %s-%d, its groups can't be used: %s", OFFSETS_TOPIC, index, error
+            )
+            self._damaged.add(index)
             return
         self._loaded[index] = loaded
 

@@ -14,7 +14,12 @@ from kwire.protocol.messages.delete_topics import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
 )
+from kwire.protocol.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
 from kwire.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from kwire.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from kwire.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -139,3 +144,34 @@ async def test_old_offsets_expire_without_being_asked(tmp_path: Path):
         with trio.fail_after(5):
             while home.groups.state_of("g") is not None:
                 await trio.lowlevel.checkpoint()
+
+
+async def test_a_damaged_partition_loses_its_own_groups(tmp_path: Path):
+    """They are told to look elsewhere; the groups of other partitions are there, and listed."""
+    by_partition = {partition_for(f"group-{n}", 3): f"group-{n}" for n in range(10)}
+    async with running_server(tmp_path, SETTINGS) as server:
+        await server.broker.groups.ensure_topic()
+        for group_id in by_partition.values():
+            _commit(server, group_id, "t", 7)
+    [damaged] = (tmp_path / "__consumer_offsets-1").glob("*.log")
+    content = bytearray(damaged.read_bytes())
+    content[-3] ^= 0xFF
+    damaged.write_bytes(content)
+    async with running_server(tmp_path, SETTINGS) as server:
+        groups = server.broker.groups
+        while not _is_loaded(groups):
+            await trio.lowlevel.checkpoint()
+        with pytest.raises(KafkaError) as raised:
+            groups.coordinator(by_partition[1])
+        assert raised.value.code is ErrorCode.NOT_COORDINATOR
+        client = await server.connect()
+        asked = FindCoordinatorRequest(coordinator_keys=list(by_partition.values()))
+        found = await client.request(asked, 4, FindCoordinatorResponse)
+        assert {c.key: c.error_code for c in found.coordinators} == {
+            by_partition[0]: ErrorCode.NONE,
+            by_partition[1]: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+            by_partition[2]: ErrorCode.NONE,
+        }
+        listed = await client.request(ListGroupsRequest(), 5, ListGroupsResponse)
+        assert listed.error_code == ErrorCode.NONE
+        assert {g.group_id for g in listed.groups} == {by_partition[0], by_partition[2]}
