@@ -27,7 +27,8 @@ from kwire.connection.connection import Connection
 from kwire.connection.poller import Poller
 from kwire.handlers.context import ConnectionInfo
 from kwire.housekeeping import Housekeeping
-from kwire.log.data_directory import LOCK_FILE, LogDirectoryError
+from kwire.log.data_directory import LogDirectoryError
+from kwire.log.directory_health import LOCK_FILE
 from kwire.log.disk import Disk
 from kwire.log.log_config import LogConfig
 from kwire.log.manager import LogManager

@@ -222,7 +222,7 @@ class Broker:
         elif isinstance(change, PartitionsAdded):
             await self._create_partitions(self.image.topics_by_id[change.topic_id])
         elif isinstance(change, TopicDeleted):
-            self._delete_partitions(change.topic_id)
+            await self._delete_partitions(change.topic_id)
         elif isinstance(change, ConfigChanged):
             self._publish_config(change)
 
@@ -314,7 +314,7 @@ class Broker:
         partition.min_isr = opened.config.min_insync_replicas
         self._partitions[key] = partition
 
-    def _delete_partitions(self, topic_id: bytes) -> None:
+    async def _delete_partitions(self, topic_id: bytes) -> None:
         doomed = [p for p in self._partitions.values() if p.topic_id == topic_id]
         topics = self.image.topics_by_name
         self._offline = {key: new for key, new in self._offline.items() if key[0] in topics}
@@ -322,6 +322,11 @@ class Broker:
             del self._partitions[partition.topic, partition.index]
             partition.is_deleted = True
             partition.wake()
+        await trio.to_thread.run_sync(self._delete_logs, doomed)
+
+    def _delete_logs(self, doomed: list[Partition]) -> None:
+        """Put logs out of the way; called in a thread, for it waits for the disk."""
+        for partition in doomed:
             self.log_manager.delete(partition.topic, partition.index, self.now_ms())
 
     def partitions(self) -> list[Partition]:

@@ -22,7 +22,7 @@ from kwire.log.checkpoints import (
     read_offsets,
     write_offsets,
 )
-from kwire.log.directory_health import DirectoryHealth
+from kwire.log.directory_health import LOCK_FILE, DirectoryHealth
 from kwire.log.disk import Disk
 from kwire.log.meta_properties import (
     MetaProperties,
@@ -33,7 +33,6 @@ from kwire.log.meta_properties import (
 
 log = logging.getLogger(__name__)
 
-LOCK_FILE = ".lock"
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 _CLEAN_SHUTDOWN = b'{"version":0,"brokerEpoch":-1}'
 

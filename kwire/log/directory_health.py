@@ -6,6 +6,8 @@ Rules:
   disk is not to be trusted either, and half a directory is harder to mend than a whole one.
 - A disk that is full, or a system out of descriptors or memory, is no broken disk: what was asked
   fails, and the next try may work.
+- A file that is gone, while its directory is there, was deleted by somebody, often by this broker a
+  moment ago: that is no broken disk either.
 - It is said once when it begins and once when it is over, not for each request. It is over when
   nothing was refused between two looks: small appends may fit while large ones don't.
 
@@ -14,12 +16,15 @@ Source: LogDirFailureChannel of Kafka, which takes a full disk offline too.
 
 import errno
 import logging
+import os
 from pathlib import Path
 
 from kwire.errors import ErrorCode, KafkaError
 
 log = logging.getLogger(__name__)
 
+LOCK_FILE = ".lock"
+MAX_TOLD = 100
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 PASSING = NO_ROOM | {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN}
 
@@ -27,18 +32,21 @@ PASSING = NO_ROOM | {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errn
 class DirectoryHealth:
     """``failure`` says why the directory is offline, None while it serves."""
 
-    __slots__ = ("_refused", "failure", "is_short_of_room", "path")
+    __slots__ = ("_missing", "_refused", "failure", "is_short_of_room", "path")
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.failure: str | None = None
         self.is_short_of_room = False
         self._refused = False
+        self._missing: set[str] = set()
 
     def refused(self, what: str, error: OSError) -> KafkaError:
         """Take an error of the disk in: offline, or short of room. What the client is told."""
         if error.errno in PASSING:
             self._note_shortage(what, error)
+        elif error.errno == errno.ENOENT and os.path.exists(self.path / LOCK_FILE):
+            self._note_missing(what, error)
         else:
             self.fail(what, error)
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{what}: {error.strerror or error}")
@@ -84,6 +92,11 @@ class DirectoryHealth:
                 free_bytes // 1_000_000,
             )
         self._refused = False
+
+    def _note_missing(self, what: str, error: OSError) -> None:
+        if what not in self._missing and len(self._missing) < MAX_TOLD:
+            self._missing.add(what)
+            log.error("%s: %s", what, error)
 
     def _note_shortage(self, what: str, error: OSError) -> None:
         self._refused = True

@@ -131,3 +131,21 @@ def test_an_aborted_transaction_whose_index_has_no_room(tools, refused):
     log.active.close()
     log = tools.open(clean=True)
     assert [entry.first_offset for entry in log.aborted_transactions(0, 9)] == [0]
+
+
+def test_a_file_that_somebody_removed_is_no_broken_disk(tools, refused, caplog):
+    """Who reads it is told so, the log of the broker says it once, and the directory serves on."""
+    log = tools.open()
+    (tools.root / ".lock").touch()
+    tools.append(log, b"a")
+    log.active.close()
+    log.active.path(".log").unlink()
+    for _ in range(3):
+        with refused(ErrorCode.KAFKA_STORAGE_ERROR):
+            tools.fetch(log, 0)
+    assert not log.is_offline
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+    (tools.root / ".lock").unlink()
+    with refused(ErrorCode.KAFKA_STORAGE_ERROR):
+        tools.fetch(log, 0)
+    assert log.is_offline
