@@ -35,15 +35,21 @@ from kwire.runtime import CoordinatorRuntime
 log = logging.getLogger(__name__)
 
 _MINUTE_MS = 60_000
+_NO_ABSOLUTE_VALUE = 1 << 31
 
 
 def partition_for(group_id: str, partitions: int) -> int:
-    """The partition of a group: Java's String.hashCode, made positive, modulo their number."""
+    """The partition of a group: the absolute value of Java's String.hashCode, modulo their number.
+
+    The value that has no absolute one counts as 0, as in Kafka's Utils.abs.
+    """
     units = group_id.encode("utf-16-be", "surrogatepass")
     code = 0
     for index in range(0, len(units), 2):
         code = (31 * code + (units[index] << 8) + units[index + 1]) & 0xFFFFFFFF
-    return (code & 0x7FFFFFFF) % partitions
+    if code == _NO_ABSOLUTE_VALUE:
+        return 0
+    return min(code, (1 << 32) - code) % partitions
 
 
 class LoadedCoordinator:

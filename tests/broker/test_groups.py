@@ -36,8 +36,17 @@ DELETE_VERSION = 3
     [("", 0), ("a", 97), ("billing", -109829509), ("\U0001f600", 1772899), ("Aa", 2112)],
 )
 def test_a_group_lives_where_kafka_puts_it(group_id, code):
-    """Java's String.hashCode with the sign taken off, modulo the partitions."""
-    assert partition_for(group_id, 50) == (code & 0x7FFFFFFF) % 50
+    """The absolute value of Java's String.hashCode, modulo the partitions."""
+    assert partition_for(group_id, 50) == abs(code) % 50
+
+
+@pytest.mark.parametrize(
+    ("name", "partitions", "home"),
+    [("classic-group", 3, 0), ("next-gen-group", 3, 1), ("tx-a", 2, 0), ("tx-open", 2, 1)],
+)
+def test_where_a_real_kafka_put_them(name, partitions, home):
+    """Groups and transactional ids of the directory that Apache Kafka 4.3.1 wrote."""
+    assert partition_for(name, partitions) == home
 
 
 def _commit(server: RunningServer, group_id: str, topic: str, offset: int) -> None:
