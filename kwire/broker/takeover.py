@@ -9,8 +9,8 @@ Rules:
 - A partition that Kafka keeps in a directory which wasn't given is an error. One that belongs in a
   given directory, and isn't there, begins empty, as in Kafka.
 - The directory of a partition that Kafka knows nothing of is put aside, as Kafka does.
-- Producer ids go on after the last block that Kafka gave away; without its metadata, after the
-  largest one that a log or a transaction knows.
+- Producer ids go on after the largest one that a log or a transaction knows, and far behind the
+  last block that Kafka gave away: should Kafka be started here again, it goes on with its next one.
 
 Source: LogManager, DirectoryId of Kafka; KIP-516, KIP-858.
 """
@@ -52,6 +52,8 @@ from kwire.record.batch import InvalidRecords
 log = logging.getLogger(__name__)
 
 PartitionDirectories: TypeAlias = Mapping[tuple[str, int], Path]
+
+PRODUCER_IDS_LEFT_TO_KAFKA = 1_000_000_000
 
 _PARTITION = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)")
 _UNASSIGNED = frozenset({bytes(16), bytes(15) + b"\x01"})
@@ -135,7 +137,11 @@ def _from_metadata(
     disk: Disk,
 ) -> Takeover:
     cluster, end_offset = read_metadata(metadata, disk)
-    changes = cluster.changes(node_id)
+    next_producer_id = max(
+        cluster.next_producer_id + PRODUCER_IDS_LEFT_TO_KAFKA,
+        _next_producer_id(partitions, disk),
+    )
+    changes = [*cluster.changes(node_id), ProducerIdsAllocated(next_producer_id)]
     _check_directories(cluster, node_id, partitions, directories, disk)
     for what, count in cluster.not_taken_over.items():
         log.warning("%d %s of Kafka are not taken over: kwire has no place for them", count, what)

@@ -101,8 +101,8 @@ def test_a_record_of_a_newer_kafka():
 def test_topics_configs_and_producer_ids_come_over():
     """Under their ids, in a new leader epoch, with what is set and without what was unset."""
     change = PartitionChangeRecord(partition_id=0, topic_id=TOPIC, leader=-1, isr=[])
-    image = image_of(
-        cluster_of(
+    cluster = cluster_of(
+        *(
             *topic(),
             ConfigRecord(resource_type=2, resource_name="orders", name="retention.ms", value="5"),
             ConfigRecord(resource_type=2, resource_name="orders", name="segment.ms", value="6"),
@@ -112,11 +112,12 @@ def test_topics_configs_and_producer_ids_come_over():
             change,
         )
     )
+    image = image_of(cluster)
     partition = image.topics_by_id[TOPIC].partitions[0]
     assert partition == (1, 5, (1,), (1,), 7)
     assert image.config(ConfigResourceType.TOPIC, "orders") == {"retention.ms": "5"}
     assert image.config(ConfigResourceType.BROKER, "") == {"log.retention.ms": "7"}
-    assert image.next_producer_id == 2000
+    assert cluster.next_producer_id == 2000
 
 
 def test_a_removed_topic_takes_its_configs_along():

@@ -21,7 +21,6 @@ from kwire.metadata.changes import (
     Change,
     ConfigChanged,
     FeatureLevelChanged,
-    ProducerIdsAllocated,
     TopicCreated,
 )
 from kwire.metadata.features import FIXED, SUPPORTED
@@ -174,7 +173,7 @@ class KraftCluster:
                     topic.partitions[index] = partition._replace(eligible_leader_replicas=())
 
     def changes(self, node_id: int) -> list[Change]:
-        """The changes that make the image of a cluster with this one broker.
+        """The changes that make the image of a cluster with this one broker, but for producer ids.
 
         Raises NotOneBroker where the node lacks a partition or what was acknowledged in it.
         """
@@ -189,7 +188,6 @@ class KraftCluster:
             for name, levels in SUPPORTED.items()
             if name not in FIXED
         ]
-        changes.append(ProducerIdsAllocated(self.next_producer_id))
         return changes
 
 
