@@ -118,3 +118,66 @@ def _wait_for_count(bootstrap: str, count: int) -> None:
         timeout_s=PATIENCE_S,
         what=f"{count} counts",
     )
+
+
+SMOKE_TOPICS = ("data", "echo", "max", "min", "min-suppressed", "min-raw", "dif") + (
+    "sum",
+    "sws-raw",
+    "sws-suppressed",
+    "fwd",
+    "avg",
+    "tagg",
+    "cnt",
+)
+
+
+@pytest.fixture
+def smoke_topics(bootstrap: str, admin: KafkaAdminClient) -> Iterator[None]:
+    """The topics of Kafka's smoke test, whose names are fixed."""
+
+    def delete() -> None:
+        known = admin.list_topics()
+        ours = [n for n in known if n in SMOKE_TOPICS or n.startswith("SmokeTest-")]
+        if ours:
+            admin.delete_topics(ours)
+        wait_until(lambda: not set(ours) & set(admin.list_topics()), what="topics to be gone")
+
+    delete()
+    for topic in SMOKE_TOPICS:
+        create(bootstrap, topic, 5)
+    yield
+    delete()
+
+
+def test_the_smoke_test_of_kafka(bootstrap: str, smoke_topics: None, tmp_path: Path) -> None:
+    """Kafka's own driver writes for a minute and a half and then judges what came out.
+
+    Aggregates, windows, joins and suppression, by two clients that are killed meanwhile.
+    """
+    files = [settings(tmp_path / name, bootstrap, "SmokeTest") for name in ("a", "b", "driver")]
+    driver = subprocess.Popen(
+        streams_command(SMOKE, files[2], "run"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    try:
+        with running(SMOKE, files[0], "process"):
+            with running(SMOKE, files[1], "process"):
+                wait_until(
+                    lambda: count_of(bootstrap, "cnt", 5) > 500,
+                    timeout_s=PATIENCE_S,
+                    what="both clients to have counted",
+                )
+            with running(SMOKE, files[1], "process"):
+                wait_until(
+                    lambda: count_of(bootstrap, "cnt", 5) > 2500,
+                    timeout_s=PATIENCE_S,
+                    what="them to have counted more",
+                )
+        with running(SMOKE, files[0], "process"), running(SMOKE, files[1], "process"):
+            said, _ = driver.communicate(timeout=4 * PATIENCE_S)
+    finally:
+        driver.kill()
+        driver.wait()
+    assert "\nSUCCESS\n" in said, said[-3000:]
