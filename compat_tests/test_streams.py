@@ -120,7 +120,14 @@ def _wait_for_count(bootstrap: str, count: int) -> None:
     )
 
 
-SMOKE_TOPICS = ("data", "echo", "max", "min", "min-suppressed", "min-raw", "dif") + (
+SMOKE_TOPICS = [
+    "data",
+    "echo",
+    "max",
+    "min",
+    "min-suppressed",
+    "min-raw",
+    "dif",
     "sum",
     "sws-raw",
     "sws-suppressed",
@@ -128,7 +135,7 @@ SMOKE_TOPICS = ("data", "echo", "max", "min", "min-suppressed", "min-raw", "dif"
     "avg",
     "tagg",
     "cnt",
-)
+]
 
 
 @pytest.fixture

@@ -71,7 +71,7 @@ APIS: dict[int, Api] = {
     60: Api("DescribeCluster", 0, 2),
     61: Api("DescribeProducers", 0, 0),
     65: Api("DescribeTransactions", 0, 0),
-    66: Api("ListTransactions", 0, 1),
+    66: Api("ListTransactions", 0, 2),
     68: Api("ConsumerGroupHeartbeat", 0, 1),
     69: Api("ConsumerGroupDescribe", 0, 1),
     74: Api("ListConfigResources", 0, 1),

@@ -1,12 +1,13 @@
-"""ListTransactions: transactional ids by state, producer id and duration.
+"""ListTransactions: transactional ids by state, producer id, duration and pattern.
 
 Behaviour: states that nobody knows are named in the answer. The duration (version 1) counts from
-the start of the transaction, and every id without one is old.
+the start of the transaction, and every id without one is old. The pattern (version 2, KIP-1152) has
+to match the whole id; one that is none is INVALID_REGULAR_EXPRESSION.
 """
 
 from collections.abc import Callable
 
-from kwire.coordinator.transaction.coordinator import TransactionCoordinator
+from kwire.coordinator.consumer.regexes import resolve
 from kwire.coordinator.transaction.state import Transaction
 from kwire.coordinator.transaction.state import TransactionState as State
 from kwire.errors import KafkaError
@@ -27,23 +28,26 @@ def handle(request: ListTransactionsRequest, context: RequestContext) -> ListTra
     except KafkaError as error:
         return ListTransactionsResponse(error_code=error.code)
     is_wanted = _filter(request, context)
+    known = [one for home in homes for one in home.coordinator.transactions.values()]
+    wanted = [one for one in known if is_wanted(one)]
+    if request.transactional_id_pattern:
+        ids = (one.transactional_id for one in wanted)
+        try:
+            matching = resolve(request.transactional_id_pattern, ids)
+        except KafkaError as error:
+            return ListTransactionsResponse(error_code=error.code)
+        wanted = [one for one in wanted if one.transactional_id in matching]
     return ListTransactionsResponse(
         unknown_state_filters=[name for name in request.state_filters if name not in _BY_TITLE],
         transaction_states=[
             TransactionState(
-                transactional_id=known.transactional_id,
-                producer_id=known.producer_id,
-                transaction_state=known.state.title,
+                transactional_id=one.transactional_id,
+                producer_id=one.producer_id,
+                transaction_state=one.state.title,
             )
-            for home in homes
-            for known in _all(home.coordinator)
-            if is_wanted(known)
+            for one in wanted
         ],
     )
-
-
-def _all(coordinator: TransactionCoordinator) -> list[Transaction]:
-    return list(coordinator.transactions.values())
 
 
 def _filter(

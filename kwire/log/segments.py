@@ -8,7 +8,9 @@ Rules:
 Source: LogSegments and LocalLog of Kafka.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator
+from itertools import islice
 
 from kwire.log.segment import LogSegment
 from kwire.log.transaction_index import AbortedTransaction
@@ -95,13 +97,12 @@ class LogSegments(list[LogSegment]):
         found = []
         for segment in self.from_offset(start_offset):
             entries = segment.transaction_index.entries()
-            found += [
-                entry
-                for entry in entries
-                if entry.last_offset >= start_offset and entry.first_offset < end_offset
-            ]
-            if entries and entries[-1].last_stable_offset >= end_offset:
-                break
+            first = bisect_left(entries, start_offset, key=lambda entry: entry.last_offset)
+            for entry in islice(entries, first, None):
+                if entry.first_offset < end_offset:
+                    found.append(entry)
+                if entry.last_stable_offset >= end_offset:
+                    return sorted(found, key=lambda aborted: aborted.first_offset)
         return sorted(found, key=lambda aborted: aborted.first_offset)
 
     def _offset_after(self, offset: int, size_bytes: int) -> int:

@@ -99,7 +99,7 @@ async def test_an_id_that_cannot_be_described(producer, client):
 
 
 async def test_a_list_is_filtered(producer, client):
-    """By state, producer id and duration; states that nobody knows are named."""
+    """By state, producer id, duration and pattern; states that nobody knows are named."""
     await RawProducer(client, "idle").init()
 
     async def listed(version: int = 1, **filters: object) -> list[str]:
@@ -114,6 +114,11 @@ async def test_a_list_is_filtered(producer, client):
     assert await listed(state_filters=["Empty", "Busy"]) == ["idle", "Busy"]
     assert await listed(producer_id_filters=[producer.producer_id, 99]) == ["ledger"]
     assert await listed(duration_filter=3_600_000) == ["idle"]
+    assert await listed(version=2, transactional_id_pattern="l.*r") == ["ledger"]
+    assert await listed(version=2, transactional_id_pattern="edge") == []
+    request = ListTransactionsRequest(transactional_id_pattern="(")
+    answer = await client.request(request, 2, ListTransactionsResponse)
+    assert answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
 
 
 async def test_a_transaction_that_hangs_is_aborted(producer, client):
