@@ -4,7 +4,7 @@ import pytest
 
 from kwire.errors import ErrorCode
 from kwire.log.producer_state import ProducerStates, snapshot_offsets
-from kwire.record.batch import RecordBatch
+from kwire.record.batch import RecordBatch, complete_batches
 from kwire.record.control import ControlType, end_transaction_marker
 from kwire.record.records import BatchBuilder, ProducerState
 
@@ -200,3 +200,25 @@ def test_a_control_batch_that_compaction_emptied_ends_nothing():
     states.update(RecordBatch(marker))
     assert states.update(RecordBatch(empty)) is None
     assert states.producers[1].timestamp == 5
+
+
+def test_a_read_is_told_of_the_transactions_that_it_meets(tools):
+    """By their first offsets; those behind what it gives are left out, whatever the segments."""
+    log = tools.open(index_interval_bytes=0, segment_bytes=2000)
+    for n in range(40):
+        tools.append(log, b"v", producer=(n % 3, 0, n // 3), transactional=True)
+        if n % 5 == 4:
+            tools.append_marker(log, tools.marker(n % 3, 0, commit=False))
+    end = log.log_end_offset
+    everything = log.aborted_transactions(0, end)
+    assert len(everything) == 8
+    assert len(log.segments) > 2
+    for offset in range(end):
+        found = log.read(offset, 300, end_offset=end, min_one_batch=True)
+        data = tools.fetch(log, offset, 300)
+        last = max(b.last_offset for b in complete_batches(data))
+        told = log.aborted_transactions(offset, end, found.size_bytes)
+        met = [t for t in everything if t.first_offset <= last and t.last_offset >= offset]
+        assert [t for t in told if t in met] == met
+        assert all(t.first_offset <= last + 3 for t in told)
+        assert told == sorted(told, key=lambda t: t.first_offset)
