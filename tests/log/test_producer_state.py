@@ -204,7 +204,7 @@ def test_a_control_batch_that_compaction_emptied_ends_nothing():
 
 def test_a_read_is_told_of_the_transactions_that_it_meets(tools):
     """By their first offsets; those behind what it gives are left out, whatever the segments."""
-    log = tools.open(index_interval_bytes=0, segment_bytes=2000)
+    log = tools.open(index_interval_bytes=0, segment_bytes=1000)
     for n in range(40):
         tools.append(log, b"v", producer=(n % 3, 0, n // 3), transactional=True)
         if n % 5 == 4:
