@@ -11,8 +11,10 @@ Rules:
 """
 
 import logging
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypeAlias
 
 from kwire.log.checkpoints import (
     CLEANER_OFFSETS,
@@ -32,6 +34,8 @@ from kwire.log.meta_properties import (
 )
 
 log = logging.getLogger(__name__)
+
+Offsets: TypeAlias = Mapping[TopicPartition, int]
 
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 _CLEAN_SHUTDOWN = b'{"version":0,"brokerEpoch":-1}'
@@ -56,6 +60,8 @@ class DataDirectory:
         self.recovery_points: dict[TopicPartition, int] = {}
         self.log_start_offsets: dict[TopicPartition, int] = {}
         self._checkpoints: dict[str, dict[TopicPartition, int]] = {}
+        # The loop and threads write checkpoints: one at a time, or the older might win.
+        self._checkpointing = threading.Lock()
         self._disk = disk
         self._lock = -1
         try:
@@ -85,6 +91,8 @@ class DataDirectory:
         self.was_clean = CLEAN_SHUTDOWN_FILE in self._disk.names(self.path)
         self.recovery_points = read_offsets(self.path / RECOVERY_POINTS, self._disk)
         self.log_start_offsets = read_offsets(self.path / LOG_START_OFFSETS, self._disk)
+        self._checkpoints[RECOVERY_POINTS] = self.recovery_points
+        self._checkpoints[LOG_START_OFFSETS] = self.log_start_offsets
 
     def identify(self, node_id: int, cluster_id: str) -> None:
         """Check whose the directory is, or make it ours; LogDirectoryError if it is another's."""
@@ -115,15 +123,33 @@ class DataDirectory:
         except OSError as error:
             self.health.fail("cannot take away the mark of a clean stop", error)
 
-    def write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Replace a checkpoint, if it has news; OSError."""
+    def write_checkpoint(self, name: str, offsets: Callable[[], Offsets]) -> None:
+        """Replace a checkpoint by the offsets as they are when its turn comes, if it has news;
+        OSError."""
+        with self._checkpointing:
+            self._write_checkpoint(name, offsets())
+            if CLEANER_OFFSETS not in self._disk.names(self.path):
+                write_offsets(self.path / CLEANER_OFFSETS, {}, self._disk)
+
+    def forget_offsets(self, key: TopicPartition) -> None:
+        """Take a partition out of the checkpoints; OSError.
+
+        Those of one that was deleted must not count for a new one of its name: its records would
+        be taken for flushed, or for deleted.
+        """
+        with self._checkpointing:
+            for name in (RECOVERY_POINTS, LOG_START_OFFSETS):
+                known = self._checkpoints.get(name)
+                if known is None:
+                    known = read_offsets(self.path / name, self._disk)
+                self._write_checkpoint(name, {k: v for k, v in known.items() if k != key})
+
+    def _write_checkpoint(self, name: str, offsets: Offsets) -> None:
         if self._checkpoints.get(name) == offsets:
             return
         self._checkpoints.pop(name, None)
         write_offsets(self.path / name, offsets, self._disk)
         self._checkpoints[name] = dict(offsets)
-        if CLEANER_OFFSETS not in self._disk.names(self.path):
-            write_offsets(self.path / CLEANER_OFFSETS, {}, self._disk)
 
     def close(self, *, clean: bool) -> None:
         """Let go of the directory; ``clean`` says that everything in it is flushed and closed."""

@@ -1,7 +1,9 @@
 """Which leader epoch wrote which offsets: ``leader-epoch-checkpoint``.
 
 Rules: epochs and start offsets ascend; an epoch ends where the next one starts. The file is
-replaced whenever an epoch is added or cut.
+replaced whenever an epoch is added or cut at the end. What lies before the log start offset is
+forgotten in memory, and in the file when it is next replaced or the log is closed: that offset has
+a checkpoint of its own, and waiting for the disk twice would gain nothing.
 
 Source: LeaderEpochFileCache of Kafka, KIP-101.
 """
@@ -29,6 +31,7 @@ class LeaderEpochs:
             self.entries = [(int(e), int(start)) for e, start in read_lines(self._path, disk)]
         except ValueError:
             log.warning("%s is broken and ignored", self._path)
+        self._written = self.entries
 
     @property
     def latest(self) -> int:
@@ -55,8 +58,12 @@ class LeaderEpochs:
         earlier = [entry for entry in self.entries if entry[1] <= start_offset]
         if earlier:
             later.insert(0, (earlier[-1][0], start_offset))
-        if later != self.entries:
-            self._replace(later)
+        self.entries = later
+
+    def save(self) -> None:
+        """Bring the file up to date; OSError."""
+        if self._written != self.entries:
+            self._replace(self.entries)
 
     def epoch_of(self, offset: int) -> int:
         """The epoch that wrote an offset, -1 where that isn't known."""
@@ -82,4 +89,4 @@ class LeaderEpochs:
     def _replace(self, entries: list[tuple[int, int]]) -> None:
         """Write the file first: where that fails, it is tried again with the next news."""
         write_lines(self._path, entries, self._disk)
-        self.entries = entries
+        self.entries = self._written = entries

@@ -15,9 +15,9 @@ Source: LogManager of Kafka.
 
 import logging
 import os
-import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from kwire.errors import ErrorCode, KafkaError
@@ -53,8 +53,6 @@ class LogManager:
         # Logs whose name another one has, until somebody asks for one of them by its topic id.
         self._rivals: list[PartitionLog] = []
         self._doomed: list[tuple[int, Path]] = []
-        # One at a time, or an older offset might replace a newer one that was acknowledged.
-        self._checkpointing = threading.Lock()
 
     @property
     def cluster_id(self) -> str:
@@ -208,6 +206,7 @@ class LogManager:
             try:
                 if read_topic_id(path, self._disk) not in (None, topic_id):
                     self._put_aside(path, STRAY_SUFFIX)
+                data.forget_offsets((topic, partition))
                 created = open_log(
                     path,
                     topic,
@@ -286,12 +285,8 @@ class LogManager:
 
         False where a disk refused something; the log says what.
         """
-        with self._checkpointing:
-            done = [
-                self._checkpoint(data, high_watermarks, names)
-                for data in self._data_directories.values()
-                if data.is_online
-            ]
+        online = [data for data in self._data_directories.values() if data.is_online]
+        done = [self._checkpoint(data, high_watermarks, names) for data in online]
         return all(done)
 
     def _checkpoint(
@@ -301,12 +296,15 @@ class LogManager:
         names: Collection[str],
     ) -> bool:
         """Checkpoint one directory."""
-        logs = {k: v for k, v in dict(self.logs).items() if v.health is data.health}
+
+        def logs() -> dict[TopicPartition, PartitionLog]:
+            return {k: v for k, v in dict(self.logs).items() if v.health is data.health}
+
         try:
-            for opened in logs.values() if RECOVERY_POINTS in names else ():
+            for opened in logs().values() if RECOVERY_POINTS in names else ():
                 opened.flush_rolled()
             for name in names:
-                data.write_checkpoint(name, _offsets(name, logs, high_watermarks))
+                data.write_checkpoint(name, partial(_offsets, name, logs, high_watermarks))
         except KafkaError:
             return False
         except OSError as error:
@@ -336,12 +334,13 @@ class LogManager:
 
 def _offsets(
     name: str,
-    logs: Mapping[TopicPartition, PartitionLog],
+    get_logs: Callable[[], Mapping[TopicPartition, PartitionLog]],
     high_watermarks: Mapping[TopicPartition, int],
 ) -> dict[TopicPartition, int]:
     """What a checkpoint says of the logs of a directory."""
+    logs = get_logs()
     if name == RECOVERY_POINTS:
-        return {key: opened.recovery_point for key, opened in logs.items()}
+        return {key: _recovery_point(opened) for key, opened in logs.items()}
     if name == LOG_START_OFFSETS:
         return {
             key: opened.log_start_offset
@@ -349,3 +348,17 @@ def _offsets(
             if opened.log_start_offset > opened.segments[0].base_offset
         }
     return {key: high_watermarks.get(key, opened.log_end_offset) for key, opened in logs.items()}
+
+
+def _recovery_point(opened: PartitionLog) -> int:
+    """The recovery point to be written down.
+
+    Who finds a segment wholly before it trusts its indexes too, so it stays within the first
+    segment whose indexes aren't synced: they are completed when it is rolled.
+    """
+    unsure = [*opened.unflushed, opened.active][0].base_offset
+    following = opened.segments[opened.segments.index_of(unsure) + 1 :]
+    end_offset = following[0].base_offset if following else opened.log_end_offset
+    if opened.sure_end_offset == opened.log_end_offset or end_offset == unsure:
+        return opened.recovery_point
+    return min(opened.recovery_point, end_offset - 1)

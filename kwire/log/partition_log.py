@@ -85,6 +85,7 @@ class PartitionLog:
         self.log_start_offset = 0
         self.log_end_offset = 0
         self.recovery_point = 0
+        self.sure_end_offset = -1  # where the log ended when all files, indexes too, were synced
         self.first_dirty_offset = 0  # what lies before is compacted
         self.truncations = 0
         self.doomed: list[tuple[int, list[Path]]] = []
@@ -92,7 +93,6 @@ class PartitionLog:
         self._disk = disk
         self.hurry = disk.hurry
         self.flushed_ms = 0
-        self._appends = 0
         self._files_made, self._files_sure = 1, 0
         self._is_abandoned = False
 
@@ -196,7 +196,6 @@ class PartitionLog:
         except OSError as error:
             raise self._undo(error) from error
         self.log_end_offset = last_offset + 1
-        self._appends += 1
         if batch.has_producer_id:
             self._note_producer(batch, segment)
 
@@ -364,17 +363,17 @@ class PartitionLog:
     def aborted_transactions(
         self, start_offset: int, end_offset: int, size_bytes: int | None = None
     ) -> list[AbortedTransaction]:
-        """See ``LogSegments.aborted_transactions``."""
-        return self.segments.aborted_transactions(start_offset, end_offset, size_bytes)
+        """See ``LogSegments.aborted_transactions``; KafkaError (KAFKA_STORAGE_ERROR)."""
+        try:
+            return self.segments.aborted_transactions(start_offset, end_offset, size_bytes)
+        except OSError as error:
+            raise self.health.refused(f"cannot read {self.name}", error) from error
 
     def advance_log_start_offset(self, offset: int) -> None:
-        """Forget what is before ``offset``, its files later; KafkaError (KAFKA_STORAGE_ERROR)."""
+        """Forget what is before ``offset``, its files later."""
         if offset > self.log_start_offset:
             self.log_start_offset = min(offset, self.log_end_offset)
-            try:
-                self.leader_epochs.truncate_from_start(self.log_start_offset)
-            except OSError as error:
-                raise self.health.refused(f"cannot cut the start of {self.name}", error) from error
+            self.leader_epochs.truncate_from_start(self.log_start_offset)
 
     def expire_producers(self, now_ms: int) -> None:
         """Forget producers that have been silent for long."""
@@ -391,8 +390,10 @@ class PartitionLog:
         """Flush and close; the files are as Kafka leaves them at a clean stop. As ``flush``."""
         if not self.is_offline:
             self.active.finish()
-            if self.unflushed or self.recovery_point < self.log_end_offset or self._appends:
+            if self.unflushed or self.sure_end_offset != self.log_end_offset:
                 self._sync(self.log_end_offset, None, [*self.unflushed, self.active])
+                self.sure_end_offset = self.log_end_offset
             write_snapshot(self.producers, self.directory, self.log_end_offset, self._disk)
+            self.leader_epochs.save()
         for segment in self.segments:
             segment.close()

@@ -82,7 +82,7 @@ def open_log(
     if opened.log_end_offset < log_start_offset or not opened.segments:
         _start_anew(opened, log_start_offset, now_ms, disk)
     if not recovered:
-        opened.recovery_point = opened.log_end_offset
+        opened.recovery_point = opened.sure_end_offset = opened.log_end_offset
     else:
         opened.recovery_point = min(recovery_point, opened.log_end_offset)
         opened.unflushed = [s for s in opened.segments[:-1] if s.base_offset >= min(recovered)]
@@ -108,6 +108,8 @@ def _start_anew(opened: PartitionLog, offset: int, now_ms: int, disk: Disk) -> N
         _drop_segments(opened, 0, disk)
     opened.log_start_offset = opened.log_end_offset = offset
     opened.roll(now_ms)
+    if offset:  # the name of its file alone will tell where it starts
+        disk.sync_directory(opened.directory)
 
 
 def segment_offsets(directory: Path, disk: Disk) -> list[int]:
@@ -138,6 +140,10 @@ def _load_segments(
         found = recover_segment(segment, opened.leader_epochs, opened.name, progress)
         recovered[segment.base_offset] = found.replayed
         end_offset = found.end_offset
+        if end_offset == recovery_point:
+            # The checkpoint vouches for all of it: indexes made anew have to be there as surely.
+            segment.sync()
+            disk.sync_directory(opened.directory)
         segment.close()
         if found.problem and suspect:
             _drop_segments(opened, index + 1, disk)

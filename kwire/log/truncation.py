@@ -34,7 +34,7 @@ def _truncate(log: PartitionLog, offset: int, now_ms: int, disk: Disk) -> None:
     if kept:
         log.active.truncate_to(offset)
         log.active.sync()
-    log.log_end_offset = offset
+    log.log_end_offset, log.sure_end_offset = offset, -1
     log.recovery_point = min(log.recovery_point, offset)
     log.log_start_offset = min(log.log_start_offset, offset)
     if not kept:

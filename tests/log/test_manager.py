@@ -79,6 +79,7 @@ def test_an_unclean_stop_is_recovered_from_the_recovery_point(tools, open_manage
     manager = open_manager()
     log = create(manager, tools)
     tools.append(log, b"flushed")
+    tools.append(log, b"too")
     log.flush(tools.now_ms)
     manager.checkpoint({("t", 0): 1})
     tools.append(log, b"not flushed")
@@ -88,10 +89,10 @@ def test_an_unclean_stop_is_recovered_from_the_recovery_point(tools, open_manage
     manager = open_manager()
     assert "not closed cleanly" in caplog.text
     log = manager.logs["t", 0]
-    assert tools.values(log) == [(0, b"flushed"), (1, b"not flushed")]
-    assert log.recovery_point == 1
+    assert tools.values(log) == [(0, b"flushed"), (1, b"too"), (2, b"not flushed")]
+    assert log.recovery_point == 1  # within the segment, whose indexes were not final
     manager.close(tools.now_ms)
-    assert log.recovery_point == 2
+    assert log.recovery_point == 3
 
 
 def test_a_directory_in_use_or_of_somebody_else_is_refused(tools, open_manager):
@@ -223,3 +224,20 @@ def test_rolled_segments_are_flushed_by_the_checkpoint(tools, open_manager):
     manager.close(tools.now_ms)
     assert not (tools.root / "data" / ".kafka_cleanshutdown").exists()
     assert tools.append(open_manager().logs["t", 0], b"z") == 2
+
+
+def test_offsets_of_a_deleted_partition_do_not_count_for_a_new_one(tools, open_manager):
+    """Its checkpoints go, or a crash would take the new one's records for deleted ones."""
+    manager = open_manager()
+    log = create(manager, tools)
+    for _ in range(5):
+        tools.append(log, b"old")
+    log.advance_log_start_offset(4)
+    assert manager.checkpoint({})
+    manager.delete("t", 0, tools.now_ms)
+    log = manager.get_or_create("t", 0, ID_2, log.config, tools.now_ms)
+    tools.append(log, b"new")
+    manager.close(tools.now_ms, clean=False)
+    log = open_manager().logs["t", 0]
+    assert tools.values(log) == [(0, b"new")]
+    assert log.recovery_point == 0

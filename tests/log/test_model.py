@@ -1,8 +1,14 @@
-"""A log against a list: whatever is done to it, in whatever order, both say the same."""
+"""Logs against lists: whatever is done to them and whatever dies meanwhile, both say the same.
 
-import shutil
-import tempfile
+Promises: what was acknowledged is there after the death of the process, what was flushed after the
+death of the machine, once and in order; nothing else appears, but for one batch at the end whose
+append died. All that is kept beside the records is what the records say. A disk that fails makes
+errors, KAFKA_STORAGE_ERROR to clients, and no damage.
+"""
+
+import errno
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import settings
@@ -11,152 +17,251 @@ from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
     invariant,
-    precondition,
     rule,
     run_state_machine_as_test,
 )
 
-from kwire.errors import ErrorCode, KafkaError
-from kwire.log.retention import delete_old_segments, remove_doomed
-from kwire.log.truncation import truncate_log
+from kwire.log.partition_log import AppendOrigin
 from kwire.record.batch import complete_batches
+from tests.log.conftest import LogTools
+from tests.log.history import Batch, Sequence
+from tests.log.logs_on_machine import CONFIGS, HOUR_MS, LogsOnMachine
 
-SETTINGS = {
-    "segment_bytes": 600,
-    "index_interval_bytes": 150,
-    "segment_index_bytes": 64,
-    "file_delete_delay_ms": 0,
-}
+KEYS = st.sampled_from(sorted(CONFIGS))
+IDEMPOTENT = st.sampled_from([None, 1, 2])
+TRANSACTIONAL = st.sampled_from([11, 12])
+PERCENT = st.integers(0, 100)
+ERRORS = st.sampled_from([errno.EIO, errno.ENOSPC])
+POWER = st.none() | st.integers(0, 1 << 32).map(Random)
 
 
 class LogModel(RuleBasedStateMachine):
-    """``values`` are all that were appended, from ``first`` on; the test sets ``make_tools``."""
-
-    make_tools = None
+    """Two partitions of a manager on a machine that can fail."""
 
     @initialize()
     def begin(self):
-        """An empty log."""
-        self.tools = self.make_tools(Path(tempfile.mkdtemp()))
-        self.log = self.tools.open(**SETTINGS)
-        self.values: list[bytes] = []
-        self.first = 0
-        self.sequence = 0
+        """Two empty logs."""
+        self.tools = LogTools(Path())
+        self.logs = LogsOnMachine(self.tools.now_ms)
+        self.records = 0
 
     def teardown(self):
         """Remove the files."""
-        if hasattr(self, "tools"):
-            for segment in self.log.segments:
-                segment.close()
-            shutil.rmtree(self.tools.root)
+        if hasattr(self, "logs"):
+            self.logs.end()
 
-    @rule(count=st.integers(1, 5), size=st.integers(0, 90), codec=st.sampled_from([0, 0, 1]))
-    def append(self, count, size, codec):
-        """One batch of an idempotent producer."""
-        values = [b"%d." % len(self.values) + b"v" * size for _ in range(count)]
-        producer = (1, 0, self.sequence)
-        offset = self.tools.append(self.log, *values, producer=producer, compression=codec)
-        assert offset == len(self.values)
-        self.values += values
-        self.sequence += count
+    def rows(self, count, size, later_ms):
+        """Records nobody has written yet."""
+        self.records += count
+        return [
+            (
+                self.logs.now_ms + later_ms + n,
+                b"k",
+                b"%d." % (self.records + n) + b"v" * min(size, 500 // count),
+            )
+            for n in range(count)
+        ]
 
-    @rule(call=st.integers(0, 12), failures=st.integers(1, 2))
-    def append_on_a_faulty_disk(self, call, failures):
-        """It is there whole, or the client was told and it isn't there."""
-        disk = self.tools.disk
-        disk.calls, disk.fail_at, disk.failures = 0, call, failures
-        value = b"%d.faulty" % len(self.values) + b"f" * 90
-        try:
-            self.tools.append(self.log, value, producer=(1, 0, self.sequence))
-            appended = True
-        except KafkaError as error:
-            appended = False
-            if error.code is not ErrorCode.KAFKA_STORAGE_ERROR:
-                raise
-        disk.fail_at = -1
-        if self.log.is_offline:
-            self.crash(b"")
-            appended = self.log.log_end_offset > len(self.values)
-        if appended:
-            self.values.append(value)
-            self.sequence += 1
-
-    @rule()
-    def roll(self):
-        """A new segment."""
-        self.log.roll(self.tools.now_ms)
-
-    @precondition(lambda self: len(self.values) > self.first)
-    @rule(data=st.data())
-    def truncate(self, data):
-        """Cut at the beginning of a batch, as followers do."""
-        starts = [b.base_offset for b in self.tools.batches(self.log)]
-        offset = data.draw(st.sampled_from(starts))
-        if offset < self.first:
+    def produce(self, key, producer, rows, codec, transactional):
+        """Append a batch as a producer would send it next."""
+        found = self.logs.there(key)
+        if found is None:
             return
-        truncate_log(self.log, offset, self.tools.now_ms, self.tools.disk)
-        del self.values[offset:]
-        entry = self.log.producers.producers.get(1)
-        self.sequence = entry.last_sequence + 1 if entry else 0
+        log, history = found
+        sequence = None
+        if producer is not None:
+            last = history.last_of(producer)
+            if last is None:
+                sequence = Sequence(producer, 0, 0)
+            elif last.first < log.segments[0].base_offset:  # the log may have forgotten it
+                sequence = Sequence(producer, last.producer.epoch + 1, 0)
+            else:
+                following = last.producer.sequence + len(last.rows)
+                sequence = Sequence(producer, last.producer.epoch, following)
+        data = self.tools.batch_of(rows, codec, sequence, transactional)
+        batch = Batch(history.end, rows, history.leader_epoch, sequence, transactional)
+        self.logs.write(key, data, batch)
 
-    @rule(data=st.data())
-    def delete_records(self, data):
-        """Move the log start offset and let retention take what it frees."""
-        self.first = data.draw(st.integers(self.first, len(self.values)))
-        self.log.advance_log_start_offset(self.first)
-        delete_old_segments(self.log, self.tools.now_ms, len(self.values), self.tools.disk)
-        remove_doomed(self.log, self.tools.now_ms, self.tools.disk)
+    @rule(
+        key=KEYS,
+        producer=IDEMPOTENT,
+        count=st.integers(1, 4),
+        size=st.sampled_from([0, 20, 90, 400]),
+        codec=st.integers(0, 4),
+        later_ms=st.integers(-20, 20),
+    )
+    def append(self, key, producer, count, size, codec, later_ms):
+        """A batch, of an idempotent producer or of another."""
+        self.produce(key, producer, self.rows(count, size, later_ms), codec, False)
+
+    @rule(key=KEYS, producer=TRANSACTIONAL, count=st.integers(1, 3), later_ms=st.integers(-20, 20))
+    def append_in_transaction(self, key, producer, count, later_ms):
+        """A batch inside of the producer's transaction, which it opens if need be."""
+        self.produce(key, producer, self.rows(count, 30, later_ms), 0, True)
+
+    @rule(key=KEYS, producer=TRANSACTIONAL, commit=st.booleans())
+    def end_transaction(self, key, producer, commit):
+        """A marker; one without a transaction changes nothing."""
+        found = self.logs.there(key)
+        if found is None:
+            return
+        history = found[1]
+        last = history.last_of(producer)
+        epoch = last.producer.epoch if last else 0
+        rows = [(self.tools.now_ms, None, None)]
+        sequence = Sequence(producer, epoch, -1)
+        batch = Batch(history.end, rows, history.leader_epoch, sequence, True, commit)
+        marker = self.tools.marker(producer, epoch, commit=commit)
+        self.logs.write(key, marker, batch, AppendOrigin.COORDINATOR)
+
+    @rule(key=KEYS, producer=st.sampled_from([1, 2, 11]))
+    def append_again(self, key, producer):
+        """A producer's last batch sent again is answered with the offset it has."""
+        history = self.logs.histories.get(key)
+        last = history and history.last_of(producer)
+        if not last or last.first < self.logs.manager.logs[key].segments[0].base_offset:
+            return
+        data = self.tools.batch_of(last.rows, 0, last.producer, last.transactional)
+        info = self.logs.attempt(
+            lambda: self.logs.manager.logs[key].append(
+                data, leader_epoch=history.leader_epoch, now_ms=self.logs.now_ms
+            )
+        )
+        assert info is None or (info.is_duplicate and info.first_offset == last.first)
+
+    @rule(key=KEYS)
+    def roll(self, key):
+        """A new segment."""
+        if key in self.logs.histories:
+            self.logs.attempt(lambda: self.logs.manager.logs[key].roll(self.logs.now_ms))
+
+    @rule(key=KEYS)
+    def flush(self, key):
+        """All of it survives the death of the machine."""
+        if key not in self.logs.histories:
+            return
+        log = self.logs.manager.logs[key]
+        self.logs.attempt(lambda: log.flush(self.logs.now_ms))
+        if not self.logs.failed and log is self.logs.manager.logs.get(key):
+            assert log.recovery_point == log.log_end_offset
 
     @rule()
-    def close_and_open(self):
-        """A clean stop."""
-        self.log.close(self.tools.now_ms)
-        self.log = self.tools.open(log_start_offset=self.first, **SETTINGS)
+    def checkpoint(self):
+        """Rolled segments are flushed, offsets noted; then log start offsets are sure."""
+        histories = dict(self.logs.histories)
+        if self.logs.attempt(lambda: self.logs.manager.checkpoint({})):
+            for history in histories.values():
+                history.sure_start = history.start
 
-    @rule(tail=st.binary(max_size=100))
-    def crash(self, tail):
-        """A kill -9, with bytes after the end that nobody was told of."""
-        for segment in self.log.segments:
-            segment.close()
-        with open(self.log.active.path(".log"), "ab") as file:
-            file.write(tail)
-        self.log = self.tools.open(
-            clean=False,
-            recovery_point=self.log.recovery_point,
-            log_start_offset=self.first,
-            **SETTINGS,
-        )
+    @rule(key=KEYS, new_epoch=st.integers(1, 2))
+    def elect(self, key, new_epoch):
+        """The next batches are of another leader epoch."""
+        if key in self.logs.histories:
+            self.logs.histories[key].leader_epoch += new_epoch
+
+    @rule(key=KEYS, part=PERCENT)
+    def delete_records(self, key, part):
+        """The log start offset moves, and that is noted before it is told."""
+        history = self.logs.histories.get(key)
+        if history is None:
+            return
+        log = self.logs.manager.logs[key]
+        offset = history.start + (history.end - history.start) * part // 100
+        history.start_limit = max(history.start_limit, offset)
+        self.logs.attempt(lambda: log.advance_log_start_offset(offset))
+        if log is self.logs.manager.logs.get(key):
+            history.start = log.log_start_offset
+            self.checkpoint()
+
+    @rule(key=KEYS, part=PERCENT)
+    def truncate(self, key, part):
+        """Cut at the beginning of a batch, as followers do."""
+        history = self.logs.histories.get(key)
+        if history is None:
+            return
+        starts = [b.first for b in history.batches if b.first >= history.start] or [history.end]
+        self.logs.truncate(key, starts[(len(starts) - 1) * part // 100])
+
+    @rule(hours=st.integers(0, 30))
+    def housekeeping(self, hours):
+        """Time passes; retention deletes old segments, and the files of those deleted before."""
+        self.logs.now_ms += hours * HOUR_MS
+        for history in self.logs.histories.values():
+            history.start_limit = history.end
+        manager = self.logs.manager
+        self.logs.attempt(lambda: manager.housekeeping(self.logs.now_ms, {}))
+        self.logs.learn_starts(manager)
+
+    @rule(key=KEYS)
+    def delete_topic(self, key):
+        """The partition goes; the next use makes it anew, for another topic."""
+        history = self.logs.histories.get(key)
+        if history is None:
+            return
+        history.deleting = True
+        name, partition = key
+        self.logs.attempt(lambda: self.logs.manager.delete(name, partition, self.logs.now_ms))
+        if key not in self.logs.manager.logs:
+            self.logs.histories.pop(key, None)
+
+    @rule(calls=st.integers(0, 80), failures=st.integers(1, 3), error=ERRORS)
+    def plan_errors(self, calls, failures, error):
+        """Some later calls of the disk fail."""
+        self.logs.machine.disk.fail(calls, failures, error)
+
+    @rule(calls=st.integers(0, 80), written=st.sampled_from([0.0, 0.5, 0.99]), power=POWER)
+    def plan_a_death(self, calls, written, power):
+        """In a later call of the disk the process dies, or the machine."""
+        self.logs.power = power
+        self.logs.machine.disk.die(calls, written)
+
+    @rule(power=POWER)
+    def die(self, power):
+        """The process dies between two operations, or the machine."""
+        self.logs.restart(power)
+
+    @rule()
+    def stop_and_start(self):
+        """A clean stop, if nothing fails."""
+        self.logs.stop_and_start()
+
+    @rule(key=KEYS, part=PERCENT, max_bytes=st.integers(0, 900), bound=PERCENT)
+    def read(self, key, part, max_bytes, bound):
+        """From any offset to any other: a batch that holds it, and nothing beyond the end."""
+        history = self.logs.histories.get(key)
+        if history is None or history.end == history.start:
+            return
+        length = history.end - history.start
+        offset = history.start + (length - 1) * part // 100
+        end = offset + (history.end - offset) * bound // 100
+        log = self.logs.manager.logs[key]
+        got = self.logs.attempt(lambda: self.tools.fetch(log, offset, max_bytes, end_offset=end))
+        wanted = next((b for b in history.batches if b.end > offset), None)
+        if got:
+            found = list(complete_batches(got))
+            assert found[0].base_offset == wanted.first
+            assert found[-1].next_offset <= end
+            assert len(got) <= max(max_bytes, found[0].size_bytes)
+        elif got is not None:
+            assert wanted is None or wanted.end > end
+
+    @rule(key=KEYS, later_ms=st.integers(-25, 25))
+    def search(self, key, later_ms):
+        """By time."""
+        history = self.logs.histories.get(key)
+        if history is None:
+            return
+        log = self.logs.manager.logs[key]
+        self.logs.attempt(lambda: history.check_times(log, self.logs.now_ms + later_ms))
 
     @invariant()
     def same(self):
-        """All records are read back, the log knows its bounds and its producer."""
-        if not hasattr(self, "tools"):
-            return
-        log = self.log
-        assert (log.log_start_offset, log.log_end_offset) == (self.first, len(self.values))
-        wanted = list(enumerate(self.values))[self.first :]
-        assert self.tools.values(log) == wanted
-        entry = log.producers.producers.get(1)
-        if entry is not None:
-            assert entry.last_sequence == self.sequence - 1
-        bases = [segment.base_offset for segment in log.segments]
-        assert bases == sorted(set(bases))
-
-    @precondition(lambda self: len(self.values) > self.first)
-    @rule(data=st.data(), max_bytes=st.integers(0, 500))
-    def read(self, data, max_bytes):
-        """From any offset: a batch that holds it, and nothing beyond the end offset."""
-        offset = data.draw(st.integers(self.first, len(self.values) - 1))
-        got = self.tools.fetch(self.log, offset, max_bytes)
-        found = list(complete_batches(got))
-        assert found[0].base_offset <= offset <= found[0].last_offset
-        assert len(got) <= max(max_bytes, found[0].size_bytes)
+        """Files, indexes and memory say what the history says."""
+        if hasattr(self, "logs"):
+            self.logs.check()
 
 
 @pytest.mark.hypothesis
-def test_the_log_is_a_list(make_tools):
-    """Appends, reads, rolls, cuts, deletions, faults, stops and crashes in any order."""
-    run_state_machine_as_test(
-        type("LogModel", (LogModel,), {"make_tools": staticmethod(make_tools)}),
-        settings=settings(stateful_step_count=25),
-    )
+def test_logs_are_lists():
+    """Whatever is done, and whatever fails and dies, in any order."""
+    run_state_machine_as_test(LogModel, settings=settings(stateful_step_count=30))

@@ -1,0 +1,153 @@
+"""A log checked against a full reading of its files, by other means than the log's own.
+
+``check_log`` raises AssertionError where anything that a PartitionLog knows or keeps beside its
+records differs from what its records say: offsets, sizes, the indexes and their files, timestamps,
+aborted transactions, leader epochs, producers. It wants a log that nobody writes to meanwhile.
+"""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from struct import Struct
+
+from kwire.log.partition_log import PartitionLog
+from kwire.log.producer_state import ProducerStates
+from kwire.log.segment import LogSegment
+from kwire.log.sparse_index import SparseIndex
+from kwire.log.transaction_index import AbortedTransaction
+from kwire.record.batch import NO_PRODUCER_ID, RecordBatch
+
+_ABORTED = Struct(">hqqqq")
+
+
+def segment_batches(segment: LogSegment) -> list[tuple[int, RecordBatch]]:
+    """Position and batch of everything in a segment's file, the checksums verified."""
+    data = segment.path(".log").read_bytes()[: segment.size_bytes]
+    assert len(data) == segment.size_bytes, f"{segment.path('.log')} is too short"
+    found: list[tuple[int, RecordBatch]] = []
+    position = 0
+    while position < len(data):
+        batch = RecordBatch(data, position)
+        batch.verify_crc()
+        found.append((position, batch))
+        position += batch.size_bytes
+    return found
+
+
+def log_batches(log: PartitionLog) -> Iterator[RecordBatch]:
+    """Every batch in the files of a log, those before the log start offset too."""
+    for segment in log.segments:
+        yield from (batch for _, batch in segment_batches(segment))
+
+
+def check_log(log: PartitionLog, *, has_gaps: bool = False) -> None:
+    """Compare all that a log knows with its files; ``has_gaps`` allows what compaction leaves."""
+    assert log.segments, "a log has a segment"
+    states = ProducerStates()
+    epochs: list[tuple[int, int]] = []
+    end_offset = log.segments[0].base_offset
+    for segment in log.segments:
+        assert segment.base_offset == end_offset or (has_gaps and segment.base_offset > end_offset)
+        end_offset = segment.base_offset
+        batches = segment_batches(segment)
+        for _, batch in batches:
+            follows = end_offset <= batch.base_offset <= batch.last_offset
+            assert follows, f"{batch!r} does not follow {end_offset}"
+            assert has_gaps or batch.base_offset == end_offset, f"a gap before {batch!r}"
+            end_offset = batch.next_offset
+            known = log.leader_epochs.epoch_of(max(batch.base_offset, log.log_start_offset))
+            is_there = batch.last_offset >= log.log_start_offset
+            assert known == batch.partition_leader_epoch or not is_there, f"{batch!r}, not {known}"
+            if batch.partition_leader_epoch > (epochs[-1][0] if epochs else -1):
+                epochs.append((batch.partition_leader_epoch, batch.base_offset))
+        _check_indexes(segment, batches)
+        _check_transactions(log, segment, batches, states)
+    if batches or not has_gaps:
+        assert log.log_end_offset == end_offset, (log.log_end_offset, end_offset)
+    assert log.segments[0].base_offset <= log.log_start_offset <= log.log_end_offset
+    assert log.recovery_point <= log.log_end_offset
+    if not has_gaps:
+        _check_epochs(log, epochs)
+    _check_producers(log, states)
+
+
+def _check_indexes(segment: LogSegment, batches: list[tuple[int, RecordBatch]]) -> None:
+    """Each entry says something true, in the file as in memory; so does the segment itself."""
+    last_offsets = {position: batch.last_offset for position, batch in batches}
+    offsets = _entries(segment.offset_index)
+    assert all(a[0] < b[0] and a[1] < b[1] for a, b in pairwise(offsets)), offsets
+    for relative, position in offsets:
+        assert last_offsets.get(position) == segment.base_offset + relative, (relative, position)
+    times = _entries(segment.time_index)
+    assert all(a[0] < b[0] and a[1] < b[1] for a, b in pairwise(times)), times
+    for timestamp, relative in times:
+        before = [b for _, b in batches if b.last_offset <= segment.base_offset + relative]
+        assert before, times
+        assert before[-1].last_offset == segment.base_offset + relative, times
+        assert max(b.max_timestamp for b in before) == timestamp, (timestamp, relative)
+    largest = max((batch.max_timestamp for _, batch in batches), default=-1)
+    assert segment.max_timestamp == largest, (segment.max_timestamp, largest)
+    where = next((b.last_offset for _, b in batches if b.max_timestamp == largest), -1)
+    assert segment.max_timestamp_offset == where or largest < 0, (
+        "the largest timestamp is elsewhere"
+    )
+
+
+def _entries(index: SparseIndex) -> list[tuple[int, int]]:
+    """The entries in an index's file, behind which is nothing but zeros."""
+    path = index.path
+    data = path.read_bytes() if path.exists() else b""
+    size = index.entries * index.ENTRY.size
+    assert len(data) >= size, f"{path} is too short"
+    assert not any(data[size:]), f"{path} has more entries"
+    found = [(first, second) for first, second in index.ENTRY.iter_unpack(data[:size])]
+    assert index.last == (found[-1] if found else (-1, -1)), f"{path} ends otherwise"
+    return found
+
+
+def _check_transactions(
+    log: PartitionLog,
+    segment: LogSegment,
+    batches: list[tuple[int, RecordBatch]],
+    states: ProducerStates,
+) -> None:
+    """The aborted transactions are those that the markers end, and the file has them."""
+    wanted = []
+    for _, batch in batches:
+        if batch.producer_id == NO_PRODUCER_ID:
+            continue
+        aborted = states.update(batch)
+        if aborted is not None:
+            wanted.append(aborted)
+    found = segment.transaction_index.entries()
+    path = segment.transaction_index.path
+    data = path.read_bytes() if path.exists() else b""
+    kept = [AbortedTransaction(*row[1:]) for row in _ABORTED.iter_unpack(data)]
+    assert kept == found, f"{path} has {kept}, the log {found}"
+    # A transaction that began in a segment that is gone is known to the index alone.
+    known = [entry for entry in found if entry.first_offset >= log.segments[0].base_offset]
+    assert [e[:3] for e in known] == [e[:3] for e in wanted], f"{path}: {known}, not {wanted}"
+
+
+def _check_epochs(log: PartitionLog, epochs: list[tuple[int, int]]) -> None:
+    """Every epoch that has records is known from its first one on, or from the log start."""
+    start = log.log_start_offset
+    known = [entry for entry in log.leader_epochs.entries if entry[1] < log.log_end_offset]
+    wanted = [entry for entry in epochs if entry[1] > start]
+    before = [epoch for epoch, offset in epochs if offset <= start < log.log_end_offset]
+    if before:
+        wanted.insert(0, (before[-1], start))
+    assert known == wanted, f"leader epochs {known}, not {wanted}"
+
+
+def _check_producers(log: PartitionLog, scanned: ProducerStates) -> None:
+    """What the records tell of each producer is known; of one without records more may be."""
+    for producer_id, wanted in scanned.producers.items():
+        found = log.producers.producers.get(producer_id)
+        assert found is not None, f"producer {producer_id} is not known"
+        assert found.producer_epoch == wanted.producer_epoch
+        assert wanted.coordinator_epoch in (found.coordinator_epoch, -1)
+        if wanted.batches:
+            # A snapshot keeps the producer's last timestamp, which may be that of a marker.
+            assert found.batches[-1][:-1] == wanted.batches[-1][:-1]
+        if wanted.current_txn_first_offset >= 0:
+            assert found.current_txn_first_offset <= wanted.current_txn_first_offset

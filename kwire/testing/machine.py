@@ -1,0 +1,326 @@
+"""A machine whose disk can fail, whose processes can die, and whose power can go.
+
+``Machine(root).disk`` is a door to the disk for everything below ``root``. The files are real, so
+whatever reads them by other ways (``sendfile``, say) works; what is simulated is which of their
+content would be there after the power is lost.
+
+Rules:
+
+- A process that dies leaves everything it wrote: ``kill``. Its open files are closed, its door
+  is shut: every call raises Died. The next process gets a door of its own, ``machine.disk``.
+- A machine that loses its power keeps what was synced, and of everything since any part, in no
+  order: of a file each write whole, in part, as zeros or not at all; of a directory each new,
+  renamed or removed name or none. A rename happens whole or not at all; a file that is synced but
+  whose directory isn't may be lost. ``lose_power`` draws from the Random it is given.
+- Faults are planned by the number of calls from now on: ``disk.fail`` raises OSError, ``disk.die``
+  raises Died. A write that is interrupted has written a part of its bytes.
+- Files that were made by other ways count as synced.
+"""
+
+import errno
+import os
+import shutil
+from pathlib import Path
+from random import Random
+
+from kwire.log.disk import Disk
+from kwire.record.batch import Buffer
+
+
+class Died(BaseException):
+    """The process died in this call; what catches it is dead as well."""
+
+
+class _File:
+    """A file: the content that is sure to stay, and the changes since, oldest first.
+
+    A change is (position, data); without data the file was cut or extended there.
+    """
+
+    __slots__ = ("changes", "sure")
+
+    def __init__(self, sure: bytes = b"") -> None:
+        self.sure = sure
+        self.changes: list[tuple[int, bytes | None]] = []
+
+    def sync(self) -> None:
+        """All that was done stays from now on."""
+        content = bytearray(self.sure)
+        for position, data in self.changes:
+            _apply(content, position, data)
+        self.sure, self.changes = bytes(content), []
+
+    def lose_power(self, random: Random) -> bytes:
+        """What is left; from now on that is sure."""
+        content = bytearray(self.sure)
+        luck = random.choice((0.0, 0.5, 0.9, 1.0))
+        for position, data in self.changes:
+            if random.random() < luck:
+                _apply(content, position, data)
+            elif data and random.random() < luck:
+                torn = random.randrange(len(data) + 1)
+                _apply(content, position, random.choice((data[:torn], bytes(torn))))
+        self.sure, self.changes = bytes(content), []
+        return self.sure
+
+
+class _Directory:
+    """A directory: the names that are sure to stay, and the changes since, oldest first.
+
+    A change gives some names an entry, or None where the name is gone.
+    """
+
+    __slots__ = ("changes", "now", "sure")
+
+    def __init__(self) -> None:
+        self.sure: dict[str, _Entry] = {}
+        self.now: dict[str, _Entry] = {}
+        self.changes: list[dict[str, _Entry | None]] = []
+
+    def change(self, names: "dict[str, _Entry | None]") -> None:
+        """Make a change that isn't sure yet."""
+        self.changes.append(names)
+        _update(self.now, names)
+
+    def sync(self) -> None:
+        """The names as they are stay from now on."""
+        self.sure, self.changes = dict(self.now), []
+
+    def lose_power(self, random: Random) -> None:
+        """Forget some of what isn't sure; from now on what is left is."""
+        luck = random.choice((0.0, 0.5, 0.9, 1.0))
+        for names in self.changes:
+            if random.random() < luck:
+                _update(self.sure, names)
+        self.now, self.changes = dict(self.sure), []
+
+
+_Entry = _File | _Directory
+
+
+class Machine:
+    """What is below ``root``, and the process that works on it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.disk = MachineDisk(self)
+        self._tree = _Directory()
+
+    def kill(self) -> None:
+        """The process dies; ``disk`` is that of the next one."""
+        self.disk.shut()
+        self.disk = MachineDisk(self)
+
+    def lose_power(self, random: Random) -> None:
+        """The machine dies; the files become what is left."""
+        self.kill()
+        self._learn(self.root)
+        self._lose_power(self._tree, self.root, random)
+
+    def entry(self, path: Path) -> _Entry | None:
+        """What is known of a path; what was made by other ways is learnt, and None if missing."""
+        if path == self.root:
+            return self._tree
+        parent = self.entry(path.parent)
+        if not isinstance(parent, _Directory):
+            return None
+        found = parent.now.get(path.name)
+        if found is None and path.exists():
+            found = _Directory() if path.is_dir() else _File(path.read_bytes())
+            parent.sure[path.name] = parent.now[path.name] = found
+        return found
+
+    def directory(self, path: Path) -> _Directory:
+        """A directory that is there; FileNotFoundError."""
+        found = self.entry(path)
+        if not isinstance(found, _Directory):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+        return found
+
+    def _learn(self, path: Path) -> None:
+        for below in path.iterdir():
+            if isinstance(self.entry(below), _Directory):
+                self._learn(below)
+
+    def _lose_power(self, directory: _Directory, path: Path, random: Random) -> None:
+        before = directory.now
+        directory.lose_power(random)
+        for name, entry in before.items():
+            if directory.now.get(name) is not entry:
+                _remove(path / name)
+        for name, entry in sorted(directory.now.items()):
+            below = path / name
+            if isinstance(entry, _Directory):
+                below.mkdir(exist_ok=True)
+                self._lose_power(entry, below, random)
+            elif entry.changes or not below.exists():
+                below.write_bytes(entry.lose_power(random))
+
+
+class MachineDisk(Disk):
+    """The door of one process. ``calls`` counts all that may fail, ``failures`` those that did."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.calls = 0
+        self.failures = 0
+        self._machine = machine
+        self._files: dict[int, _File] = {}
+        self._is_shut = False
+        self._fails_from, self._fails_to, self._error = -1, -1, errno.EIO
+        self._dies_at, self._dies_writing = -1, 0.0
+
+    @property
+    def open_count(self) -> int:
+        """How many files are open now."""
+        return len(self._files)
+
+    def fail(self, calls: int, failures: int = 1, error: int = errno.EIO) -> None:
+        """After so many calls, so many calls fail."""
+        self._fails_from = self.calls + calls
+        self._fails_to, self._error = self._fails_from + failures, error
+
+    def die(self, calls: int, written: float = 0.0) -> None:
+        """After so many changing calls the process dies; of a write this part is done."""
+        self._dies_at, self._dies_writing = self.calls + calls, written
+
+    def heal(self) -> None:
+        """Nothing fails any more."""
+        self._fails_from = self._fails_to = self._dies_at = -1
+
+    def shut(self) -> None:
+        """The process is dead: its files are closed, and nothing works any more."""
+        self._is_shut = True
+        for fd in self._files:
+            os.close(fd)
+        self._files.clear()
+
+    def _call(self, fd: int = -1, data: Buffer = b"", position: int = 0) -> None:
+        """Count a call, and let it fail if that is planned; OSError, Died."""
+        if self._is_shut:
+            raise Died
+        number, self.calls = self.calls, self.calls + 1
+        if number == self._dies_at:
+            self._write(fd, data[: int(len(data) * self._dies_writing)], position)
+            self._machine.kill()
+            raise Died
+        if self._fails_from <= number < self._fails_to:
+            self.failures += 1
+            self._write(fd, data[: len(data) // 2], position)
+            raise OSError(self._error, os.strerror(self._error))
+
+    def open(self, path: Path, *, create: bool = False) -> int:
+        """Open a file; a new one may vanish until its directory is synced."""
+        self._call()
+        entry = self._machine.entry(path)
+        fd = super().open(path, create=create)
+        if entry is None:
+            entry = _File()
+            self._machine.directory(path.parent).change({path.name: entry})
+        assert isinstance(entry, _File)
+        self._files[fd] = entry
+        return fd
+
+    def close(self, fd: int) -> None:
+        """Close a file; one that died with its process is closed already."""
+        if self._files.pop(fd, None) is not None:
+            os.close(fd)
+
+    def pread(self, fd: int, size_bytes: int, position: int) -> bytes:
+        """Read."""
+        self._call()
+        return super().pread(fd, size_bytes, position)
+
+    def pwrite_all(self, fd: int, data: Buffer, position: int) -> None:
+        """Write; sure to stay once the file is synced."""
+        self._call(fd, data, position)
+        self._write(fd, data, position)
+
+    def _write(self, fd: int, data: Buffer, position: int) -> None:
+        if len(data):
+            super().pwrite_all(fd, data, position)
+            self._files[fd].changes.append((position, bytes(data)))
+
+    def truncate(self, fd: int, size_bytes: int) -> None:
+        """Cut or extend; sure to stay so once the file is synced."""
+        self._call()
+        super().truncate(fd, size_bytes)
+        self._files[fd].changes.append((size_bytes, None))
+
+    def sync(self, fd: int) -> None:
+        """The content stays from now on; nothing is waited for."""
+        self._call()
+        self._files[fd].sync()
+
+    def sync_directory(self, path: Path) -> None:
+        """The names stay from now on."""
+        self._call()
+        self._machine.directory(path).sync()
+
+    def make_directory(self, path: Path) -> None:
+        """Create it; it may vanish until the one above is synced."""
+        if self._machine.entry(path) is not None:
+            return
+        self.make_directory(path.parent)
+        self._call()
+        path.mkdir()
+        self._machine.directory(path.parent).change({path.name: _Directory()})
+
+    def names(self, directory: Path) -> list[str]:
+        """The names in a directory, in order, so that the same happens every time."""
+        self._call()
+        return sorted(super().names(directory))
+
+    def rename(self, old: Path, new: Path) -> None:
+        """Rename within a directory; it may be undone until that is synced."""
+        self._call()
+        assert old.parent == new.parent
+        entry = self._machine.entry(old)
+        super().rename(old, new)
+        self._machine.directory(old.parent).change({old.name: None, new.name: entry})
+
+    def remove(self, path: Path) -> None:
+        """Remove a file; it may come back until the directory is synced."""
+        self._call()
+        if self._machine.entry(path) is not None:
+            super().remove(path)
+            self._machine.directory(path.parent).change({path.name: None})
+
+    def remove_tree(self, path: Path) -> None:
+        """Remove a directory, file by file."""
+        if self._machine.entry(path) is None:
+            return
+        for name in sorted(os.listdir(path)):
+            below = path / name
+            (self.remove_tree if below.is_dir() else self.remove)(below)
+        self._call()
+        path.rmdir()
+        self._machine.directory(path.parent).change({path.name: None})
+
+    def read_text(self, path: Path) -> str | None:
+        """The text of a small file."""
+        self._call()
+        return super().read_text(path)
+
+
+def _apply(content: bytearray, position: int, data: bytes | None) -> None:
+    """Write into the content of a file, or cut or extend it."""
+    if data is None:
+        del content[position:]
+        data = b""
+    content += bytes(max(position - len(content), 0))
+    content[position : position + len(data)] = data
+
+
+def _update(names: dict[str, _Entry], changed: dict[str, _Entry | None]) -> None:
+    for name, entry in changed.items():
+        if entry is None:
+            names.pop(name, None)
+        else:
+            names[name] = entry
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
