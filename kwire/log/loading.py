@@ -144,7 +144,7 @@ def _suspect_bytes(
     for path, key in () if data.was_clean else found:
         bases = segment_offsets(path, disk)
         point = data.recovery_points.get(key, 0)
-        for base, following in zip(bases, [*bases[1:], None], strict=True):
+        for base, following in zip(bases, [*bases[1:], None], strict=False):
             if following is None or following > point:
                 total += disk.size_of(path / f"{base:020d}{LOG_SUFFIX}")
     return total

@@ -241,3 +241,12 @@ def test_offsets_of_a_deleted_partition_do_not_count_for_a_new_one(tools, open_m
     log = open_manager().logs["t", 0]
     assert tools.values(log) == [(0, b"new")]
     assert log.recovery_point == 0
+
+
+def test_a_partition_whose_files_are_lost_begins_anew(tools, open_manager):
+    """Its directory was there for good before the file of its first segment was."""
+    manager = open_manager()
+    create(manager, tools)
+    (tools.root / "data" / "t-0" / f"{0:020d}.log").unlink()
+    manager.close(tools.now_ms, clean=False)
+    assert tools.append(open_manager().logs["t", 0], b"new") == 0
