@@ -151,6 +151,7 @@ class Server:
                 node_id=self.config.integer("node.id"),
                 now_ms=self._now_ms(),
                 default_config=LogConfig.from_broker(self.config),
+                recovery_threads=self.config.integer("num.recovery.threads.per.data.dir"),
             )
         except LogDirectoryError as error:
             raise StartError(str(error)) from error

@@ -4,6 +4,8 @@ Rules:
 
 - The logs of a directory that was closed cleanly are opened by trust, those of another are
   recovered (``kwire.log.recovery``).
+- Threads recover several logs at once: one waits for the disk while another one checks what it has
+  read.
 - An error of the disk takes the directory offline, with all its logs; the rest is loaded.
 - ``<name>.<hex>-delete`` is a deletion that was under way: it is carried out. ``-stray`` was put
   aside, by Kafka or by kwire, ``-future`` is a move between directories, which kwire doesn't make:
@@ -18,6 +20,7 @@ Source: LogManager.loadLogs of Kafka.
 
 import logging
 import re
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -48,16 +51,21 @@ class RecoveryProgress:
         self._logs, self._bytes = logs, size_bytes
         self._logs_done = self._bytes_done = 0
         self._began_s = self._told_s = time.monotonic()
+        self._lock = threading.Lock()
+        if logs and size_bytes:
+            log.warning("%s was not closed cleanly; checking its logs", directory)
 
     def add_bytes(self, size_bytes: int) -> None:
         """So many bytes more were read."""
-        self._bytes_done += size_bytes
-        if time.monotonic() - self._told_s >= TELL_INTERVAL_S:
-            self._tell("recovering")
+        with self._lock:
+            self._bytes_done += size_bytes
+            if time.monotonic() - self._told_s >= TELL_INTERVAL_S:
+                self._tell("recovering")
 
     def add_log(self) -> None:
         """A log is open."""
-        self._logs_done += 1
+        with self._lock:
+            self._logs_done += 1
 
     def finish(self) -> None:
         """All of them are."""
@@ -79,9 +87,13 @@ class RecoveryProgress:
 
 
 def load_logs(
-    directories: Sequence[DataDirectory], config: LogConfig, now_ms: int, disk: Disk
+    directories: Sequence[DataDirectory],
+    config: LogConfig,
+    now_ms: int,
+    disk: Disk,
+    recovery_threads: int,
 ) -> list[PartitionLog]:
-    """Every log of the directories that are online.
+    """Every log of the directories that are online; each is recovered by so many threads.
 
     Raises LogDirectoryError where a partition is in two of them, and where none is left.
     """
@@ -90,7 +102,7 @@ def load_logs(
         if not data.is_online:
             continue
         data.begin()
-        for opened in _load_directory(data, config, now_ms, disk):
+        for opened in _load_directory(data, config, now_ms, disk, recovery_threads):
             key = ((opened.topic, opened.partition), opened.topic_id)
             if key in logs:
                 raise LogDirectoryError(
@@ -104,17 +116,21 @@ def load_logs(
 
 
 def _load_directory(
-    data: DataDirectory, config: LogConfig, now_ms: int, disk: Disk
+    data: DataDirectory, config: LogConfig, now_ms: int, disk: Disk, threads: int
 ) -> list[PartitionLog]:
     """The logs of one directory, none where it fails."""
-    logs: list[PartitionLog] = []
-    path = data.path
     try:
         found = _partition_directories(data, disk)
         progress = RecoveryProgress(data.path, len(found), _suspect_bytes(data, found, disk))
-        if found and not data.was_clean:
-            log.warning("%s was not closed cleanly; checking its logs", data.path)
-        for path, key in found:
+    except OSError as error:
+        data.health.fail("cannot look for logs", error)
+        return []
+
+    def load(place: tuple[Path, TopicPartition]) -> PartitionLog | None:
+        path, key = place
+        if not data.is_online:
+            return None
+        try:
             opened = open_log(
                 path,
                 *key,
@@ -127,13 +143,24 @@ def _load_directory(
                 health=data.health,
                 progress=progress.add_bytes,
             )
-            logs.append(opened)
-            progress.add_log()
-        if not data.was_clean:
-            progress.finish()
-    except (OSError, ValueError) as error:
-        data.health.fail(f"cannot open the log in {path}", error)
-    return [] if data.health.failure else logs
+        except (OSError, ValueError) as error:
+            data.health.fail(f"cannot open the log in {path}", error)
+            return None
+        progress.add_log()
+        return opened
+
+    if data.was_clean or threads == 1:
+        loaded = [load(place) for place in found]
+    else:
+        from concurrent.futures import ThreadPoolExecutor
+
+        with ThreadPoolExecutor(threads, "log-recovery") as pool:
+            loaded = list(pool.map(load, found))
+    if not data.is_online:
+        return []
+    if not data.was_clean:
+        progress.finish()
+    return [one for one in loaded if one is not None]
 
 
 def _suspect_bytes(

@@ -93,6 +93,7 @@ class LogManager:
         now_ms: int,
         default_config: LogConfig | None = None,
         disk: Disk | None = None,
+        recovery_threads: int = 1,
     ) -> "LogManager":
         """Open data directories and every log in them; LogDirectoryError says what is wrong.
 
@@ -102,7 +103,8 @@ class LogManager:
         opened = open_directories([path.absolute() for path in directories], node_id, disk)
         manager = cls(opened, disk)
         try:
-            found = load_logs(opened, default_config or LogConfig(), now_ms, disk)
+            config = default_config or LogConfig()
+            found = load_logs(opened, config, now_ms, disk, recovery_threads)
         except BaseException:
             for data in opened:
                 data.close(clean=False)
