@@ -57,7 +57,7 @@ APIS: dict[int, Api] = {
     23: Api("OffsetForLeaderEpoch", 2, 4),
     24: Api("AddPartitionsToTxn", 0, 5),
     25: Api("AddOffsetsToTxn", 0, 4, waits=True),
-    26: Api("EndTxn", 0, 5, waits=True),
+    26: Api("EndTxn", 0, 5),
     27: Api("WriteTxnMarkers", 1, 2),
     28: Api("TxnOffsetCommit", 0, 5),
     32: Api("DescribeConfigs", 1, 4),

@@ -6,18 +6,28 @@ id if the epochs of this one are used up (KIP-890). Before version 2 PRODUCER_FE
 INVALID_PRODUCER_EPOCH.
 """
 
+from collections.abc import Coroutine
+from typing import Any
+
 from kwire.coordinator.transaction.coordinator import ProducerIdAndEpoch, ProducerIdNeeded
 from kwire.coordinator.transaction.state import EPOCH_BUMP_SINCE, NO_PRODUCER_ID, Transaction
 from kwire.errors import KafkaError
 from kwire.handlers.context import RequestContext
 from kwire.handlers.transaction_errors import told
+from kwire.handlers.waiting import at_once_or_later, later
 from kwire.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 
 BUMPS_SINCE = 5
 
 
-async def handle(request: EndTxnRequest, context: RequestContext) -> EndTxnResponse:
+def handle(
+    request: EndTxnRequest, context: RequestContext
+) -> EndTxnResponse | Coroutine[Any, Any, EndTxnResponse]:
     """End the transaction."""
+    return at_once_or_later(_handle(request, context))
+
+
+async def _handle(request: EndTxnRequest, context: RequestContext) -> EndTxnResponse:
     try:
         ended = await _end(request, context)
     except KafkaError as error:
@@ -47,7 +57,7 @@ async def _end(request: EndTxnRequest, context: RequestContext) -> Transaction:
                 client_version=EPOCH_BUMP_SINCE if bumps else 0,
             )
         except ProducerIdNeeded:
-            new_id = await broker.next_producer_id()
+            new_id = await later(broker.next_producer_id)
             continue
         broker.transactions.carry_out(home, effects)
         return home.coordinator.transactions[transactional_id]
