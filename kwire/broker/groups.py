@@ -151,7 +151,11 @@ class Groups:
         if why:
             self._resign(index)
             raise KafkaError(ErrorCode.NOT_COORDINATOR, why)
-        partition = self._broker.partition(OFFSETS_TOPIC, index)
+        try:
+            partition = self._broker.partition(OFFSETS_TOPIC, index)
+        except KafkaError as error:
+            # The topic has just been created: its logs are still being opened.
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS) from error
         if partition.log.log_end_offset > partition.log.log_start_offset:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         self._loaded[index] = loaded = self._new(partition)

@@ -97,6 +97,21 @@ async def test_a_group_that_is_being_loaded_says_so(tmp_path: Path):
         assert response.error_code == ErrorCode.NONE
 
 
+async def test_a_partition_that_is_not_open_yet_is_being_loaded(tmp_path: Path, monkeypatch):
+    """Clients of a topic that has just been created try again, instead of giving up."""
+    async with running_server(tmp_path, SETTINGS) as server:
+        await server.broker.groups.ensure_topic()
+
+        def not_yet(topic: str, index: int):
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+        monkeypatch.setattr(server.broker, "partition", not_yet)
+        with pytest.raises(KafkaError) as refused:
+            server.broker.groups.coordinator("billing")
+        assert refused.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        monkeypatch.undo()
+
+
 async def test_without_the_topic_nobody_coordinates(tmp_path: Path):
     """NOT_COORDINATOR sends clients to ask FindCoordinator, which creates it."""
     async with running_server(tmp_path, SETTINGS) as server:

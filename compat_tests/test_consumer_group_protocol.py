@@ -1,0 +1,343 @@
+"""ConsumerGroupHeartbeat request by request: epochs, fencing, static members, offsets, configs.
+
+What a broker answers is compared with what Apache Kafka 4.3.1 answers, which is written here; the
+tests run against both.
+"""
+
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from kafka import KafkaAdminClient
+
+from compat_tests.conftest import Names
+from compat_tests.raw_client import RawClient
+from compat_tests.test_clients import create
+from kwire.errors import ErrorCode
+from kwire.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from kwire.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    TopicPartitions,
+)
+from kwire.protocol.messages.find_coordinator import FindCoordinatorRequest
+from kwire.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from kwire.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from kwire.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from kwire.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from kwire.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from kwire.testing.waiting import wait_until
+
+PARTITIONS = 4
+REBALANCE_MS = 30_000
+GROUP_RESOURCE = 32
+SET = 0
+
+Owned = list[int]
+
+
+class Group:
+    """A group with one topic, and requests of its members."""
+
+    def __init__(self, client: RawClient, group: str, topic: str) -> None:
+        self.client = client
+        self.group = group
+        self.topic = topic
+        asked = MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
+        [described] = client.ask(asked, 12).topics
+        self.topic_id: bytes = described.topic_id
+        coordinator = FindCoordinatorRequest(coordinator_keys=[group])
+        wait_until(lambda: not client.ask(coordinator, 6).coordinators[0].error_code)
+
+    def beat(
+        self, member_id: str, epoch: int, owns: Owned | None = None, **given: Any
+    ) -> tuple[str, int, Owned | None]:
+        """A heartbeat: the error, the epoch, and what the member is told to have."""
+        version = given.pop("version", 1)
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=self.group,
+            member_id=member_id,
+            member_epoch=epoch,
+            topic_partitions=None if owns is None else self._partitions(owns),
+            **given,
+        )
+        response = wait_until(lambda: self._loaded(request, version))
+        assignment = response.assignment
+        return (
+            ErrorCode(response.error_code).name,
+            response.member_epoch,
+            None
+            if assignment is None
+            else sorted(p for topic in assignment.topic_partitions for p in topic.partitions),
+        )
+
+    def _loaded(self, request: ConsumerGroupHeartbeatRequest, version: int) -> Any:
+        """The answer, once the coordinator is there."""
+        response = self.client.ask(request, version)
+        loading = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)
+        return None if response.error_code in loading else response
+
+    def _partitions(self, owns: Owned) -> list[TopicPartitions]:
+        return [TopicPartitions(topic_id=self.topic_id, partitions=owns)] if owns else []
+
+    def join(self, member_id: str, **given: Any) -> tuple[str, int, Owned | None]:
+        """A member joins."""
+        given.setdefault("subscribed_topic_names", [self.topic])
+        return self.beat(member_id, 0, [], rebalance_timeout_ms=REBALANCE_MS, **given)
+
+    def settle(self, members: dict[str, tuple[int, Owned]]) -> None:
+        """Let members go on until all are at epoch 3 and everything is shared out."""
+
+        def go_on() -> bool:
+            for name, (epoch, owned) in members.items():
+                error, new_epoch, assigned = self.beat(name, epoch, owned)
+                assert error == "NONE"
+                members[name] = (new_epoch, owned if assigned is None else assigned)
+            epochs = {epoch for epoch, _ in members.values()}
+            return epochs == {3} and sum(len(p) for _, p in members.values()) == PARTITIONS
+
+        wait_until(go_on, what="the group to settle")
+
+    def commit(self, member_id: str, epoch: int, partition: int, version: int = 10) -> str:
+        """A commit of one offset; its error."""
+        request = OffsetCommitRequest(
+            group_id=self.group,
+            generation_id_or_member_epoch=epoch,
+            member_id=member_id,
+            topics=[
+                OffsetCommitRequestTopic(
+                    name=self.topic if version < 10 else "",
+                    topic_id=self.topic_id if version >= 10 else bytes(16),
+                    partitions=[
+                        OffsetCommitRequestPartition(
+                            partition_index=partition, committed_offset=0, committed_metadata=""
+                        )
+                    ],
+                )
+            ],
+        )
+        [topic] = self.client.ask(request, version).topics
+        return ErrorCode(topic.partitions[0].error_code).name
+
+    def fetch(self, member_id: str | None, epoch: int) -> str:
+        """A fetch of all offsets; its error."""
+        wanted = OffsetFetchRequestGroup(
+            group_id=self.group, member_id=member_id, member_epoch=epoch, topics=None
+        )
+        [group] = self.client.ask(OffsetFetchRequest(groups=[wanted]), 10).groups
+        return ErrorCode(group.error_code).name
+
+    def describe(self) -> Any:
+        """The group as it is described."""
+        request = ConsumerGroupDescribeRequest(group_ids=[self.group])
+        return self.client.ask(request, 1).groups[0]
+
+
+@pytest.fixture
+def group(bootstrap: str, names: Names) -> Iterator[Group]:
+    """A group that nobody has joined, and a topic of four partitions."""
+    topic = names.topic("raw")
+    create(bootstrap, topic, PARTITIONS)
+    with RawClient(bootstrap) as client:
+        wait_topic_is_known(Group(client, names.group("probe"), topic))
+        yield Group(client, names.group("raw"), topic)
+
+
+def wait_topic_is_known(probe: Group) -> None:
+    """A coordinator may hear of a new topic later than the rest of its broker."""
+    member = new_id()
+    epoch = 0
+
+    def is_assigned() -> bool:
+        nonlocal epoch
+        answer = probe.beat(member, epoch, []) if epoch else probe.join(member)
+        epoch = answer[1]
+        return bool(answer[2])
+
+    wait_until(is_assigned, what="the coordinator to know the topic")
+    probe.beat(member, -1)
+
+
+def new_id() -> str:
+    """A member's id."""
+    return str(uuid.uuid4())
+
+
+def test_members_share_step_by_step(group: Group) -> None:
+    """The epochs of the first members, and revocation before assignment."""
+    first, second = new_id(), new_id()
+    assert group.join(first) == ("NONE", 2, [0, 1, 2, 3])
+    assert group.beat(first, 2) == ("NONE", 2, None)
+    error, epoch, assigned = group.join(second)
+    assert (error, assigned) == ("NONE", [])
+    members = {first: (2, [0, 1, 2, 3]), second: (epoch, [])}
+    group.settle(members)
+    assert [epoch for epoch, _ in members.values()] == [3, 3]
+    assert sorted(len(owned) for _, owned in members.values()) == [2, 2]
+    described = group.describe()
+    assert (described.group_state, described.group_epoch, described.assignment_epoch) == (
+        "Stable",
+        3,
+        3,
+    )
+    assert described.assignor_name == "uniform"
+    assert {member.member_type for member in described.members} == {1}
+
+
+def test_epochs_fence_members(group: Group) -> None:
+    """Newer ones, older ones; and what a member that missed an answer may do."""
+    first, second = new_id(), new_id()
+    group.join(first)
+    group.join(second)
+    members: dict[str, tuple[int, Owned]] = {first: (2, [0, 1, 2, 3]), second: (2, [])}
+    group.settle(members)
+    owned = members[first][1]
+    other = members[second][1]
+    assert group.beat(first, 4)[0] == "FENCED_MEMBER_EPOCH"
+    assert group.beat(first, 1)[0] == "FENCED_MEMBER_EPOCH"
+    assert group.beat(first, 2)[0] == "FENCED_MEMBER_EPOCH"
+    assert group.beat(first, 2, [*owned, *other])[0] == "FENCED_MEMBER_EPOCH"
+    assert group.beat(first, 2, owned) == ("NONE", 3, None)
+    assert group.join(first) == ("NONE", 3, owned)
+    assert group.beat(new_id(), 3)[0] == "UNKNOWN_MEMBER_ID"
+
+
+def test_requests_that_are_refused(group: Group) -> None:
+    """For what they say, before there is a group and after."""
+    member = new_id()
+    assert group.beat(member, 1)[0] == "GROUP_ID_NOT_FOUND"
+    assert group.beat(member, -1)[0] == "GROUP_ID_NOT_FOUND"
+    assert group.beat("", 0)[0] == "INVALID_REQUEST"
+    assert group.beat(member, 0)[0] == "INVALID_REQUEST"
+    assert group.beat(member, -3)[0] == "INVALID_REQUEST"
+    assert group.beat(member, -2)[0] == "INVALID_REQUEST"
+    assert group.join(member, instance_id="")[0] == "INVALID_REQUEST"
+    assert group.join(member, rack_id="")[0] == "INVALID_REQUEST"
+    assert group.join(member, server_assignor="sticky")[0] == "UNSUPPORTED_ASSIGNOR"
+    assert group.join(member, subscribed_topic_regex="a(")[0] == "INVALID_REGULAR_EXPRESSION"
+    assert group.join("", version=0)[0] == "NONE"
+    assert group.beat(member, -1)[0] == "UNKNOWN_MEMBER_ID"
+    assert group.describe().error_code == 0
+
+
+def test_static_members(group: Group) -> None:
+    """An instance is somebody's until that one is away; then its successor has everything."""
+    first, second, stranger = new_id(), new_id(), new_id()
+    assert group.join(first, instance_id="one") == ("NONE", 2, [0, 1, 2, 3])
+    assert group.join(second, instance_id="one")[0] == "UNRELEASED_INSTANCE_ID"
+    assert group.beat(first, -2, instance_id="one") == ("NONE", -2, None)
+    assert group.join(second, instance_id="one") == ("NONE", 2, [0, 1, 2, 3])
+    assert group.beat(first, 2, instance_id="one")[0] == "FENCED_INSTANCE_ID"
+    assert group.beat(stranger, 2, instance_id="two")[0] == "UNKNOWN_MEMBER_ID"
+    assert group.beat(second, -1, instance_id="one") == ("NONE", -1, None)
+    assert group.describe().group_state == "Empty"
+
+
+def test_what_is_unsubscribed_is_revoked(group: Group) -> None:
+    """A member that drops its topics has nothing left, step by step."""
+    member = new_id()
+    group.join(member)
+    assert group.beat(member, 2, subscribed_topic_names=[])[2] == []
+    members: dict[str, tuple[int, Owned]] = {member: (2, [])}
+
+    def has_nothing() -> bool:
+        epoch, owned = members[member]
+        _, epoch, _ = group.beat(member, epoch, owned)
+        members[member] = (epoch, owned)
+        return epoch == 3
+
+    wait_until(has_nothing, what="the next epoch")
+
+
+def test_commits_are_fenced_by_epochs(group: Group) -> None:
+    """An older epoch may commit what the member had then; others may nothing."""
+    first, second = new_id(), new_id()
+    assert group.commit("", -1, 0) == "NONE"
+    group.join(first)
+    group.join(second)
+    members: dict[str, tuple[int, Owned]] = {first: (2, [0, 1, 2, 3]), second: (2, [])}
+    group.settle(members)
+    kept, moved = members[first][1][0], members[second][1][0]
+    assert group.commit(first, 3, kept) == "NONE"
+    assert group.commit(first, 2, kept) == "NONE"
+    assert group.commit(first, 2, moved) == "STALE_MEMBER_EPOCH"
+    assert group.commit(first, 1, kept) == "STALE_MEMBER_EPOCH"
+    assert group.commit(first, 4, kept) == "STALE_MEMBER_EPOCH"
+    assert group.commit(second, 2, moved) == "STALE_MEMBER_EPOCH"
+    assert group.commit(new_id(), 3, kept) == "UNKNOWN_MEMBER_ID"
+    assert group.commit("", -1, kept) == "UNKNOWN_MEMBER_ID"
+    assert group.commit(first, 3, kept, version=8) == "UNSUPPORTED_VERSION"
+
+
+def test_fetches_are_fenced_by_epochs(group: Group) -> None:
+    """A member must be at its epoch; who is none may fetch."""
+    member = new_id()
+    group.join(member)
+    assert group.fetch(member, 2) == "NONE"
+    assert group.fetch(member, 1) == "STALE_MEMBER_EPOCH"
+    assert group.fetch(new_id(), 2) == "UNKNOWN_MEMBER_ID"
+    assert group.fetch(None, -1) == "NONE"
+
+
+def test_kinds_of_groups_are_not_mixed(group: Group, admin: KafkaAdminClient) -> None:
+    """Members of another protocol type can't join, and a classic group of theirs isn't upgraded."""
+    member = new_id()
+    group.join(member)
+    request = JoinGroupRequest(
+        group_id=group.group,
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        protocol_type="connect",
+        protocols=[JoinGroupRequestProtocol(name="default", metadata=b"")],
+    )
+    answer = ErrorCode(group.client.ask(request, 9).error_code)
+    assert answer is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    request.group_id = other = f"{group.group}-connect"
+    pending = group.client.ask(request, 9)
+    assert ErrorCode(pending.error_code) is ErrorCode.MEMBER_ID_REQUIRED
+    request.member_id = pending.member_id
+    assert group.client.ask(request, 9).error_code == 0
+    group.group = other
+    assert group.join(member)[0] == "GROUP_ID_NOT_FOUND"
+    assert ErrorCode(group.describe().error_code) is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_configs_of_a_group(group: Group) -> None:
+    """Its own heartbeat interval is what its members are told; limits are the broker's."""
+
+    def alter(name: str, value: str) -> ErrorCode:
+        request = IncrementalAlterConfigsRequest(
+            resources=[
+                AlterConfigsResource(
+                    resource_type=GROUP_RESOURCE,
+                    resource_name=group.group,
+                    configs=[AlterableConfig(name=name, config_operation=SET, value=value)],
+                )
+            ]
+        )
+        return ErrorCode(group.client.ask(request, 1).responses[0].error_code)
+
+    member = new_id()
+    group.join(member)
+    assert alter("consumer.heartbeat.interval.ms", "7000") is ErrorCode.NONE
+    assert alter("consumer.heartbeat.interval.ms", "1") is ErrorCode.INVALID_CONFIG
+    assert alter("consumer.session.timeout.ms", "1000000") is ErrorCode.INVALID_CONFIG
+    assert alter("consumer.something", "1") is ErrorCode.INVALID_CONFIG
+
+    def interval_ms() -> int:
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=group.group, member_id=member, member_epoch=2
+        )
+        interval: int = group.client.ask(request, 1).heartbeat_interval_ms
+        return interval
+
+    # A group that has just changed may be asked to come sooner.
+    wait_until(lambda: interval_ms() == 7000, timeout_s=60, what="the interval of the group")
