@@ -331,9 +331,9 @@ class PartitionLog:
     ) -> FileSlice | None:
         """Batches from the one that holds ``offset`` on: ``max_bytes`` before ``end_offset``.
 
-        With ``min_one_batch`` the first batch comes whole even if it is larger. The last one may be
-        cut. None when there is nothing to give; KafkaError: OFFSET_OUT_OF_RANGE outside the log,
-        KAFKA_STORAGE_ERROR when the disk refuses.
+        The last one may be cut, but not the first: with ``min_one_batch`` it comes even if it is
+        larger, else nothing does. None when there is nothing to give. Raises KafkaError:
+        OFFSET_OUT_OF_RANGE outside the log, KAFKA_STORAGE_ERROR when the disk refuses.
         """
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise KafkaError(

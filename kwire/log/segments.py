@@ -71,9 +71,11 @@ class LogSegments(list[LogSegment]):
             if end_offset < log_end_offset:
                 end = self._end_position(segment, end_offset)
             size_bytes = min(max_bytes, end - first.position)
-            if min_one_batch and size_bytes < first.size_bytes:
+            if size_bytes < first.size_bytes:
+                if not min_one_batch:
+                    return None
                 size_bytes = first.size_bytes
-            return segment.slice(first.position, size_bytes) if size_bytes > 0 else None
+            return segment.slice(first.position, size_bytes)
         return None
 
     def _end_position(self, segment: LogSegment, end_offset: int) -> int:

@@ -60,7 +60,7 @@ def test_max_bytes_may_cut_the_last_batch_but_never_the_first(tools):
     end = log.log_end_offset
     assert log.read(0, first + 10, end_offset=end, min_one_batch=False).size_bytes == first + 10
     assert log.read(0, 10, end_offset=end, min_one_batch=True).size_bytes == first
-    assert log.read(0, 10, end_offset=end, min_one_batch=False).size_bytes == 10
+    assert log.read(0, 10, end_offset=end, min_one_batch=False) is None
     assert log.read(0, 0, end_offset=end, min_one_batch=False) is None
 
 
