@@ -222,3 +222,78 @@ def test_a_read_is_told_of_the_transactions_that_it_meets(tools):
         assert [t for t in told if t in met] == met
         assert all(t.first_offset <= last + 3 for t in told)
         assert told == sorted(told, key=lambda t: t.first_offset)
+
+
+def _states(epoch=3, *, is_open=True, coordinator_epoch=-1):
+    """The state of a partition in which producer 1 has written."""
+    states = ProducerStates()
+    builder = BatchBuilder()
+    builder.add(0, None, b"v")
+    producer = ProducerState(1, epoch, 0)
+    states.update(RecordBatch(builder.build(producer=producer, transactional=True)))
+    if not is_open:
+        marker = end_transaction_marker(
+            ControlType.COMMIT,
+            producer_id=1,
+            producer_epoch=epoch,
+            coordinator_epoch=coordinator_epoch,
+            timestamp=0,
+        )
+        states.update(RecordBatch(marker))
+    return states
+
+
+@pytest.mark.parametrize(
+    ("epoch", "version", "is_open", "is_refused"),
+    [
+        (2, 0, True, True),
+        (3, 0, True, False),
+        (4, 0, True, False),
+        (2, 2, True, True),
+        (3, 2, True, True),
+        (4, 2, True, False),
+        (3, 2, False, False),
+        (3, 0, False, False),
+        (2, 2, False, True),
+    ],
+)
+def test_which_markers_may_be_written(refused, epoch, version, is_open, is_refused):
+    """An older epoch never; the same one only in the first protocol, or as a repetition."""
+    states = _states(is_open=is_open)
+    if is_refused:
+        with refused(ErrorCode.INVALID_PRODUCER_EPOCH):
+            states.check_marker(1, epoch, 0, version)
+    else:
+        states.check_marker(1, epoch, 0, version)
+    states.check_marker(99, epoch, 0, version)
+
+
+def test_a_coordinator_that_was_replaced_writes_no_markers(refused):
+    """TRANSACTION_COORDINATOR_FENCED."""
+    states = _states(is_open=False, coordinator_epoch=5)
+    states.check_marker(1, 4, 5, 2)
+    with refused(ErrorCode.TRANSACTION_COORDINATOR_FENCED):
+        states.check_marker(1, 4, 4, 2)
+
+
+def test_batches_wait_for_the_first_that_was_refused(refused):
+    """Of several under way the first comes again, then the others; a new epoch counts anew."""
+    states = ProducerStates()
+    states.expect_first(1, 0, 10)
+    states.expect_first(1, 0, 20)
+    with refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+        states.check_first(1, 0, 20, bumps=False)
+    states.check_first(1, 0, 10, bumps=False)
+    states.expect_first(1, 1, 0)
+    states.check_first(1, 1, 0, bumps=True)
+    with refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+        states.check_first(2, 0, 7, bumps=True)
+    states.check_first(2, 0, 7, bumps=False)
+
+
+def test_what_waits_is_bounded():
+    """The oldest producers that never came again are forgotten."""
+    states = ProducerStates()
+    for producer_id in range(3000):
+        states.expect_first(producer_id, 0, 5)
+    assert len(states._awaited) == 1000
