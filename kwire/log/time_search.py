@@ -5,7 +5,7 @@ Rules:
 - The answer is the *first* record with at least the timestamp, inside its batch and decompressed if
   need be; timestamps need not ascend. The time index says where a segment can be skipped.
 - A batch whose records can't be read counts as one record at its base offset with the timestamp of
-  its header: nobody checked them (docs/decisions/0006), and readers can go on from there.
+  its header: nobody checked them (docs/decisions/0011), and readers can go on from there.
 - With ``log.hurry`` entered, ColdPages is raised instead of waiting for the disk.
 """
 

@@ -6,7 +6,7 @@ Rules:
 - Records are opened where Kafka's semantics need it: a compacted topic (keys), another codec, a
   limit for old timestamps, a header whose timestamps can't be, and batches of a few records, for
   that costs no more than the append itself. Of other batches the header is believed, as far as it
-  can be true; docs/decisions/0005 says what that means for readers.
+  can be true; docs/decisions/0011 says what that means for readers.
 - Errors that belong to records carry their place in the batch (KIP-467).
 - The max timestamp of a batch that was opened is made that of its records.
 

@@ -6,7 +6,10 @@ import pytest
 from crc32c import crc32c
 
 from kwire.errors import ErrorCode, KafkaError
-from kwire.log.validation import InvalidBatch
+from kwire.log.log_config import LogConfig
+from kwire.log.partition_log import AppendOrigin
+from kwire.log.validation import InvalidBatch, is_slow
+from kwire.record.batch import LOG_APPEND_TIME, RecordBatch
 from kwire.record.compression import Compression
 
 HOUR_MS = 3_600_000
@@ -150,3 +153,61 @@ def test_compacted_topics_refuse_records_without_a_key(tools, compression):
     assert refused.value.code is ErrorCode.INVALID_RECORD
     assert [place for place, _ in refused.value.record_errors] == [1, 3]
     assert log.log_end_offset == 1
+
+
+def test_many_records_are_opened_only_where_there_is_a_reason(tools, refused):
+    """A wrong count of nine passes, unless keys, a codec or times have to be looked at."""
+    values = [b"v"] * 10
+    wrong = patched(patched(tools.batch(*values), 57, ">i", 9), 23, ">i", 8)
+    log = tools.open()
+    log.append(bytearray(wrong), leader_epoch=0, now_ms=tools.now_ms)
+    assert log.log_end_offset == 9
+    config = type(log.config)
+    for reason in (
+        config(compact=True),
+        config(compression=Compression.LZ4),
+        config(timestamp_before_max_ms=1000),
+        config(timestamp_after_max_ms=-1),
+    ):
+        log.update_config(reason)
+        with refused(ErrorCode.INVALID_RECORD):
+            log.append(bytearray(wrong), leader_epoch=0, now_ms=tools.now_ms)
+
+
+def test_what_is_slow_to_check(tools):
+    """Only large batches that have to be opened: those are checked in a thread."""
+    small, many, large = (
+        tools.batch(*[b"v" * size] * n) for n, size in ((9, 9), (101, 9), (1, 2**15))
+    )
+    plain, compacted = LogConfig(), LogConfig(compact=True)
+    now_ms = tools.now_ms
+    assert not any(is_slow(RecordBatch(data), plain, now_ms) for data in (small, many, large))
+    slow = [is_slow(RecordBatch(data), compacted, now_ms) for data in (small, many, large)]
+    assert slow == [False, True, True]
+
+
+def test_a_few_compressed_records_that_grow_large_are_believed(tools):
+    """Nobody makes the broker decompress much by sending little."""
+    log = tools.open()
+    batch = tools.batch(bytes(3 * 2**20), compression=Compression.ZSTD)
+    assert len(batch) < 1000
+    log.append(patched(batch, 35, ">q", tools.now_ms + 5), leader_epoch=0, now_ms=tools.now_ms)
+    assert tools.batches(log)[0].max_timestamp == tools.now_ms + 5
+
+
+def test_a_coordinator_is_held_to_the_sizes_but_its_markers_are_not(tools, refused):
+    """max.message.bytes and segment.bytes count for it too; a transaction always ends."""
+    log = tools.open(max_message_bytes=70, log_append_time=True)
+    with refused(ErrorCode.MESSAGE_TOO_LARGE):
+        tools.append_marker(log, tools.batch(b"v" * 100))
+    log.update_config(LogConfig(segment_bytes=70, log_append_time=True))
+    with refused(ErrorCode.RECORD_LIST_TOO_LARGE):
+        tools.append_marker(log, tools.batch(b"v" * 100))
+    log.append(
+        tools.marker(7, 0, commit=True),
+        leader_epoch=0,
+        now_ms=tools.now_ms + 9,
+        origin=AppendOrigin.COORDINATOR,
+    )
+    (marker,) = tools.batches(log)
+    assert (marker.timestamp_type, marker.max_timestamp) == (LOG_APPEND_TIME, tools.now_ms + 9)
