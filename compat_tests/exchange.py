@@ -5,7 +5,7 @@ headers, nulls, transactions that were committed, aborted and left open, and a g
 """
 
 import random
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from confluent_kafka import (
@@ -142,21 +142,14 @@ def committed(bootstrap: str, group: str = GROUP) -> dict[tuple[str, int], int]:
     return {(p.topic, p.partition): p.offset for p in found.topic_partitions if p.offset >= 0}
 
 
-def seen(bootstrap: str, isolation: str, wanted: dict[str, int] | None = None) -> Seen:
-    """Every record of the topics (name → partitions), as a consumer of this isolation sees it."""
-    wanted = wanted or {name: partitions for name, (partitions, _) in topics().items()}
-    return {
-        (topic, index): list(read(bootstrap, topic, index, isolation))
-        for topic, partitions in wanted.items()
-        for index in range(partitions)
-    }
+def seen(bootstrap: str, isolation: str) -> Seen:
+    """Every record of the load, by partition, as a consumer of this isolation sees it."""
+    partitions = [(name, index) for name, (count, _) in topics().items() for index in range(count)]
+    return read(bootstrap, partitions, isolation)
 
 
-def read(bootstrap: str, topic: str, index: int, isolation: str) -> Iterator[tuple[object, ...]]:
-    """Every record of a partition as a consumer sees it.
-
-    Offset, timestamp type, timestamp, key, value, headers.
-    """
+def read(bootstrap: str, partitions: Sequence[tuple[str, int]], isolation: str) -> Seen:
+    """Every record of some partitions: offset, timestamp type, timestamp, key, value, headers."""
     config = {
         "bootstrap.servers": bootstrap,
         "group.id": "unused",
@@ -164,20 +157,24 @@ def read(bootstrap: str, topic: str, index: int, isolation: str) -> Iterator[tup
         "enable.partition.eof": True,
         "isolation.level": isolation,
     }
+    found: Seen = {partition: [] for partition in partitions}
+    left = set(partitions)
     consumer = Consumer(config, logger=QUIET)
-    consumer.assign([TopicPartition(topic, index, 0)])
+    consumer.assign([TopicPartition(topic, index, 0) for topic, index in partitions])
     try:
-        while True:
+        while left:
             message = consumer.poll(READ_TIMEOUT_S)
-            assert message is not None, f"{topic}-{index} came to no end"
+            assert message is not None, f"{left} came to no end"
             error = message.error()
-            if error is not None and error.code() == KafkaError._PARTITION_EOF:
-                return
-            if error is not None:
+            if error is None:
+                found[message.topic(), message.partition()].append(_row(message))
+            elif error.code() == KafkaError._PARTITION_EOF:
+                left.discard((message.topic(), message.partition()))
+            else:
                 raise KafkaException(error)
-            yield _row(message)
     finally:
         consumer.close()
+    return found
 
 
 def _row(message: Message) -> tuple[object, ...]:

@@ -37,7 +37,8 @@ def test_what_kafka_wrote_comes_to_a_consumer(tmp_path: Path) -> None:
         for key, rows in expected.items():
             name, isolation = key.split("/")
             topic, _, index = name.rpartition("-")
-            found = list(exchange.read(broker.bootstrap, topic, int(index), isolation))
+            partition = (topic, int(index))
+            found = exchange.read(broker.bootstrap, [partition], isolation)[partition]
             shown = [
                 [offset, kind, at, text(k), text(v), [[n, text(h)] for n, h in headers]]
                 for offset, kind, at, k, v, headers in found

@@ -115,28 +115,34 @@ class Server:
 
     def _plan_takeover(self) -> None:
         """Look at what Apache Kafka left in the directories; StartError if it can't be used."""
-        if self._takeover or not any(path.is_dir() for path in self._directories()):
+        directories = self._all_directories()
+        if self._takeover or not any(path.is_dir() for path in directories):
             return
         from kwire.broker.takeover import TakeoverError, plan_takeover
 
         try:
-            self._takeover = plan_takeover(self._directories(), self.config.integer("node.id"))
+            self._takeover = plan_takeover(directories, self.config.integer("node.id"))
         except TakeoverError as error:
             raise StartError(str(error)) from error
 
     def _check_takeover(self, image: MetadataImage) -> None:
         """StartError where Kafka has gone on with the directories: what it did isn't known here."""
-        if not any((path / KAFKA_METADATA).exists() for path in self._directories()):
+        directories = self._all_directories()
+        if not any((path / KAFKA_METADATA).exists() for path in directories):
             return
         from kwire.broker.takeover import TakeoverError, check_unchanged
 
         try:
-            check_unchanged(image, self._directories())
+            check_unchanged(image, directories)
         except TakeoverError as error:
             raise StartError(str(error)) from error
 
     def _directories(self) -> list[Path]:
         return [Path(name).absolute() for name in self.config.strings("log.dirs")]
+
+    def _all_directories(self) -> list[Path]:
+        """That of the metadata, and those of the logs."""
+        return list(dict.fromkeys([self._metadata_directory(), *self._directories()]))
 
     def _metadata_directory(self) -> Path:
         named = self.config["metadata.log.dir"]
@@ -206,7 +212,7 @@ class Server:
             await trio.to_thread.run_sync(self._plan_takeover)
             changes += [ClusterNamed(manager.cluster_id), *initial_features()]
         if not image.cluster_id and self._takeover is not None:
-            log.info("%s", self._takeover.summary)
+            log.warning("%s", self._takeover.summary)
             changes += self._takeover.changes
         node_id = self.config.integer("node.id")
         rack = self.config["broker.rack"]

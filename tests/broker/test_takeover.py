@@ -105,6 +105,18 @@ async def test_several_directories(logs, tmp_path):
         assert broker.partition("codec-zstd", 0).log.log_end_offset == 1500
 
 
+async def test_metadata_in_a_directory_of_its_own(logs, tmp_path):
+    """Where Kafka had metadata.log.dir, kwire looks there too."""
+    own = tmp_path / "metadata"
+    own.mkdir()
+    (logs / "__cluster_metadata-0").rename(own / "__cluster_metadata-0")
+    settings = {"metadata.log.dir": str(own)}
+    for _ in range(2):
+        async with running_server(logs, settings) as server:
+            config = server.broker.image.config(ConfigResourceType.TOPIC, "appendtime")
+            assert config["message.timestamp.type"] == "LogAppendTime"
+
+
 @pytest.mark.parametrize(
     ("damage", "problem"),
     [
