@@ -16,7 +16,7 @@ import pytest
 from compat_tests import exchange
 from compat_tests.apache_kafka import ApacheKafka
 from kwire.log import open_partition
-from kwire.testing.process import BrokerProcess
+from kwire.testing.process import BrokerFailed, BrokerProcess
 
 DATA = Path(__file__).parent.parent / "tests" / "data"
 
@@ -78,7 +78,7 @@ def kafkas_directory(tmp_path_factory: pytest.TempPathFactory) -> Left:
 
 
 def test_there_and_back_again(kafkas_directory: Left) -> None:
-    """kwire goes on where Kafka stopped, and Kafka goes on where kwire stopped."""
+    """Each goes on where the other stopped, or was killed; two metadata are never mixed."""
     left = kafkas_directory
     logs = left.home / "logs"
     with BrokerProcess(logs, exchange.SETTINGS) as kwire:
@@ -89,10 +89,21 @@ def test_there_and_back_again(kafkas_directory: Left) -> None:
         after = Left(left.home, kwire.bootstrap)
     assert after.seen != left.seen
     assert "bug in" not in kwire.log()
-    with ApacheKafka(left.home, exchange.SETTINGS) as kafka:
+    kafka = ApacheKafka(left.home, exchange.SETTINGS).start()
+    try:
         after.is_shown_by(kafka.bootstrap)
         assert exchange.described(kafka.bootstrap) == left.topics
         exchange.write(kafka.bootstrap, seed=3)
+        last = Left(left.home, kafka.bootstrap)
+    finally:
+        kafka.kill()
+    with pytest.raises(BrokerFailed, match="Apache Kafka has used"):
+        BrokerProcess(logs, exchange.SETTINGS).start()
+    for path in logs.glob("kwire-metadata.db*"):
+        path.unlink()
+    with BrokerProcess(logs, exchange.SETTINGS) as kwire:
+        last.is_shown_by(kwire.bootstrap)
+        exchange.write(kwire.bootstrap, seed=4)
 
 
 def test_kafka_serves_the_partitions_that_kwire_wrote(tmp_path: Path) -> None:
