@@ -116,7 +116,7 @@ class Server:
     def _plan_takeover(self) -> None:
         """Look at what Apache Kafka left in the directories; StartError if it can't be used."""
         directories = self._all_directories()
-        if self._takeover or not any(path.is_dir() for path in directories):
+        if self._takeover or not any(map(self._has_files, directories)):
             return
         from kwire.broker.takeover import TakeoverError, plan_takeover
 
@@ -124,6 +124,12 @@ class Server:
             self._takeover = plan_takeover(directories, self.config.integer("node.id"))
         except TakeoverError as error:
             raise StartError(str(error)) from error
+
+    def _has_files(self, directory: Path) -> bool:
+        try:
+            return bool(self._disk.names(directory))
+        except OSError:
+            return False  # whoever opens it says what is wrong
 
     def _check_takeover(self, image: MetadataImage) -> None:
         """StartError where Kafka has gone on with the directories: what it did isn't known here."""
