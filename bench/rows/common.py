@@ -35,7 +35,7 @@ class Running:
 
     ``seconds`` is how long a row loads it. Rows that look at the same load share one run of it
     (``runs``, ``times`` in microseconds); ``limited`` collects the loads in which the generator was
-    the limit.
+    the limit, ``notes`` what else was measured during one.
     """
 
     broker: MeasuredBroker
@@ -44,6 +44,7 @@ class Running:
     runs: dict[str, Measured] = field(default_factory=dict)
     limited: set[str] = field(default_factory=set)
     times: dict[str, list[float]] = field(default_factory=dict)
+    notes: dict[str, float] = field(default_factory=dict)
 
 
 class Row(NamedTuple):

@@ -1,0 +1,154 @@
+"""Rows of compaction: what it costs those who produce meanwhile, and how fast it is.
+
+A gigabyte of records of 1,000 bytes with 100,000 keys is written to a topic that is never dirty
+enough. Single records are then produced to another topic, first as they are, then while the first
+topic is compacted: from the moment its settings allow it, over and over until it is done.
+"""
+
+import random
+import time
+
+from bench.load import ask, frame_of
+from bench.rows.common import (
+    PRODUCE_VERSION,
+    Measured,
+    Row,
+    Running,
+    create_topic,
+    delete_topic,
+    measured,
+    next_offset,
+    produce_request,
+)
+from bench.usage import MB
+from kwire.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from kwire.protocol.messages.describe_log_dirs import (
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+)
+from kwire.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from kwire.protocol.messages.metadata import MetadataRequest
+from kwire.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kwire.record.records import BatchBuilder
+
+NAME = "beside compaction of 1 GB"
+GIGABYTE = 1000 * MB
+KEYS = 100_000
+RECORDS = 500
+VALUE_BYTES = 1000
+TIME_LIMIT_S = 600
+TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
+SETTINGS = {
+    "cleanup.policy": "compact",
+    "min.cleanable.dirty.ratio": "1.0",
+    "segment.bytes": str(64 * MB),
+    "file.delete.delay.ms": "1000",
+}
+
+
+def alter(bootstrap: str, kind: int, name: str, setting: str, value: str) -> None:
+    """Set one config."""
+    config = AlterableConfig(name=setting, config_operation=0, value=value)
+    resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=[config])
+    [answer] = ask(bootstrap, IncrementalAlterConfigsRequest(resources=[resource]), 1).responses
+    if answer.error_code:
+        raise RuntimeError(f"{setting} can't be set: {answer.error_message}")
+
+
+def keyed_request(topic: str, chance: random.Random) -> ProduceRequest:
+    """A batch of records with keys by chance."""
+    builder = BatchBuilder()
+    now_ms = int(time.time() * 1000)
+    for _ in range(RECORDS):
+        builder.add(now_ms, b"key-%06d" % chance.randrange(KEYS), chance.randbytes(VALUE_BYTES))
+    data = PartitionProduceData(index=0, records=bytes(builder.build()))
+    topics = [TopicProduceData(name=topic, partition_data=[data])]
+    return ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=topics)
+
+
+def size_bytes(bootstrap: str, topic: str) -> int:
+    """How large a topic's only partition is."""
+    wanted = DescribableLogDirTopic(topic=topic, partitions=[0])
+    [directory] = ask(bootstrap, DescribeLogDirsRequest(topics=[wanted]), 2).results
+    return int(directory.topics[0].partitions[0].partition_size)
+
+
+def fill(bootstrap: str, topic: str) -> int:
+    """Write the gigabyte; how large the topic is then."""
+    configs = [CreatableTopicConfig(name=name, value=value) for name, value in SETTINGS.items()]
+    new = CreatableTopic(name=topic, num_partitions=1, replication_factor=1, configs=configs)
+    ask(bootstrap, CreateTopicsRequest(topics=[new]), 5)
+    chance = random.Random(1)
+    requests = [keyed_request(topic, chance) for _ in range(200)]
+    written = 0
+    while written < GIGABYTE:
+        next_offset(bootstrap, requests[written // (RECORDS * VALUE_BYTES) % len(requests)])
+        written += RECORDS * VALUE_BYTES
+    return size_bytes(bootstrap, topic)
+
+
+def compaction_load(running: Running) -> Measured:
+    """Produce while the gigabyte is compacted; the load without it and the rate are noted too."""
+    if NAME in running.runs:
+        return running.runs[NAME]
+    bootstrap = running.broker.bootstrap
+    [broker] = ask(bootstrap, MetadataRequest(topics=[]), 9).brokers
+    alter(bootstrap, BROKER_RESOURCE, str(broker.node_id), "log.cleaner.backoff.ms", "100")
+    large = f"bench-large-{time.monotonic_ns()}"
+    full_bytes = fill(bootstrap, large)
+    topic = create_topic(bootstrap, f"bench-{time.monotonic_ns()}")
+    request = produce_request(topic, 1, 100)
+    next_offset(bootstrap, request)
+    frame = frame_of(request, PRODUCE_VERSION)
+    measured(running, f"{NAME}: without", frame, 1, 1)
+    began_s = time.monotonic()
+    alter(bootstrap, TOPIC_RESOURCE, large, "min.cleanable.dirty.ratio", "0.0")
+    runs = []
+    while size_bytes(bootstrap, large) > full_bytes // 4:
+        runs.append(measured(running, NAME, frame, 1, 1))
+        if time.monotonic() - began_s > TIME_LIMIT_S:
+            raise RuntimeError(f"a gigabyte isn't compacted after {TIME_LIMIT_S} seconds")
+    taken_s = time.monotonic() - began_s
+    running.notes[NAME] = full_bytes / taken_s / MB
+    runs.sort(key=lambda run: run.load.p99_us)
+    running.runs[NAME] = runs[len(runs) // 2]
+    delete_topic(bootstrap, large)
+    delete_topic(bootstrap, topic)
+    return running.runs[NAME]
+
+
+def rate(running: Running) -> float:
+    """Megabytes of log that were compacted in a second, beside the load."""
+    compaction_load(running)
+    return running.notes[NAME]
+
+
+def latency_rows(label: str, attribute: str) -> list[Row]:
+    """A latency, and how many times that without compaction it is."""
+
+    def latency(running: Running) -> float:
+        return float(getattr(compaction_load(running).load, attribute))
+
+    def times(running: Running) -> float:
+        without = running.runs[f"{NAME}: without"].load
+        return latency(running) / max(float(getattr(without, attribute)), 1.0)
+
+    return [
+        Row(f"{NAME}: {label}", "µs", False, latency, NAME),
+        Row(f"{NAME}: {label}, times that without", "x", False, times, NAME),
+    ]
+
+
+COMPACTION_ROWS: list[Row] = [
+    *latency_rows("p50", "p50_us"),
+    *latency_rows("p99", "p99_us"),
+    Row(f"{NAME}: compacted", "MB/s", True, rate, NAME),
+]
