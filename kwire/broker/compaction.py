@@ -57,6 +57,11 @@ class Worker:
         self._process: trio.Process | None = None
         self._received = bytearray()
 
+    @property
+    def pid(self) -> int | None:
+        """Its process id, None where it isn't started."""
+        return None if self._process is None else self._process.pid
+
     async def begin(self, job: CompactionJob) -> None:
         """Give it a job. Raises OSError where it can't be started, WorkerDied."""
         if self._process is None:
@@ -104,6 +109,7 @@ class Compaction:
         self._broker = broker
         manager = broker.log_manager
         self.manager = CompactionManager(manager.logs, manager.directories, manager.disk)
+        self.workers: set[Worker] = set()
 
     async def run(self) -> None:
         """Clean logs for ever, unless ``log.cleaner.enable`` says no."""
@@ -137,15 +143,17 @@ class Compaction:
     async def _clean_all(self) -> None:
         """Clean the dirtiest log until there is none, or until something goes wrong."""
         worker = Worker()
+        self.workers.add(worker)
         try:
             while True:
                 clean = self.manager.next_clean(
-                    self._stable_offset, self._settings(), self._broker.now_ms()
+                    self._stable_offset, self.settings(), self._broker.now_ms()
                 )
                 if clean is None or not await self._clean(clean, worker):
                     return
         finally:
             await worker.end()
+            self.workers.discard(worker)
 
     def _stable_offset(self, key: TopicPartition) -> int | None:
         try:
@@ -153,7 +161,7 @@ class Compaction:
         except KafkaError:
             return None
 
-    def _settings(self) -> CompactionSettings:
+    def settings(self) -> CompactionSettings:
         """One cleaner's share of the settings."""
         integer = self._broker.integer
         cleaners = max(integer("log.cleaner.threads"), 1)

@@ -1,6 +1,7 @@
 """What the tests of compaction share: a log of keys and values, and cleaning it in one call."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +10,9 @@ from kwire.log.compaction.job import CompactionStatistics
 from kwire.log.compaction.local import run_clean
 from kwire.log.compaction.manager import CompactionManager, CompactionSettings, Failure
 from kwire.log.compaction.worker import answers
+from kwire.log.disk import Disk
 from kwire.log.partition_log import PartitionLog
+from kwire.record.batch import Buffer
 from kwire.record.records import records
 
 SETTINGS: dict[str, Any] = {
@@ -121,6 +124,57 @@ class Compaction:
         return [segment.base_offset for segment in self.log.segments]
 
 
+class Crash(BaseException):
+    """The process is gone."""
+
+
+class CrashingDisk(Disk):
+    """A disk whose ``crash_at``-th call that changes something never happens."""
+
+    Crash = Crash
+
+    def __init__(self, crash_at: int) -> None:
+        self.calls = 0
+        self.crash_at = crash_at
+
+    def _count(self) -> None:
+        self.calls += 1
+        if self.calls - 1 == self.crash_at:
+            raise Crash
+
+    def open(self, path: Path, *, create: bool = False) -> int:
+        """Open."""
+        if create:
+            self._count()
+        return super().open(path, create=create)
+
+    def pwrite_all(self, fd: int, data: Buffer, position: int) -> None:
+        """Write."""
+        self._count()
+        super().pwrite_all(fd, data, position)
+
+    def rename(self, old: Path, new: Path) -> None:
+        """Rename."""
+        self._count()
+        super().rename(old, new)
+
+    def remove(self, path: Path) -> None:
+        """Remove."""
+        self._count()
+        super().remove(path)
+
+    def set_modified_ms(self, path: Path, modified_ms: int) -> None:
+        """Set the time."""
+        self._count()
+        super().set_modified_ms(path, modified_ms)
+
+    def sync(self, fd: int) -> None:
+        """Nothing: the tests end with the process, not with the machine."""
+
+    def sync_directory(self, path: Path) -> None:
+        """Nothing."""
+
+
 def _text(data: bytes | None) -> str | None:
     return None if data is None else data.decode()
 
@@ -133,3 +187,15 @@ def compaction(tools: Any) -> Callable[..., Compaction]:
         return Compaction(tools, settings, **(options or {}))
 
     return make
+
+
+@pytest.fixture
+def new_compaction() -> type[Compaction]:
+    """The class, for those who have tools of their own."""
+    return Compaction
+
+
+@pytest.fixture
+def crashing_disk() -> type[CrashingDisk]:
+    """The class: ``crashing_disk(n)`` raises its ``Crash`` instead of the n-th change."""
+    return CrashingDisk
