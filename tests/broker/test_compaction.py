@@ -127,7 +127,7 @@ async def test_a_topic_that_is_deleted_meanwhile_is_no_trouble(tmp_path: Path) -
         await make_topic(broker)
         put(broker, 10)
         await until(lambda: offsets(broker) == [8, 9])
-        assert compaction.manager.metrics.cleans == 1
+        await until(lambda: compaction.manager.metrics.cleans == 1)
 
 
 async def test_what_can_t_be_cleaned_is_reported_and_the_rest_goes_on(
@@ -163,7 +163,7 @@ async def test_several_cleaners_share_the_memory(tmp_path: Path) -> None:
             put(broker, 50, name)
         for name in ("t", "u", "v"):
             await until(lambda name=name: offsets(broker, name) == [48, 49])
-        assert compaction.manager.metrics.cleans == 3
+        await until(lambda: compaction.manager.metrics.cleans == 3)
         assert compaction.settings().map_bytes == 1_000_000
 
 
