@@ -12,7 +12,14 @@ from typing import Any
 from confluent_kafka import Producer
 
 from bench.load import ask, frame_of, read_response
-from bench.rows.common import Row, Running, create_topic, delete_topic
+from bench.rows.common import (
+    Row,
+    Running,
+    create_topic,
+    delete_topic,
+    next_offset,
+    produce_request,
+)
 from bench.usage import MB
 from kwire.errors import ErrorCode
 from kwire.protocol.messages.end_txn import EndTxnRequest
@@ -88,6 +95,7 @@ def transactions_per_s(running: Running) -> float:
     """Transactions committed in a second."""
     bootstrap = running.broker.bootstrap
     topic = create_topic(bootstrap, f"bench-{time.monotonic_ns()}")
+    next_offset(bootstrap, produce_request(topic, 1, 1))
     committer = Committer(bootstrap, topic)
     committer.commit()
     count, started = 0, time.monotonic()
@@ -105,6 +113,7 @@ def stock_producer(*, idempotent: bool) -> Callable[[Running], float]:
     def measure(running: Running) -> float:
         bootstrap = running.broker.bootstrap
         topic = create_topic(bootstrap, f"bench-{time.monotonic_ns()}")
+        next_offset(bootstrap, produce_request(topic, 1, 1))
         producer = Producer(
             {
                 "bootstrap.servers": bootstrap,
