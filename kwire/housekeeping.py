@@ -59,7 +59,7 @@ class Housekeeping:
             if now_s >= self._sweep_due_s:
                 self._sweep_due_s = now_s + SWEEP_INTERVAL_S
                 self._sweep(now_s)
-            await self._keep_house(self._broker.now_ms())
+            await self.keep_house(self._broker.now_ms())
 
     def check_storage(self) -> None:
         """StorageLost when the last data directory has failed."""
@@ -87,7 +87,7 @@ class Housekeeping:
         self._broker.log_manager.look_for_room()
         self._broker.retry_offline()
 
-    async def _keep_house(self, now_ms: int) -> None:
+    async def keep_house(self, now_ms: int) -> None:
         """Retention and checkpoints, each when its interval has passed."""
         integer = self._broker.integer
         manager = self._broker.log_manager

@@ -33,6 +33,11 @@ from kwire.protocol.messages.fetch import (
     FetchResponse,
     FetchTopic,
 )
+from kwire.protocol.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from kwire.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kwire.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -296,6 +301,26 @@ async def test_the_broker_stops_when_every_directory_has_failed(tmp_path: Path) 
             check()
         assert f"{tmp_path / 'a'}: cannot append to" in str(caught.value)
         assert f"{tmp_path / 'b'}: cannot append to" in str(caught.value)
+
+
+async def test_a_group_whose_partition_is_offline(tmp_path: Path) -> None:
+    """Its clients look for another coordinator, and are told that there is none."""
+    disk = FaultyDisk()
+    settings = {"offsets.topic.num.partitions": "1", "log.dirs": f"{tmp_path / 'a'}"}
+    async with running_server(tmp_path, settings, disk) as running:
+        raw = await running.connect()
+        find = FindCoordinatorRequest(coordinator_keys=["g"])
+        found = await raw.request(find, 4, FindCoordinatorResponse)
+        assert found.coordinators[0].error_code == 0
+        heartbeat = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+        known = await raw.request(heartbeat, 4, HeartbeatResponse)
+        assert known.error_code == ErrorCode.UNKNOWN_MEMBER_ID
+        running.broker.partition("__consumer_offsets", 0).log.health.fail("broken", OSError("x"))
+        lost = await raw.request(heartbeat, 4, HeartbeatResponse)
+        assert lost.error_code == ErrorCode.NOT_COORDINATOR
+        found = await raw.request(find, 4, FindCoordinatorResponse)
+        assert found.coordinators[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        await raw.aclose()
 
 
 async def test_the_metadata_may_have_a_directory_of_its_own(tmp_path: Path) -> None:

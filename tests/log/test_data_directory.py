@@ -1,5 +1,6 @@
 """Data directories: nobody else writes to them, and their checkpoints never go back."""
 
+import shutil
 import subprocess
 import sys
 import threading
@@ -80,3 +81,78 @@ def test_a_slow_checkpoint_never_replaces_a_newer_one(tools, tmp_path):
     newer.join()
     assert read_offsets(tmp_path / LOG_START_OFFSETS, disk) == {("t", 0): 2}
     manager.close(tools.now_ms, clean=False)
+
+
+def open_both(tmp_path):
+    """A manager on the directories a and b."""
+    return LogManager.open([tmp_path / "a", tmp_path / "b"], node_id=1, now_ms=0)
+
+
+def test_a_partition_in_two_directories_stops_the_start(tmp_path):
+    """A move that broke off, or a copy: which of the two counts is for a person to decide."""
+    manager = open_both(tmp_path)
+    log = manager.get_or_create("t", 0, bytes([1] * 16), LogConfig(), 0)
+    manager.close(0)
+    other = tmp_path / ("b" if log.directory.parent == tmp_path / "a" else "a")
+    shutil.copytree(log.directory, other / "t-0")
+    with pytest.raises(LogDirectoryError, match=r"a/t-0 and .*b/t-0 hold the same log"):
+        open_both(tmp_path)
+    shutil.rmtree(other / "t-0")
+    open_both(tmp_path).close(0)
+
+
+def test_mistakes_in_log_dirs(tmp_path):
+    """A directory that is named twice, in whatever spelling, and one that is a copy."""
+    (tmp_path / "a").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    with pytest.raises(LogDirectoryError, match="named twice"):
+        LogManager.open([tmp_path / "a", tmp_path / "link"], node_id=1, now_ms=0)
+    LogManager.open([tmp_path / "a"], node_id=1, now_ms=0).close(0)
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    with pytest.raises(LogDirectoryError, match=r"the same directory\.id"):
+        open_both(tmp_path)
+
+
+def test_an_id_that_is_missing_is_given_once(tmp_path):
+    """meta.properties of an older Kafka has no directory.id; cluster and node stay."""
+    path = tmp_path / "a" / "meta.properties"
+    path.parent.mkdir()
+    path.write_text("version=1\ncluster.id=c\nnode.id=1\n")
+    found = []
+    for _ in range(2):
+        manager = LogManager.open([tmp_path / "a"], node_id=1, now_ms=0)
+        assert manager.cluster_id == "c"
+        manager.close(0)
+        found.append(path.read_text())
+    assert "directory.id=" in found[0]
+    assert found[0] == found[1]
+
+
+def test_what_was_put_aside_stays_aside(tmp_path, caplog):
+    """-stray and -future are left alone and named; -delete is removed."""
+    directory = tmp_path / "a"
+    hexadecimal = "0123456789abcdef" * 2
+    names = [f"t-0.{hexadecimal}{kind}" for kind in ("-stray", "-future", "-delete")]
+    for name in names:
+        (directory / name).mkdir(parents=True)
+        (directory / name / "00000000000000000000.log").touch()
+    manager = LogManager.open([directory], node_id=1, now_ms=0)
+    assert not manager.logs
+    assert [(directory / name).exists() for name in names] == [True, True, False]
+    assert all(any(name in r.getMessage() for r in caplog.records) for name in names[:2])
+    manager.close(0)
+
+
+def test_the_mark_of_a_clean_stop_goes_before_the_logs_are_loaded(tmp_path, monkeypatch):
+    """A start that breaks off must not leave it (KAFKA-10471)."""
+    LogManager.open([tmp_path / "a"], node_id=1, now_ms=0).close(0)
+    mark = tmp_path / "a" / ".kafka_cleanshutdown"
+    assert mark.exists()
+
+    def break_off(*arguments):
+        assert not mark.exists()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("kwire.log.loading._partition_directories", break_off)
+    with pytest.raises(KeyboardInterrupt):
+        LogManager.open([tmp_path / "a"], node_id=1, now_ms=0)

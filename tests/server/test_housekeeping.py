@@ -1,0 +1,75 @@
+"""What a running server does of itself, each thing at its interval, by the broker's clock."""
+
+from pathlib import Path
+
+from kwire.housekeeping import FIRST_TASKS_MS
+from kwire.metadata.controller import NewTopic, create_topic
+from kwire.record.records import BatchBuilder
+from kwire.testing.in_process import running_server
+
+MINUTE_MS = 60_000
+WEEK_MS = 7 * 24 * 60 * MINUTE_MS
+
+
+def record(timestamp_ms: int) -> bytes:
+    """A batch of one record."""
+    builder = BatchBuilder()
+    builder.add(timestamp_ms, b"k", b"v")
+    return bytes(builder.build())
+
+
+async def test_a_week_passes(tmp_path: Path) -> None:
+    """Retention looks every log.retention.check.interval.ms; then what is older than a week goes,
+    its files after file.delete.delay.ms; nothing happens in the first half minute."""
+    async with running_server(tmp_path) as running:
+        broker, keep_house = running.broker, running.server.housekeeping.keep_house
+        await broker.commit(lambda image: create_topic(image, NewTopic("t", 1, 1), broker.random))
+        partition = broker.partition("t", 0)
+        start_ms = broker.now_ms()
+        partition.append(record(start_ms - WEEK_MS), now_ms=start_ms)
+        partition.log.roll(start_ms)
+        partition.append(record(start_ms), now_ms=start_ms)
+        await keep_house(start_ms)
+        assert partition.log.log_start_offset == 0
+        await keep_house(start_ms + FIRST_TASKS_MS + 1000)
+        assert partition.log.log_start_offset == 1
+        names = {path.name for path in partition.log.directory.iterdir()}
+        assert f"{0:020d}.log.deleted" in names
+        partition.log.roll(start_ms)
+        await keep_house(start_ms + FIRST_TASKS_MS + 4 * MINUTE_MS)
+        assert f"{0:020d}.log.deleted" in {p.name for p in partition.log.directory.iterdir()}
+        await keep_house(start_ms + FIRST_TASKS_MS + 6 * MINUTE_MS)
+        names = {path.name for path in partition.log.directory.iterdir()}
+        assert not any(name.endswith(".deleted") for name in names)
+        await keep_house(start_ms + WEEK_MS + 10 * MINUTE_MS)
+        assert partition.log.log_start_offset == 2
+
+
+async def test_each_checkpoint_has_its_interval(tmp_path: Path) -> None:
+    """High watermarks, recovery points and log start offsets are written when they are due."""
+    settings = {
+        "log.flush.offset.checkpoint.interval.ms": "20000",
+        "log.flush.start.offset.checkpoint.interval.ms": "30000",
+        "replica.high.watermark.checkpoint.interval.ms": "10000",
+    }
+    async with running_server(tmp_path, settings) as running:
+        broker, keep_house = running.broker, running.server.housekeeping.keep_house
+        await broker.commit(lambda image: create_topic(image, NewTopic("t", 1, 1), broker.random))
+        partition = broker.partition("t", 0)
+        files = {
+            10: tmp_path / "replication-offset-checkpoint",
+            20: tmp_path / "recovery-point-offset-checkpoint",
+            30: tmp_path / "log-start-offset-checkpoint",
+        }
+        first_ms = broker.now_ms() + FIRST_TASKS_MS + 1000
+        await keep_house(first_ms)
+        assert all(path.exists() for path in files.values())
+        for _ in range(3):
+            partition.append(record(first_ms), now_ms=first_ms)
+        partition.log.flush(first_ms)
+        partition.delete_records(2)
+        before = {path: path.read_text() for path in files.values()}
+        for seconds in (5, 10, 20, 30):
+            await keep_house(first_ms + seconds * 1000)
+            news = [due for due, path in files.items() if path.read_text() != before[path]]
+            assert news == [due for due in files if due <= seconds]
