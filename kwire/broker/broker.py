@@ -289,11 +289,16 @@ class Broker:
     def _open_log(
         self, topic: TopicImage, index: int, config: LogConfig, is_new: bool
     ) -> PartitionLog | KafkaError:
-        """The log of a partition, or why there is none; may be called in a thread."""
+        """The log of a partition, or why there is none; may be called in a thread.
+
+        Its leader epoch is written down here and not by the first append, which waits for no disk.
+        """
         try:
-            return self.log_manager.get_or_create(
+            opened = self.log_manager.get_or_create(
                 topic.name, index, topic.topic_id, config, self.now_ms(), is_new=is_new
             )
+            self.log_manager.begin_epoch(opened, topic.partitions[index].leader_epoch)
+            return opened
         except KafkaError as error:
             return error
 

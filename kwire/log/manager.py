@@ -233,6 +233,13 @@ class LogManager:
             return created
         raise refusal
 
+    def begin_epoch(self, opened: PartitionLog, epoch: int) -> None:
+        """A leader begins to write to a log; KafkaError (KAFKA_STORAGE_ERROR)."""
+        try:
+            opened.leader_epochs.assign(epoch, opened.log_end_offset)
+        except OSError as error:
+            raise opened.health.refused(f"cannot begin {opened.name}", error) from error
+
     def delete(self, topic: str, partition: int, now_ms: int) -> None:
         """Put a log out of the way now; its files are removed later.
 

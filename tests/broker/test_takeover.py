@@ -65,7 +65,7 @@ async def test_everything_comes_over(logs):
         assert keys <= {f"{p.topic}-{p.index}" for p in broker.partitions()}
         for partition in broker.partitions():
             assert partition.topic_id == open_partition(partition.log.directory).topic_id
-            assert partition.leader_epoch > partition.log.leader_epochs.latest
+            assert partition.leader_epoch == partition.log.leader_epochs.latest
         config = broker.image.config(ConfigResourceType.TOPIC, "__consumer_offsets")
         assert config["cleanup.policy"] == "compact"
         assert broker.image.next_producer_id == 1000 + PRODUCER_IDS_LEFT_TO_KAFKA
