@@ -6,8 +6,12 @@ import sys
 from pathlib import Path
 
 import pytest
+import trio
 
 from kwire import __version__
+from kwire.cli import main
+from kwire.housekeeping import StorageLost
+from kwire.server import Server
 from kwire.testing.process import BrokerFailed, BrokerProcess
 
 
@@ -107,3 +111,20 @@ def test_a_clean_stop_and_start_keep_everything(tmp_path: Path) -> None:
     assert (tmp_path / ".kafka_cleanshutdown").exists()
     with BrokerProcess(tmp_path) as again:
         assert again.cluster_id == cluster_id
+
+
+def test_a_server_that_ends_says_why_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reason, not the nurseries around it: the last data directory has failed."""
+
+    async def lose_storage(server: Server, task_status: object) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(fail)
+
+    async def fail() -> None:
+        raise StorageLost("every data directory has failed")
+
+    monkeypatch.setattr(Server, "serve", lose_storage)
+    assert main(["serve", "--data-dir", str(tmp_path)]) == 1
+    assert capsys.readouterr().err == "kwire: every data directory has failed\n"

@@ -122,5 +122,12 @@ def _serve(config: "BrokerConfig") -> int:
     try:
         trio.run(serve)
     except* (StartError, StorageLost) as group:
-        reasons.append(str(group.exceptions[0]))
+        reasons.append(_reason(group))
     return fail(reasons[0]) if reasons else 0
+
+
+def _reason(error: BaseException) -> str:
+    """What an error says that nurseries have wrapped."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return str(error)
