@@ -33,16 +33,17 @@ def handle(request: DescribeLogDirsRequest, context: RequestContext) -> Describe
         results=[
             _directory(path, [p for p in shown if p.log.directory.parent == path])
             if path not in failures
-            else DescribeLogDirsResult(
-                log_dir=str(path), error_code=ErrorCode.KAFKA_STORAGE_ERROR, topics=[]
-            )
+            else _failed(path)
             for path in context.broker.log_manager.directories
         ]
     )
 
 
 def _directory(path: Path, partitions: list[Partition]) -> DescribeLogDirsResult:
-    usage = shutil.disk_usage(path)
+    try:
+        usage = shutil.disk_usage(path)
+    except OSError:
+        return _failed(path)
     topics: dict[str, DescribeLogDirsTopic] = {}
     for partition in partitions:
         topic = topics.setdefault(partition.topic, DescribeLogDirsTopic(name=partition.topic))
@@ -57,4 +58,10 @@ def _directory(path: Path, partitions: list[Partition]) -> DescribeLogDirsResult
         topics=list(topics.values()),
         total_bytes=usage.total,
         usable_bytes=usage.free,
+    )
+
+
+def _failed(path: Path) -> DescribeLogDirsResult:
+    return DescribeLogDirsResult(
+        log_dir=str(path), error_code=ErrorCode.KAFKA_STORAGE_ERROR, topics=[]
     )

@@ -94,9 +94,12 @@ def _find(
         response.offset = log.log_start_offset
         response.leader_epoch = log.leader_epochs.epoch_of(log.log_start_offset)
     elif timestamp >= 0 or timestamp == MAX_TIMESTAMP:
-        if timestamp == MAX_TIMESTAMP:
-            found = max_timestamp(log)
-        else:
-            found = offset_for_timestamp(log, timestamp, end_offset=end_offset)
+        try:
+            if timestamp == MAX_TIMESTAMP:
+                found = max_timestamp(log)
+            else:
+                found = offset_for_timestamp(log, timestamp, end_offset=end_offset)
+        except OSError as error:
+            raise log.health.refused(f"cannot read {log.name}", error) from error
         if found is not None:
             response.offset, response.timestamp, response.leader_epoch = found

@@ -242,6 +242,29 @@ async def _check_offset_requests(two: Broker, expected: list[int]) -> None:
     assert [p.error_code for p in epochs.topics[0].partitions] == expected
 
 
+@pytest.mark.parametrize("timestamp", [0, -3])
+async def test_an_error_on_a_read_takes_the_directory_offline(
+    tmp_path: Path, timestamp: int
+) -> None:
+    """ListOffsets by time, the first who notices, gets KAFKA_STORAGE_ERROR."""
+    async with two_directories(tmp_path) as two:
+        await two.produce_everywhere()
+        for partition in two.running.broker.partitions():
+            partition.log.active.close()
+        two.disk.broken[tmp_path / "b"] = errno.EIO
+        wanted = [
+            ListOffsetsPartition(partition_index=index, timestamp=timestamp)
+            for index in range(PARTITIONS)
+        ]
+        request = ListOffsetsRequest(
+            replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=wanted)]
+        )
+        offsets = await two.raw.request(request, 7, ListOffsetsResponse)
+        codes = [p.error_code for p in offsets.topics[0].partitions]
+        assert sorted(codes) == [0, 0, OFFLINE, OFFLINE]
+        assert list(two.running.broker.log_manager.failures) == [tmp_path / "b"]
+
+
 async def test_a_directory_that_fails_at_the_start(tmp_path: Path) -> None:
     """Its partitions are offline and aren't made anew elsewhere; new topics go where there is
     room; after the next start, the disk mended, everything is there."""
