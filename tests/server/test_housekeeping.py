@@ -18,6 +18,11 @@ def record(timestamp_ms: int) -> bytes:
     return bytes(builder.build())
 
 
+def content(path: Path) -> str:
+    """The text of a file, empty where there is none: a checkpoint without news isn't written."""
+    return path.read_text(encoding="utf-8") if path.exists() else ""
+
+
 async def test_a_week_passes(tmp_path: Path) -> None:
     """Retention looks every log.retention.check.interval.ms; then what is older than a week goes,
     its files after file.delete.delay.ms; nothing happens in the first half minute."""
@@ -63,13 +68,12 @@ async def test_each_checkpoint_has_its_interval(tmp_path: Path) -> None:
         }
         first_ms = broker.now_ms() + FIRST_TASKS_MS + 1000
         await keep_house(first_ms)
-        assert all(path.exists() for path in files.values())
         for _ in range(3):
             partition.append(record(first_ms), now_ms=first_ms)
         partition.log.flush(first_ms)
         partition.delete_records(2)
-        before = {path: path.read_text() for path in files.values()}
+        before = {path: content(path) for path in files.values()}
         for seconds in (5, 10, 20, 30):
             await keep_house(first_ms + seconds * 1000)
-            news = [due for due, path in files.items() if path.read_text() != before[path]]
+            news = [due for due, path in files.items() if content(path) != before[path]]
             assert news == [due for due in files if due <= seconds]
