@@ -15,7 +15,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -q --disable-pip-version-check
 
-.PHONY: help run test check unit compat spark bench growth demo kafka fuzz docs format lock clean
+.PHONY: help run test check unit compat spark bench growth crash demo kafka fuzz docs format lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,6 +52,9 @@ demo: $(VENV)/.test ## 336,776 flights through producer, consumers and Spark, wi
 
 kafka: $(VENV)/.test ## start a real Apache Kafka 4.3.1 (Java 17 and Maven needed)
 	$(BIN)/python -m compat_tests.apache_kafka $(ARGS)
+
+crash: $(VENV)/.test ## kill -9 under load, again and again; nothing may be lost (KILLS=50 SEED=…)
+	$(BIN)/python -m compat_tests.crash --kills $(or $(KILLS),50) $(if $(SEED),--seed $(SEED))
 
 fuzz: $(VENV)/.test ## the property tests with many more examples
 	KWIRE_FUZZ_EXAMPLES=$(or $(EXAMPLES),5000) $(BIN)/pytest -q tests -m hypothesis $(ARGS)

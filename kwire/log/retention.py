@@ -24,8 +24,8 @@ def delete_old_segments(log: PartitionLog, now_ms: int, high_watermark: int, dis
         if len(log.segments) == 1:
             log.roll(now_ms)
         doomed = log.segments.pop(0)
+        log.advance_log_start_offset(log.segments[0].base_offset)  # even where the rest fails
         log.doomed.append((now_ms, doomed.delete_later()))
-        log.advance_log_start_offset(log.segments[0].base_offset)
         deleted += 1
     if deleted:
         _drop_snapshots(log, disk)

@@ -1,0 +1,8 @@
+"""A few rounds of the crash test; ``make crash KILLS=200`` does many."""
+
+from compat_tests.crash import run
+
+
+def test_nothing_that_was_acknowledged_is_lost_by_kill_9() -> None:
+    """Records of all kinds of producers, committed offsets, topics, configs."""
+    run(kills=5, seed=4)
