@@ -7,6 +7,7 @@ be read the same way in every row. Several rows may look at one load, which then
 from bench.rows.cold import COLD_ROWS
 from bench.rows.common import Row
 from bench.rows.compaction import COMPACTION_ROWS
+from bench.rows.consumer_groups import CONSUMER_GROUP_ROWS
 from bench.rows.fetch import FETCH_ROWS
 from bench.rows.groups import GROUP_ROWS
 from bench.rows.memory import MEMORY_ROWS
@@ -18,6 +19,7 @@ ROWS: list[Row] = [
     *FETCH_ROWS,
     *COLD_ROWS,
     *GROUP_ROWS,
+    *CONSUMER_GROUP_ROWS,
     *TRANSACTION_ROWS,
     *MEMORY_ROWS,
     *COMPACTION_ROWS,

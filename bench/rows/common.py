@@ -60,10 +60,12 @@ class Row(NamedTuple):
     load: str = ""
 
 
-def create_topic(bootstrap: str, name: str) -> str:
-    """Make sure that a topic with one partition exists, whose files go soon after it is deleted."""
+def create_topic(bootstrap: str, name: str, partitions: int = 1) -> str:
+    """Make sure that a topic exists, whose files go soon after it is deleted."""
     soon = CreatableTopicConfig(name="file.delete.delay.ms", value="1000")
-    topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1, configs=[soon])
+    topic = CreatableTopic(
+        name=name, num_partitions=partitions, replication_factor=1, configs=[soon]
+    )
     ask(bootstrap, CreateTopicsRequest(topics=[topic]), 5)
     return name
 
