@@ -1,7 +1,7 @@
 """Rows of a client that is served while another one reads old segments from the disk.
 
-The probe sends a record each millisecond, whether or not the one before was acknowledged in time,
-and its times count from when it was due: so a broker that stands still for 5 ms is seen five times.
+The probe sends a record every 5 ms, whether or not the one before was acknowledged in time, and its
+times count from when it was due: so a broker that stands still for 50 ms is seen ten times.
 """
 
 import os
@@ -28,8 +28,8 @@ from kwire.protocol.messages.produce import PartitionProduceData, ProduceRequest
 from kwire.record.records import BatchBuilder
 
 OLD_MB = 512
-PROBE_INTERVAL_S = 0.001
-SHORTEST_PROBE_S = 5.0
+PROBE_INTERVAL_S = 0.005
+SHORTEST_PROBE_S = 10.0
 
 
 def random_request(topic: str) -> ProduceRequest:

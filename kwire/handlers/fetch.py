@@ -13,6 +13,7 @@ Behaviour:
 """
 
 from collections.abc import Coroutine, Iterable, Iterator
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -28,8 +29,8 @@ from kwire.broker.fetch_sessions import (
 from kwire.broker.partition import Partition
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
+from kwire.handlers.lookups import look_without_waiting
 from kwire.handlers.waiting import at_once_or_later, later
-from kwire.log.page_cache import ColdPages
 from kwire.protocol.file_slice import FileSlice
 from kwire.protocol.messages.fetch import (
     AbortedTransaction,
@@ -145,12 +146,8 @@ async def _read(wanted: Wanted, request: FetchRequest, context: RequestContext) 
     has_error = False
     partitions = []
     for key, partition in wanted:
-        while True:
-            try:
-                data = _read_partition(key, partition, request, context, left, first=total == 0)
-                break
-            except ColdPages as cold:
-                await later(partial(context.broker.cold_reads.populate_around, cold))
+        look = partial(_read_partition, key, partition, request, context, left, first=total == 0)
+        data = await look_without_waiting(context.broker, look)
         if isinstance(data.records, FileSlice):
             total += data.records.size_bytes
             left = max(0, left - data.records.size_bytes)
@@ -168,6 +165,7 @@ def _read_partition(
     left: int,
     *,
     first: bool,
+    hurry: bool,
 ) -> PartitionData:
     """One partition's answer; errors become codes here and nowhere else. ColdPages."""
     partition: Partition | None = None
@@ -175,7 +173,7 @@ def _read_partition(
     try:
         partition = _partition(key, wanted, request, context)
         max_bytes = min(left, wanted.partition_max_bytes)
-        with partition.log.hurry:
+        with partition.log.hurry if hurry else nullcontext():
             records = partition.read(
                 wanted.fetch_offset, max_bytes, read_committed=read_committed, min_one_batch=first
             )

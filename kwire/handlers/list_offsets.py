@@ -7,15 +7,16 @@ the same as earliest), -5 latest in tiered storage and -6 earliest to be uploade
 """
 
 from collections.abc import Coroutine
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
 from kwire.broker.partition import Partition
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
-from kwire.handlers.waiting import at_once_or_later, later
-from kwire.log.page_cache import ColdPages
-from kwire.log.time_search import max_timestamp, offset_for_timestamp
+from kwire.handlers.lookups import look_without_waiting
+from kwire.handlers.waiting import at_once_or_later
+from kwire.log.time_search import FoundOffset, max_timestamp, offset_for_timestamp
 from kwire.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -64,13 +65,8 @@ async def _answer(
         if context.api_version < _SINCE.get(wanted.timestamp, 0) or wanted.timestamp < -6:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
         read_committed = request.isolation_level == READ_COMMITTED
-        while True:
-            try:
-                with partition.log.hurry:
-                    _find(partition, wanted.timestamp, response, read_committed=read_committed)
-                break
-            except ColdPages as cold:
-                await later(partial(context.broker.cold_reads.populate_around, cold))
+        look = partial(_find, partition, wanted.timestamp, response, read_committed)
+        await look_without_waiting(context.broker, look)
         if context.api_version < LEADER_EPOCHS_SINCE:
             response.leader_epoch = -1
     except KafkaError as error:
@@ -82,10 +78,11 @@ def _find(
     partition: Partition,
     timestamp: int,
     response: ListOffsetsPartitionResponse,
-    *,
     read_committed: bool,
+    *,
+    hurry: bool,
 ) -> None:
-    """Fill in what was found."""
+    """Fill in what was found; ColdPages in a hurry."""
     log = partition.log
     end_offset = partition.last_stable_offset if read_committed else partition.high_watermark
     if timestamp == LATEST:
@@ -94,12 +91,19 @@ def _find(
         response.offset = log.log_start_offset
         response.leader_epoch = log.leader_epochs.epoch_of(log.log_start_offset)
     elif timestamp >= 0 or timestamp == MAX_TIMESTAMP:
-        try:
-            if timestamp == MAX_TIMESTAMP:
-                found = max_timestamp(log)
-            else:
-                found = offset_for_timestamp(log, timestamp, end_offset=end_offset)
-        except OSError as error:
-            raise log.health.refused(f"cannot read {log.name}", error) from error
+        found = _find_by_time(partition, timestamp, end_offset, hurry=hurry)
         if found is not None:
             response.offset, response.timestamp, response.leader_epoch = found
+
+
+def _find_by_time(
+    partition: Partition, timestamp: int, end_offset: int, *, hurry: bool
+) -> FoundOffset | None:
+    log = partition.log
+    try:
+        with log.hurry if hurry else nullcontext():
+            if timestamp == MAX_TIMESTAMP:
+                return max_timestamp(log)
+            return offset_for_timestamp(log, timestamp, end_offset=end_offset)
+    except OSError as error:
+        raise log.health.refused(f"cannot read {log.name}", error) from error

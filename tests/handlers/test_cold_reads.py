@@ -9,6 +9,7 @@ import trio
 
 from kwire.broker import cold_reads
 from kwire.connection import outbox
+from kwire.handlers import lookups
 from kwire.log import disk
 from kwire.log.page_cache import ColdPages
 from kwire.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -170,4 +171,16 @@ async def test_times_are_looked_up(running: RunningServer, cold: ColdDisk) -> No
         response = await client.request(request, 4, ListOffsetsResponse)
     assert response.topics[0].partitions[0].offset == 7
     assert running.broker.cold_reads.count > 0
+    await client.aclose()
+
+
+async def test_pages_that_never_stay(
+    running: RunningServer, cold: ColdDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After many tries the lookup waits, and is answered."""
+    monkeypatch.setattr(lookups, "MANY_TRIES", 3)
+    monkeypatch.setattr(cold_reads, "populate", lambda *stretch: None)
+    client = await running.connect()
+    with trio.fail_after(20):
+        assert await read_all(client) == list(range(BATCHES))
     await client.aclose()
