@@ -12,6 +12,8 @@ from bench.rows.fetch import FETCH_ROWS
 from bench.rows.groups import GROUP_ROWS
 from bench.rows.memory import MEMORY_ROWS
 from bench.rows.produce import PRODUCE_ROWS
+from bench.rows.scale import SCALE_ROWS
+from bench.rows.together import TOGETHER_ROWS
 from bench.rows.transactions import TRANSACTION_ROWS
 
 ROWS: list[Row] = [
@@ -20,8 +22,10 @@ ROWS: list[Row] = [
     *COLD_ROWS,
     *GROUP_ROWS,
     *CONSUMER_GROUP_ROWS,
+    *TOGETHER_ROWS,
     *TRANSACTION_ROWS,
     *MEMORY_ROWS,
     *COMPACTION_ROWS,
+    *SCALE_ROWS,
 ]
 """Measured in every round."""

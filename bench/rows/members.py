@@ -1,0 +1,166 @@
+"""Many members of classic groups over raw connections: to count their memory and their heartbeats.
+
+Member ``i`` of every group is on connection ``i``, so that a group is made with a request or two on
+each connection, and all members live as long as the connections do.
+"""
+
+import socket
+import threading
+import time
+from types import TracebackType
+from typing import Any
+
+from bench.load import frame_of, read_response
+from kwire.protocol.codec import encode
+from kwire.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
+from kwire.protocol.messages.describe_groups import DescribeGroupsRequest
+from kwire.protocol.messages.heartbeat import HeartbeatRequest
+from kwire.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from kwire.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from kwire.protocol.types import Request
+
+GROUP_MEMBERS = 10
+HEARTBEAT_INTERVAL_S = 3.0
+SESSION_TIMEOUT_MS = 1_800_000
+JOIN_VERSION, SYNC_VERSION, HEARTBEAT_VERSION = 3, 2, 3
+DESCRIBE_VERSION = 4
+SLICE_S = 0.01
+TIMEOUT_S = 30
+SUBSCRIPTION = b"\0\0" + encode(ConsumerProtocolSubscription(topics=["probe"], user_data=b""), 0)
+
+
+class Members:
+    """Groups of ten members each, which can send heartbeats in a thread."""
+
+    def __init__(self, bootstrap: str) -> None:
+        host, _, port = bootstrap.rpartition(":")
+        address = (host, int(port))
+        self._sockets = [socket.create_connection(address, TIMEOUT_S) for _ in range(GROUP_MEMBERS)]
+        for connection in self._sockets:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._heartbeats: list[list[bytes]] = [[] for _ in self._sockets]
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._beat, daemon=True)
+        self.refused = 0
+
+    def __enter__(self) -> "Members":
+        """Heartbeats are sent from here on."""
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def close(self) -> None:
+        """Close every connection."""
+        for connection in self._sockets:
+            connection.close()
+
+    def add_group(self, group_id: str) -> None:
+        """Let ten members share a group, until it is stable."""
+        first = self._ask(0, self._join(group_id, ""), JOIN_VERSION)
+        self._sync(0, group_id, first)
+        others = self._join(group_id, "")
+        for connection in self._sockets[1:]:
+            connection.sendall(frame_of(others, JOIN_VERSION))
+        self._wait_until_known(group_id)
+        again = self._join(group_id, first.member_id)
+        self._sockets[0].sendall(frame_of(again, JOIN_VERSION))
+        joined = [read_response(c, others, JOIN_VERSION) for c in self._sockets]
+        leader = next(i for i, answer in enumerate(joined) if answer.leader == answer.member_id)
+        members = [answer.member_id for answer in joined]
+        self._sync(leader, group_id, joined[leader], members)
+        for index, answer in enumerate(joined):
+            if index != leader:
+                self._sync(index, group_id, answer)
+            beat = HeartbeatRequest(
+                group_id=group_id,
+                generation_id=answer.generation_id,
+                member_id=answer.member_id,
+            )
+            self._heartbeats[index].append(frame_of(beat, HEARTBEAT_VERSION))
+
+    def _wait_until_known(self, group_id: str) -> None:
+        """Wait until all have joined but the first one, for which the rebalance waits."""
+        describe = DescribeGroupsRequest(groups=[group_id])
+        time_limit = time.monotonic() + TIMEOUT_S
+        while time.monotonic() < time_limit:
+            [group] = self._ask(0, describe, DESCRIBE_VERSION).groups
+            if len(group.members) == GROUP_MEMBERS:
+                return
+        raise RuntimeError(f"{len(group.members)} members have joined")
+
+    def _join(self, group_id: str, member_id: str) -> JoinGroupRequest:
+        return JoinGroupRequest(
+            group_id=group_id,
+            member_id=member_id,
+            session_timeout_ms=SESSION_TIMEOUT_MS,
+            rebalance_timeout_ms=60_000,
+            protocol_type="consumer",
+            protocols=[JoinGroupRequestProtocol(name="range", metadata=SUBSCRIPTION)],
+        )
+
+    def _sync(
+        self, index: int, group_id: str, joined: Any, members: list[str] | None = None
+    ) -> None:
+        assignment = b"\0" * 40
+        sync = SyncGroupRequest(
+            group_id=group_id,
+            generation_id=joined.generation_id,
+            member_id=joined.member_id,
+            assignments=[
+                SyncGroupRequestAssignment(member_id=member_id, assignment=assignment)
+                for member_id in members or [joined.member_id]
+            ],
+        )
+        answer = self._ask(index, sync, SYNC_VERSION)
+        if answer.error_code:
+            raise RuntimeError(f"SyncGroup: error {answer.error_code}")
+
+    def _ask(self, index: int, request: Request, version: int) -> Any:
+        time_limit = time.monotonic() + TIMEOUT_S
+        while True:
+            self._sockets[index].sendall(frame_of(request, version))
+            answer = read_response(self._sockets[index], request, version)
+            code = getattr(answer, "error_code", 0)
+            if code not in (14, 15, 16) or time.monotonic() > time_limit:
+                return answer
+
+    def _beat(self) -> None:
+        """Send every heartbeat once in three seconds, evenly, and count refusals."""
+        buffers = [bytearray() for _ in self._sockets]
+        count = len(self._heartbeats[0])
+        for connection in self._sockets:
+            connection.setblocking(False)
+        started, sent = time.monotonic(), 0
+        while not self._stop.wait(SLICE_S):
+            due = int((time.monotonic() - started) / HEARTBEAT_INTERVAL_S * count)
+            for index, connection in enumerate(self._sockets):
+                frames = [self._heartbeats[index][n % count] for n in range(sent, due)]
+                if frames:
+                    connection.sendall(b"".join(frames))
+                self._receive(connection, buffers[index])
+            sent = due
+        for connection in self._sockets:
+            connection.settimeout(TIMEOUT_S)
+
+    def _receive(self, connection: socket.socket, buffer: bytearray) -> None:
+        """Take the responses that are there; the error is the last field of each."""
+        try:
+            buffer += connection.recv(1 << 20)
+        except BlockingIOError:
+            return
+        position = 0
+        while len(buffer) >= position + 4:
+            end = position + 4 + int.from_bytes(buffer[position : position + 4])
+            if end > len(buffer):
+                break
+            self.refused += buffer[end - 2 : end] != b"\0\0"
+            position = end
+        del buffer[:position]
