@@ -137,7 +137,8 @@ class History:
     def lose(self, log: PartitionLog) -> None:
         """Of what wasn't flushed a segment's end may be gone, and those after it there."""
         there = {batch.base_offset for batch in log_batches(log)}
-        kept = [b for b in self.batches if b.first in there or b.end <= self.flushed]
+        sure = max(self.flushed, self.start)  # or deleted, and no loss
+        kept = [b for b in self.batches if b.first in there or b.end <= sure]
         self.has_gaps = self.has_gaps or len(kept) < len(
             [b for b in self.batches if b.end <= log.log_end_offset]
         )

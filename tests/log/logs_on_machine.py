@@ -126,7 +126,7 @@ class LogsOnMachine:
                 [(s.base_offset, s.size_bytes, s.max_timestamp) for s in log.segments],
                 [s.transaction_index.entries() for s in log.segments],
                 {
-                    number: (p.producer_epoch, list(p.batches), p.current_txn_first_offset)
+                    number: (p.producer_epoch, p.last_sequence, p.current_txn_first_offset)
                     for number, p in log.producers.producers.items()
                 },
             )

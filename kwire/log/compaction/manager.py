@@ -150,7 +150,7 @@ class CompactionManager:
             key: marked for key, marked in self.uncleanable.items() if self._logs.get(key) is marked
         }
         parts = []
-        for key, found in self._logs.items():
+        for key, found in list(self._logs.items()):  # threads make and delete logs
             if not found.config.compact or len(found.segments) == 1 or found.is_offline:
                 continue
             if found in self._in_progress or key in self.uncleanable:
