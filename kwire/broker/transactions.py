@@ -6,8 +6,8 @@ Rules:
   Java's hash. The topic is created when somebody first asks for a coordinator.
 - Coordinators are loaded when the broker starts; until then the answer is
   COORDINATOR_LOAD_IN_PROGRESS. An end that was decided before is then brought about.
-- Once the end of a transaction is written the markers follow at once. Those that can't be written
-  are tried again until they are, or until the partition is gone.
+- Once the end of a transaction is written the markers follow (``kwire.broker.endings``). Those that
+  can't be written are tried again until they are, or until the partition is gone.
 - Timeouts and expired ids are looked for at Kafka's intervals.
 """
 
@@ -17,8 +17,8 @@ from collections.abc import Iterable, Mapping
 import trio
 
 from kwire.broker.broker import Broker
+from kwire.broker.endings import Endings, LoadedTransactions
 from kwire.broker.groups import batches_of, partition_for
-from kwire.broker.markers import EndMarker, write_marker
 from kwire.broker.partition import Partition
 from kwire.broker.topics import TRANSACTIONS_TOPIC, create_if_missing
 from kwire.coordinator.effects import Effects
@@ -39,21 +39,6 @@ FIRST_RETRY_S = 0.05
 LAST_RETRY_S = 5.0
 """Markers that couldn't be written are tried again, less and less often."""
 
-_OVERTAKEN = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED)
-
-
-class LoadedTransactions:
-    """A coordinator that is ready, what drives it, and the partition it lives in."""
-
-    __slots__ = ("coordinator", "partition", "runtime")
-
-    def __init__(
-        self, coordinator: TransactionCoordinator, runtime: CoordinatorRuntime, partition: Partition
-    ) -> None:
-        self.coordinator = coordinator
-        self.runtime = runtime
-        self.partition = partition
-
 
 class Transactions:
     """Every transactional id of the broker."""
@@ -63,6 +48,7 @@ class Transactions:
         self._loaded: dict[int, LoadedTransactions] = {}
         self._features: Mapping[str, int] | None = None
         self._settings = TransactionSettings()
+        self._endings = Endings(broker)
         self._changed = trio.Event()
         self._is_waiting = False
         self._is_closed = False
@@ -153,50 +139,27 @@ class Transactions:
         """The broker stops: requests are sent to another coordinator."""
         self._is_closed = True
 
-    # The markers
-
     def _finish(self, loaded: LoadedTransactions) -> None:
-        for transactional_id in list(loaded.coordinator.unfinished):
-            try:
-                self._write_markers(loaded, transactional_id)
-            except KafkaError as error:
-                log.warning("the end of transaction %r has to wait: %s", transactional_id, error)
-                if not self._is_waiting:
-                    self._changed.set()
-
-    def _write_markers(self, loaded: LoadedTransactions, transactional_id: str) -> None:
-        """Write the markers that are missing, then that all are there; KafkaError: not yet."""
-        coordinator = loaded.coordinator
-        prepared = coordinator.transactions[transactional_id]
-        marker = EndMarker(
-            prepared.producer_id,
-            prepared.producer_epoch,
-            loaded.partition.leader_epoch,
-            prepared.is_committing,
-            prepared.client_version,
-        )
-        delayed: KafkaError | None = None
-        for topic, index in sorted(prepared.partitions):
-            try:
-                write_marker(self._broker, marker, topic, index)
-            except KafkaError as error:
-                is_gone = self._broker.image.partition(topic, index) is None
-                if not is_gone and error.code not in _OVERTAKEN:
-                    delayed = error
-                    continue
-                log.warning("%s-%d needs no marker of %r: %s", topic, index, marker, error)
-            coordinator.marker_written(transactional_id, (topic, index))
-        if delayed is not None:
-            raise delayed
-        loaded.runtime.carry_out(coordinator.complete(transactional_id, self._broker.now_ms()))
+        """Bring to an end what is unfinished, soon again if something has to wait."""
+        if not self._endings.finish(loaded) and not self._is_waiting:
+            self._changed.set()
 
     # What happens by itself
 
     async def run(self) -> None:
         """Load every coordinator, then do what is due, for ever."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._endings.run)
+            await self._load_all()
+            await self._keep_time()
+
+    async def _load_all(self) -> None:
         topic = self._broker.image.topics_by_name.get(TRANSACTIONS_TOPIC)
         for index in range(len(topic.partitions) if topic else 0):
             await self._load(index)
+
+    async def _keep_time(self) -> None:
+        """Try again what waits, abort what takes too long, forget what nobody uses."""
         integer = self._broker.integer
         abort_s = integer("transaction.abort.timed.out.transaction.cleanup.interval.ms") / 1000
         expire_s = integer("transaction.remove.expired.transaction.cleanup.interval.ms") / 1000

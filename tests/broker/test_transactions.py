@@ -48,6 +48,37 @@ class FaultyDisk(Disk):
         super().pwrite_all(fd, data, position)
 
 
+class RecordingDisk(Disk):
+    """A disk that notes which partition's log is written and synced."""
+
+    def __init__(self) -> None:
+        self.logs: dict[int, str] = {}
+        self.seen: list[tuple[str, str]] = []
+
+    def open(self, path: Path, *, create: bool = False) -> int:
+        fd = super().open(path, create=create)
+        if path.suffix == ".log":
+            self.logs[fd] = path.parent.name
+        return fd
+
+    def close(self, fd):
+        self.logs.pop(fd, None)
+        super().close(fd)
+
+    def pwrite_all(self, fd, data, position):
+        self.note("write", fd)
+        super().pwrite_all(fd, data, position)
+
+    def sync(self, fd):
+        super().sync(fd)
+        self.note("sync", fd)
+
+    def note(self, what: str, fd: int) -> None:
+        """Something was done to a file."""
+        if fd in self.logs:
+            self.seen.append((what, self.logs[fd]))
+
+
 async def begin(server: RunningServer, **options: int) -> RawProducer:
     """A producer with a topic to write to."""
     client = await server.connect()
@@ -159,3 +190,25 @@ async def test_transactions_survive_a_clean_restart(tmp_path):
         await until(server, TransactionState.ONGOING)
         await producer.end(committed=True)
         assert server.broker.partition(TOPIC, 0).last_stable_offset == 2
+
+
+async def test_each_step_of_an_end_is_on_the_disk_before_the_next(tmp_path):
+    """With flush.messages=1: the decision, then the markers, then that they are all there."""
+    disk = RecordingDisk()
+    settings = SETTINGS | {"log.flush.interval.messages": "1"}
+    async with running_server(tmp_path, settings, disk) as server:
+        producer = await begin(server)
+        for index in (0, 1):
+            await producer.produce(TOPIC, index, b"v")
+        disk.seen.clear()
+        await producer.end(committed=True)
+        await until(server, TransactionState.COMPLETE_COMMIT)
+        seen = list(disk.seen)
+        await producer.produce(TOPIC, 0, b"next")
+        await producer.end(committed=False)
+    state_log, markers = "__transaction_state-0", {f"{TOPIC}-0", f"{TOPIC}-1"}
+    first_marker = min(seen.index(("write", name)) for name in markers)
+    assert ("sync", state_log) in seen[:first_marker]
+    completed = len(seen) - 1 - seen[::-1].index(("write", state_log))
+    assert completed > first_marker
+    assert {("sync", name) for name in markers} <= set(seen[first_marker:completed])
