@@ -10,6 +10,7 @@ import trio
 
 from kwire.broker.broker import Broker
 from kwire.broker.compaction import Compaction, Worker
+from kwire.broker.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, create_if_missing
 from kwire.errors import KafkaError
 from kwire.log.compaction.job import CompactionJob
 from kwire.metadata.changes import Change
@@ -165,6 +166,15 @@ async def test_several_cleaners_share_the_memory(tmp_path: Path) -> None:
             await until(lambda name=name: offsets(broker, name) == [48, 49])
         await until(lambda: compaction.manager.metrics.cleans == 3)
         assert compaction.settings().map_bytes == 1_000_000
+
+
+@pytest.mark.parametrize("topic", [OFFSETS_TOPIC, TRANSACTIONS_TOPIC])
+async def test_the_brokers_own_topics_are_compacted(tmp_path: Path, topic: str) -> None:
+    """Without anybody setting that: they would grow for ever."""
+    async with running_server(tmp_path, SETTINGS) as server:
+        await create_if_missing(server.broker, topic)
+        put(server.broker, 10, topic)
+        await until(lambda: offsets(server.broker, topic) == [8, 9])
 
 
 async def test_a_broker_without_a_cleaner_cleans_nothing(tmp_path: Path) -> None:
