@@ -114,19 +114,31 @@ async def test_a_stop_ends_the_process_and_leaves_no_half_files(tmp_path: Path) 
         await until(lambda: offsets(server.broker) == [98, 99])
 
 
-async def test_a_topic_that_is_deleted_meanwhile_is_no_trouble(tmp_path: Path) -> None:
+async def test_a_topic_that_is_deleted_meanwhile_is_no_trouble(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The clean comes to nothing; the next topic of the name is another one."""
-    slow = SETTINGS | {"log.cleaner.io.max.bytes.per.second": "20000"}
-    async with running_server(tmp_path, slow) as server:
+    cleaned, deleted = trio.Event(), trio.Event()
+    answer = Worker.answer
+
+    async def late(self: Worker) -> dict:
+        found = await answer(self)
+        cleaned.set()
+        await deleted.wait()
+        return found
+
+    monkeypatch.setattr(Worker, "answer", late)
+    async with running_server(tmp_path, SETTINGS) as server:
         broker = server.broker
         compaction = await compaction_of(broker)
         await make_topic(broker)
         put(broker, 100)
-        await until(lambda: [w for w in compaction.workers if w.pid])
+        await cleaned.wait()
         topic_id = broker.image.topics_by_name["t"].topic_id
         await broker.commit(lambda image: delete_topic(image, topic_id))
         await make_topic(broker)
         put(broker, 10)
+        deleted.set()
         await until(lambda: offsets(broker) == [8, 9])
         await until(lambda: compaction.manager.metrics.cleans == 1)
 
