@@ -25,7 +25,11 @@ from kwire.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from kwire.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from kwire.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
 
 OFFSETS, OFFSET_GROUPS = 100_000, 1_000
 PARTITIONS = OFFSETS // OFFSET_GROUPS
@@ -59,22 +63,24 @@ def _commit_all(bootstrap: str) -> None:
         _patiently(bootstrap, OffsetCommitRequest(group_id=f"offsets-{number}", topics=topics))
 
 
-def _fetched_s(bootstrap: str) -> float:
-    """Seconds until every offset of every group is answered."""
+def _loaded_s(bootstrap: str) -> float:
+    """Seconds until every group answers with an offset; one of each is enough to know."""
     started = time.perf_counter()
+    topics = [OffsetFetchRequestTopics(name="many", partition_indexes=[0])]
     wanted = [
-        OffsetFetchRequestGroup(group_id=f"offsets-{number}", topics=None)
+        OffsetFetchRequestGroup(group_id=f"offsets-{number}", topics=topics)
         for number in range(OFFSET_GROUPS)
     ]
+    found = 0
     while time.perf_counter() - started < TIME_LIMIT_S:
-        for group in wanted:  # Kafka has its coordinators ready only when somebody asks for them.
-            ask(bootstrap, FindCoordinatorRequest(coordinator_keys=[group.group_id]), 4)
-            break
         answer = ask(bootstrap, OffsetFetchRequest(groups=wanted), FETCH_VERSION)
-        found = sum(len(t.partitions) for group in answer.groups for t in group.topics)
-        if found == OFFSETS:
+        found = sum(
+            not group.error_code and group.topics[0].partitions[0].committed_offset >= 0
+            for group in answer.groups
+        )
+        if found == OFFSET_GROUPS:
             return time.perf_counter() - started
-    raise RuntimeError(f"{found} of {OFFSETS} offsets were found")
+    raise RuntimeError(f"{found} of {OFFSET_GROUPS} groups have their offsets")
 
 
 def _measure_offsets(broker: MeasuredBroker) -> dict[str, float]:
@@ -87,7 +93,7 @@ def _measure_offsets(broker: MeasuredBroker) -> dict[str, float]:
     taken_mb = resident_mb(broker.pid) - before
     broker.stop()
     broker.start()
-    return {"offset": taken_mb * 1e6 / OFFSETS, "load": _fetched_s(broker.bootstrap)}
+    return {"offset": taken_mb * 1e6 / OFFSETS, "load": _loaded_s(broker.bootstrap)}
 
 
 def _measure_members(broker: MeasuredBroker, running: Running) -> dict[str, float]:
@@ -134,7 +140,7 @@ def _number(name: str) -> Callable[[Running], float]:
 
 SCALE_ROWS: list[Row] = [
     Row("memory per committed offset", "B", False, _number("offset")),
-    Row("100,000 offsets, from start to fetched", "s", False, _number("load")),
+    Row("100,000 offsets, from start to loaded", "s", False, _number("load")),
     Row("memory per group member", "KB", False, _number("member")),
     Row("produce p99 before 10,000 members heartbeat", "µs", False, _number("quiet")),
     Row("produce p99 while 10,000 members heartbeat", "µs", False, _number("busy")),
