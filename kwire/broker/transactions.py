@@ -18,6 +18,7 @@ import trio
 
 from kwire.broker.broker import Broker
 from kwire.broker.endings import Endings, LoadedTransactions
+from kwire.broker.flusher import Flush
 from kwire.broker.groups import batches_of, partition_for
 from kwire.broker.partition import Partition
 from kwire.broker.topics import TRANSACTIONS_TOPIC, create_if_missing
@@ -122,14 +123,18 @@ class Transactions:
         producer: ProducerIdAndEpoch,
         partitions: Iterable[TopicPartition],
         client_version: int,
-    ) -> None:
-        """A transaction takes in partitions; KafkaError as ``TransactionCoordinator`` raises it."""
+    ) -> Flush | None:
+        """A transaction takes in partitions; what has to be on the disk before they are written.
+
+        KafkaError as ``TransactionCoordinator`` raises it.
+        """
         loaded = self.of(transactional_id)
         now_ms = self._broker.now_ms()
         effects = loaded.coordinator.add_partitions(
             transactional_id, producer, partitions, client_version, now_ms
         )
         self.carry_out(loaded, effects)
+        return None if effects is None else loaded.partition.flush
 
     def check_added(self, transactional_id: str, producer: ProducerIdAndEpoch) -> Transaction:
         """The transaction in which a producer says that it writes; KafkaError likewise."""

@@ -6,6 +6,8 @@ Rules:
   must have been added. Newer clients (``ADDS``) never add partitions: their first batch does.
 - A partition that was never added is TRANSACTION_ABORTABLE, and INVALID_TXN_STATE for clients that
   don't know that error; an older epoch is INVALID_PRODUCER_EPOCH here.
+- What is added is on the disk before anything is written to it, where that is asked for
+  (``flush.messages``): a power cut must not leave records of a transaction that nobody knows.
 - Nothing may happen between the check and the write: what comes after the end of a transaction
   would never be ended.
 
@@ -18,6 +20,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from kwire.broker.broker import Broker
+from kwire.broker.flusher import Flush
 from kwire.broker.partition import Partition
 from kwire.coordinator.transaction.coordinator import ProducerIdAndEpoch
 from kwire.coordinator.transaction.state import EPOCH_BUMP_SINCE, TopicPartition
@@ -41,8 +44,13 @@ class Writer(NamedTuple):
     partitions: Iterable[TopicPartition] = ()
 
 
-def verify(broker: Broker, writer: Writer, partition: Partition, first_sequence: int = -1) -> None:
+def verify(
+    broker: Broker, writer: Writer, partition: Partition, first_sequence: int = -1
+) -> Flush | None:
     """Check a write to a partition, by its sequence (-1: it has none), and add the partition.
+
+    None: it may be written now. Otherwise what has to be on the disk first; then it is to be
+    checked again.
 
     Raises KafkaError: INVALID_TXN_STATE, TRANSACTION_ABORTABLE, INVALID_PRODUCER_EPOCH,
     INVALID_PRODUCER_ID_MAPPING, OUT_OF_ORDER_SEQUENCE_NUMBER, CONCURRENT_TRANSACTIONS,
@@ -52,17 +60,18 @@ def verify(broker: Broker, writer: Writer, partition: Partition, first_sequence:
     adds = writer.support is Support.ADDS
     producers = partition.log.producers
     if producers.has_open_transaction(producer_id, epoch):
-        return
+        return None
     if not adds and not broker.setting("transaction.partition.verification.enable"):
-        return
+        return None
     if writer.transactional_id is None:
         raise KafkaError(
             ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction"
         )
     producers.expect_first(producer_id, epoch, first_sequence)
+    awaited: Flush | None = None
     try:
         if adds:
-            _add(broker, writer.transactional_id, writer, partition)
+            awaited = _add(broker, writer.transactional_id, writer, partition)
         else:
             _check_added(broker, writer.transactional_id, writer, partition)
     except KafkaError as error:
@@ -70,12 +79,17 @@ def verify(broker: Broker, writer: Writer, partition: Partition, first_sequence:
             raise
         raise KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH, error.message) from error
     producers.check_first(producer_id, epoch, first_sequence, bumps=adds)
+    return awaited
 
 
-def _add(broker: Broker, transactional_id: str, writer: Writer, partition: Partition) -> None:
+def _add(
+    broker: Broker, transactional_id: str, writer: Writer, partition: Partition
+) -> Flush | None:
     """Add the partitions of the request."""
     added = {(partition.topic, partition.index), *writer.partitions}
-    broker.transactions.add_partitions(transactional_id, writer.producer, added, EPOCH_BUMP_SINCE)
+    return broker.transactions.add_partitions(
+        transactional_id, writer.producer, added, EPOCH_BUMP_SINCE
+    )
 
 
 def _check_added(

@@ -222,12 +222,16 @@ async def _verify(
     give_up_at = trio.current_time() + broker.integer(PATIENCE) / 1000
     while True:
         try:
-            return verify(broker, writer, partition, batch.base_sequence)
+            awaited = verify(broker, writer, partition, batch.base_sequence)
+            if awaited is None:
+                return
+            wait = awaited.wait
         except KafkaError as error:
             is_busy = error.code is ErrorCode.CONCURRENT_TRANSACTIONS
             if not is_busy or writer.support < Support.ADDS or trio.current_time() >= give_up_at:
                 raise _as_told(error) from error
-        await later(partial(trio.sleep, broker.integer(BACKOFF) / 1000))
+            wait = partial(trio.sleep, broker.integer(BACKOFF) / 1000)
+        await later(wait)
 
 
 def _as_told(error: KafkaError) -> KafkaError:

@@ -6,6 +6,9 @@ the group says who it is, and is refused like in OffsetCommit (KIP-447). Before 
 no COORDINATOR_LOAD_IN_PROGRESS.
 """
 
+from collections.abc import Coroutine
+from typing import Any
+
 from kwire.broker.groups import LoadedCoordinator
 from kwire.broker.verification import Support, Writer, verify
 from kwire.coordinator.effects import Effects
@@ -14,6 +17,7 @@ from kwire.coordinator.records import OffsetCommitValue
 from kwire.coordinator.transaction.coordinator import ProducerIdAndEpoch
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
+from kwire.handlers.waiting import at_once_or_later, later
 from kwire.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -30,8 +34,16 @@ LOADING_SINCE = 2
 Accepted = list[tuple[TxnOffsetCommitResponsePartition, str, OffsetCommitValue]]
 
 
-def handle(request: TxnOffsetCommitRequest, context: RequestContext) -> TxnOffsetCommitResponse:
+def handle(
+    request: TxnOffsetCommitRequest, context: RequestContext
+) -> TxnOffsetCommitResponse | Coroutine[Any, Any, TxnOffsetCommitResponse]:
     """Write every offset that may be committed."""
+    return at_once_or_later(_handle(request, context))
+
+
+async def _handle(
+    request: TxnOffsetCommitRequest, context: RequestContext
+) -> TxnOffsetCommitResponse:
     accepted: Accepted = []
     topics = []
     for topic in request.topics:
@@ -41,7 +53,7 @@ def handle(request: TxnOffsetCommitRequest, context: RequestContext) -> TxnOffse
         topics.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=answers))
     if accepted:
         try:
-            _commit(request, context, accepted)
+            await _commit(request, context, accepted)
         except KafkaError as error:
             # The response has no place for an error of the whole request.
             for answer, _, _ in accepted:
@@ -73,13 +85,17 @@ def _check(
     return answer
 
 
-def _commit(request: TxnOffsetCommitRequest, context: RequestContext, accepted: Accepted) -> None:
+async def _commit(
+    request: TxnOffsetCommitRequest, context: RequestContext, accepted: Accepted
+) -> None:
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
     producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     writer = Writer(request.transactional_id, producer, _support(context.api_version))
     home = context.broker.groups.coordinator(request.group_id)
-    verify(context.broker, writer, home.partition)
+    while (awaited := verify(context.broker, writer, home.partition)) is not None:
+        await later(awaited.wait)
+        home = context.broker.groups.coordinator(request.group_id)
     home.partition.log.producers.check_epoch(*producer)
     _write(request, context, home, accepted)
 

@@ -192,14 +192,18 @@ async def test_transactions_survive_a_clean_restart(tmp_path):
         assert server.broker.partition(TOPIC, 0).last_stable_offset == 2
 
 
-async def test_each_step_of_an_end_is_on_the_disk_before_the_next(tmp_path):
-    """With flush.messages=1: the decision, then the markers, then that they are all there."""
+async def test_each_step_is_on_the_disk_before_the_next(tmp_path):
+    """With flush.messages=1: a partition is added, then written; an end is decided, then come the
+    markers, then that they are all there."""
     disk = RecordingDisk()
     settings = SETTINGS | {"log.flush.interval.messages": "1"}
     async with running_server(tmp_path, settings, disk) as server:
         producer = await begin(server)
         for index in (0, 1):
+            disk.seen.clear()
             await producer.produce(TOPIC, index, b"v")
+            first = disk.seen.index(("write", f"{TOPIC}-{index}"))
+            assert ("sync", "__transaction_state-0") in disk.seen[:first]
         disk.seen.clear()
         await producer.end(committed=True)
         await until(server, TransactionState.COMPLETE_COMMIT)
