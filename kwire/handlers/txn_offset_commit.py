@@ -118,7 +118,9 @@ def _write(
     effects = Effects(producer=ProducerState(request.producer_id, request.producer_epoch))
     for answer, topic, value in accepted:
         try:
-            committed.add_record(request.group_id, topic, answer.partition_index, value, effects)
+            index = answer.partition_index
+            committed.check_commit_of(request.group_id, committer, value.topic_id, index)
+            committed.add_record(request.group_id, topic, index, value, effects)
         except KafkaError as error:
             answer.error_code = error.code
     home.carry_out(effects)

@@ -79,7 +79,7 @@ class ClassicMembers:
             draft.describe(member)
             if is_new or not before.is_classic:
                 draft.note(f"{member.member_id} joins with the classic protocol")
-        self._groups.go_on(draft, group, is_certain=is_new or resubscribed)
+        self._groups.go_on(draft, group, is_certain=resubscribed)
         owned = to_partitions(subscription.owned_partitions, draft.topics)
         member = draft.reconcile(member, owned, resubscribed=resubscribed)
         self._has_joined(draft, member)
@@ -231,7 +231,7 @@ def _described(
     timeout_ms = request.rebalance_timeout_ms
     return Description(
         instance_id=request.group_instance_id,
-        rack_id=subscription.rack_id,
+        rack_id=subscription.rack_id or None,
         client_id=client.client_id,
         client_host=client.host,
         topics=tuple(sorted(set(subscription.topics))),

@@ -82,7 +82,7 @@ def _to_consumer_member(group: ClassicGroup, member: Member, topics: Topics) -> 
         member.member_id,
         Description(
             instance_id=member.group_instance_id,
-            rack_id=subscription.rack_id,
+            rack_id=subscription.rack_id or None,
             client_id=member.client_id,
             client_host=member.client_host,
             topics=tuple(sorted(set(subscription.topics))),

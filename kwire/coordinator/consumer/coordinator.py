@@ -131,7 +131,7 @@ class ConsumerGroups:
         if is_new or about != before.about:
             draft.describe(member)
             self._note_member(draft, before, member, is_new=is_new)
-        self.go_on(draft, original, is_certain=is_new or resubscribed)
+        self.go_on(draft, original, is_certain=resubscribed)
         member = draft.reconcile(member, reported, resubscribed=resubscribed)
         if member != before:
             _time_revocation(draft, member)
