@@ -28,6 +28,10 @@ class RawClient:
     def ask(self, request: Request, version: int) -> Any:
         """Send a request and wait for its response; ConnectionClosed where there is none."""
         self.send(request, version)
+        return self.receive(request, version)
+
+    def receive(self, request: Request, version: int) -> Any:
+        """Wait for the response to the request that was sent last."""
         size = self._file.read(4)
         if len(size) < 4:
             raise ConnectionClosed

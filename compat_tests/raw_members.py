@@ -16,6 +16,7 @@ from kwire.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from kwire.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from kwire.protocol.types import Request
 from kwire.testing.waiting import wait_until
 
 ID_REQUIRED_SINCE = 4
@@ -38,6 +39,7 @@ class RawMember:
         self.member_id = ""
         self.generation = -1
         self.topics = ("t",)
+        self._asked: tuple[Request, int]
 
         def is_ready() -> bool:
             found = self.raw.ask(FindCoordinatorRequest(coordinator_keys=[group]), 4)
@@ -48,6 +50,11 @@ class RawMember:
 
     def join(self, version: int = 9, **fields: Any) -> Any:
         """Join once; the id and the generation are remembered."""
+        self.begin_to_join(version, **fields)
+        return self.joined()
+
+    def begin_to_join(self, version: int = 9, **fields: Any) -> None:
+        """Ask to join; ``joined`` is the answer, which may have to wait for others."""
         protocol = JoinGroupRequestProtocol(name="range", metadata=subscription(*self.topics))
         values = {
             "group_id": self.group,
@@ -57,7 +64,12 @@ class RawMember:
             "protocol_type": "consumer",
             "protocols": [protocol],
         }
-        answer = self.raw.ask(JoinGroupRequest(**(values | fields)), version)
+        self._asked = (JoinGroupRequest(**(values | fields)), version)
+        self.raw.send(*self._asked)
+
+    def joined(self) -> Any:
+        """The answer to the last request to join."""
+        answer = self.raw.receive(*self._asked)
         self.member_id = answer.member_id or self.member_id
         self.generation = answer.generation_id
         return answer
@@ -73,15 +85,24 @@ class RawMember:
     def sync(self, version: int = 5, assignment: bytes = b"all", **fields: Any) -> Any:
         """Sync, and assign everything to this member."""
         given = SyncGroupRequestAssignment(member_id=self.member_id, assignment=assignment)
+        self.begin_to_sync(version, **({"assignments": [given]} | fields))
+        return self.synced()
+
+    def begin_to_sync(self, version: int = 5, **fields: Any) -> None:
+        """Ask for an assignment; ``synced`` is the answer, which may have to wait."""
         values: dict[str, Any] = {
             "group_id": self.group,
             "generation_id": self.generation,
             "member_id": self.member_id,
-            "assignments": [given],
         }
         if version >= NAMES_SINCE:
             values |= {"protocol_type": "consumer", "protocol_name": "range"}
-        return self.raw.ask(SyncGroupRequest(**(values | fields)), version)
+        self._asked = (SyncGroupRequest(**(values | fields)), version)
+        self.raw.send(*self._asked)
+
+    def synced(self) -> Any:
+        """The answer to the last request to sync."""
+        return self.raw.receive(*self._asked)
 
     def become_stable(self, version: int = 9, **fields: Any) -> None:
         """Be the only member, and have everything."""
