@@ -195,6 +195,8 @@ class Compaction:
     async def _carry_out(self, clean: Clean, worker: Worker) -> Failure | None:
         """Have a log cleaned; what went wrong, None for nothing."""
         manager = self.manager
+        # What takes a record's place has to be as sure to stay as the record was.
+        await trio.to_thread.run_sync(clean.log.flush_rolled)
         await worker.begin(clean.job)
         while True:
             answer = await worker.answer()

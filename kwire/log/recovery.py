@@ -196,3 +196,4 @@ def _drop_segments(opened: PartitionLog, first: int, disk: Disk) -> None:
         for path in segment.delete_later():
             disk.remove(path)
     del opened.segments[first:]
+    disk.sync_directory(opened.directory)  # none of them may come back behind what is written now

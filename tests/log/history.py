@@ -65,6 +65,7 @@ class History:
     deleting: bool = False
     has_gaps: bool = False
     begins: int = 0
+    is_compacted: bool = False
 
     @property
     def end(self) -> int:
@@ -136,16 +137,31 @@ class History:
 
     def lose(self, log: PartitionLog) -> None:
         """Of what wasn't flushed a segment's end may be gone, and those after it there."""
-        there = {batch.base_offset for batch in log_batches(log)}
+        there = {offset for b in log_batches(log) for offset in (b.base_offset, b.last_offset)}
         sure = max(self.flushed, self.start)  # or deleted, and no loss
-        kept = [b for b in self.batches if b.first in there or b.end <= sure]
+        kept = [b for b in self.batches if {b.first, b.end - 1} & there or b.end <= sure]
         self.has_gaps = self.has_gaps or len(kept) < len(
             [b for b in self.batches if b.end <= log.log_end_offset]
         )
         self.batches = kept
 
+    def check_compacted(self, log: PartitionLog) -> None:
+        """What is there is what was written there, and every key has its last value."""
+        written = {b.first + n: row for b in self.batches for n, row in enumerate(b.rows)}
+        found = {
+            record.offset: (record.timestamp, record.key, record.value)
+            for batch in log_batches(log)
+            for record in records(batch)
+        }
+        assert found.items() <= written.items()
+        last = {row[1]: offset for offset, row in sorted(written.items())}
+        assert set(last.values()) <= found.keys()
+
     def check_records(self, log: PartitionLog, first_offset: int) -> None:
         """The files hold the batches that were appended, from an offset on all of them."""
+        if self.is_compacted:
+            self.check_compacted(log)
+            return
         by_offset = {batch.first: batch for batch in self.batches}
         seen = []
         for found in log_batches(log):

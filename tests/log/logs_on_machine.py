@@ -35,7 +35,8 @@ OPEN_FILES = 3
 class LogsOnMachine:
     """A manager with two logs, and the history of each; ``attempt`` runs what may fail."""
 
-    def __init__(self, now_ms):
+    def __init__(self, now_ms, configs=CONFIGS):
+        self.configs = configs
         fast = Path("/dev/shm")
         self.root = Path(tempfile.mkdtemp(dir=fast if fast.is_dir() else None))
         self.machine = Machine(self.root)
@@ -45,7 +46,7 @@ class LogsOnMachine:
         self.failed = False
         self.power = None
         self.open()
-        for key in CONFIGS:
+        for key in configs:
             self.create(key)
 
     def end(self):
@@ -85,7 +86,7 @@ class LogsOnMachine:
                 for key, history in self.histories.items():
                     if not history.deleting:
                         self.manager.get_or_create(
-                            *key, history.topic_id, CONFIGS[key], self.now_ms, is_new=False
+                            *key, history.topic_id, self.configs[key], self.now_ms, is_new=False
                         )
             except (LogDirectoryError, KafkaError):
                 if not self.machine.disk.failures:
@@ -146,7 +147,7 @@ class LogsOnMachine:
         topic_id = self.topics.to_bytes(16, "big")
         history = self.histories[key] = History(topic_id, deleting=True)
         if self.attempt(
-            lambda: self.manager.get_or_create(*key, topic_id, CONFIGS[key], self.now_ms)
+            lambda: self.manager.get_or_create(*key, topic_id, self.configs[key], self.now_ms)
         ):
             history.deleting = False
         elif self.failed:

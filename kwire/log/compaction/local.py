@@ -13,6 +13,7 @@ def run_clean(manager: CompactionManager, clean: Clean, disk: Disk, now_ms: int)
 
     Raises OSError and KafkaError as Cleaner and ``CompactionManager.swap``.
     """
+    clean.log.flush_rolled()  # what takes a record's place has to be as sure to stay
     rate = clean.job.max_bytes_per_second
     cleaner = Cleaner(
         clean.job,
