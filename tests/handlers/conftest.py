@@ -81,7 +81,11 @@ class GroupClient:
 @pytest.fixture
 async def server(tmp_path):
     """A running broker with the topic ``orders``."""
-    settings = {"offsets.topic.num.partitions": "3", "num.partitions": "2"}
+    settings = {
+        "offsets.topic.num.partitions": "3",
+        "transaction.state.log.num.partitions": "2",
+        "num.partitions": "2",
+    }
     async with running_server(tmp_path, settings) as running:
         client = await running.connect()
         wanted = MetadataRequest(
