@@ -244,3 +244,35 @@ def _reap(worker: subprocess.Popen[str]) -> None:
     worker.wait()
     assert worker.stdout is not None
     worker.stdout.close()
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_only_members_commit_for_their_group(bootstrap: str, names: Names, protocol: str) -> None:
+    """A member's offsets are taken with its transaction; one that has left is refused (KIP-447)."""
+    topic, group = names.topic("members"), names.group()
+    create(bootstrap, topic)
+    produce_confluent(bootstrap, topic, [(None, b"x", [])] * 10)
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "group.protocol": protocol,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        },
+        logger=QUIET,
+    )
+    consumer.subscribe([topic])
+    assert len(consumer.consume(10, PATIENCE_S)) == 10
+    member = consumer.consumer_group_metadata()
+    producer = transactional(bootstrap, topic)
+    producer.begin_transaction()
+    producer.send_offsets_to_transaction([TopicPartition(topic, 0, 4)], member, PATIENCE_S)
+    producer.commit_transaction(PATIENCE_S)
+    assert consumer.committed([TopicPartition(topic, 0)], PATIENCE_S)[0].offset == 4
+    consumer.close()
+    producer.begin_transaction()
+    with pytest.raises(KafkaException) as refused:
+        producer.send_offsets_to_transaction([TopicPartition(topic, 0, 9)], member, PATIENCE_S)
+    assert refused.value.args[0].txn_requires_abort()
+    producer.abort_transaction(PATIENCE_S)
