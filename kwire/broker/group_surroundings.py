@@ -9,18 +9,13 @@ Rules:
 from collections.abc import Callable, Iterable, Mapping
 
 from kwire.broker.broker import Broker
+from kwire.config.groups import assignors
 from kwire.config.settings import GROUP, Value, settings
-from kwire.coordinator.assignors import ASSIGNORS
 from kwire.coordinator.consumer.coordinator import Surroundings
 from kwire.coordinator.consumer.pace import BrokerBudget
 from kwire.coordinator.consumer.settings import ConsumerSettings, MigrationPolicy
 from kwire.coordinator.consumer.topics import Topic, Topics
 from kwire.metadata.image import ConfigResourceType, MetadataImage, PartitionImage, TopicImage
-
-_ASSIGNOR_CLASSES = {
-    "org.apache.kafka.coordinator.group.assignor.UniformAssignor": "uniform",
-    "org.apache.kafka.coordinator.group.assignor.RangeAssignor": "range",
-}
 
 
 class ImageTopics:
@@ -111,9 +106,6 @@ def consumer_settings(values: Mapping[str, Value]) -> ConsumerSettings:
         assert isinstance(value, int)
         return value
 
-    named = values["group.consumer.assignors"]
-    assert isinstance(named, Iterable)
-    assignors = [_ASSIGNOR_CLASSES.get(name, name) for name in named]
     policy = str(values["group.consumer.migration.policy"]).lower()
     return ConsumerSettings(
         session_timeout_ms=integer("consumer.session.timeout.ms"),
@@ -121,7 +113,7 @@ def consumer_settings(values: Mapping[str, Value]) -> ConsumerSettings:
         assignment_interval_ms=integer("consumer.assignment.interval.ms"),
         max_size=integer("consumer.max.size"),
         classic_max_size=integer("max.size"),
-        assignors=tuple(name for name in assignors if name in ASSIGNORS) or tuple(ASSIGNORS),
+        assignors=assignors(values),
         migration_policy=MigrationPolicy(policy),
     )
 

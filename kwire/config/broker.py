@@ -14,6 +14,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from kwire.config.groups import check_groups
 from kwire.config.settings import BROKER, ConfigError, Value, settings
 
 log = logging.getLogger(__name__)
@@ -133,6 +134,7 @@ class BrokerConfig(Mapping[str, Value]):
             unlimited = value == -1 and name.startswith("log.retention.")
             if isinstance(value, int) and value < least and not unlimited:
                 raise ConfigError(name, value, f"must be at least {least}")
+        check_groups(self)
         self._check_listeners()
 
     def _check_listeners(self) -> None:

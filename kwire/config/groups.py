@@ -1,0 +1,62 @@
+"""What the broker's settings of groups must be to one another.
+
+Rules (GroupCoordinatorConfig of Kafka): a value lies between the broker's limits for it, a member
+has time for a heartbeat before its session ends, and the classic protocol can't be switched off.
+"""
+
+from collections.abc import Mapping
+
+from kwire.config.settings import ConfigError, Value
+
+_LIMITED = (
+    "consumer.assignment.interval.ms",
+    "consumer.heartbeat.interval.ms",
+    "consumer.session.timeout.ms",
+)
+
+ASSIGNOR_CLASSES = {
+    "org.apache.kafka.coordinator.group.assignor.UniformAssignor": "uniform",
+    "org.apache.kafka.coordinator.group.assignor.RangeAssignor": "range",
+}
+"""The assignors of consumer groups by the names of Kafka's classes."""
+
+
+def assignors(values: Mapping[str, Value]) -> tuple[str, ...]:
+    """The assignors that consumer groups may use, the default first."""
+    named = values["group.consumer.assignors"]
+    assert isinstance(named, list)
+    return tuple(ASSIGNOR_CLASSES.get(name, name) for name in named)
+
+
+def check_groups(values: Mapping[str, Value]) -> None:
+    """Raise ConfigError unless the settings of groups go together."""
+    for name in _LIMITED:
+        _check_limits(name, values)
+    heartbeat, session = "group.consumer.heartbeat.interval.ms", "group.consumer.session.timeout.ms"
+    if _number(values, heartbeat) >= _number(values, session):
+        raise ConfigError(heartbeat, values[heartbeat], f"must be less than {session}")
+    known = set(ASSIGNOR_CLASSES.values())
+    if not assignors(values) or not known.issuperset(assignors(values)):
+        name = "group.consumer.assignors"
+        raise ConfigError(name, values[name], f"must be some of {', '.join(sorted(known))}")
+    name = "group.coordinator.rebalance.protocols"
+    protocols = values[name]
+    assert isinstance(protocols, list)
+    if "classic" not in protocols:
+        raise ConfigError(name, protocols, "must have classic")
+
+
+def _check_limits(name: str, values: Mapping[str, Value]) -> None:
+    kind, _, rest = name.partition(".")
+    least, most = f"group.{kind}.min.{rest}", f"group.{kind}.max.{rest}"
+    full_name = f"group.{name}"
+    if _number(values, most) < _number(values, least):
+        raise ConfigError(most, values[most], f"must be at least {least}")
+    if not _number(values, least) <= _number(values, full_name) <= _number(values, most):
+        raise ConfigError(full_name, values[full_name], f"must be from {least} to {most}")
+
+
+def _number(values: Mapping[str, Value], name: str) -> int:
+    value = values[name]
+    assert isinstance(value, int)
+    return value
