@@ -98,8 +98,7 @@ class Connection:
         """Serve what has come; what can't be finished now goes on in a task."""
         if self._scope is not None:
             # A task is at it: what has come is read when that is done.
-            self._poller.unwatch(self)
-            self._is_watched = False
+            self._unwatch()
             return
         if self._sock.fileno() < 0:
             return
@@ -270,6 +269,8 @@ class Connection:
         try:
             with self._scope:
                 await self._serve_on()
+                if self._scope.cancel_called:
+                    return
                 self._scope = None
                 if not self._is_watched:
                     self._poller.watch(self)
@@ -352,7 +353,12 @@ class Connection:
             return
         if self._waiting is not None:
             self._waiting.response.close()
-        if self._is_watched:
-            self._poller.unwatch(self)
+        self._unwatch()
         self._sock.close()
         self._poller.remove(self)
+
+    def _unwatch(self) -> None:
+        """Have the poller leave this connection alone; it may ask several times in one turn."""
+        if self._is_watched:
+            self._poller.unwatch(self)
+            self._is_watched = False

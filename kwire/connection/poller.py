@@ -61,7 +61,8 @@ class Poller:
         self.now_s = trio.current_time()
         self._nursery = nursery
         self._selector = selectors.DefaultSelector()
-        self._again: list[Pollable] = []
+        self._again: dict[Pollable, None] = {}  # in the order in which they asked
+        self._has_ended = False
         self._all_gone = trio.Event()
         # On one processor looking would only keep the client from asking.
         self._looks = len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else "ab") > 1
@@ -81,6 +82,8 @@ class Poller:
             del self.per_address[connection.peer_host]
         if not self.connections:
             self._all_gone.set()
+            if self._has_ended:
+                self._selector.close()
 
     def watch(self, connection: Pollable) -> None:
         """Tell the connection when it can read."""
@@ -92,7 +95,7 @@ class Poller:
 
     def serve_again(self, connection: Pollable) -> None:
         """Call ``on_readable`` once more in the next turn: it has more than it may serve in one."""
-        self._again.append(connection)
+        self._again[connection] = None
 
     def start_task(self, function: Callable[[], Awaitable[None]]) -> None:
         """Run what has to wait."""
@@ -114,9 +117,12 @@ class Poller:
                     await trio.lowlevel.wait_readable(self._selector.fileno())
                 self._take_turn()
         finally:
+            # Who has a task ends in it, a little later.
             for connection in list(self.connections):
                 connection.abort_nowait()
-            self._selector.close()
+            self._has_ended = True
+            if not self.connections:
+                self._selector.close()
 
     def _take_turn(self) -> None:
         """Serve those that are readable, and those that become so meanwhile."""
@@ -124,7 +130,7 @@ class Poller:
         select = self._selector.select
         served_s = begin_s = perf_counter()
         while True:
-            again, self._again = self._again, []
+            again, self._again = self._again, {}
             ready = select(0)
             for connection in again:
                 connection.on_readable()

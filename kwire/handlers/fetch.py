@@ -77,14 +77,24 @@ async def _handle(request: FetchRequest, context: RequestContext) -> FetchRespon
         while answer.size_bytes < min_bytes and not answer.has_error:
             if context.broker.is_stopping:
                 break
-            if not await later(partial(_wait_for_append, partitions, deadline)):
+            seen = [_state(partition) for partition in partitions]
+            if not await later(partial(_wait_for_append, partitions, seen, deadline)):
                 break
             answer = await _read(wanted, request, context)
     return _response(answer, session, request)
 
 
-async def _wait_for_append(partitions: list[Partition], deadline: float) -> bool:
-    """Wait until one of the partitions has more; False when time is up."""
+def _state(partition: Partition) -> tuple[int, int, bool]:
+    """What a fetch that waits waits for to change."""
+    return partition.high_watermark, partition.last_stable_offset, partition.is_deleted
+
+
+async def _wait_for_append(
+    partitions: list[Partition], seen: list[tuple[int, int, bool]], deadline: float
+) -> bool:
+    """Wait until one of the partitions isn't as it was seen; False when time is up."""
+    if any(_state(one) != state for one, state in zip(partitions, seen, strict=True)):
+        return True  # it changed before this task had its first turn
     event = trio.Event()
     for partition in partitions:
         partition.waiters.add(event)

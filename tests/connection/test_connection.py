@@ -1,0 +1,100 @@
+"""Requests that come in a long row, clients that go away in the middle, a poller that ends."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import trio
+
+from kwire.metadata.controller import NewTopic, create_topic
+from kwire.protocol.frame import encode_request
+from kwire.protocol.messages.api_versions import ApiVersionsRequest
+from kwire.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from kwire.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from kwire.record.records import BatchBuilder
+from kwire.testing.in_process import RawClient, RunningServer, running_server
+from kwire.testing.waiting import until
+
+TOPIC = "t"
+
+
+@pytest.fixture
+async def running(tmp_path: Path) -> AsyncIterator[RunningServer]:
+    """A server with one topic of one partition."""
+    async with running_server(tmp_path) as server:
+        broker, topic = server.broker, NewTopic(TOPIC, 1, 1)
+        await broker.commit(lambda image: create_topic(image, topic, broker.random))
+        yield server
+
+
+def fetch(max_wait_ms: int, offset: int = 0) -> FetchRequest:
+    """A fetch of the topic's end, or from an offset on."""
+    partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1000)
+    return FetchRequest(
+        max_wait_ms=max_wait_ms,
+        min_bytes=1,
+        topics=[FetchTopic(topic=TOPIC, partitions=[partition])],
+    )
+
+
+async def correlation_ids(client: RawClient, count: int) -> list[int]:
+    """Of so many answers."""
+    found = []
+    for _ in range(count):
+        frame = await client.receive_frame()
+        assert frame is not None
+        found.append(int.from_bytes(frame[:4], "big"))
+    return found
+
+
+@pytest.mark.parametrize("place", [10, 70, 100, 140, 170, 210, 240])
+async def test_one_that_waits_in_a_long_row_of_requests(running: RunningServer, place: int) -> None:
+    """All are answered, in order, wherever in the row it is and however much follows."""
+    client = await running.connect()
+    requests = [encode_request(ApiVersionsRequest(), 0, number, None) for number in range(6000)]
+    requests[place] = encode_request(fetch(20), 4, place, None)
+    with trio.fail_after(20):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client.stream.send_all, b"".join(requests))
+            assert await correlation_ids(client, len(requests)) == list(range(len(requests)))
+    await client.aclose()
+
+
+async def test_a_server_that_breaks_ends_connections_that_are_being_served(tmp_path: Path) -> None:
+    """What broke it is what it ends with, nothing that goes wrong on the way down."""
+    with pytest.RaisesGroup(ZeroDivisionError, flatten_subgroups=True):
+        async with running_server(tmp_path) as running:
+            broker, topic = running.broker, NewTopic(TOPIC, 1, 1)
+            await broker.commit(lambda image: create_topic(image, topic, broker.random))
+            clients = [await running.connect() for _ in range(20)]
+            for client in clients:
+                await client.send(fetch(60_000), 4)
+            partition = broker.partition(TOPIC, 0)
+            await until(lambda: len(partition.waiters) == len(clients))
+            raise ZeroDivisionError
+
+
+async def test_a_fetch_that_begins_to_wait_misses_no_append(running: RunningServer) -> None:
+    """Also one that is served in the same turn of the poller, before its task has begun."""
+    reader, writer = await running.connect(), await running.connect()
+    builder = BatchBuilder()
+    builder.add(1_700_000_000_000, b"k", b"v")
+    data = PartitionProduceData(index=0, records=bytes(builder.build()))
+    produce = ProduceRequest(
+        acks=-1, timeout_ms=1000, topic_data=[TopicProduceData(name=TOPIC, partition_data=[data])]
+    )
+    for offset in range(20):
+        with trio.fail_after(10):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(reader.send, fetch(60_000, offset), 4)
+                nursery.start_soon(writer.send, produce, 9)
+            answer = await reader.receive_frame()
+            assert answer is not None
+            assert len(answer) > len(data.records)
+            assert await writer.receive_frame()
+    await reader.aclose()
+    await writer.aclose()
