@@ -37,6 +37,7 @@ def finish_leftovers(directory: Path, disk: Disk) -> None:
 
 
 def _finish(directory: Path, names: list[str], disk: Disk) -> None:
+    disk.sync_directory(directory)  # what these names decide must not be undone by a power loss
     cleaned = [_base_offset(name) for name in names if name.endswith(CLEANED_SUFFIX)]
     swaps = []
     for name in sorted(names):
@@ -53,6 +54,7 @@ def _finish(directory: Path, names: list[str], disk: Disk) -> None:
     for name in swaps:
         log.warning("%s: finishing the swap of %s", directory, name)
         disk.rename(directory / name, directory / name.removesuffix(SWAP_SUFFIX))
+    disk.sync_directory(directory)
 
 
 def _remove_replaced(swap: Path, names: list[str], disk: Disk) -> None:

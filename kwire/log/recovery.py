@@ -140,7 +140,7 @@ def _load_segments(
         found = recover_segment(segment, opened.leader_epochs, opened.name, progress)
         recovered[segment.base_offset] = found.replayed
         end_offset = found.end_offset
-        if end_offset == recovery_point:
+        if end_offset <= recovery_point:
             # The checkpoint vouches for all of it: indexes made anew have to be there as surely.
             segment.sync()
             disk.sync_directory(opened.directory)

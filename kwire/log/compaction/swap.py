@@ -3,7 +3,8 @@
 Rules:
 
 - The files are renamed in an order that a crash between any two of them leaves something that
-  ``leftovers`` can finish or undo: ``.cleaned`` → ``.swap``, the log first; then the old files →
+  ``leftovers`` can finish or undo: ``.cleaned`` → ``.swap``, the log first, and the directory is
+  synced, for the machine may die as well and keep later names alone; then the old files →
   ``.deleted``; then ``.swap`` → their own names. Until the last file is ``.swap`` nothing has
   happened; from then on everything has.
 - The old files are removed after ``file.delete.delay.ms``: whoever reads from them isn't disturbed.
@@ -31,7 +32,7 @@ def replace_segments(
 ) -> bool:
     """Swap a cleaned segment in for ``old``; False where the log has changed meanwhile.
 
-    The directory isn't synced: that is for the caller to do, in a thread. Raises OSError when
+    The last names aren't synced: that is for the caller to do, in a thread. Raises OSError when
     nothing has happened, KafkaError (KAFKA_STORAGE_ERROR) when the log is offline after it.
     """
     if not are_in_log(log, old):
@@ -41,6 +42,7 @@ def replace_segments(
     new = log.new_segment(group.base_offset, now_ms)
     try:
         _rename(new, CLEANED_SUFFIX, SWAP_SUFFIX, disk)
+        disk.sync_directory(log.directory)
     except OSError:
         _undo(new, disk)
         raise
