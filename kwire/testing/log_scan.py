@@ -121,8 +121,9 @@ def _check_transactions(
     found = segment.transaction_index.entries()
     path = segment.transaction_index.path
     data = path.read_bytes() if path.exists() else b""
-    kept = [AbortedTransaction(*row[1:]) for row in _ABORTED.iter_unpack(data)]
-    assert kept == found, f"{path} has {kept}, the log {found}"
+    whole = len(data) - len(data) % _ABORTED.size  # the disk may have refused the rest for now
+    kept = [AbortedTransaction(*row[1:]) for row in _ABORTED.iter_unpack(data[:whole])]
+    assert kept == found[: len(kept)], f"{path} has {kept}, the log {found}"
     # A transaction that began in a segment that is gone is known to the index alone.
     known = [entry for entry in found if entry.first_offset >= log.segments[0].base_offset]
     assert [e[:3] for e in known] == [e[:3] for e in wanted], f"{path}: {known}, not {wanted}"
