@@ -287,8 +287,9 @@ class Groups:
             return
         self._next_expiry_ms = self.now_ms() + self._expiry_interval_ms()
         for loaded in list(self._loaded.values()):
-            self._carry_out(loaded, loaded.groups.expire_offsets(self._broker.now_ms()))
-            await trio.lowlevel.checkpoint()
+            for effects in loaded.groups.expire_offsets(self._broker.now_ms()):
+                self._carry_out(loaded, effects)
+                await trio.lowlevel.checkpoint()
 
     def _carry_out(self, loaded: LoadedCoordinator, effects: Effects) -> None:
         """Carry out what nobody asked for; a failure is logged and tried again later."""

@@ -10,7 +10,7 @@ Rules:
   partition is loaded.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from kwire.coordinator.classic_groups import ClassicGroups
 from kwire.coordinator.consumer.classic_members import ClassicMembers
@@ -41,6 +41,9 @@ _KINDS_OF_RECORDS = {
     **dict.fromkeys(CONSUMER_GROUP_TYPES, GroupType.CONSUMER),
 }
 """Which kind of group a type of record belongs to, offsets aside."""
+
+EXPIRY_GROUPS = 50
+"""How many groups are looked through for old offsets at a time."""
 
 
 class GroupCoordinator:
@@ -102,9 +105,14 @@ class GroupCoordinator:
         effects.records += [group_metadata(group_id, None)] if group is None else group.tombstones()
         return effects
 
-    def expire_offsets(self, now_ms: int) -> Effects:
-        """Drop what is past ``offsets.retention.minutes``, and empty groups without any left."""
-        return self.committed.expire(self.group_ids(), now_ms)
+    def expire_offsets(self, now_ms: int) -> Iterator[Effects]:
+        """Drop what is past ``offsets.retention.minutes``, and empty groups without any left.
+
+        A few groups at a time: the effects of each step are to be carried out before the next.
+        """
+        group_ids = self.group_ids()
+        for first in range(0, len(group_ids), EXPIRY_GROUPS):
+            yield self.committed.expire(group_ids[first : first + EXPIRY_GROUPS], now_ms)
 
     # Time and records
 

@@ -103,12 +103,16 @@ class GroupOffsets:
         """Drop the offsets of topics that are deleted."""
         effects = Effects(is_atomic=False)
         for group_id in sorted(self._store.group_ids()):
-            for topic, partition in sorted(self._store.partitions_of(group_id)):
-                if is_gone(topic):
-                    effects.records.append(offset_commit(group_id, topic, partition, None))
+            gone = {topic for topic in self._store.topics_of(group_id) if is_gone(topic)}
+            held = sorted(self._store.partitions_of(group_id)) if gone else []
+            effects.records += [
+                offset_commit(group_id, topic, partition, None)
+                for topic, partition in held
+                if topic in gone
+            ]
         return effects
 
-    def expire(self, group_ids: list[str], now_ms: int) -> Effects:
+    def expire(self, group_ids: Sequence[str], now_ms: int) -> Effects:
         """Drop what is past ``offsets.retention.minutes``, and empty groups without any left."""
         effects = Effects(is_atomic=False)
         for group_id in group_ids:

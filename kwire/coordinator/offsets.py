@@ -128,6 +128,11 @@ class OffsetStore:
         held = [self.of(group_id), *self._pending_of(group_id)]
         return {(topic, partition) for offsets in held for topic, partition, _ in offsets.items()}
 
+    def topics_of(self, group_id: str) -> set[str]:
+        """Every topic for which a group has an offset, committed or pending."""
+        held = [self.of(group_id), *self._pending_of(group_id)]
+        return {topic for offsets in held for topic in offsets.topics}
+
     def put(
         self, group_id: str, topic: str, partition: int, offset: CommittedOffset, producer_id: int
     ) -> None:

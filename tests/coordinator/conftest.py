@@ -198,7 +198,8 @@ class GroupScript:
 
     def do_expire(self, plain: list[str], given: Words) -> None:
         """Old offsets are looked for."""
-        self.take(self.coordinator.expire_offsets(self.now_ms))
+        for effects in self.coordinator.expire_offsets(self.now_ms):
+            self.take(effects)
 
     def do_after(self, plain: list[str], given: Words) -> None:
         """Time passes; what becomes due is done when it is."""
