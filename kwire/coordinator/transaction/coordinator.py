@@ -225,9 +225,14 @@ class TransactionCoordinator:
         return self._abort(self.transactions[transactional_id], now_ms)
 
     def _abort(self, known: Transaction, now_ms: int) -> Effects:
-        version = self.settings.transaction_version
-        client_version = version if version >= EPOCH_BUMP_SINCE else 0
-        prepared = prepare_end(fence(known), now_ms, committed=False, client_version=client_version)
+        """Abort without the producer, which is fenced: where the end bumps the epoch, by that."""
+        bumps = self.settings.transaction_version >= EPOCH_BUMP_SINCE
+        prepared = prepare_end(
+            known if bumps else fence(known),
+            now_ms,
+            committed=False,
+            client_version=EPOCH_BUMP_SINCE if bumps else 0,
+        )
         return self._write(prepared)
 
     def expire_ids(self, now_ms: int) -> Effects:

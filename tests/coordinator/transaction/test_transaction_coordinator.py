@@ -178,14 +178,14 @@ def test_a_second_producer_fences_the_first(script):
             record Ongoing producer 1 epoch 0 [p-0]
             a add: ok
         init b
-            record PrepareAbort producer 1 epoch 2 [p-0]
+            record PrepareAbort producer 1 epoch 1 [p-0]
             b init: CONCURRENT_TRANSACTIONS
         markers
-            marker p-0 abort epoch 2
-            record CompleteAbort producer 1 epoch 2
+            marker p-0 abort epoch 1
+            record CompleteAbort producer 1 epoch 1
         init b
-            record Empty producer 1 epoch 3
-            b init: producer 1 epoch 3
+            record Empty producer 1 epoch 2
+            b init: producer 1 epoch 2
         add a p-0
             a add: PRODUCER_FENCED
         check a p-0
@@ -200,7 +200,7 @@ def test_a_second_producer_fences_the_first(script):
 
 
 def test_a_second_producer_fences_the_first_at_a_lower_level(new_script):
-    """With transaction.version below 2 the fence is the only bump."""
+    """With transaction.version below 2 it is the fence that bumps the epoch."""
     new_script(transaction_version=1).run("""
         init a
             record Empty producer 1 epoch 0

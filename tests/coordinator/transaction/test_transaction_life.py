@@ -15,7 +15,10 @@ from kwire.record.records import Record
 
 
 def test_a_transaction_that_is_open_for_too_long_is_aborted(script):
-    """Its producer is fenced; the clock runs from the first partition, not from the last."""
+    """The clock runs from the first partition, not from the last.
+
+    A producer of the first protocol is fenced; one of the newer may abort, and goes on.
+    """
     script.run("""
         init a timeout=10
             record Empty producer 1 epoch 0
@@ -33,14 +36,21 @@ def test_a_transaction_that_is_open_for_too_long_is_aborted(script):
         timeouts
         after 1
         timeouts
-            record PrepareAbort producer 1 epoch 2 [p-0 p-1]
+            record PrepareAbort producer 1 epoch 1 [p-0 p-1]
         timeouts
         markers
-            marker p-0 abort epoch 2
-            marker p-1 abort epoch 2
-            record CompleteAbort producer 1 epoch 2
+            marker p-0 abort epoch 1
+            marker p-1 abort epoch 1
+            record CompleteAbort producer 1 epoch 1
         commit a
+            a commit: INVALID_TXN_STATE
+        commit a v=1
             a commit: PRODUCER_FENCED
+        abort a
+            a: done already
+        add a p-0
+            record Ongoing producer 1 epoch 1 [p-0]
+            a add: ok
     """)
 
 
