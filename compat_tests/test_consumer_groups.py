@@ -185,7 +185,7 @@ def test_committed_offsets_are_resumed(bootstrap: str, names: Names) -> None:
     assert seen == [value for _, value, _ in rows(0, 90)]
 
 
-@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+@pytest.mark.parametrize("strategy", ["range", "roundrobin"])
 def test_a_group_is_upgraded_and_downgraded_online(
     bootstrap: str, names: Names, strategy: str
 ) -> None:

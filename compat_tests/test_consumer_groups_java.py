@@ -83,10 +83,13 @@ class JavaMembers:
         self.alive: list[JavaMember] = []
         self.gone: list[JavaMember] = []
         self.written = 0
+        self.assignor = "org.apache.kafka.clients.consumer.RangeAssignor"
 
     def start(self, protocol: str) -> JavaMember:
         """A member more."""
-        options = ("--group-protocol", protocol)
+        options = ["--group-protocol", protocol]
+        if protocol == "classic":
+            options += ["--assignment-strategy", self.assignor]
         member = JavaMember(self.bootstrap, self.group, self.topic, *options)
         self.alive.append(member)
         return member
@@ -164,8 +167,10 @@ def test_members_share_and_survive_a_kill(members: JavaMembers) -> None:
     assert offsets.count(members.topic) == PARTITIONS
 
 
-def test_a_group_is_migrated_there_and_back(members: JavaMembers) -> None:
+@pytest.mark.parametrize("assignor", ["Range", "CooperativeSticky"])
+def test_a_group_is_migrated_there_and_back(members: JavaMembers, assignor: str) -> None:
     """Members of both protocols share the partitions; the group changes its type and back."""
+    members.assignor = f"org.apache.kafka.clients.consumer.{assignor}Assignor"
     old = [members.start("classic") for _ in range(2)]
     members.wait_shared()
     members.write_and_read()

@@ -16,6 +16,7 @@ Source: GroupMetadataManager.convertToConsumerGroup and convertToClassicGroup, C
 from kwire.coordinator.classic_group import ClassicGroup, GroupState, Member
 from kwire.coordinator.consumer.draft import Draft
 from kwire.coordinator.consumer.embedded import (
+    has_user_data,
     pack_assignment,
     parse_assignment,
     parse_subscription,
@@ -33,6 +34,9 @@ from kwire.coordinator.consumer_subscription import CONSUMER_PROTOCOL_TYPE
 from kwire.coordinator.records import group_metadata
 from kwire.errors import ErrorCode, KafkaError
 from kwire.protocol.codec import MalformedRequest
+
+STOCK_ASSIGNORS = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"})
+"""The assignors of stock clients: what some of them keep in assignments can be done without."""
 
 
 def check_upgrade(group: ClassicGroup, settings: ConsumerSettings) -> None:
@@ -59,6 +63,7 @@ def to_consumer_group(group: ClassicGroup, topics: Topics) -> ConsumerGroup:
     upgraded = ConsumerGroup(group.group_id)
     upgraded.epoch = upgraded.target_epoch = group.generation
     try:
+        _check_assignor(group)
         for member in group.members.values():
             upgraded.put_member(_to_consumer_member(group, member, topics))
     except MalformedRequest as error:
@@ -72,6 +77,18 @@ def to_consumer_group(group: ClassicGroup, topics: Topics) -> ConsumerGroup:
         upgraded.targets[member_id] = {t: frozenset(p) for t, p in assigned.items()}
     upgraded.metadata_hash = hash_topics(upgraded.subscribed_topics(), topics)
     return upgraded
+
+
+def _check_assignor(group: ClassicGroup) -> None:
+    """What an assignor of one's own has put into assignments would be lost."""
+    if group.protocol in STOCK_ASSIGNORS:
+        return
+    if any(has_user_data(member.assignment) for member in group.members.values()):
+        raise KafkaError(
+            ErrorCode.GROUP_ID_NOT_FOUND,
+            f"Cannot upgrade classic group {group.group_id} to consumer group because an "
+            "unsupported custom assignor is in use.",
+        )
 
 
 def _to_consumer_member(group: ClassicGroup, member: Member, topics: Topics) -> ConsumerMember:

@@ -33,6 +33,11 @@ def parse_assignment(packed: bytes, topics: Topics) -> Partitions:
     return to_partitions(_parse(ConsumerProtocolAssignment, packed).assigned_partitions, topics)
 
 
+def has_user_data(packed: bytes) -> bool:
+    """Whether an assignment has something in it for an assignor; MalformedRequest as above."""
+    return bool(packed) and bool(_parse(ConsumerProtocolAssignment, packed).user_data)
+
+
 def to_partitions(named: list[TopicPartition], topics: Topics) -> Partitions:
     """Partitions by topic id, of topics that exist."""
     found: dict[bytes, frozenset[int]] = {}

@@ -75,6 +75,7 @@ class ClassicCommands:
         """A client asks for its assignment; ``MEMBER=PARTITIONS`` where it leads."""
         [name] = plain
         member = self.member(name)
+        user_data = given.pop("user_data", "").encode()
         request = SyncGroupRequest(
             group_id=GROUP,
             generation_id=int(given.pop("generation", member.epoch)),
@@ -84,7 +85,7 @@ class ClassicCommands:
             protocol_name=given.pop("protocol", "range"),
             assignments=[
                 SyncGroupRequestAssignment(
-                    member_id=self.member(who).member_id, assignment=_packed(partitions)
+                    member_id=self.member(who).member_id, assignment=_packed(partitions, user_data)
                 )
                 for who, partitions in given.items()
             ],
@@ -137,11 +138,12 @@ class ClassicCommands:
         )
 
 
-def _packed(partitions: str) -> bytes:
+def _packed(partitions: str, user_data: bytes) -> bytes:
     owned = parse_partitions(partitions.split("+"))
     assignment = ConsumerProtocolAssignment(
         assigned_partitions=[
             TopicPartition(topic=topic, partitions=sorted(p)) for topic, p in owned.items()
-        ]
+        ],
+        user_data=user_data or None,
     )
     return b"\0\1" + encode(assignment, 1)

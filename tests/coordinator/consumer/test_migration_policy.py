@@ -123,3 +123,49 @@ def test_a_group_that_may_not_be_upgraded_stays(new_script):
             classic Stable
         """
     )
+
+
+def test_what_an_assignor_keeps_in_assignments_is_minded(script):
+    """A group with an assignor of its own isn't upgraded if that would lose something."""
+    script.run(
+        """
+        topics t=2
+        old_join x protocols=mine
+            x: MEMBER_ID_REQUIRED x-1
+        old_join x protocols=mine
+            x: x-1 generation 1 mine leads
+        old_sync x x=t:0,1 protocol=mine user_data=secret
+            x: has t:0,1
+        join a
+            GROUP_ID_NOT_FOUND
+        old_join x protocols=mine,range topics=t,u
+            x: x-1 generation 2 mine leads
+        old_sync x x=t:0,1 protocol=mine
+            x: has t:0,1
+        join a
+            is a consumer group from now on
+            a joins
+            assigned at epoch 3 to 2 members, uniform
+            a: epoch 3 has -
+        """
+    )
+
+
+def test_stock_assignors_may_keep_what_they_like(script):
+    """It can be done without."""
+    script.run(
+        """
+        topics t=2
+        old_join x protocols=cooperative-sticky
+            x: MEMBER_ID_REQUIRED x-1
+        old_join x protocols=cooperative-sticky
+            x: x-1 generation 1 cooperative-sticky leads
+        old_sync x x=t:0,1 protocol=cooperative-sticky user_data=secret
+            x: has t:0,1
+        join a
+            is a consumer group from now on
+            a joins
+            assigned at epoch 2 to 2 members, uniform
+            a: epoch 2 has -
+        """
+    )
