@@ -32,6 +32,12 @@ from kwire.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from kwire.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
 from kwire.record.records import BatchBuilder, ProducerState
 from kwire.testing.in_process import RawClient
 from kwire.testing.raw_producer import RawProducer
@@ -298,5 +304,40 @@ def test_sequences(case: Case) -> None:
         assert [await append(2, 3, MAX - 1, records=3), await append(2, 3, 1)] == [7, 10]
         assert await append(2, 3, MAX - 1, records=3) == 7
         assert await append(2, 3, 0) == disorder
+
+    run(script)
+
+
+def test_markers(case: Case) -> None:
+    """Which ones a partition takes that somebody else sends, by their epochs and versions."""
+
+    async def script() -> None:
+        producer = await case.producer()
+        assert await outcome(lambda: producer.produce(case.topic, 0, b"v")) == "ok"
+
+        async def mark(epoch: int, coordinator_epoch: int, version: int, index: int = 0) -> str:
+            topic = WritableTxnMarkerTopic(name=case.topic, partition_indexes=[index])
+            marker = WritableTxnMarker(
+                producer_id=producer.producer_id,
+                producer_epoch=epoch,
+                coordinator_epoch=coordinator_epoch,
+                transaction_version=version,
+                topics=[topic],
+            )
+            request = WriteTxnMarkersRequest(markers=[marker])
+            answer = await producer.client.request(request, 2, WriteTxnMarkersResponse)
+            return ErrorCode(answer.markers[0].topics[0].partitions[0].error_code).name
+
+        assert await mark(0, 0, 2) == "INVALID_PRODUCER_EPOCH"
+        assert await mark(0, 3, 0) == "NONE"
+        assert await mark(0, 2, 0) == "TRANSACTION_COORDINATOR_FENCED"
+        assert await mark(0, 3, 2) == "NONE"
+        assert await mark(2, 3, 2) == "NONE"
+        assert await mark(1, 3, 0) == "INVALID_PRODUCER_EPOCH"
+        assert await mark(2, 3, 2, index=9) == "UNKNOWN_TOPIC_OR_PARTITION"
+        # The partition knows the epoch of the last marker now.
+        assert await outcome(lambda: producer.produce(case.topic, 0, b"v")) == (
+            "INVALID_PRODUCER_EPOCH"
+        )
 
     run(script)

@@ -227,10 +227,10 @@ class Transactions:
 
     def _abort_timed_out(self) -> None:
         now_ms = self._broker.now_ms()
-        for index, loaded in list(self._loaded.items()):
+        for loaded in self._loaded.values():
+            loaded.coordinator.settings = self._current_settings()
             for transactional_id in loaded.coordinator.timed_out(now_ms):
                 log.info("transaction %r has timed out and is aborted", transactional_id)
-                loaded = self._get(index)
                 self._try(loaded, loaded.coordinator.abort_timed_out(transactional_id, now_ms))
 
     def _expire_ids(self) -> None:
