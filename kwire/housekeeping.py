@@ -74,6 +74,7 @@ class Housekeeping:
         for partition in self._broker.partitions():
             if partition.log.flush_time_is_due(now_ms) and not partition.is_offline:
                 self._broker.flusher.demand(partition)
+        self._broker.flusher.forget()
 
     def _sweep(self, now_s: float) -> None:
         """Idle connections end or give back memory; partitions that are offline are tried again."""
@@ -94,6 +95,7 @@ class Housekeeping:
         if now_ms >= self._retention_due_ms:
             self._retention_due_ms = now_ms + integer("log.retention.check.interval.ms")
             manager.housekeeping(now_ms, self._high_watermarks())
+            await trio.to_thread.run_sync(manager.remove_doomed, now_ms)
         due = [name for name, due_ms in self._checkpoint_due_ms.items() if now_ms >= due_ms]
         for name in due:
             self._checkpoint_due_ms[name] = now_ms + integer(CHECKPOINT_INTERVALS[name])

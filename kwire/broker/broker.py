@@ -298,6 +298,8 @@ class Broker:
                 topic.name, index, topic.topic_id, config, self.now_ms(), is_new=is_new
             )
             self.log_manager.begin_epoch(opened, topic.partitions[index].leader_epoch)
+            if opened.flush_is_due:  # what a crash left unflushed would be seen, and might be lost
+                opened.flush(self.now_ms())
             return opened
         except KafkaError as error:
             return error

@@ -105,7 +105,15 @@ class Flusher:
                 if error is None:
                     flush.partition.flushed()
                 flush.finish(error)
+            self._forget_done({f for f, e in zip(flushes.values(), errors, strict=True) if not e})
         self._running.discard(directory)
+
+    def _forget_done(self, done: set[Flush]) -> None:
+        """Nobody need wait for these; tasks that never answer anybody would keep them for ever."""
+        for task, asked in list(self.asked.items()):
+            asked -= done
+            if not asked:
+                del self.asked[task]
 
 
 async def _after(flushes: set[Flush], response: Any) -> Any:

@@ -40,6 +40,7 @@ DELETE_SUFFIX = "-delete"
 STRAY_SUFFIX = "-stray"
 _ASIDE_SUFFIXES = (STRAY_SUFFIX, "-future")
 _PARTITION_DIRECTORY = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)")
+_DELETED_DIRECTORY = re.compile(r".+\.[0-9a-f]{32}-delete")
 _CONTROLLERS_TOPIC = "__cluster_metadata"
 
 
@@ -182,7 +183,7 @@ def _partition_directories(data: DataDirectory, disk: Disk) -> list[tuple[Path, 
     found = []
     for name in sorted(disk.names(data.path)):
         path = data.path / name
-        if name.endswith(DELETE_SUFFIX):
+        if _DELETED_DIRECTORY.fullmatch(name):
             disk.remove_tree(path)
         elif name.endswith(_ASIDE_SUFFIXES) and path.is_dir():
             log.warning("%s is left alone: it was put aside, or is a move that was under way", path)

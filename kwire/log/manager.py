@@ -15,6 +15,7 @@ Source: LogManager of Kafka.
 
 import logging
 import os
+import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -53,6 +54,8 @@ class LogManager:
         # Logs whose name another one has, until somebody asks for one of them by its topic id.
         self._rivals: list[PartitionLog] = []
         self._doomed: list[tuple[int, Path]] = []
+        # Threads make and delete logs, and the loop tries again what failed: one at a time.
+        self._changing = threading.Lock()
 
     @property
     def cluster_id(self) -> str:
@@ -140,7 +143,14 @@ class LogManager:
         was deleted; it is put aside. Raises KafkaError (KAFKA_STORAGE_ERROR), also for a
         partition that isn't new and may be in a directory that is offline.
         """
-        key = (topic, partition)
+        with self._changing:
+            found = self._get_or_create((topic, partition), topic_id, config, now_ms, is_new)
+        found.update_config(config)
+        return found
+
+    def _get_or_create(
+        self, key: TopicPartition, topic_id: bytes, config: LogConfig, now_ms: int, is_new: bool
+    ) -> PartitionLog:
         found = self._choose(key, topic_id)
         if found is not None and found.topic_id == NO_TOPIC_ID:
             self._name_topic(found, topic_id)
@@ -148,10 +158,9 @@ class LogManager:
             if not is_new and self.failures:
                 raise KafkaError(
                     ErrorCode.KAFKA_STORAGE_ERROR,
-                    f"{topic}-{partition} may be in a directory that is offline",
+                    f"{key[0]}-{key[1]} may be in a directory that is offline",
                 )
-            found = self.logs[key] = self._create(topic, partition, topic_id, config, now_ms)
-        found.update_config(config)
+            found = self.logs[key] = self._create(*key, topic_id, config, now_ms)
         return found
 
     def _choose(self, key: TopicPartition, topic_id: bytes) -> PartitionLog | None:
@@ -245,7 +254,11 @@ class LogManager:
 
         What can't be renamed is found again when the topic is, with another id, and put aside then.
         """
-        doomed = self.logs.pop((topic, partition))
+        with self._changing:
+            self._delete((topic, partition), now_ms)
+
+    def _delete(self, key: TopicPartition, now_ms: int) -> None:
+        doomed = self.logs.pop(key)
         doomed.abandon()
         self._counts[doomed.directory.parent] -= 1
         if doomed.is_offline:
@@ -267,23 +280,32 @@ class LogManager:
         return target
 
     def housekeeping(self, now_ms: int, high_watermarks: Mapping[TopicPartition, int]) -> None:
-        """Retention, files whose time has come, silent producers. Waits for no disk."""
+        """Retention, silent producers. Waits for no disk."""
         for key, opened in list(self.logs.items()):
             if opened.is_offline:
                 continue
             try:
                 watermark = high_watermarks.get(key, opened.log_end_offset)
                 delete_old_segments(opened, now_ms, watermark, self._disk)
-                remove_doomed(opened, now_ms, self._disk)
-                opened.expire_producers(now_ms)
+                opened.producers.expire(now_ms, opened.config.producer_id_expiration_ms)
             except OSError as error:
                 opened.health.refused(f"cannot delete what is old of {opened.name}", error)
             except KafkaError as error:
                 log.error("housekeeping of %s failed: %s", opened.name, error)
-        due = [path for remove_ms, path in self._doomed if remove_ms <= now_ms]
-        self._doomed = [item for item in self._doomed if item[0] > now_ms]
-        for path in due:
-            self._disk.remove_tree(path)
+
+    def remove_doomed(self, now_ms: int) -> None:
+        """Remove the files whose time has come; for a thread, since large ones take a while."""
+        for opened in list(self.logs.values()):
+            if opened.doomed and not opened.is_offline:
+                try:
+                    remove_doomed(opened, now_ms, self._disk)
+                except OSError as error:
+                    opened.health.refused(f"cannot remove files of {opened.name}", error)
+        for doomed in list(self._doomed):
+            remove_ms, path = doomed
+            if remove_ms <= now_ms:
+                self._disk.remove_tree(path)
+                self._doomed.remove(doomed)
 
     def checkpoint(
         self,

@@ -8,9 +8,9 @@ Rules:
   (segments that were rolled).
 - Batches are appended as they came; base offset and leader epoch are patched in place.
 - Offsets below ``log_start_offset`` are gone for readers, even while their files are still there.
-- After an error of the disk what was half written is cut, and the client is told. A full disk is
-  waited out; any other error takes the directory offline, and a sync or a cut that failed does
-  whatever its reason. Nothing is appended then until the log is opened anew.
+- After an error of the disk what was half written is cut, before anything else is written, and the
+  client is told. A shortage is waited out; any other error takes the directory offline, and a sync
+  that failed does whatever its reason. Nothing is appended then until the log is opened anew.
 
 Source: UnifiedLog and LocalLog of Kafka.
 """
@@ -82,9 +82,7 @@ class PartitionLog:
         self.segments = LogSegments()
         self.leader_epochs = LeaderEpochs(directory, disk)
         self.producers = ProducerStates()
-        self.log_start_offset = 0
-        self.log_end_offset = 0
-        self.recovery_point = 0
+        self.log_start_offset = self.log_end_offset = self.recovery_point = 0
         self.sure_end_offset = -1  # where the log ended when all files, indexes too, were synced
         self.first_dirty_offset = 0  # what lies before is compacted
         self.truncations = 0
@@ -94,7 +92,7 @@ class PartitionLog:
         self.hurry = disk.hurry
         self.flushed_ms = 0
         self._files_made, self._files_sure = 1, 0
-        self._is_abandoned = False
+        self._is_abandoned = self._needs_cut = False
 
     @property
     def name(self) -> str:
@@ -189,7 +187,10 @@ class PartitionLog:
         """Write a batch that has its offsets, and take it into account everywhere."""
         last_offset = batch.last_offset
         try:
-            segment = self._segment_for(batch, now_ms)
+            segment = self.active
+            if segment.size_bytes and is_full(segment, batch, self.config, now_ms):
+                self.roll(now_ms)
+                segment = self.active
             if batch.partition_leader_epoch > self.leader_epochs.latest:
                 self.leader_epochs.assign(batch.partition_leader_epoch, batch.base_offset)
             segment.append(batch.data, last_offset, batch.max_timestamp, last_offset)
@@ -214,23 +215,24 @@ class PartitionLog:
     def _undo(self, error: OSError) -> KafkaError:
         """Cut what a failed append left behind; the error for the client."""
         refusal = self.health.refused(f"cannot append to {self.name}", error)
-        try:
-            self.active.cut(self.active.size_bytes, self.log_end_offset)
-        except OSError as worse:
-            self.health.fail(f"cannot cut the end of {self.name}", worse)
+        self._needs_cut = True
+        with suppress(KafkaError):
+            self._cut_refused()
         return refusal
+
+    def _cut_refused(self) -> None:
+        if self._needs_cut:
+            try:
+                self.active.cut(self.active.size_bytes, self.log_end_offset)
+            except OSError as error:
+                raise self.health.refused(f"cannot cut the end of {self.name}", error) from error
+            self._needs_cut = False
 
     def _refuse_appends(self) -> None:
         self.health.check()
         if self._is_abandoned:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.name} is no longer here")
-
-    def _segment_for(self, batch: RecordBatch, now_ms: int) -> LogSegment:
-        """The segment that takes a batch: the active one, or a new one when that is full."""
-        active = self.segments[-1]
-        if active.size_bytes and is_full(active, batch, self.config, now_ms):
-            self.roll(now_ms)
-        return self.segments[-1]
+        self._cut_refused()
 
     def roll(self, now_ms: int) -> None:
         """Close the active segment and begin a new one at the log end offset; OSError.
@@ -238,6 +240,7 @@ class PartitionLog:
         Nothing happens while the active one is empty. The old one is flushed by housekeeping, for
         that may take long.
         """
+        self._cut_refused()
         if self.segments and not self.active.size_bytes:
             return
         new = self.new_segment(self.log_end_offset, now_ms)
@@ -375,10 +378,6 @@ class PartitionLog:
             self.log_start_offset = min(offset, self.log_end_offset)
             self.leader_epochs.truncate_from_start(self.log_start_offset)
 
-    def expire_producers(self, now_ms: int) -> None:
-        """Forget producers that have been silent for long."""
-        self.producers.expire(now_ms, self.config.producer_id_expiration_ms)
-
     def abandon(self) -> None:
         """Close without a flush and refuse every use: the directory's name is another's now."""
         self._is_abandoned = True
@@ -389,6 +388,7 @@ class PartitionLog:
     def close(self, now_ms: int) -> None:
         """Flush and close; the files are as Kafka leaves them at a clean stop. As ``flush``."""
         if not self.is_offline:
+            self._cut_refused()
             self.active.finish()
             if self.unflushed or self.sure_end_offset != self.log_end_offset:
                 self._sync(self.log_end_offset, None, [*self.unflushed, self.active])

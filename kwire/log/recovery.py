@@ -15,6 +15,7 @@ Source: LogLoader of Kafka.
 """
 
 import logging
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
@@ -34,6 +35,7 @@ from kwire.log.segments import LogSegments
 log = logging.getLogger(__name__)
 
 NO_TOPIC_ID = bytes(16)
+_STEM = re.compile("[0-9]{20}")
 
 Progress: TypeAlias = Callable[[int], None]
 """Told how many bytes more of a log were read."""
@@ -117,7 +119,7 @@ def segment_offsets(directory: Path, disk: Disk) -> list[int]:
     stems = (
         name.removesuffix(LOG_SUFFIX) for name in disk.names(directory) if name.endswith(LOG_SUFFIX)
     )
-    return sorted(int(stem) for stem in stems if stem.isdigit())
+    return sorted(int(stem) for stem in stems if _STEM.fullmatch(stem))
 
 
 def _load_segments(

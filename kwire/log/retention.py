@@ -57,12 +57,10 @@ def _drop_snapshots(log: PartitionLog, disk: Disk) -> None:
 
 
 def remove_doomed(log: PartitionLog, now_ms: int, disk: Disk) -> None:
-    """Remove the files of deleted segments after ``file.delete.delay.ms``."""
-    kept = []
-    for deleted_ms, paths in log.doomed:
-        if now_ms - deleted_ms < log.config.file_delete_delay_ms:
-            kept.append((deleted_ms, paths))
-            continue
-        for path in paths:
-            disk.remove(path)
-    log.doomed = kept
+    """Remove the files of deleted segments after ``file.delete.delay.ms``; for a thread."""
+    for doomed in list(log.doomed):
+        deleted_ms, paths = doomed
+        if now_ms - deleted_ms >= log.config.file_delete_delay_ms:
+            for path in paths:
+                disk.remove(path)
+            log.doomed.remove(doomed)

@@ -1,6 +1,7 @@
 """flush.messages and flush.ms: when an append is acknowledged, and that the syncs are shared."""
 
 import errno
+import shutil
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -219,3 +220,28 @@ async def test_committed_offsets_are_on_the_disk_before_the_answer(tmp_path: Pat
             gate.is_open.set()
         assert answers[0].topics[0].partitions[0].error_code == 0
         assert broker.partition("__consumer_offsets", 0).log.recovery_point == 1
+
+
+async def test_what_was_flushed_is_forgotten(tmp_path: Path) -> None:
+    """Who has flushes done and answers nobody doesn't keep them."""
+    async with broker_with(tmp_path, FaultyDisk(), flush_ms="0") as running:
+        raw = await running.connect()
+        log = running.broker.partition("t", 0).log
+        for number in range(5):
+            await produce(raw)
+            running.server.housekeeping.flush_due()
+            running.broker.flusher.demand(running.broker.partition("t", 0))
+            await until(lambda end=number + 1: log.recovery_point == end)
+        await until(lambda: not running.broker.flusher.asked)
+
+
+async def test_nobody_reads_after_a_crash_what_is_not_on_the_disk(tmp_path: Path) -> None:
+    """flush.messages=1: what was recovered is synced before it is served."""
+    async with broker_with(tmp_path / "old", FaultyDisk()) as running:
+        raw = await running.connect()
+        await produce(raw)
+        shutil.copytree(tmp_path / "old", tmp_path / "new")  # as a crash leaves it
+    settings = {"log.flush.interval.messages": "1"}
+    async with running_server(tmp_path / "new", settings, disk=FaultyDisk()) as running:
+        partition = running.broker.partition("t", 0)
+        assert (partition.high_watermark, partition.log.recovery_point) == (1, 1)

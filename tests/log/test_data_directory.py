@@ -156,3 +156,15 @@ def test_the_mark_of_a_clean_stop_goes_before_the_logs_are_loaded(tmp_path, monk
     monkeypatch.setattr("kwire.log.loading._partition_directories", break_off)
     with pytest.raises(KeyboardInterrupt):
         LogManager.open([tmp_path / "a"], node_id=1, now_ms=0)
+
+
+def test_directories_of_others_are_left_alone(tmp_path):
+    """Whatever their names end with; and so are other people's files in a partition's directory."""
+    for name in ("please-do-not-delete", "lost+found", "t-0"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "7.log").touch()
+    manager = LogManager.open([tmp_path], node_id=1, now_ms=0)
+    assert list(manager.logs) == [("t", 0)]
+    assert [segment.base_offset for segment in manager.logs["t", 0].segments] == [0]
+    manager.close(0)
+    assert len(list(tmp_path.rglob("7.log"))) == 3

@@ -149,3 +149,55 @@ def test_a_file_that_somebody_removed_is_no_broken_disk(tools, refused, caplog):
     with refused(ErrorCode.KAFKA_STORAGE_ERROR):
         tools.fetch(log, 0)
     assert log.is_offline
+
+
+@pytest.mark.parametrize("error", [errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOENT])
+def test_a_log_that_cannot_be_opened_for_a_while(tools, refused, monkeypatch, error):
+    """Out of descriptors: appends are refused, nothing is lost, and then all goes on."""
+    (tools.root / ".lock").touch()
+    log = tools.open()
+    tools.append(log, b"a")
+    log.active.close()
+
+    def refuse(path, *, create=False):
+        raise OSError(error, os.strerror(error))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(tools.disk, "open", refuse)
+        for _ in range(2):
+            with refused(ErrorCode.KAFKA_STORAGE_ERROR):
+                tools.append(log, b"b")
+    assert not log.is_offline
+    assert tools.append(log, b"c") == 1
+    assert tools.values(log) == [(0, b"a"), (1, b"c")]
+
+
+def test_half_a_batch_is_cut_before_anything_else_is_written(
+    tools, refused, monkeypatch, make_tools
+):
+    """By the next append, a roll or a clean stop, when it couldn't be cut at once."""
+
+    def refuse(fd, size_bytes):
+        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+
+    for what in ("append", "roll", "close"):
+        one = make_tools(tools.root / what)
+        log = one.open()
+        one.append(log, b"a")
+        whole_bytes = log.active.size_bytes
+        one.disk.calls, one.disk.fail_at = 0, 0
+        with monkeypatch.context() as patch:
+            patch.setattr(one.disk, "truncate", refuse)
+            with refused(ErrorCode.KAFKA_STORAGE_ERROR):
+                one.append(log, b"b" * 1000)
+            assert log.active.path(".log").stat().st_size > whole_bytes
+            with refused(ErrorCode.KAFKA_STORAGE_ERROR):
+                log.close(one.now_ms)
+        first = log.active
+        if what == "append":
+            one.append(log, b"c")
+        elif what == "roll":
+            log.roll(one.now_ms)
+        else:
+            log.close(one.now_ms)
+        assert first.path(".log").stat().st_size == whole_bytes * (1 + (what == "append"))

@@ -190,6 +190,8 @@ class LogModel(RuleBasedStateMachine):
             history.start_limit = history.end
         manager = self.logs.manager
         self.logs.attempt(lambda: manager.housekeeping(self.logs.now_ms, {}))
+        if self.logs.manager is manager:
+            self.logs.attempt(lambda: manager.remove_doomed(self.logs.now_ms))
         self.logs.learn_starts(manager)
 
     @rule(key=KEYS)
