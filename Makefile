@@ -15,7 +15,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -q --disable-pip-version-check
 
-.PHONY: help run test check unit compat spark bench growth crash demo kafka fuzz docs format lock clean
+.PHONY: help run test check unit compat spark bench costs growth crash demo kafka fuzz docs format lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,6 +43,9 @@ spark: $(VENV)/.test ## PySpark, both lanes, against kwire or BOOTSTRAP=host:por
 
 bench: $(VENV)/.test ## measure kwire and print one table (KAFKA=yes: Apache Kafka beside it)
 	$(BIN)/python -m bench $(ARGS)
+
+costs: $(VENV)/.test ## renew what requests cost, in calls, after a change that has its price
+	KWIRE_RENEW_COSTS=1 $(BIN)/pytest -q tests/performance
 
 growth: $(VENV)/.bench ## how cost grows with connections, partitions, record size (ARGS="--kafka")
 	$(BIN)/python -m bench.growth $(ARGS)
