@@ -8,10 +8,12 @@ from pathlib import Path
 
 from confluent_kafka import KafkaException, Producer
 
-from compat_tests.clients import QUIET
+from compat_tests.clients import QUIET, produce_confluent
 from compat_tests.histories import History, Outcome
-from compat_tests.reading import read_all
+from compat_tests.reading import count_of, read_all
 from compat_tests.test_clients import create
+from compat_tests.test_copiers import PARTITIONS as COPIED_PARTITIONS
+from compat_tests.test_copiers import PER_PARTITION, Copiers, copying
 from kwire.testing.process import BrokerProcess
 from kwire.testing.waiting import wait_until
 
@@ -105,3 +107,37 @@ def test_transactions_survive_a_broker_that_is_killed(tmp_path: Path) -> None:
         assert "bug in" not in broker.log()
     history.check()
     assert history.committed_count > KILLS * 200
+
+
+def test_copiers_survive_a_broker_that_is_killed(tmp_path: Path) -> None:
+    """Kafka's copiers speak the newer protocol; each record is copied once, in order."""
+    source, target = "source", "target"
+    with BrokerProcess(tmp_path) as broker:
+        create(broker.bootstrap, source, COPIED_PARTITIONS)
+        create(broker.bootstrap, target, COPIED_PARTITIONS)
+        values = [f"{number:05d}".encode() for number in range(COPIED_PARTITIONS * PER_PARTITION)]
+        produce_confluent(broker.bootstrap, source, [(value, value, []) for value in values])
+        options = ["--enable-random-aborts", "--use-group-metadata"]
+        with copying(Copiers(broker.bootstrap, source, target, "copiers", *options)) as copiers:
+            for _ in range(KILLS):
+                copiers.wait_for_loops(0, 6)
+                broker.kill()
+                broker.restart()
+
+            def is_done() -> bool:
+                copiers.replace_ended()
+                copied = count_of(broker.bootstrap, target, COPIED_PARTITIONS)
+                return copied >= len(values)
+
+            wait_until(is_done, timeout_s=2 * PATIENCE_S, what="every record to be copied")
+        for partition in range(COPIED_PARTITIONS):
+            original, copied = (
+                [
+                    v
+                    for p, _, v in read_all(broker.bootstrap, topic, COPIED_PARTITIONS)
+                    if p == partition
+                ]
+                for topic in (source, target)
+            )
+            assert copied == original
+        assert "bug in" not in broker.log()
