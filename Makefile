@@ -41,7 +41,7 @@ spark: $(VENV)/.test ## PySpark, both lanes, against kwire or BOOTSTRAP=host:por
 	KWIRE_BOOTSTRAP=$(BOOTSTRAP) $(BIN)/python -m spark_tests.environment --lane stock $(ARGS)
 	KWIRE_BOOTSTRAP=$(BOOTSTRAP) $(BIN)/python -m spark_tests.environment --lane new $(ARGS)
 
-bench: $(VENV)/.test ## measure kwire and print one table (KAFKA=yes: Apache Kafka beside it)
+bench: $(VENV)/.bench ## kwire and Apache Kafka 4.3.1 side by side in one table (KAFKA=no: kwire alone)
 	$(BIN)/python -m bench $(ARGS)
 
 costs: $(VENV)/.test ## renew what requests cost, in calls, after a change that has its price

@@ -24,9 +24,14 @@ class MeasuredBroker(Protocol):
 
 
 def new_broker(name: str, directory: Path) -> MeasuredBroker:
-    """A broker that is not started yet: ``kwire`` or ``kafka`` (Apache Kafka 4.3.1)."""
+    """A broker that is not started yet: ``kwire`` or ``kafka`` (formatted; Java is needed)."""
     if name == "kwire":
         return BrokerProcess(directory)
-    from compat_tests.apache_kafka import ApacheKafka
+    from bench.apache_kafka import MeasuredKafka
 
-    return ApacheKafka(directory)
+    return MeasuredKafka(directory)
+
+
+def titles(names: list[str]) -> dict[str, str]:
+    """What brokers are called in tables and charts."""
+    return {name: {"kafka": "Apache Kafka 4.3.1"}.get(name, name) for name in names}

@@ -83,15 +83,12 @@ class ApacheKafka:
 
         Raises KafkaFailed if it ends instead, MissingTool if Java or Maven is missing.
         """
-        self.data_dir.mkdir(parents=True, exist_ok=True)
-        properties = self.data_dir / "server.properties"
-        properties.write_text(self._properties(), encoding="utf-8")
-        if not self.log_dir.exists():
-            arguments = ("-t", CLUSTER_ID, "-c", str(properties), "--standalone")
-            run_tool("kafka.tools.StorageTool", "format", *arguments)
+        self.prepare()
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                command("kafka.Kafka", str(properties), options=JVM), stdout=log, stderr=log
+                command("kafka.Kafka", str(self._properties_file), options=JVM),
+                stdout=log,
+                stderr=log,
             )
         try:
             wait_until(self._answers, timeout_s=START_TIMEOUT_S, what="Apache Kafka to answer")
@@ -100,9 +97,21 @@ class ApacheKafka:
             raise
         return self
 
+    def prepare(self) -> None:
+        """Write its settings, and format the directory if it is new."""
+        self.data_dir.mkdir(parents=True, exist_ok=True)
+        self._properties_file.write_text(self._properties(), encoding="utf-8")
+        if not self.log_dir.exists():
+            arguments = ("-t", CLUSTER_ID, "-c", str(self._properties_file), "--standalone")
+            run_tool("kafka.tools.StorageTool", "format", *arguments)
+
     def log(self) -> str:
         """What it has logged so far."""
         return self._log.read_text(encoding="utf-8", errors="replace")
+
+    @property
+    def _properties_file(self) -> Path:
+        return self.data_dir / "server.properties"
 
     @property
     def _log(self) -> Path:
@@ -121,11 +130,14 @@ class ApacheKafka:
         }
         return "".join(f"{name}={value}\n" for name, value in settings.items())
 
-    def _answers(self) -> bool:
+    def _raise_if_ended(self) -> None:
         assert self._process is not None
         if self._process.poll() is not None:
             tail = "\n".join(self.log().splitlines()[-TAIL_LINES:])
             raise KafkaFailed(f"Apache Kafka ended instead of getting ready:\n{tail}")
+
+    def _answers(self) -> bool:
+        self._raise_if_ended()
         try:
             # The client waits longer and longer between two attempts.
             socket.create_connection(("127.0.0.1", int(self.bootstrap.rpartition(":")[2]))).close()

@@ -10,22 +10,28 @@ from bench.rows.compaction import COMPACTION_ROWS
 from bench.rows.consumer_groups import CONSUMER_GROUP_ROWS
 from bench.rows.fetch import FETCH_ROWS
 from bench.rows.groups import GROUP_ROWS
-from bench.rows.memory import MEMORY_ROWS
+from bench.rows.memory import IDLE_ROWS, MEMORY_ROWS
 from bench.rows.produce import PRODUCE_ROWS
 from bench.rows.scale import SCALE_ROWS
 from bench.rows.together import TOGETHER_ROWS
 from bench.rows.transactions import TRANSACTION_ROWS
 
-ROWS: list[Row] = [
-    *PRODUCE_ROWS,
-    *FETCH_ROWS,
-    *COLD_ROWS,
-    *GROUP_ROWS,
-    *CONSUMER_GROUP_ROWS,
-    *TOGETHER_ROWS,
-    *TRANSACTION_ROWS,
-    *MEMORY_ROWS,
-    *COMPACTION_ROWS,
-    *SCALE_ROWS,
-]
+START = Row("start to first acknowledged record", "s", False, lambda running: 0.0)
+"""Measured by whoever starts the broker."""
+
+SECTIONS: dict[str, list[Row]] = {
+    "Start and memory": [START, *IDLE_ROWS],
+    "Producing": PRODUCE_ROWS,
+    "Fetching": [*FETCH_ROWS, *COLD_ROWS],
+    "Groups": [*GROUP_ROWS, *TOGETHER_ROWS, *CONSUMER_GROUP_ROWS],
+    "Exactly once": TRANSACTION_ROWS,
+    "Memory after the load": MEMORY_ROWS,
+    "Compaction": COMPACTION_ROWS,
+    "Many groups": SCALE_ROWS,
+}
+"""Every row, in the order in which they are measured and shown."""
+
+ALL_ROWS: list[Row] = [row for rows in SECTIONS.values() for row in rows]
+
+ROWS: list[Row] = [row for row in ALL_ROWS if row not in (START, *IDLE_ROWS)]
 """Measured in every round."""

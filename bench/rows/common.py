@@ -18,8 +18,14 @@ from kwire.protocol.messages.produce import PartitionProduceData, ProduceRequest
 from kwire.record.records import BatchBuilder
 
 PRODUCE_VERSION = 11
+TOPIC_ALREADY_EXISTS = 36
+TIME_LIMIT_S = 30
 GENERATOR_IS_LIMIT = 0.9
 """Above this share of one core the generator, not the broker, may have been the limit."""
+
+
+class NotHere(Exception):
+    """A row can't be measured on this machine; the text is one line that says what is missing."""
 
 
 class Measured(NamedTuple):
@@ -33,7 +39,8 @@ class Measured(NamedTuple):
 class Running:
     """A running broker, and what its rows share.
 
-    ``seconds`` is how long a row loads it. Rows that look at the same load share one run of it
+    ``seconds`` is how long a row loads it, ``mix_seconds`` how long the mix of clients does, and
+    ``spark_mb`` is how much Spark reads. Rows that look at the same load share one run of it
     (``runs``, ``times`` in microseconds); ``limited`` collects the loads in which the generator was
     the limit, ``notes`` what else was measured during one.
     """
@@ -41,6 +48,8 @@ class Running:
     broker: MeasuredBroker
     generator: Generator
     seconds: float
+    mix_seconds: float = 60.0
+    spark_mb: int = 1000
     runs: dict[str, Measured] = field(default_factory=dict)
     limited: set[str] = field(default_factory=set)
     times: dict[str, list[float]] = field(default_factory=dict)
@@ -60,14 +69,27 @@ class Row(NamedTuple):
     load: str = ""
 
 
-def create_topic(bootstrap: str, name: str, partitions: int = 1) -> str:
-    """Make sure that a topic exists, whose files go soon after it is deleted."""
-    soon = CreatableTopicConfig(name="file.delete.delay.ms", value="1000")
+def create_topic(
+    bootstrap: str, name: str, partitions: int = 1, configs: dict[str, str] | None = None
+) -> str:
+    """Make sure that a topic exists, whose files go soon after it is deleted.
+
+    A broker that has just started may refuse it for a moment.
+    """
+    settings = {"file.delete.delay.ms": "1000", **(configs or {})}
     topic = CreatableTopic(
-        name=name, num_partitions=partitions, replication_factor=1, configs=[soon]
+        name=name,
+        num_partitions=partitions,
+        replication_factor=1,
+        configs=[CreatableTopicConfig(name=key, value=value) for key, value in settings.items()],
     )
-    ask(bootstrap, CreateTopicsRequest(topics=[topic]), 5)
-    return name
+    time_limit = time.monotonic() + TIME_LIMIT_S
+    while True:
+        [answer] = ask(bootstrap, CreateTopicsRequest(topics=[topic], timeout_ms=30_000), 5).topics
+        if answer.error_code in (0, TOPIC_ALREADY_EXISTS):
+            return name
+        if time.monotonic() > time_limit:
+            raise RuntimeError(f"{name} can't be created: error {answer.error_code}")
 
 
 def delete_topic(bootstrap: str, name: str) -> None:
@@ -77,7 +99,7 @@ def delete_topic(bootstrap: str, name: str) -> None:
 
 def next_offset(bootstrap: str, request: ProduceRequest) -> int:
     """Produce once; the offset it got. The topic may have been created a moment ago."""
-    time_limit = time.monotonic() + 30
+    time_limit = time.monotonic() + TIME_LIMIT_S
     while True:
         answer = ask(bootstrap, request, PRODUCE_VERSION).responses[0].partition_responses[0]
         if answer.error_code == 0:

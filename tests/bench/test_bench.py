@@ -1,6 +1,5 @@
 """The bench's arithmetic, its registry of rows, and its fallback generator; no timing asserted."""
 
-import io
 import os
 import socket
 import subprocess
@@ -9,14 +8,13 @@ import threading
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from bench.__main__ import options_of
+from bench.bars import BARS, Bar, advantage, bar_of, ratio
 from bench.load import FALLBACK, Generator, Load, new_generator, run_load
-from bench.rows import ROWS
+from bench.rows import ALL_ROWS, ROWS
 from bench.rows.common import Row, batch
-from bench.rows.memory import IDLE_ROWS
-from bench.table import START, ratio, selected, table_of
+from bench.session import selected
 from bench.usage import cpu_seconds, resident_mb
 from kwire.record.batch import RecordBatch
 
@@ -26,16 +24,58 @@ LESS = Row("time", "s", False, lambda running: 0.0)
 
 @pytest.mark.parametrize(
     ("row", "kwire", "kafka", "wanted"),
-    [(MORE, 30, 10, 3), (MORE, 10, 20, 0.5), (LESS, 1, 5, 5), (LESS, 5, 1, 0.2), (LESS, 0, 1, 0)],
+    [
+        (MORE, 30, 10, 3),
+        (MORE, 10, 20, 0.5),
+        (LESS, 1, 5, 5),
+        (LESS, 5, 1, 0.2),
+        (LESS, 0, 1, None),
+    ],
 )
-def test_a_ratio_above_1_means_ahead(row: Row, kwire: float, kafka: float, wanted: float) -> None:
+def test_an_advantage_above_1_means_ahead(
+    row: Row, kwire: float, kafka: float, wanted: float | None
+) -> None:
     """Whichever way the row counts; and nothing is divided by 0."""
-    assert ratio(row, kwire, kafka) == wanted
+    assert advantage(row, kwire, kafka) == wanted
+
+
+def test_a_ratio_is_kwires_part_of_kafkas() -> None:
+    """And there is none where one of them is missing."""
+    assert ratio(3, 4) == 0.75
+    assert ratio(3, None) is None
+
+
+@pytest.mark.parametrize(
+    ("bar", "kwire", "kafka", "wanted"),
+    [
+        (Bar(1.7, True), 17, 10, True),
+        (Bar(1.7, True), 16, 10, False),
+        (Bar(0.5, False), 5, 10, True),
+        (Bar(0.5, False), 6, 10, False),
+        (Bar(0.5, False), 6, None, None),
+        (Bar(10, False, absolute=True), 9, None, True),
+        (Bar(10, False, absolute=True), 11, 100, False),
+    ],
+)
+def test_a_bar_is_met_or_not(
+    bar: Bar, kwire: float, kafka: float | None, wanted: bool | None
+) -> None:
+    """As a part of Kafka's number, or as kwire's own number."""
+    assert bar.met(kwire, kafka) is wanted
+
+
+def test_every_bar_belongs_to_a_row_and_looks_its_way() -> None:
+    """A bar is at least where more is better; rows without one have to be level."""
+    rows = {row.name: row for row in ALL_ROWS}
+    for name, bar in BARS.items():
+        assert bar.at_least is rows[name].more_is_better, name
+    assert bar_of(MORE) == Bar(1, True)
+    assert bar_of(LESS) == Bar(1, False)
 
 
 def test_rows_have_names_of_their_own() -> None:
     """A name selects a row and keys its numbers."""
-    names = [row.name for row in [START, *IDLE_ROWS, *ROWS]]
+    names = [row.name for row in ALL_ROWS]
     assert len(names) == len(set(names))
 
 
@@ -48,25 +88,20 @@ def test_only_selects_by_name() -> None:
     assert selected(ROWS, "no such row") == []
 
 
-def test_the_table_shows_medians_and_marks_what_the_generator_limited() -> None:
-    """Rows that were not measured are left out."""
-    row = next(row for row in ROWS if row.load)
-    results = {START.name: {"kwire": [0.3, 0.2, 9.0], "kafka": [6.0, 6.0, 6.0]}}
-    results[row.name] = {"kwire": [20_000.0], "kafka": [10_000.0]}
-    console = Console(width=120, record=True, file=io.StringIO())
-    console.print(table_of(results, ["kwire", "kafka"], {"kwire": {row.load}, "kafka": set()}))
-    text = console.export_text()
-    assert "20.00" in text
-    assert "20,000*" in text
-    assert "10,000 " in text
-    assert IDLE_ROWS[0].name not in text
-
-
 def test_quick_is_one_short_round() -> None:
     """And without it there are three."""
-    assert options_of([]).rounds == 3
+    assert (options_of([]).rounds, options_of([]).warm_up) == (3, 20)
     quick = options_of(["--quick"])
     assert (quick.rounds, quick.seconds) == (1, 0.5)
+
+
+def test_apache_kafka_is_measured_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By an option, or by make's KAFKA=no."""
+    monkeypatch.delenv("KAFKA", raising=False)
+    assert options_of([]).kafka
+    assert not options_of(["--no-kafka"]).kafka
+    monkeypatch.setenv("KAFKA", "no")
+    assert not options_of([]).kafka
 
 
 def test_batches_are_valid() -> None:

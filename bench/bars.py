@@ -1,0 +1,86 @@
+"""The bars: what kwire has to reach in each row, and whether it does.
+
+A bar is a limit of the ratio kwire / Apache Kafka of the medians, both measured in the same run, or
+of kwire's own number. It says which way: at least, where more is better, at most where less is.
+A row without a bar of its own has to be level: a ratio of 1.
+"""
+
+from typing import NamedTuple
+
+from bench.rows.common import Row
+
+
+class Bar(NamedTuple):
+    """A limit; ``absolute`` is one of kwire's own number, with Kafka's beside it or without."""
+
+    limit: float
+    at_least: bool
+    absolute: bool = False
+
+    def __str__(self) -> str:
+        """As in the table."""
+        return f"{'≥' if self.at_least else '≤'} {self.limit:g}"
+
+    def met(self, kwire: float, kafka: float | None) -> bool | None:
+        """Whether it is reached; None where there is nothing to compare with."""
+        value = kwire if self.absolute else ratio(kwire, kafka)
+        if value is None:
+            return None
+        return value >= self.limit if self.at_least else value <= self.limit
+
+
+def ratio(kwire: float | None, kafka: float | None) -> float | None:
+    """kwire / Kafka; None where one is missing or not above 0."""
+    if kwire is None or kafka is None or kwire <= 0 or kafka <= 0:
+        return None
+    return kwire / kafka
+
+
+def advantage(row: Row, kwire: float | None, kafka: float | None) -> float | None:
+    """How many times better kwire is, whichever way the row counts: above 1 it is ahead."""
+    found = ratio(kwire, kafka)
+    return found if found is None or row.more_is_better else 1 / found
+
+
+def at_least(limit: float) -> Bar:
+    """More is better, and kwire has so many times Kafka's."""
+    return Bar(limit, True)
+
+
+def at_most(limit: float) -> Bar:
+    """Less is better, and kwire has this part of Kafka's."""
+    return Bar(limit, False)
+
+
+BARS: dict[str, Bar] = {
+    "start to first acknowledged record": at_most(0.05),
+    "memory when idle": at_most(0.1),
+    "memory after the load": at_most(0.05),
+    "memory per idle connection": Bar(10, False, absolute=True),
+    "1 connection, 1 in flight": at_least(1.7),
+    "1 connection, 1 in flight: p99": at_most(0.7),
+    "1 connection, 10 in flight": at_least(4),
+    "8 connections, 1 in flight": at_least(1.2),
+    "64 connections, 1 in flight": at_least(1),
+    "batches of 100 x 100 B": at_least(3),
+    "batches of 1000 x 1000 B": at_least(2),
+    "fetch, 1 MB at a time": at_least(1),
+    "fetch, 10 MB at a time": at_least(1),
+    "produce to long-polling fetch: p50": at_most(0.5),
+    "produce to long-polling fetch: p99": at_most(0.5),
+    "1 connection, 1 in flight: CPU per million": at_most(0.4),
+    "1 connection, 10 in flight: CPU per million": at_most(0.3),
+    "batches of 100 x 100 B: CPU per GB": at_most(0.5),
+    "batches of 1000 x 1000 B: CPU per GB": at_most(0.5),
+    "fetch, 1 MB at a time: CPU per GB": at_most(1),
+    "fetch, 10 MB at a time: CPU per GB": at_most(1),
+    "JoinGroup to SyncGroup done": at_most(0.3),
+    "10 classic consumers, until all hold partitions": at_most(0.5),
+    "10 consumers (KIP-848) share 30 partitions": at_most(0.3),
+}
+"""The rows with a bar of their own; these are also the rows of the README and of the chart."""
+
+
+def bar_of(row: Row) -> Bar:
+    """The row's bar."""
+    return BARS.get(row.name) or Bar(1, row.more_is_better)

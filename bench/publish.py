@@ -1,0 +1,63 @@
+"""``python -m bench.publish [RESULTS.json]``: a run's numbers into README and docs/performance.
+
+Without a file it writes the documents from the numbers that were published last. The parts between
+the markers are made here and nowhere else; a test fails when they don't say what the numbers say.
+"""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+from bench.chart import draw_ratios
+from bench.report import Run, main_lines, markdown_facts, markdown_rows, markdown_table
+
+ROOT = Path(__file__).parent.parent
+OUT = Path(__file__).parent / "out"
+README = ROOT / "README.md"
+PERFORMANCE = ROOT / "docs" / "PERFORMANCE.md"
+PUBLISHED = ROOT / "docs" / "performance"
+NUMBERS = PUBLISHED / "results.json"
+RATIOS = "ratios.svg"
+START = "<!-- bench: made by `make bench ARGS=--publish` -->\n"
+END = "<!-- end of bench -->\n"
+
+
+def between_markers(text: str, made: str) -> str:
+    """A document with ``made`` between the markers."""
+    head, rest = text.split(START)
+    _, tail = rest.split(END)
+    return f"{head}{START}\n{made}\n{END}{tail}"
+
+
+def readme_part(run: Run) -> str:
+    """The README's table."""
+    return markdown_rows(run, main_lines(run))
+
+
+def performance_part(run: Run) -> str:
+    """The part of docs/PERFORMANCE.md that is made: chart, table, machine."""
+    chart = f"![ratios](performance/{RATIOS})\n\n" if len(run["brokers"]) > 1 else ""
+    return f"{chart}{markdown_table(run)}\n{markdown_facts(run)}"
+
+
+def write_documents(run: Run) -> None:
+    """Renew what lies between the markers."""
+    for document, made in ((README, readme_part(run)), (PERFORMANCE, performance_part(run))):
+        text = document.read_text(encoding="utf-8")
+        document.write_text(between_markers(text, made), encoding="utf-8")
+
+
+def publish(results: Path) -> None:
+    """Keep these numbers with the documents, and write the documents from them."""
+    PUBLISHED.mkdir(exist_ok=True)
+    if results != NUMBERS:
+        shutil.copy(results, NUMBERS)
+    run = json.loads(NUMBERS.read_text(encoding="utf-8"))
+    if len(run["brokers"]) > 1:
+        draw_ratios(run, PUBLISHED / RATIOS)
+    write_documents(run)
+
+
+if __name__ == "__main__":
+    publish(Path(sys.argv[1]) if len(sys.argv) > 1 else NUMBERS)

@@ -1,0 +1,101 @@
+"""What the bench says of a run: table, Markdown and the documents; no timing asserted."""
+
+import io
+import json
+from typing import Any
+
+from rich.console import Console
+
+from bench.publish import (
+    END,
+    NUMBERS,
+    PERFORMANCE,
+    README,
+    START,
+    between_markers,
+    performance_part,
+    readme_part,
+)
+from bench.report import Run, behind, cell_of, lines_of, main_lines, markdown_table, table_of
+
+START_ROW = "start to first acknowledged record"
+LOAD = "1 connection, 10 in flight"
+OTHER = "8 connections, 1 in flight: p50"
+
+
+def run_of(**changes: Any) -> Run:
+    """A run of three rounds in which three rows were measured."""
+    return {
+        "brokers": ["kwire", "kafka"],
+        "options": {"rounds": 3, "seconds": 2.0, "warm_up": 20.0},
+        "machine": {"memory": "24 GiB"},
+        "limits": {"memory copy": (11.5, "GB/s")},
+        "rows": {
+            START_ROW: {"kwire": [0.3, 0.2, 9.0], "kafka": [6.0, 6.0, 6.0]},
+            LOAD: {"kwire": [20_000.0, 22_000.0, 21_000.0], "kafka": [10_000.0]},
+            OTHER: {"kwire": [30.0], "kafka": []},
+        },
+        "limited": {"kwire": [LOAD], "kafka": []},
+        "notes": ["Spark reads 1 GB: no Java"],
+        **changes,
+    }
+
+
+def test_a_cell_has_the_median_and_half_the_distance_of_the_extremes() -> None:
+    """And a broker without numbers has neither."""
+    assert str(cell_of([0.3, 0.2, 0.6], False)) == "0.30 ±67%"
+    assert str(cell_of([1234.5], True)) == "1,234*"
+    assert str(cell_of([], False)) == "-"
+
+
+def test_a_line_says_whether_its_bar_is_met() -> None:
+    """The ratio is kwire / Kafka; without both there is no verdict."""
+    lines = {line.row.name: line for line in lines_of(run_of())}
+    assert (lines[START_ROW].ratio, lines[START_ROW].verdict()) == (0.3 / 6, "met")
+    assert (lines[LOAD].ratio, lines[LOAD].verdict()) == (2.1, "not met")
+    assert (lines[OTHER].ratio, lines[OTHER].verdict()) == (None, "")
+    assert [line.row.name for line in behind(run_of())] == [LOAD]
+
+
+def test_the_table_marks_what_the_generator_limited() -> None:
+    """Rows that were not measured are left out."""
+    console = Console(width=130, record=True, file=io.StringIO())
+    console.print(table_of(run_of()))
+    text = console.export_text()
+    assert "21,000*" in text
+    assert "10,000 " in text
+    assert "memory when idle" not in text
+
+
+def test_markdown_has_what_the_table_has_and_what_is_missing() -> None:
+    """Section by section; kwire alone needs no ratios."""
+    text = markdown_table(run_of())
+    assert f"| {LOAD} | req/s | 21,000* ±5% | 10,000 | 2.10 | ≥ 4 | not met |" in text
+    assert "Not measured: Spark reads 1 GB: no Java." in text
+    alone = run_of(brokers=["kwire"])
+    assert f"| {LOAD} | req/s | 21,000* ±5% |\n" in markdown_table(alone)
+
+
+def test_rows_of_the_readme_are_those_with_a_bar_of_their_own() -> None:
+    """A latency without one is left to the whole table."""
+    assert [line.row.name for line in main_lines(run_of())] == [START_ROW, LOAD]
+    assert OTHER not in readme_part(run_of())
+    assert "memory copy" in performance_part(run_of())
+
+
+def test_documents_are_renewed_between_their_markers() -> None:
+    """The rest of them stays."""
+    text = f"before\n{START}old\n{END}after\n"
+    assert between_markers(text, "new") == f"before\n{START}\nnew\n{END}after\n"
+
+
+def test_documents_say_what_the_published_numbers_say() -> None:
+    """`make bench ARGS=--publish` or `python -m bench.publish` wrote both."""
+    documents = {README: readme_part, PERFORMANCE: performance_part}
+    for document, part in documents.items():
+        text = document.read_text(encoding="utf-8")
+        if NUMBERS.exists():
+            run = json.loads(NUMBERS.read_text(encoding="utf-8"))
+            assert between_markers(text, part(run)) == text
+        else:
+            assert f"{START}{END}" in text
