@@ -77,6 +77,10 @@ BARS: dict[str, Bar] = {
     "JoinGroup to SyncGroup done": at_most(0.3),
     "10 classic consumers, until all hold partitions": at_most(0.5),
     "10 consumers (KIP-848) share 30 partitions": at_most(0.3),
+    "librdkafka producer, 100 B": at_least(1.1),
+    "librdkafka producer, 1 KB": at_least(1.5),
+    "librdkafka producer, 1 KB, idempotent": at_least(1.3),
+    "librdkafka consumer, 100 B": at_least(1),
 }
 """The rows with a bar of their own; these are also the rows of the README and of the chart."""
 

@@ -87,10 +87,17 @@ def frame_of(request: Request, version: int) -> bytes:
     return bytes(encode_request(request, version, CORRELATION_ID, "bench"))
 
 
+def connected(bootstrap: str) -> socket.socket:
+    """A connection that sends at once."""
+    host, _, port = bootstrap.rpartition(":")
+    connection = socket.create_connection((host, int(port)), timeout=30)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
+
+
 def ask(bootstrap: str, request: Request, version: int) -> Any:
     """Send one request on a connection of its own, and return the response."""
-    host, _, port = bootstrap.rpartition(":")
-    with socket.create_connection((host, int(port)), timeout=30) as connection:
+    with connected(bootstrap) as connection:
         connection.sendall(frame_of(request, version))
         return read_response(connection, request, version)
 

@@ -10,6 +10,7 @@ from bench.rows.compaction import COMPACTION_ROWS
 from bench.rows.consumer_groups import CONSUMER_GROUP_ROWS
 from bench.rows.fetch import FETCH_ROWS
 from bench.rows.groups import GROUP_ROWS
+from bench.rows.librdkafka import LIBRDKAFKA_ROWS
 from bench.rows.memory import IDLE_ROWS, MEMORY_ROWS
 from bench.rows.produce import PRODUCE_ROWS
 from bench.rows.scale import SCALE_ROWS
@@ -24,6 +25,7 @@ SECTIONS: dict[str, list[Row]] = {
     "Producing": PRODUCE_ROWS,
     "Fetching": [*FETCH_ROWS, *COLD_ROWS],
     "Groups": [*GROUP_ROWS, *TOGETHER_ROWS, *CONSUMER_GROUP_ROWS],
+    "Stock clients": LIBRDKAFKA_ROWS,
     "Exactly once": TRANSACTION_ROWS,
     "Memory after the load": MEMORY_ROWS,
     "Compaction": COMPACTION_ROWS,

@@ -1,15 +1,12 @@
-"""Rows of exactly once: transactions committed, and what idempotence costs a stock producer.
+"""Rows of exactly once: transactions committed.
 
 A transaction is 100 records of 1 KB in one batch and its end, by the newer protocol (Produce 12 and
-EndTxn 5), on one connection, one after the other. The stock producer is librdkafka.
+EndTxn 5), on one connection, one after the other.
 """
 
 import socket
 import time
-from collections.abc import Callable
 from typing import Any
-
-from confluent_kafka import Producer
 
 from bench.load import ask, frame_of, read_response
 from bench.rows.common import (
@@ -20,7 +17,6 @@ from bench.rows.common import (
     next_offset,
     produce_request,
 )
-from bench.usage import MB
 from kwire.errors import ErrorCode
 from kwire.protocol.messages.end_txn import EndTxnRequest
 from kwire.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -107,42 +103,6 @@ def transactions_per_s(running: Running) -> float:
     return count / spent_s
 
 
-def stock_producer(*, idempotent: bool) -> Callable[[Running], float]:
-    """A row's function: MB of records that librdkafka has acknowledged in a second."""
-
-    def measure(running: Running) -> float:
-        bootstrap = running.broker.bootstrap
-        topic = create_topic(bootstrap, f"bench-{time.monotonic_ns()}")
-        next_offset(bootstrap, produce_request(topic, 1, 1))
-        producer = Producer(
-            {
-                "bootstrap.servers": bootstrap,
-                "acks": "all",
-                "enable.idempotence": idempotent,
-                "linger.ms": 5,
-                "queue.buffering.max.messages": 200_000,
-            }
-        )
-        value, count, started = bytes(RECORD_BYTES), 0, time.monotonic()
-        while time.monotonic() - started < running.seconds:
-            try:
-                producer.produce(topic, value, partition=0)
-            except BufferError:
-                producer.poll(0.01)
-                continue
-            count += 1
-            if count % 1000 == 0:
-                producer.poll(0)
-        assert producer.flush(60) == 0
-        spent_s = time.monotonic() - started
-        delete_topic(bootstrap, topic)
-        return count * RECORD_BYTES / MB / spent_s
-
-    return measure
-
-
 TRANSACTION_ROWS: list[Row] = [
     Row("transactions of 100 x 1 KB", "tx/s", True, transactions_per_s),
-    Row("librdkafka, 1 KB, acks=all", "MB/s", True, stock_producer(idempotent=False)),
-    Row("librdkafka, 1 KB, idempotent", "MB/s", True, stock_producer(idempotent=True)),
 ]
