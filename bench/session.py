@@ -127,9 +127,7 @@ class Session:
         if n % 2:
             turn.reverse()
         for running in all_running.values():
-            running.runs.clear()
-            running.times.clear()
-            running.notes.clear()
+            running.forget()
         for row in self._rows:
             for name, running in turn:
                 self._show(f"round {n + 1}, {name}: {row.name}")

@@ -12,6 +12,7 @@ from bench.rows.fetch import FETCH_ROWS
 from bench.rows.groups import GROUP_ROWS
 from bench.rows.librdkafka import LIBRDKAFKA_ROWS
 from bench.rows.memory import IDLE_ROWS, MEMORY_ROWS
+from bench.rows.mix import MIX_ROWS
 from bench.rows.produce import PRODUCE_ROWS
 from bench.rows.scale import SCALE_ROWS
 from bench.rows.together import TOGETHER_ROWS
@@ -26,6 +27,7 @@ SECTIONS: dict[str, list[Row]] = {
     "Fetching": [*FETCH_ROWS, *COLD_ROWS],
     "Groups": [*GROUP_ROWS, *TOGETHER_ROWS, *CONSUMER_GROUP_ROWS],
     "Stock clients": LIBRDKAFKA_ROWS,
+    "A mix of clients": MIX_ROWS,
     "Exactly once": TRANSACTION_ROWS,
     "Memory after the load": MEMORY_ROWS,
     "Compaction": COMPACTION_ROWS,

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from bench.brokers import MeasuredBroker
 from bench.load import Generator, Load, ask, run_load
@@ -41,8 +41,8 @@ class Running:
 
     ``seconds`` is how long a row loads it, ``mix_seconds`` how long the mix of clients does, and
     ``spark_mb`` is how much Spark reads. Rows that look at the same load share one run of it
-    (``runs``, ``times`` in microseconds); ``limited`` collects the loads in which the generator was
-    the limit, ``notes`` what else was measured during one.
+    (``runs``, ``times`` in microseconds, ``results`` of other programs); ``limited`` collects the
+    loads in which the generator was the limit, ``notes`` what else was measured during one.
     """
 
     broker: MeasuredBroker
@@ -54,6 +54,12 @@ class Running:
     limited: set[str] = field(default_factory=set)
     times: dict[str, list[float]] = field(default_factory=dict)
     notes: dict[str, float] = field(default_factory=dict)
+    results: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def forget(self) -> None:
+        """A new round measures anew."""
+        for measured_once in (self.runs, self.times, self.notes, self.results):
+            measured_once.clear()
 
 
 class Row(NamedTuple):
@@ -117,9 +123,11 @@ def batch(records: int, size_bytes: int) -> bytes:
     return bytes(builder.build())
 
 
-def produce_request(topic: str, records: int, size_bytes: int) -> ProduceRequest:
+def produce_request(
+    topic: str, records: int, size_bytes: int, partition: int = 0
+) -> ProduceRequest:
     """A produce request with acks=all."""
-    data = PartitionProduceData(index=0, records=batch(records, size_bytes))
+    data = PartitionProduceData(index=partition, records=batch(records, size_bytes))
     topics = [TopicProduceData(name=topic, partition_data=[data])]
     return ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=topics)
 
