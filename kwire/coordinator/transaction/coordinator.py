@@ -14,7 +14,7 @@ Rules:
 Source: TransactionCoordinator, TransactionStateManager of Kafka.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from kwire.coordinator.effects import Effects
@@ -121,17 +121,7 @@ class TransactionCoordinator:
             # The epoch that fences the old producer is never given to anybody: who asked asks
             # again, and gets the one after it.
             return Decision(self._abort(known, now_ms), ErrorCode.CONCURRENT_TRANSACTIONS)
-        expected_epoch = None if expected is None else expected.epoch
-        if known.is_epoch_exhausted and expected_epoch in (None, known.producer_epoch):
-            if new_producer_id is None:
-                raise ProducerIdNeeded
-            has_expected = expected is not None
-            begun = rotate_producer_id(
-                known, new_producer_id, timeout_ms, now_ms, keeps_last_epoch=has_expected
-            )
-        else:
-            begun = increment_epoch(known, timeout_ms, expected_epoch, now_ms)
-        return Decision(self._write(begun))
+        return Decision(self._write(_begun(known, timeout_ms, expected, new_producer_id, now_ms)))
 
     def add_partitions(
         self,
@@ -314,16 +304,28 @@ class TransactionCoordinator:
         """The state of a transactional id."""
         return self.transactions.get(transactional_id)
 
-    def find(
-        self, states: Collection[TransactionState], producer_ids: Collection[int]
-    ) -> list[Transaction]:
-        """The transactional ids in one of these states and with one of these ids; empty: all."""
-        return [
-            known
-            for known in self.transactions.values()
-            if (not states or known.state in states)
-            and (not producer_ids or known.producer_id in producer_ids)
-        ]
+
+def _begun(
+    known: Transaction,
+    timeout_ms: int,
+    expected: ProducerIdAndEpoch | None,
+    new_producer_id: int | None,
+    now_ms: int,
+) -> Transaction:
+    """A producer with its next epoch, or with another id where there is no epoch left.
+
+    Raises ProducerIdNeeded and KafkaError: PRODUCER_FENCED.
+    """
+    epoch = None if expected is None else expected.epoch
+    if not known.is_epoch_exhausted:
+        return increment_epoch(known, timeout_ms, epoch, now_ms)
+    if epoch not in (None, known.producer_epoch):
+        raise KafkaError(ErrorCode.PRODUCER_FENCED)
+    if new_producer_id is None:
+        raise ProducerIdNeeded
+    return rotate_producer_id(
+        known, new_producer_id, timeout_ms, now_ms, keeps_last_epoch=expected is not None
+    )
 
 
 def _is_known(known: Transaction, expected: ProducerIdAndEpoch) -> bool:

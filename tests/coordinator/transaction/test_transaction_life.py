@@ -242,6 +242,8 @@ def test_a_producer_with_the_last_epoch_is_fenced(script):
         markers
             marker p-0 abort epoch 32767
             record CompleteAbort producer 7 epoch 32767
+        init a id=7 epoch=32766   # there is no epoch left for it
+            a init: PRODUCER_FENCED
         init b
             record Empty producer 1 epoch 0
             b init: producer 1 epoch 0
