@@ -1,4 +1,4 @@
-"""The broker is killed at every single write of a transaction, and started again.
+"""The broker is killed at every write of a transaction, or its machine after every sync.
 
 One run of a transaction leaves a copy of the data directory before each write that it causes: what
 a process that is killed there would leave behind. From every copy a broker starts, and
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+import trio
 
 from kwire.broker.broker import Broker
 from kwire.broker.groups import batches_of
@@ -73,6 +74,38 @@ class CopyingDisk(Disk):
         self.copies.append((kept, self.told))
 
 
+class PowerCutDisk(CopyingDisk):
+    """A disk that loses what wasn't synced: a copy has the files as their last sync left them."""
+
+    def __init__(self, source: Path, target: Path) -> None:
+        super().__init__(source, target)
+        self.paths: dict[int, Path] = {}
+        self.synced = target / "synced"
+
+    def open(self, path, *, create=False):
+        fd = super().open(path, create=create)
+        self.paths[fd] = path
+        return fd
+
+    def pwrite_all(self, fd, data, position):
+        if self.is_copying and not self.synced.exists():
+            shutil.copytree(self.source, self.synced)
+        Disk.pwrite_all(self, fd, data, position)
+
+    def sync(self, fd):
+        super().sync(fd)
+        if self.is_copying:
+            path = self.paths[fd]
+            shutil.copyfile(path, self.synced / path.relative_to(self.source))
+            self.copy()
+
+    def copy(self) -> None:
+        """Keep what a machine that loses its power now leaves behind."""
+        kept = self.target / str(len(self.copies))
+        shutil.copytree(self.synced, kept)
+        self.copies.append((kept, self.told))
+
+
 async def _prepare(client) -> None:
     topic = CreatableTopic(name=TOPIC, num_partitions=PARTITIONS, replication_factor=1)
     await client.request(CreateTopicsRequest(topics=[topic]), 7, CreateTopicsResponse)
@@ -81,10 +114,11 @@ async def _prepare(client) -> None:
     )
 
 
-async def _copies(tmp_path: Path, *, committed: bool, bumps: bool) -> list[tuple[Path, Told]]:
+async def _copies(
+    disk: CopyingDisk, settings: dict[str, str], *, committed: bool, bumps: bool
+) -> list[tuple[Path, Told]]:
     """The copies that one transaction leaves behind."""
-    disk = CopyingDisk(tmp_path / "data", tmp_path / "copies")
-    async with running_server(tmp_path / "data", SETTINGS, disk) as server:
+    async with running_server(disk.source, settings, disk) as server:
         client = await server.connect()
         await _prepare(client)
         producer = RawProducer(client, LEDGER, bumps=bumps)
@@ -101,6 +135,9 @@ async def _copies(tmp_path: Path, *, committed: bool, bumps: bool) -> list[tuple
         disk.told = disk.told._replace(has_written_all=True)
         await producer.end(committed=committed)
         disk.told = disk.told._replace(has_ended=True)
+        with trio.fail_after(10):
+            while server.broker.transactions.all_coordinators()[0].coordinator.unfinished:
+                await trio.lowlevel.checkpoint()
         disk.copy()
         disk.is_copying = False
         await client.aclose()
@@ -167,10 +204,28 @@ async def test_killed_at_every_write(tmp_path: Path, committed: bool, bumps: boo
     Who comes next is the same producer after one step and another one after the next, and the other
     way round where the end or the protocol is another.
     """
-    copies = await _copies(tmp_path, committed=committed, bumps=bumps)
+    disk = CopyingDisk(tmp_path / "data", tmp_path / "copies")
+    copies = await _copies(disk, SETTINGS, committed=committed, bumps=bumps)
     assert len(copies) > 10
+    await _check_all(copies, SETTINGS, committed=committed, bumps=bumps)
+
+
+@pytest.mark.parametrize("committed", [True, False], ids=["commit", "abort"])
+async def test_power_is_cut_after_every_sync(tmp_path: Path, committed: bool) -> None:
+    """With flush.messages=1 the same holds for a machine that dies with its page cache."""
+    settings = SETTINGS | {"log.flush.interval.messages": "1"}
+    disk = PowerCutDisk(tmp_path / "data", tmp_path / "copies")
+    copies = await _copies(disk, settings, committed=committed, bumps=True)
+    assert len(copies) > 8
+    await _check_all(copies, settings, committed=committed, bumps=True)
+
+
+async def _check_all(
+    copies: list[tuple[Path, Told]], settings: dict[str, str], *, committed: bool, bumps: bool
+) -> None:
+    """Start a broker on every copy."""
     for number, (directory, told) in enumerate(copies):
-        async with running_server(directory, SETTINGS) as server:
+        async with running_server(directory, settings) as server:
             client = await server.connect()
             producer = RawProducer(client, LEDGER, bumps=bumps)
             producer.producer_id, producer.epoch = told.producer_id, told.epoch
