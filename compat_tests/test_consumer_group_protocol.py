@@ -4,141 +4,36 @@ What a broker answers is compared with what Apache Kafka 4.3.1 answers, which is
 tests run against both.
 """
 
-import uuid
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from kafka import KafkaAdminClient
 
 from compat_tests.conftest import Names
 from compat_tests.raw_client import RawClient
+from compat_tests.raw_groups import (
+    PARTITIONS,
+    Group,
+    Owned,
+    new_id,
+    wait_topic_is_known,
+)
 from compat_tests.test_clients import create
 from kwire.errors import ErrorCode
-from kwire.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from kwire.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
-    TopicPartitions,
 )
-from kwire.protocol.messages.find_coordinator import FindCoordinatorRequest
+from kwire.protocol.messages.describe_groups import DescribeGroupsRequest
 from kwire.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
 from kwire.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from kwire.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from kwire.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from kwire.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from kwire.testing.waiting import wait_until
 
-PARTITIONS = 4
-REBALANCE_MS = 30_000
 GROUP_RESOURCE = 32
 SET = 0
-
-Owned = list[int]
-
-
-class Group:
-    """A group with one topic, and requests of its members."""
-
-    def __init__(self, client: RawClient, group: str, topic: str) -> None:
-        self.client = client
-        self.group = group
-        self.topic = topic
-        asked = MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
-        [described] = client.ask(asked, 12).topics
-        self.topic_id: bytes = described.topic_id
-        coordinator = FindCoordinatorRequest(coordinator_keys=[group])
-        wait_until(lambda: not client.ask(coordinator, 6).coordinators[0].error_code)
-
-    def beat(
-        self, member_id: str, epoch: int, owns: Owned | None = None, **given: Any
-    ) -> tuple[str, int, Owned | None]:
-        """A heartbeat: the error, the epoch, and what the member is told to have."""
-        version = given.pop("version", 1)
-        request = ConsumerGroupHeartbeatRequest(
-            group_id=self.group,
-            member_id=member_id,
-            member_epoch=epoch,
-            topic_partitions=None if owns is None else self._partitions(owns),
-            **given,
-        )
-        response = wait_until(lambda: self._loaded(request, version))
-        assignment = response.assignment
-        return (
-            ErrorCode(response.error_code).name,
-            response.member_epoch,
-            None
-            if assignment is None
-            else sorted(p for topic in assignment.topic_partitions for p in topic.partitions),
-        )
-
-    def _loaded(self, request: ConsumerGroupHeartbeatRequest, version: int) -> Any:
-        """The answer, once the coordinator is there."""
-        response = self.client.ask(request, version)
-        loading = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)
-        return None if response.error_code in loading else response
-
-    def _partitions(self, owns: Owned) -> list[TopicPartitions]:
-        return [TopicPartitions(topic_id=self.topic_id, partitions=owns)] if owns else []
-
-    def join(self, member_id: str, **given: Any) -> tuple[str, int, Owned | None]:
-        """A member joins."""
-        given.setdefault("subscribed_topic_names", [self.topic])
-        return self.beat(member_id, 0, [], rebalance_timeout_ms=REBALANCE_MS, **given)
-
-    def settle(self, members: dict[str, tuple[int, Owned]]) -> None:
-        """Let members go on until all are at epoch 3 and everything is shared out."""
-
-        def go_on() -> bool:
-            for name, (epoch, owned) in members.items():
-                error, new_epoch, assigned = self.beat(name, epoch, owned)
-                assert error == "NONE"
-                members[name] = (new_epoch, owned if assigned is None else assigned)
-            epochs = {epoch for epoch, _ in members.values()}
-            return epochs == {3} and sum(len(p) for _, p in members.values()) == PARTITIONS
-
-        wait_until(go_on, what="the group to settle")
-
-    def commit(self, member_id: str, epoch: int, partition: int, version: int = 10) -> str:
-        """A commit of one offset; its error."""
-        request = OffsetCommitRequest(
-            group_id=self.group,
-            generation_id_or_member_epoch=epoch,
-            member_id=member_id,
-            topics=[
-                OffsetCommitRequestTopic(
-                    name=self.topic if version < 10 else "",
-                    topic_id=self.topic_id if version >= 10 else bytes(16),
-                    partitions=[
-                        OffsetCommitRequestPartition(
-                            partition_index=partition, committed_offset=0, committed_metadata=""
-                        )
-                    ],
-                )
-            ],
-        )
-        [topic] = self.client.ask(request, version).topics
-        return ErrorCode(topic.partitions[0].error_code).name
-
-    def fetch(self, member_id: str | None, epoch: int) -> str:
-        """A fetch of all offsets; its error."""
-        wanted = OffsetFetchRequestGroup(
-            group_id=self.group, member_id=member_id, member_epoch=epoch, topics=None
-        )
-        [group] = self.client.ask(OffsetFetchRequest(groups=[wanted]), 10).groups
-        return ErrorCode(group.error_code).name
-
-    def describe(self) -> Any:
-        """The group as it is described."""
-        request = ConsumerGroupDescribeRequest(group_ids=[self.group])
-        return self.client.ask(request, 1).groups[0]
 
 
 @pytest.fixture
@@ -149,26 +44,6 @@ def group(bootstrap: str, names: Names) -> Iterator[Group]:
     with RawClient(bootstrap) as client:
         wait_topic_is_known(Group(client, names.group("probe"), topic))
         yield Group(client, names.group("raw"), topic)
-
-
-def wait_topic_is_known(probe: Group) -> None:
-    """A coordinator may hear of a new topic later than the rest of its broker."""
-    member = new_id()
-    epoch = 0
-
-    def is_assigned() -> bool:
-        nonlocal epoch
-        answer = probe.beat(member, epoch, []) if epoch else probe.join(member)
-        epoch = answer[1]
-        return bool(answer[2])
-
-    wait_until(is_assigned, what="the coordinator to know the topic")
-    probe.beat(member, -1)
-
-
-def new_id() -> str:
-    """A member's id."""
-    return str(uuid.uuid4())
 
 
 def test_members_share_step_by_step(group: Group) -> None:
@@ -269,12 +144,28 @@ def test_commits_are_fenced_by_epochs(group: Group) -> None:
     assert group.commit(first, 3, kept) == "NONE"
     assert group.commit(first, 2, kept) == "NONE"
     assert group.commit(first, 2, moved) == "STALE_MEMBER_EPOCH"
+    assert group.commit(first, 2, kept, moved) == "STALE_MEMBER_EPOCH"
     assert group.commit(first, 1, kept) == "STALE_MEMBER_EPOCH"
     assert group.commit(first, 4, kept) == "STALE_MEMBER_EPOCH"
     assert group.commit(second, 2, moved) == "STALE_MEMBER_EPOCH"
     assert group.commit(new_id(), 3, kept) == "UNKNOWN_MEMBER_ID"
     assert group.commit("", -1, kept) == "UNKNOWN_MEMBER_ID"
     assert group.commit(first, 3, kept, version=8) == "UNSUPPORTED_VERSION"
+
+
+def test_commits_in_transactions_are_fenced_by_epochs(group: Group) -> None:
+    """By the same rules, in the words of an older protocol."""
+    first, second = new_id(), new_id()
+    group.join(first)
+    group.join(second)
+    members: dict[str, tuple[int, Owned]] = {first: (2, [0, 1, 2, 3]), second: (2, [])}
+    group.settle(members)
+    kept, moved = members[first][1][0], members[second][1][0]
+    assert group.commit_in_transaction(first, 3, kept) == "NONE"
+    assert group.commit_in_transaction(first, 2, kept) == "NONE"
+    assert group.commit_in_transaction(first, 2, kept, moved) == "ILLEGAL_GENERATION"
+    assert group.commit_in_transaction(first, 4, kept) == "ILLEGAL_GENERATION"
+    assert group.commit_in_transaction(new_id(), 3, kept) == "UNKNOWN_MEMBER_ID"
 
 
 def test_fetches_are_fenced_by_epochs(group: Group) -> None:
@@ -308,6 +199,17 @@ def test_kinds_of_groups_are_not_mixed(group: Group, admin: KafkaAdminClient) ->
     group.group = other
     assert group.join(member)[0] == "GROUP_ID_NOT_FOUND"
     assert ErrorCode(group.describe().error_code) is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_a_consumer_group_isnt_described_as_a_classic_one(group: Group) -> None:
+    """It is said why; who asks twice is told twice."""
+    group.join(new_id())
+    asked = DescribeGroupsRequest(groups=[group.group, group.group])
+    for described in group.client.ask(asked, 6).groups:
+        assert ErrorCode(described.error_code) is ErrorCode.GROUP_ID_NOT_FOUND
+        assert described.error_message == f"Group {group.group} is not a classic group."
+        assert described.group_state == "Dead"
+    assert len(group.client.ask(asked, 5).groups) == 2
 
 
 def test_configs_of_a_group(group: Group) -> None:

@@ -63,7 +63,7 @@ class Coordinator(Protocol):
         """When ``tick`` has something to do."""
 
     def tick(self, now_ms: int) -> Effects:
-        """Do what is due."""
+        """Do the first thing that is due, after which that isn't due any more."""
         ...
 
     def undo(self, effects: Effects, now_ms: int) -> Effects:
@@ -181,11 +181,16 @@ class CoordinatorRuntime:
             self.carry_out(undone)
         return told
 
-    def tick(self, now_ms: int) -> None:
-        """Do what is due; KafkaError when that can't be written."""
+    def tick(self, now_ms: int) -> bool:
+        """Do the first thing that is due, and say whether there was one.
+
+        Raises KafkaError when that can't be written.
+        """
         deadline = self.coordinator.next_deadline_ms()
-        if deadline is not None and deadline <= now_ms:
-            self.carry_out(self.coordinator.tick(now_ms))
+        if deadline is None or deadline > now_ms:
+            return False
+        self.carry_out(self.coordinator.tick(now_ms))
+        return True
 
     async def load(self, batches: Iterable[RecordBatch]) -> None:
         """Replay a partition from its start, then begin.

@@ -216,7 +216,7 @@ class Groups:
             wait_s = max(0, self._wakes_at_ms - self.now_ms()) / 1000
             with trio.move_on_after(wait_s):
                 await self._changed.wait()
-            self._tick()
+            await self._tick()
             await self._expire_offsets()
 
     async def _load(self, index: int) -> None:
@@ -274,12 +274,15 @@ class Groups:
         deadlines = [loaded.groups.next_deadline_ms() for loaded in self._loaded.values()]
         return min([self._next_expiry_ms, *(d for d in deadlines if d is not None)])
 
-    def _tick(self) -> None:
+    async def _tick(self) -> None:
+        """Do what is due, group by group; others have their turn in between."""
         now_ms = self.now_ms()
-        for loaded in self._loaded.values():
+        for loaded in list(self._loaded.values()):
             try:
-                loaded.runtime.tick(now_ms)
+                while loaded.runtime.tick(now_ms):
+                    await trio.lowlevel.checkpoint()
             except KafkaError as error:
+                # The groups behind this one are due still: they come next.
                 log.error("cannot write to %s: %s", OFFSETS_TOPIC, error)
 
     async def _expire_offsets(self) -> None:

@@ -121,9 +121,10 @@ class GroupCoordinator:
         return self._registry.next_deadline_ms()
 
     def tick(self, now_ms: int) -> Effects:
-        """Do what is due by now in every group."""
+        """Do what is due by now in one group: its records are one batch, which has to have room."""
         turn = self._registry.turn(now_ms)
-        while (group := self._registry.take_due(now_ms)) is not None:
+        group = self._registry.take_due(now_ms)
+        if group is not None:
             self._kinds[group.kind].expire(group, turn)
             self._registry.reschedule(group)
         return turn.effects

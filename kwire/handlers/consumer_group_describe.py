@@ -34,7 +34,7 @@ def handle(
     """Describe every group asked for."""
     operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
     groups = []
-    for group_id in dict.fromkeys(request.group_ids):
+    for group_id in request.group_ids:
         try:
             group = _describe(group_id, context)
             group.authorized_operations = operations

@@ -21,7 +21,7 @@ NOT_FOUND_SINCE = 6
 def handle(request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
     """Describe every group asked for."""
     operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
-    groups = [_describe(group_id, context) for group_id in dict.fromkeys(request.groups)]
+    groups = [_describe(group_id, context) for group_id in request.groups]
     for group in groups:
         if not group.error_code:
             group.authorized_operations = operations
@@ -41,7 +41,8 @@ def _describe(group_id: str, context: RequestContext) -> DescribedGroup:
     described = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
     if context.api_version >= NOT_FOUND_SINCE:
         described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-        described.error_message = f"Group {group_id} not found."
+        what = "not found" if group is None else "is not a classic group"
+        described.error_message = f"Group {group_id} {what}."
     return described
 
 

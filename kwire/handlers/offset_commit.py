@@ -1,7 +1,8 @@
 """OffsetCommit: a group's next offsets to read.
 
 Behaviour: a topic or partition that doesn't exist, or metadata that is too long, is refused by
-itself; of a member that is none (any more) everything else is refused too. From version 10 on
+itself; of a member that is none (any more), or that commits for one partition it hadn't at its
+epoch, everything else is refused too. From version 10 on
 topics are named by id; before version 5 a client may say how long its offsets are to be kept.
 """
 
@@ -97,11 +98,12 @@ def _commit(
     )
     committed.check_commit(request.group_id, committer, context.broker.groups.now_ms())
     effects = Effects()
+    for answer, _, value in accepted:
+        committed.check_commit_of(
+            request.group_id, committer, value.topic_id, answer.partition_index
+        )
     for answer, topic, value in accepted:
         try:
-            committed.check_commit_of(
-                request.group_id, committer, value.topic_id, answer.partition_index
-            )
             committed.add_record(request.group_id, topic, answer.partition_index, value, effects)
         except KafkaError as error:
             answer.error_code = error.code

@@ -2,8 +2,8 @@
 
 Behaviour: the offsets are pending until the transaction ends. From version 5 on the group is added
 to the transaction by this; before that it must have been (KIP-890). From version 3 on a member of
-the group says who it is, and is refused like in OffsetCommit (KIP-447). Before version 2 there is
-no COORDINATOR_LOAD_IN_PROGRESS.
+the group says who it is, and is refused like in OffsetCommit (KIP-447), but that a stale epoch is
+ILLEGAL_GENERATION. Before version 2 there is no COORDINATOR_LOAD_IN_PROGRESS.
 """
 
 from collections.abc import Coroutine
@@ -116,11 +116,12 @@ def _write(
     )
     committed.check_commit(request.group_id, committer, context.broker.groups.now_ms())
     effects = Effects(producer=ProducerState(request.producer_id, request.producer_epoch))
+    for answer, _, value in accepted:
+        index = answer.partition_index
+        committed.check_commit_of(request.group_id, committer, value.topic_id, index)
     for answer, topic, value in accepted:
         try:
-            index = answer.partition_index
-            committed.check_commit_of(request.group_id, committer, value.topic_id, index)
-            committed.add_record(request.group_id, topic, index, value, effects)
+            committed.add_record(request.group_id, topic, answer.partition_index, value, effects)
         except KafkaError as error:
             answer.error_code = error.code
     home.carry_out(effects)
@@ -135,4 +136,6 @@ def _support(version: int) -> Support:
 def _told(error: KafkaError, version: int) -> ErrorCode:
     if error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < LOADING_SINCE:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if error.code is ErrorCode.STALE_MEMBER_EPOCH:
+        return ErrorCode.ILLEGAL_GENERATION
     return error.code

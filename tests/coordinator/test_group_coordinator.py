@@ -2,8 +2,14 @@
 
 import pytest
 
+from kwire.coordinator.consumer.records import GroupKey, parse_key
+from kwire.coordinator.group_coordinator import GroupCoordinator
+from kwire.coordinator.joining import Client
+from kwire.coordinator.settings import GroupSettings
 from kwire.errors import ErrorCode
+from kwire.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kwire.protocol.messages.join_group import JoinGroupResponse
+from kwire.record.records import Record
 
 ONE_MEMBER = """
     join a version=3
@@ -226,3 +232,28 @@ def test_everybody_is_told_when_a_coordinator_ends(script, verb):
     assert waiter == ("b", verb)
     assert response.error_code == ErrorCode.NOT_COORDINATOR
     assert isinstance(response, JoinGroupResponse) == (verb == "join")
+
+
+def test_each_group_that_is_due_has_a_batch_of_its_own():
+    """However many members end at once, as after a restart: each group's records have room."""
+    turns = iter(range(100))
+    coordinator = GroupCoordinator(GroupSettings(initial_rebalance_delay_ms=0), new_id=str)
+    names = ["one", "two", "three"]
+    for name in names:
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=name,
+            member_id="m",
+            rebalance_timeout_ms=1,
+            subscribed_topic_names=["t"],
+            topic_partitions=[],
+        )
+        effects = coordinator.consumer.heartbeat(request, Client("c", "/h", 1), name, 0)
+        for written in effects.records:
+            record = Record(next(turns), 0, written.key, written.value)
+            coordinator.replay(record, -1, 0, loading=False)
+    hour_ms = 3_600_000
+    first = coordinator.tick(hour_ms)
+    assert {parse_key(GroupKey, record.key).group_id for record in first.records} == {"one"}
+    due_ms = coordinator.next_deadline_ms()
+    assert due_ms is not None
+    assert due_ms < hour_ms
