@@ -1,11 +1,15 @@
 """Rows of exactly once: transactions committed.
 
 A transaction is 100 records of 1 KB in one batch and its end, by the newer protocol (Produce 12 and
-EndTxn 5), on one connection, one after the other.
+EndTxn 5), on one connection, one after the other. In Apache Kafka the first batch of a transaction
+often waits for the markers of the one before (add.partitions.to.txn.retry.backoff.ms); producers
+side by side wait at the same time.
 """
 
 import socket
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from bench.load import ask, frame_of, read_response
@@ -33,19 +37,24 @@ TRANSACTION_KEY_TYPE = 1
 class Committer:
     """A transactional producer on one connection."""
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
+    def __init__(self, bootstrap: str, topic: str, transactional_id: str) -> None:
         host, _, port = bootstrap.rpartition(":")
         self._connection = socket.create_connection((host, int(port)), timeout=30)
         self._connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._topic = topic
+        self._transactional_id = transactional_id
         builder = BatchBuilder()
         for _ in range(RECORDS):
             builder.add(0, None, bytes(RECORD_BYTES))
         self._builder = builder
-        find = FindCoordinatorRequest(key_type=TRANSACTION_KEY_TYPE, coordinator_keys=[topic])
+        find = FindCoordinatorRequest(
+            key_type=TRANSACTION_KEY_TYPE, coordinator_keys=[transactional_id]
+        )
         while ask(bootstrap, find, 4).coordinators[0].error_code:
             time.sleep(0.1)
-        init = InitProducerIdRequest(transactional_id=topic, transaction_timeout_ms=60_000)
+        init = InitProducerIdRequest(
+            transactional_id=transactional_id, transaction_timeout_ms=60_000
+        )
         while (begun := self._ask(init, INIT_VERSION)).error_code:
             time.sleep(0.1)
         self._producer_id, self._epoch = begun.producer_id, begun.producer_epoch
@@ -60,7 +69,7 @@ class Committer:
         batch = self._builder.build(producer=state, transactional=True)
         data = PartitionProduceData(index=0, records=bytes(batch))
         produce = ProduceRequest(
-            transactional_id=self._topic,
+            transactional_id=self._transactional_id,
             acks=-1,
             timeout_ms=30_000,
             topic_data=[TopicProduceData(name=self._topic, partition_data=[data])],
@@ -69,7 +78,7 @@ class Committer:
             # The broker is still writing the markers of the transaction before.
             assert code == ErrorCode.NOT_ENOUGH_REPLICAS, code
         end = EndTxnRequest(
-            transactional_id=self._topic,
+            transactional_id=self._transactional_id,
             producer_id=self._producer_id,
             producer_epoch=self._epoch,
             committed=True,
@@ -82,27 +91,36 @@ class Committer:
         answer = self._ask(request, PRODUCE_VERSION)
         return int(answer.responses[0].partition_responses[0].error_code)
 
-    def close(self) -> None:
-        """Close the connection."""
-        self._connection.close()
+    def commit_until(self, ends_at: float) -> int:
+        """Transactions until a time, one after the other; how many. The connection ends with it."""
+        count = 0
+        with self._connection:
+            while time.monotonic() < ends_at:
+                self.commit()
+                count += 1
+        return count
 
 
-def transactions_per_s(running: Running) -> float:
-    """Transactions committed in a second."""
-    bootstrap = running.broker.bootstrap
-    topic = create_topic(bootstrap, f"bench-{time.monotonic_ns()}")
-    next_offset(bootstrap, produce_request(topic, 1, 1))
-    committer = Committer(bootstrap, topic)
-    committer.commit()
-    count, started = 0, time.monotonic()
-    while (spent_s := time.monotonic() - started) < running.seconds:
-        committer.commit()
-        count += 1
-    committer.close()
-    delete_topic(bootstrap, topic)
-    return count / spent_s
+def transactions(producers: int) -> Callable[[Running], float]:
+    """A row's function: transactions committed in a second, by producers side by side."""
+
+    def measure(running: Running) -> float:
+        bootstrap = running.broker.bootstrap
+        topic = create_topic(bootstrap, f"bench-{time.monotonic_ns()}")
+        next_offset(bootstrap, produce_request(topic, 1, 1))
+        committers = [Committer(bootstrap, topic, f"{topic}-{n}") for n in range(producers)]
+        with ThreadPoolExecutor(producers) as pool:
+            started = time.monotonic()
+            ends_at = started + running.seconds
+            count = sum(pool.map(lambda committer: committer.commit_until(ends_at), committers))
+            spent_s = time.monotonic() - started
+        delete_topic(bootstrap, topic)
+        return count / spent_s
+
+    return measure
 
 
 TRANSACTION_ROWS: list[Row] = [
-    Row("transactions of 100 x 1 KB", "tx/s", True, transactions_per_s),
+    Row("transactions of 100 x 1 KB", "tx/s", True, transactions(1)),
+    Row("transactions of 100 x 1 KB, 8 producers", "tx/s", True, transactions(8)),
 ]
