@@ -178,7 +178,9 @@ class Server:
             if directory not in manager.directories:
                 self._disk.make_directory(directory)
                 self._metadata_lock = self._disk.lock(directory / LOCK_FILE)
-            return EmbeddedStore.open(directory / FILE_NAME)
+            store = EmbeddedStore.open(directory / FILE_NAME)
+            self._disk.sync_directory(directory)  # or the machine's death might take a new file
+            return store
         except StoreUnusable as error:
             raise StartError(str(error)) from error
         except BlockingIOError as error:

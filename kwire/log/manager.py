@@ -36,6 +36,7 @@ from kwire.log.partition_log import PartitionLog
 from kwire.log.partition_metadata import read_topic_id, write_topic_id
 from kwire.log.recovery import NO_TOPIC_ID, open_log
 from kwire.log.retention import delete_old_segments, remove_doomed
+from kwire.log.segments import LogSegments
 
 log = logging.getLogger(__name__)
 
@@ -387,8 +388,9 @@ def _recovery_point(opened: PartitionLog) -> int:
     Who finds a segment wholly before it trusts its indexes too, so it stays within the first
     segment whose indexes aren't synced: they are completed when it is rolled.
     """
-    unsure = [*opened.unflushed, opened.active][0].base_offset
-    following = opened.segments[opened.segments.index_of(unsure) + 1 :]
+    segments = LogSegments(opened.segments)  # a thread looks at it, and they may change
+    unsure = [*opened.unflushed, segments.active][0].base_offset
+    following = segments[segments.index_of(unsure) + 1 :]
     end_offset = following[0].base_offset if following else opened.log_end_offset
     if opened.sure_end_offset == opened.log_end_offset or end_offset == unsure:
         return opened.recovery_point

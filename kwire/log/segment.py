@@ -216,12 +216,19 @@ class LogSegment:
         if 0 < place < len(self._tail_offsets):
             position = self._tail_positions[place]
         else:
-            entry = self.offset_index.floor(offset - self.base_offset)
-            position = entry[1] if entry else 0
+            position = self.position_before(offset)
         for header in self.headers(position):
             if header.last_offset >= offset:
                 return header
         return None
+
+    def position_before(self, offset: int) -> int:
+        """Where a batch begins that lies at or before an offset's, as the index has it.
+
+        An index that can't be right is no reason to read nothing, or at a place that isn't there.
+        """
+        entry = self.offset_index.floor(offset - self.base_offset)
+        return entry[1] if entry and 0 <= entry[1] < self.size_bytes else 0
 
     def batch_at(self, header: BatchHeader) -> RecordBatch:
         """A whole batch, read from the file."""
@@ -254,8 +261,8 @@ class LogSegment:
 
     def _find_max_timestamp(self) -> None:
         """Look for larger timestamps behind the last entry of the time index."""
-        entry = self.offset_index.floor(max(self.time_index.last[1], 0))
-        for header in self.headers(entry[1] if entry else 0):
+        indexed = self.base_offset + max(self.time_index.last[1], 0)
+        for header in self.headers(self.position_before(indexed)):
             if header.max_timestamp > self.max_timestamp:
                 self.max_timestamp = header.max_timestamp
                 self.max_timestamp_offset = header.last_offset

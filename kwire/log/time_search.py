@@ -69,8 +69,8 @@ def _largest_of_all(log: PartitionLog) -> FoundOffset | None:
 def _search(segment: LogSegment, timestamp: int, log_start_offset: int) -> FoundOffset | None:
     """The first record of a segment with at least ``timestamp``, from the log start offset on."""
     entry = segment.time_index.floor(timestamp - 1)
-    start = segment.offset_index.floor(entry[1]) if entry else None
-    for header in segment.headers(start[1] if start else 0):
+    start = segment.position_before(segment.base_offset + entry[1]) if entry else 0
+    for header in segment.headers(start):
         if header.max_timestamp < timestamp or header.last_offset < log_start_offset:
             continue
         for offset, found in _times(segment, header):

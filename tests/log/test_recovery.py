@@ -7,6 +7,7 @@ import pytest
 
 from kwire.log.recovery import open_log
 from kwire.log.segment import LogSegment
+from kwire.log.time_search import offset_for_timestamp
 
 
 def write_some(tools, log, count=12):
@@ -231,3 +232,24 @@ def test_the_topic_id_is_the_directorys(tools):
         topic_id=bytes(16),
     )
     assert again.topic_id == tools.topic_id
+
+
+@pytest.mark.parametrize("position", [-1, -(1 << 31), (1 << 31) - 1])
+def test_an_index_that_points_outside_of_its_segment(tools, position):
+    """It is not gone by, and it takes no directory offline."""
+    log = tools.open(index_interval_bytes=200)
+    for number in range(30):
+        tools.append(log, b"%d" % number + b"x" * 60, timestamp=tools.now_ms + number)
+    log.close(tools.now_ms)
+    path = log.active.path(".index")
+    entries = path.read_bytes()
+    assert len(entries) >= 4 * 8
+    broken = position.to_bytes(4, "big", signed=True)
+    path.write_bytes(entries[:12] + broken + entries[16:])
+    log = tools.open(clean=True, index_interval_bytes=200)
+    for number in range(30):
+        assert tools.fetch(log, number, max_bytes=1)[:8] == number.to_bytes(8, "big")
+        found = offset_for_timestamp(log, tools.now_ms + number, end_offset=30)
+        assert found is not None
+        assert found.offset == number
+    assert not log.is_offline
