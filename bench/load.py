@@ -102,12 +102,19 @@ def ask(bootstrap: str, request: Request, version: int) -> Any:
         return read_response(connection, request, version)
 
 
-def read_response(connection: socket.socket, request: Request, version: int) -> Any:
-    """Read the response to a request that was sent."""
-    file = connection.makefile("rb")
-    size = int.from_bytes(file.read(4))
-    frame = file.read(size)
-    file.close()
+def read_frame(connection: socket.socket) -> bytes:
+    """Read the next response; nothing else may be under way."""
+    with connection.makefile("rb") as file:
+        return file.read(int.from_bytes(file.read(4)))
+
+
+def decoded(frame: bytes, request: Request, version: int) -> Any:
+    """The response to a request that was sent."""
     response = message_classes(request.API_KEY)[1]
     _, position = decode_response_header(frame, response, version)
     return decode(response, version, memoryview(frame)[position:])
+
+
+def read_response(connection: socket.socket, request: Request, version: int) -> Any:
+    """Read the response to a request that was sent."""
+    return decoded(read_frame(connection), request, version)

@@ -147,7 +147,7 @@ def markdown_facts(run: Run) -> str:
     )
     return (
         f"Medians of {options['rounds']} rounds of {options['seconds']:g} s a row, brokers in turn"
-        f" in every row, after {options['warm_up']:g} s of warm-up. ± is half the distance"
+        f" in every row, after {options['warm_up']:g} s of warm-up and more. ± is half the distance"
         f" between the extremes.\n\n"
         f"| the machine | |\n| --- | --- |\n{facts}\n"
         f"| its own limits | |\n| --- | ---: |\n{limits}"

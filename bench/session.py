@@ -94,7 +94,7 @@ class Session:
                     all_running[name] = running
             for name, running in all_running.items():
                 self._show(f"{name}: warm-up")
-                warm_up(running, self._options.warm_up)
+                warm_up(running, self._options.warm_up, self._rows)
             for n in range(self._options.rounds):
                 self._round(n, all_running)
         return self.run

@@ -30,16 +30,40 @@ def main() -> int:
     parser.add_argument("--run", choices=("tests", "demo"), default="tests")
     options, rest = parser.parse_known_args()
     python = prepare_venv(options.lane)
-    environment = dict(os.environ)
-    environment["PYSPARK_PYTHON"] = str(python)
-    environment["JAVA_HOME"] = str(java_home(python))
-    environment["KWIRE_SPARK_LANE"] = options.lane
-    environment["KWIRE_SPARK_JARS"] = ",".join(map(str, fetch_jars(options.lane)))
-    environment["PYTHONPATH"] = str(ROOT)
+    environment = environment_of(options.lane, python)
     command = [str(python), "-m", "demo", *rest]
     if options.run == "tests":
         command = [str(python), "-m", "pytest", "-q", "spark_tests", *rest]
     return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
+
+
+def environment_of(lane: str, python: Path) -> dict[str, str]:
+    """The variables for programs of a lane; its jars are fetched if need be."""
+    return {
+        **os.environ,
+        "PYSPARK_PYTHON": str(python),
+        "JAVA_HOME": str(java_home(python)),
+        "KWIRE_SPARK_LANE": lane,
+        "KWIRE_SPARK_JARS": ",".join(map(str, fetch_jars(lane))),
+        "PYTHONPATH": str(ROOT),
+    }
+
+
+class LaneMissing(Exception):
+    """A lane's environment was never made; the text says how it is."""
+
+
+def made_environment(lane: str) -> tuple[Path, dict[str, str]]:
+    """The Python and the variables of a lane that is there; LaneMissing if it isn't."""
+    if not _is_made(lane):
+        raise LaneMissing(f"the environment of Spark's lane {lane!r} is made by `make spark`")
+    python = VENVS[lane] / "bin" / "python"
+    return python, environment_of(lane, python)
+
+
+def _is_made(lane: str) -> bool:
+    stamp, lock = VENVS[lane] / ".lock", HERE / f"requirements-{lane}.txt"
+    return stamp.exists() and stamp.read_bytes() == lock.read_bytes()
 
 
 def prepare_venv(lane: str) -> Path:
@@ -48,7 +72,7 @@ def prepare_venv(lane: str) -> Path:
     lock = HERE / f"requirements-{lane}.txt"
     stamp = venv / ".lock"
     python = venv / "bin" / "python"
-    if stamp.exists() and stamp.read_bytes() == lock.read_bytes():
+    if _is_made(lane):
         return python
     print(
         f"installing PySpark for the {lane} lane into {venv.name}; this takes minutes …", flush=True

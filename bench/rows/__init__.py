@@ -5,16 +5,19 @@ be read the same way in every row. Several rows may look at one load, which then
 """
 
 from bench.rows.cold import COLD_ROWS
+from bench.rows.committed import COMMITTED_ROWS
 from bench.rows.common import Row
 from bench.rows.compaction import COMPACTION_ROWS
 from bench.rows.consumer_groups import CONSUMER_GROUP_ROWS
 from bench.rows.fetch import FETCH_ROWS
 from bench.rows.groups import GROUP_ROWS
 from bench.rows.librdkafka import LIBRDKAFKA_ROWS
+from bench.rows.many_partitions import MANY_PARTITIONS_ROWS
 from bench.rows.memory import IDLE_ROWS, MEMORY_ROWS
 from bench.rows.mix import MIX_ROWS
 from bench.rows.produce import PRODUCE_ROWS
 from bench.rows.scale import SCALE_ROWS
+from bench.rows.spark import SPARK_ROWS
 from bench.rows.together import TOGETHER_ROWS
 from bench.rows.transactions import TRANSACTION_ROWS
 
@@ -24,9 +27,10 @@ START = Row("start to first acknowledged record", "s", False, lambda running: 0.
 SECTIONS: dict[str, list[Row]] = {
     "Start and memory": [START, *IDLE_ROWS],
     "Producing": PRODUCE_ROWS,
-    "Fetching": [*FETCH_ROWS, *COLD_ROWS],
+    "Fetching": [*FETCH_ROWS, *COMMITTED_ROWS, *COLD_ROWS],
+    "Many partitions in a request": MANY_PARTITIONS_ROWS,
     "Groups": [*GROUP_ROWS, *TOGETHER_ROWS, *CONSUMER_GROUP_ROWS],
-    "Stock clients": LIBRDKAFKA_ROWS,
+    "Stock clients": [*LIBRDKAFKA_ROWS, *SPARK_ROWS],
     "A mix of clients": MIX_ROWS,
     "Exactly once": TRANSACTION_ROWS,
     "Memory after the load": MEMORY_ROWS,

@@ -1,19 +1,41 @@
-"""The warm-up: loads of every kind that the rows have, so that Java's compiler has seen them.
+"""The warm-up: single records for a while, then every quick row once, so that Java has compiled it.
 
-Single records take the time that is asked for, large batches and fetches a quarter of it each.
+What a row needs minutes for, or what starts programs of its own, warms itself up or is measured as
+it is: nothing of that is repeated here.
 """
 
-from bench.rows.common import Running
-from bench.rows.fetch import fetch_load
-from bench.rows.produce import produce_load
-from bench.usage import MB
+from contextlib import suppress
+
+from bench.rows.committed import COMMITTED_ROWS
+from bench.rows.common import Row, Running
+from bench.rows.fetch import FETCH_ROWS
+from bench.rows.groups import GROUP_ROWS
+from bench.rows.librdkafka import LIBRDKAFKA_ROWS
+from bench.rows.many_partitions import MANY_PARTITIONS_ROWS
+from bench.rows.produce import PRODUCE_ROWS, produce_load
+from bench.rows.transactions import TRANSACTION_ROWS
+
+QUICK_ROWS: list[Row] = [
+    *PRODUCE_ROWS,
+    *FETCH_ROWS,
+    *COMMITTED_ROWS,
+    *MANY_PARTITIONS_ROWS,
+    *LIBRDKAFKA_ROWS,
+    *GROUP_ROWS,
+    *TRANSACTION_ROWS,
+]
+ROW_SHARE = 1 / 20
+"""A row is warmed up for this part of the time that single records are sent."""
 
 
-def warm_up(running: Running, seconds: float) -> None:
-    """Load a broker, and forget the numbers."""
+def warm_up(running: Running, seconds: float, rows: list[Row]) -> None:
+    """Load a broker, and forget the numbers; ``rows``: those that will be measured."""
     if seconds <= 0:
         return
-    short = Running(running.broker, running.generator, seconds / 4)
     produce_load(Running(running.broker, running.generator, seconds), "warm-up", 1, 100, 4, 4)
-    produce_load(short, "warm-up of batches", 100, 100, 1, 5)
-    fetch_load(short, "warm-up of fetches", MB)
+    short = Running(running.broker, running.generator, seconds * ROW_SHARE)
+    for row in QUICK_ROWS:
+        if row in rows and row.load not in short.runs:
+            # What can't be measured is noted when it is to be measured.
+            with suppress(Exception):
+                row.measure(short)
