@@ -30,6 +30,7 @@ from kwire.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from kwire.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from kwire.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from kwire.testing.waiting import wait_until
 
 GROUP_RESOURCE = 32
@@ -114,6 +115,48 @@ def test_static_members(group: Group) -> None:
     assert group.beat(stranger, 2, instance_id="two")[0] == "UNKNOWN_MEMBER_ID"
     assert group.beat(second, -1, instance_id="one") == ("NONE", -1, None)
     assert group.describe().group_state == "Empty"
+
+
+def test_an_operator_removes_members(group: Group) -> None:
+    """With LeaveGroup, as admin clients do: by id, by instance, or by both."""
+    dynamic, static, other = new_id(), new_id(), new_id()
+    group.join(dynamic)
+    group.join(static, instance_id="one")
+    group.join(other, instance_id="two")
+    leaving = LeaveGroupRequest(
+        group_id=group.group,
+        members=[
+            MemberIdentity(member_id=dynamic),
+            MemberIdentity(member_id="", group_instance_id="one"),
+            MemberIdentity(member_id=static, group_instance_id="two"),
+            MemberIdentity(member_id="", group_instance_id="three"),
+            MemberIdentity(member_id=new_id()),
+        ],
+    )
+    answer = group.client.ask(leaving, 5)
+    assert [ErrorCode(left.error_code).name for left in answer.members] == [
+        "NONE",
+        "NONE",
+        "FENCED_INSTANCE_ID",
+        "UNKNOWN_MEMBER_ID",
+        "UNKNOWN_MEMBER_ID",
+    ]
+    assert [member.member_id for member in group.describe().members] == [other]
+    assert group.beat(dynamic, 2)[0] == "UNKNOWN_MEMBER_ID"
+
+
+def test_what_is_given_back_is_described_until_then(group: Group) -> None:
+    """A tool sees who has a partition, not who has been told to have it no more."""
+    first, second = new_id(), new_id()
+    group.join(first)
+    group.join(second)
+    wait_until(lambda: group.beat(first, 2)[2], what="a revocation")
+    shown = {member.member_id: member for member in group.describe().members}
+    [had] = shown[first].assignment.topic_partitions
+    [keeps] = shown[first].target_assignment.topic_partitions
+    assert sorted(had.partitions) == [0, 1, 2, 3]
+    assert len(keeps.partitions) == 2
+    assert not shown[second].assignment.topic_partitions
 
 
 def test_what_is_unsubscribed_is_revoked(group: Group) -> None:

@@ -1,7 +1,8 @@
 """ConsumerGroupDescribe: members, assignments and targets of consumer groups (KIP-848).
 
 Behaviour: a group nobody knows, or of another kind, is GROUP_ID_NOT_FOUND. From version 1 on a
-member tells which protocol it uses. Topics that are gone aren't shown.
+member tells which protocol it uses. A member has what it is to give back until it has done so.
+Topics that are gone aren't shown.
 """
 
 from collections.abc import Iterable, Mapping
@@ -76,7 +77,7 @@ def _member(group: ConsumerGroup, member: ConsumerMember, topics: Topics) -> Mem
         client_host=about.client_host,
         subscribed_topic_names=list(about.topics),
         subscribed_topic_regex=about.regex or None,
-        assignment=_assignment(member.assigned, topics),
+        assignment=_assignment(member.owned, topics),
         target_assignment=_assignment(group.target_of(member.member_id), topics),
         member_type=CLASSIC_MEMBER_TYPE if member.is_classic else CONSUMER_MEMBER_TYPE,
     )

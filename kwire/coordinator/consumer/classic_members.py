@@ -170,7 +170,10 @@ class ClassicMembers:
     def leave(
         self, group: ConsumerGroup, leaving: list[MemberIdentity], waiter: Waiter, turn: Turn
     ) -> Effects:
-        """Members leave together; each has an answer of its own in a LeaveGroupResponse."""
+        """Members leave together; each has an answer of its own in a LeaveGroupResponse.
+
+        Those of the consumer protocol too: that is how an admin client removes members.
+        """
         draft = self._groups.draft(group, turn)
         answers = []
         gone: dict[str, str] = {}
@@ -265,7 +268,7 @@ def _leaving_member(group: ConsumerGroup, identity: MemberIdentity) -> ConsumerM
     member_id, instance_id = identity.member_id, identity.group_instance_id
     if instance_id is not None and not member_id:
         member_id = group.static_members.get(instance_id, "")
-    return _member(group, member_id, instance_id)
+    return group.validate_member(member_id, instance_id)
 
 
 def _check_generation(member: ConsumerMember, generation: int) -> None:

@@ -179,7 +179,11 @@ class ConsumerGroup:
         member = self.members.get(member_id)
         if instance_id is not None:
             member = self.static_member(instance_id)
-            if member is not None and member.member_id != member_id:
+            if member is None:
+                raise KafkaError(
+                    ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown."
+                )
+            if member.member_id != member_id:
                 raise KafkaError(
                     ErrorCode.FENCED_INSTANCE_ID,
                     f"Static member {member_id} with instance id {instance_id} was fenced by "

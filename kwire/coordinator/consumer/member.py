@@ -143,6 +143,16 @@ class ConsumerMember(NamedTuple):
         """Whether it is a static member that has left for a while."""
         return self.epoch == STATIC_LEAVING_EPOCH
 
+    @property
+    def owned(self) -> Partitions:
+        """What it has, with what it is to give back."""
+        return {
+            topic_id: frozenset(
+                {*self.assigned.get(topic_id, ()), *self.revoking.get(topic_id, ())}
+            )
+            for topic_id in {**self.assigned, **self.revoking}
+        }
+
     def is_reconciled_to(self, target_epoch: int) -> bool:
         """Whether it has everything that an epoch gives it, and nothing else."""
         return self.state is MemberState.STABLE and self.epoch == target_epoch

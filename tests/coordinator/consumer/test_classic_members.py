@@ -32,8 +32,6 @@ def test_classic_members_are_refused(script):
             y: y-1 generation 4 sticky
         old_sync a
             UNKNOWN_MEMBER_ID
-        old_leave a
-            a UNKNOWN_MEMBER_ID
         old_leave x instance=nobody
             x-1 is out: it left (reason: not provided)
             assigned at epoch 5 to 2 members, uniform
@@ -42,6 +40,29 @@ def test_classic_members_are_refused(script):
             Reconciling epoch 5 target 5
             a epoch 2 STABLE t:0,1 -> t:0
             y-1 epoch 4 STABLE - -> t:1
+        """
+    )
+
+
+def test_an_operator_removes_members_of_any_protocol(script):
+    """With LeaveGroup, as admin clients do."""
+    script.run(
+        """
+        topics t=2
+        join a
+            a joins
+            assigned at epoch 2 to 1 members, uniform
+            a: epoch 2 has t:0,1
+        join b instance=one
+            b joins
+            assigned at epoch 3 to 2 members, uniform
+            b: epoch 3 has -
+        old_leave a instance=one
+            a is out: it left (reason: not provided)
+            b is out: it left (reason: not provided)
+            a NONE one NONE
+        show
+            Empty epoch 4 target 3
         """
     )
 
