@@ -6,7 +6,8 @@ Rules:
   of descriptors. So a file is opened on first use; when too many are open, one that wasn't used
   lately is closed and opened again at its next use. Nobody notices but by the time it takes.
 - Who uses a descriptor holds the OpenFile: it is closed when the last one has let go. So a file
-  that was closed here, or deleted, can still be sent by whoever holds it.
+  that was closed here, or deleted, can still be sent by whoever holds it. Never ``get().fd`` in a
+  call: another thread may need room, and the descriptor would be another file's by then.
 - "Lately" is a second chance: files are looked at in the order of their opening, and one that was
   used since the last look is passed over once. That costs the hot path one attribute.
 - Threads that flush open files as well, so what is open is changed under a lock.

@@ -96,7 +96,8 @@ class LogSegment:
 
     def load(self) -> bool:
         """Learn sizes and timestamps from the files; False where an index needs rebuilding."""
-        self.size_bytes = self._disk.size(self.file().fd)
+        file = self.file()
+        self.size_bytes = self._disk.size(file.fd)
         sound = self.offset_index.load() and self.time_index.load()
         sound = sound and (self.offset_index.last[1] < max(self.size_bytes, 1))
         if sound and self.time_index.entries:
@@ -110,7 +111,8 @@ class LogSegment:
         """Make the log file, empty, and remove what a former one of this name left behind."""
         for suffix in _INDEX_SUFFIXES:
             self._disk.remove(self.path(suffix))
-        self._disk.truncate(self._file.get(create=True).fd, 0)
+        file = self._file.get(create=True)
+        self._disk.truncate(file.fd, 0)
 
     def file(self) -> OpenFile:
         """The open log file; OSError where it is gone."""
@@ -136,7 +138,8 @@ class LogSegment:
     ) -> None:
         """Write batches at the end; OSError where the disk refuses, and then nothing counts."""
         position = self.size_bytes
-        self._disk.pwrite_all(self._file.get().fd, records, position)
+        file = self._file.get()
+        self._disk.pwrite_all(file.fd, records, position)
         self.note(last_offset, position, len(records), max_timestamp, max_timestamp_offset)
 
     def note(
@@ -232,7 +235,8 @@ class LogSegment:
 
     def batch_at(self, header: BatchHeader) -> RecordBatch:
         """A whole batch, read from the file."""
-        return RecordBatch(self._disk.pread(self.file().fd, header.size_bytes, header.position))
+        file = self.file()
+        return RecordBatch(self._disk.pread(file.fd, header.size_bytes, header.position))
 
     def slice(self, position: int, size_bytes: int) -> FileSlice:
         """A stretch of the log file, to be sent."""
@@ -247,7 +251,8 @@ class LogSegment:
 
     def cut(self, position: int, offset: int) -> None:
         """Cut the file at ``position``, where the batch of ``offset`` begins."""
-        self._disk.truncate(self.file().fd, position)
+        file = self.file()
+        self._disk.truncate(file.fd, position)
         self.size_bytes = position
         self._tail_offsets.clear()
         self._tail_positions.clear()
@@ -270,7 +275,8 @@ class LogSegment:
     def rebuild(self, scan: SegmentScan) -> None:
         """Keep what was found sound, cut the rest, and make the indexes anew."""
         if scan.size_bytes < self.size_bytes:
-            self._disk.truncate(self.file().fd, scan.size_bytes)
+            file = self.file()
+            self._disk.truncate(file.fd, scan.size_bytes)
         self.offset_index.replace(scan.offset_entries)
         self.time_index.replace(scan.time_entries)
         self.transaction_index.truncate_to(0)

@@ -49,7 +49,8 @@ class SparseIndex:
     def load(self) -> bool:
         """Learn what a trimmed file holds; False where it is missing or can't be right."""
         try:
-            size_bytes = self._disk.size(self._open().fd)
+            file = self._open()
+            size_bytes = self._disk.size(file.fd)
         except FileNotFoundError:
             return False
         if size_bytes % self.ENTRY.size:
@@ -128,12 +129,14 @@ class SparseIndex:
         self.last = self._entry(self.entries - 1) if self.entries else (-1, -1)
         with suppress(FileNotFoundError):
             # Cut, and let the next append extend it again: what follows must be zeros.
-            self._disk.truncate(self._open().fd, self.entries * self.ENTRY.size)
+            file = self._open()
+            self._disk.truncate(file.fd, self.entries * self.ENTRY.size)
             self._preallocated = False
 
     def trim(self) -> None:
         """Cut the file after its last entry."""
-        self._disk.truncate(self._open(create=True).fd, self.entries * self.ENTRY.size)
+        file = self._open(create=True)
+        self._disk.truncate(file.fd, self.entries * self.ENTRY.size)
         self._preallocated = False
 
     def close(self) -> None:

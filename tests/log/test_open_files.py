@@ -111,3 +111,51 @@ def test_a_file_used_lately_is_kept(tools, tmp_path):
         manager.logs["t", partition].active.file()
     assert busy.file().fd == fd
     manager.close(NOW_MS)
+
+
+class GreedyDisk(CountingDisk):
+    """A disk on which another thread needs all the room before every call."""
+
+    def _check(self, fd):
+        for _ in range(2):  # files used lately are spared once
+            for file in list(self.open_files._open):
+                self.open_files.forget(file)
+                file.let_go()
+        assert fd in self.opened, "the file was closed in the middle of its use"
+
+    def pread(self, fd, size_bytes, position):
+        """Read."""
+        self._check(fd)
+        return super().pread(fd, size_bytes, position)
+
+    def pwrite_all(self, fd, data, position):
+        """Write."""
+        self._check(fd)
+        super().pwrite_all(fd, data, position)
+
+    def size(self, fd):
+        """Look at the size."""
+        self._check(fd)
+        return super().size(fd)
+
+    def truncate(self, fd, size_bytes):
+        """Cut."""
+        self._check(fd)
+        super().truncate(fd, size_bytes)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_file_stays_open_while_it_is_used(make_tools, tmp_path, clean):
+    """Whoever needs room in another thread: else a write might go to another file."""
+    tools = make_tools(tmp_path / "t")
+    tools.disk = GreedyDisk(10)
+    settings = {"segment_bytes": 1000, "index_interval_bytes": 100}
+    log = tools.open(**settings)
+    for number in range(30):
+        tools.append(log, b"%d" % number + b"x" * 60)
+    wanted = tools.values(log)
+    log.active.cut(log.active.size_bytes, log.log_end_offset)
+    if clean:
+        log.close(tools.now_ms)
+    log = tools.open(clean=clean, **settings)
+    assert tools.values(log) == wanted
