@@ -47,18 +47,24 @@ class Endings:
         self._broker = broker
         self._nursery: trio.Nursery | None = None
         self._under_way: set[str] = set()
+        self._delayed: set[str] = set()
 
     async def run(self) -> None:
         """Have a place for the ends that wait for a disk, for ever."""
         async with trio.open_nursery() as self._nursery:
             await trio.sleep_forever()
 
-    def finish(self, loaded: LoadedTransactions) -> bool:
-        """Bring every unfinished transaction to its end; whether nothing has to be tried again."""
+    def finish(self, loaded: LoadedTransactions, *, tries_again: bool = True) -> bool:
+        """Bring every unfinished transaction to its end; whether nothing has to be tried again.
+
+        Those that had to wait before are left alone unless it ``tries_again``: they may be many.
+        """
         is_done = True
         for transactional_id in list(loaded.coordinator.unfinished):
-            if transactional_id in self._under_way:
+            is_delayed = transactional_id in self._delayed
+            if transactional_id in self._under_way or (is_delayed and not tries_again):
                 continue
+            self._delayed.discard(transactional_id)
             try:
                 if self._is_strict(loaded, loaded.coordinator.transactions[transactional_id]):
                     self._finish_in_steps(loaded, transactional_id)
@@ -67,9 +73,14 @@ class Endings:
                     self._write_markers(loaded, transactional_id)
                     self._complete(loaded, transactional_id)
             except KafkaError as error:
-                log.warning("the end of transaction %r has to wait: %s", transactional_id, error)
+                self._delay(transactional_id, error, is_news=not is_delayed)
                 is_done = False
         return is_done
+
+    def _delay(self, transactional_id: str, error: KafkaError, *, is_news: bool) -> None:
+        self._delayed.add(transactional_id)
+        level = logging.WARNING if is_news else logging.DEBUG
+        log.log(level, "the end of transaction %r has to wait: %s", transactional_id, error)
 
     def _is_strict(self, loaded: LoadedTransactions, prepared: Transaction) -> bool:
         """Whether an acknowledgement has to wait for the disk somewhere."""

@@ -87,23 +87,39 @@ class Transactions:
 
     def _get(self, index: int) -> LoadedTransactions:
         loaded = self._loaded.get(index)
-        if self._broker.is_offline(TRANSACTIONS_TOPIC, index):
-            self._loaded.pop(index, None)
+        is_offline = self._broker.is_offline(TRANSACTIONS_TOPIC, index)
+        if loaded is not None and (is_offline or loaded.partition.is_deleted):
+            del self._loaded[index]
+            loaded = None
+        if is_offline:
             raise KafkaError(ErrorCode.NOT_COORDINATOR, f"{TRANSACTIONS_TOPIC}-{index} is offline")
-        if loaded is None or loaded.partition.is_deleted:
-            partition = self._broker.partition(TRANSACTIONS_TOPIC, index)
-            if partition.log.log_end_offset > partition.log.log_start_offset:
-                raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-            self._loaded[index] = loaded = self._new(partition)
+        if loaded is None:
+            self._loaded[index] = loaded = self._new(self._empty_partition(index))
         loaded.coordinator.settings = self._current_settings()
         return loaded
 
+    def _empty_partition(self, index: int) -> Partition:
+        """A partition that needs no loading; KafkaError (COORDINATOR_LOAD_IN_PROGRESS)."""
+        try:
+            partition = self._broker.partition(TRANSACTIONS_TOPIC, index)
+        except KafkaError as error:
+            # The topic has just been created: its logs are still being opened.
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS) from error
+        if partition.log.log_end_offset > partition.log.log_start_offset:
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return partition
+
     def all_coordinators(self) -> list[LoadedTransactions]:
-        """Every coordinator; KafkaError (COORDINATOR_LOAD_IN_PROGRESS) while one isn't ready."""
+        """Every coordinator whose partition can be used.
+
+        Raises KafkaError (COORDINATOR_LOAD_IN_PROGRESS) while one isn't ready.
+        """
         topic = self._broker.image.topics_by_name.get(TRANSACTIONS_TOPIC)
         if topic is None:
             return []
-        return [self._get(index) for index in range(len(topic.partitions))]
+        indexes = range(len(topic.partitions))
+        usable = (i for i in indexes if not self._broker.is_offline(TRANSACTIONS_TOPIC, i))
+        return [self._get(index) for index in usable]
 
     # What handlers and other rooms ask for
 
@@ -115,7 +131,7 @@ class Transactions:
         if effects is not None:
             loaded.runtime.carry_out(effects)
         if loaded.coordinator.unfinished:
-            self._finish(loaded)
+            self._finish(loaded, tries_again=False)
 
     def add_partitions(
         self,
@@ -144,9 +160,10 @@ class Transactions:
         """The broker stops: requests are sent to another coordinator."""
         self._is_closed = True
 
-    def _finish(self, loaded: LoadedTransactions) -> None:
+    def _finish(self, loaded: LoadedTransactions, *, tries_again: bool = True) -> None:
         """Bring to an end what is unfinished, soon again if something has to wait."""
-        if not self._endings.finish(loaded) and not self._is_waiting:
+        is_done = self._endings.finish(loaded, tries_again=tries_again)
+        if not is_done and not self._is_waiting:
             self._changed.set()
 
     # What happens by itself

@@ -67,6 +67,7 @@ def verify(
         raise KafkaError(
             ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction"
         )
+    producers.check_epoch(producer_id, epoch)
     producers.expect_first(producer_id, epoch, first_sequence)
     awaited: Flush | None = None
     try:

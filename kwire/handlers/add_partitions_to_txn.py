@@ -2,8 +2,8 @@
 
 Behaviour: if one partition doesn't exist none is added; the others are OPERATION_NOT_ATTEMPTED.
 Versions 4 and later hold several transactions and may ask only to verify; they come from brokers.
-Before version 5 a partition that wasn't added is INVALID_TXN_STATE, and before version 2
-PRODUCER_FENCED is INVALID_PRODUCER_EPOCH.
+A partition that wasn't added is TRANSACTION_ABORTABLE to them. Before version 2 PRODUCER_FENCED is
+INVALID_PRODUCER_EPOCH.
 """
 
 from kwire.coordinator.transaction.coordinator import ProducerIdAndEpoch
@@ -21,7 +21,8 @@ from kwire.protocol.messages.add_partitions_to_txn import (
 )
 
 BATCHED_SINCE = 4
-ABORTABLE_SINCE = 5
+
+_NOT_ADDED = ErrorCode.TRANSACTION_ABORTABLE
 
 Results = dict[TopicPartition, ErrorCode]
 
@@ -64,19 +65,13 @@ def _results(wanted: AddPartitionsToTxnTransaction, context: RequestContext) -> 
     try:
         if wanted.verify_only:
             known = transactions.check_added(wanted.transactional_id, producer).partitions
-            return {at: _verified(at in known, context.api_version) for at in partitions}
+            missing = set(partitions) - known
+            return {at: _NOT_ADDED if at in missing else ErrorCode.NONE for at in partitions}
         version = EPOCH_BUMP_SINCE if context.api_version >= BATCHED_SINCE else 0
         transactions.add_partitions(wanted.transactional_id, producer, partitions, version)
     except KafkaError as error:
         return dict.fromkeys(partitions, told(error, context.api_version))
     return dict.fromkeys(partitions, ErrorCode.NONE)
-
-
-def _verified(was_added: bool, version: int) -> ErrorCode:
-    if was_added:
-        return ErrorCode.NONE
-    knows = version >= ABORTABLE_SINCE
-    return ErrorCode.TRANSACTION_ABORTABLE if knows else ErrorCode.INVALID_TXN_STATE
 
 
 def _by_topic(results: Results) -> list[AddPartitionsToTxnTopicResult]:

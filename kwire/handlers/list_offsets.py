@@ -3,7 +3,8 @@
 Behaviour of the special timestamps: -1 latest (read_committed: the last stable offset), -2
 earliest, -3 the record with the largest timestamp (KIP-734), -4 earliest on local disk (KIP-405:
 the same as earliest), -5 latest in tiered storage and -6 earliest to be uploaded there (both none:
--1). By time: the first record whose timestamp is not smaller, -1 without one.
+-1). By time: the first record whose timestamp is not smaller, -1 without one. A record that may not
+be read yet is none, neither by time nor as the one with the largest timestamp.
 """
 
 from collections.abc import Coroutine
@@ -102,8 +103,9 @@ def _find_by_time(
     log = partition.log
     try:
         with log.hurry if hurry else nullcontext():
-            if timestamp == MAX_TIMESTAMP:
-                return max_timestamp(log)
-            return offset_for_timestamp(log, timestamp, end_offset=end_offset)
+            if timestamp != MAX_TIMESTAMP:
+                return offset_for_timestamp(log, timestamp, end_offset=end_offset)
+            found = max_timestamp(log)
+            return found if found and found.offset < end_offset else None
     except OSError as error:
         raise log.health.refused(f"cannot read {log.name}", error) from error

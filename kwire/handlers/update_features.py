@@ -1,7 +1,7 @@
 """UpdateFeatures: brings the cluster's features to other levels, all of a request or none.
 
 Behaviour: ``validate_only`` changes nothing. Before version 1 a downgrade is allowed by a flag.
-Up to version 1 the answer repeats its error for every feature.
+Up to version 1 the answer names every feature, unless the whole of it is an error.
 """
 
 from kwire.errors import ErrorCode, KafkaError
@@ -31,14 +31,9 @@ async def handle(request: UpdateFeaturesRequest, context: RequestContext) -> Upd
             await context.broker.commit(lambda image: update_features(image, updates))
     except KafkaError as error:
         response.error_code, response.error_message = error.code, error.message
-    if context.api_version <= RESULTS_UNTIL:
+    if context.api_version <= RESULTS_UNTIL and not response.error_code:
         response.results = [
-            UpdatableFeatureResult(
-                feature=update.name,
-                error_code=response.error_code,
-                error_message=response.error_message,
-            )
-            for update in updates
+            UpdatableFeatureResult(feature=update.name, error_message=None) for update in updates
         ]
     return response
 

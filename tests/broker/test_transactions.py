@@ -1,7 +1,7 @@
 """The broker brings transactions to their end by itself: in time, after a restart, in spite of
 partitions that can't be written for a while."""
 
-from errno import ENOSPC
+from errno import EIO, ENOSPC
 from pathlib import Path
 
 import pytest
@@ -23,7 +23,8 @@ from kwire.protocol.messages.delete_topics import (
 from kwire.testing.in_process import RunningServer, running_server
 from kwire.testing.raw_producer import RawProducer
 
-TOPIC, LEDGER = "orders", "ledger"
+TOPIC, LEDGER, OTHER = "orders", "ledger", "second"
+FAR_MS = 1 << 50
 ABORT_MS = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
 EXPIRE_MS = "transaction.remove.expired.transaction.cleanup.interval.ms"
 SETTINGS = {"transaction.state.log.num.partitions": "1", "offsets.topic.num.partitions": "1"}
@@ -122,6 +123,27 @@ async def test_a_transaction_that_takes_too_long_is_aborted(tmp_path):
             await producer.end(committed=True)
         assert refused.value.code is ErrorCode.INVALID_TXN_STATE
         await producer.end(committed=False)
+
+
+async def test_the_broker_lives_on_when_transactions_are_lost(tmp_path):
+    """A coordinator whose disk has failed aborts nothing any more; the others do."""
+    settings = SETTINGS | {ABORT_MS: "10", "log.dirs": f"{tmp_path / 'a'},{tmp_path / 'b'}"}
+    settings["transaction.state.log.num.partitions"] = "2"
+    async with running_server(tmp_path, settings) as server:
+        lost = await begin(server, timeout_ms=300)
+        other = RawProducer(lost.client, OTHER)
+        await other.init(timeout_ms=300)
+        transactions = server.broker.transactions
+        await lost.add(TOPIC, 0)
+        await other.add(TOPIC, 1)
+        transactions.of(LEDGER).partition.log.health.fail("a test", OSError(EIO, "broken"))
+        with trio.fail_after(10):
+            while transactions.of(OTHER).coordinator.timed_out(FAR_MS):
+                await trio.lowlevel.checkpoint()
+        assert len(transactions.all_coordinators()) == 1
+        with pytest.raises(KafkaError) as refused:
+            await lost.end(committed=True)
+        assert refused.value.code is ErrorCode.NOT_COORDINATOR
 
 
 async def test_an_id_that_nobody_uses_is_forgotten(tmp_path):

@@ -33,6 +33,7 @@ from kwire.testing.raw_producer import RawProducer
 
 TOPIC, GROUP = "orders", "billing"
 READ_COMMITTED = 1
+LATEST, MAX_TIMESTAMP = -1, -3
 VERIFICATION = "transaction.partition.verification.enable"
 
 
@@ -64,9 +65,9 @@ async def write(producer: RawProducer, index: int = 0, value: bytes = b"v") -> i
     return await producer.produce(TOPIC, index, value)
 
 
-async def end_offset(client: RawClient, index: int = 0) -> int:
-    """The end as read_committed consumers are told."""
-    wanted = ListOffsetsPartition(partition_index=index, timestamp=-1)
+async def end_offset(client: RawClient, index: int = 0, *, timestamp: int = LATEST) -> int:
+    """The end as read_committed consumers are told, or another offset of theirs."""
+    wanted = ListOffsetsPartition(partition_index=index, timestamp=timestamp)
     request = ListOffsetsRequest(
         replica_id=-1,
         isolation_level=READ_COMMITTED,
@@ -108,6 +109,16 @@ async def test_records_come_with_the_commit(producer, client):
     await producer.end(committed=True)
     assert await end_offset(client) == 3
     assert (await fetch(client)).aborted_transactions == []
+
+
+async def test_no_time_leads_to_what_is_not_committed(producer, client):
+    """Neither the largest one nor one that is asked for."""
+    await write(producer)
+    for timestamp in (MAX_TIMESTAMP, 0):
+        assert await end_offset(client, timestamp=timestamp) == -1
+    await producer.end(committed=True)
+    assert await end_offset(client, timestamp=0) == 0
+    assert await end_offset(client, timestamp=MAX_TIMESTAMP) >= 0
 
 
 async def test_aborted_transactions_are_named(producer, client):
@@ -169,6 +180,23 @@ async def test_a_partition_that_was_not_added_is_refused(server):
         ErrorCode.TRANSACTION_ABORTABLE
     )
     await producer.produce(TOPIC, 1, b"v")
+
+
+@pytest.mark.parametrize("version", [10, 11, 12])
+async def test_an_old_epoch_is_noticed_before_a_missing_partition(server, version):
+    """A zombie may begin anew after INVALID_PRODUCER_EPOCH, and can't after INVALID_TXN_STATE."""
+    producer = RawProducer(await server.connect(), "ledger", bumps=False)
+    await producer.init()
+    await write(producer)
+    zombie_epoch = producer.epoch
+    await producer.end(committed=True)
+    await producer.init()
+    await write(producer)
+    await producer.end(committed=True)
+    producer.transactional_id, producer.epoch = "another", zombie_epoch
+    assert await refused(producer.produce(TOPIC, 0, b"late", version=version)) is (
+        ErrorCode.INVALID_PRODUCER_EPOCH
+    )
 
 
 async def test_verification_can_be_switched_off(server):
@@ -244,7 +272,8 @@ async def test_brokers_add_and_verify_for_several_producers(client):
             topics=[AddPartitionsToTxnTopic(name=name, partitions=[0, index])],
         )
 
-    for version, code in ((4, ErrorCode.INVALID_TXN_STATE), (5, ErrorCode.TRANSACTION_ABORTABLE)):
+    not_added = ErrorCode.TRANSACTION_ABORTABLE
+    for version in (4, 5):
         request = AddPartitionsToTxnRequest(
             transactions=[wanted(0, verify=False), wanted(1, verify=True), wanted(9, verify=False)]
         )
@@ -254,7 +283,7 @@ async def test_brokers_add_and_verify_for_several_producers(client):
             for one in answer.results_by_transaction
         ]
         missing = [ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
-        assert codes == [[0], [0, code], missing]
+        assert codes == [[0], [0, not_added], missing]
 
 
 async def test_an_end_that_is_repeated_is_answered_again(producer):

@@ -34,6 +34,8 @@ async def test_levels_go_down_and_up(tmp_path):
         assert "transaction.version" not in await _levels(client)
         raised = await _update(client, 1, 1)
         assert [(r.feature, r.error_code) for r in raised.results] == [("transaction.version", 0)]
+        refused = await _update(client, 1, 9)
+        assert (refused.error_code, refused.results) == (ErrorCode.INVALID_UPDATE_VERSION, [])
         assert not (await _update(client, 0, 0, allow_downgrade=True)).error_code
         assert "transaction.version" not in await _levels(client)
 
