@@ -10,6 +10,7 @@ Rules:
 
 import gc
 import logging
+import math
 import os
 import socket
 from collections.abc import Callable
@@ -50,6 +51,7 @@ LISTEN_BACKLOG = 1024
 ACCEPTS_PER_TURN = 64
 MAX_OPEN_FILES = 10_000
 STOP_GRACE_S = 5.0
+TELL_INTERVAL_S = 60.0
 
 
 class StartError(Exception):
@@ -289,6 +291,7 @@ class Server:
                     nursery.start_soon(self._accept, listener, bound)
 
     async def _accept(self, listener: Listener, bound: socket.socket) -> None:
+        told_s = -math.inf
         while True:
             await trio.lowlevel.wait_readable(bound)
             try:
@@ -299,7 +302,9 @@ class Server:
                 continue
             except OSError as error:
                 # Out of descriptors (ulimit -n), or a network error that the peer left behind.
-                log.warning("cannot accept a connection: %s", error)
+                if trio.current_time() - told_s > TELL_INTERVAL_S:
+                    told_s = trio.current_time()
+                    log.warning("cannot accept a connection: %s", error)
                 await trio.sleep(0.1)
 
     def _admit(self, listener: Listener, accepted: socket.socket, peer: tuple[str, int]) -> None:

@@ -3,9 +3,13 @@
 Each test speaks to a real server over a socket, and asks it something sensible afterwards.
 """
 
+import errno
+import os
 import resource
+import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -38,7 +42,7 @@ from kwire.protocol.messages.produce import (
 from kwire.record.records import BatchBuilder
 from kwire.testing.in_process import RawClient, RunningServer, running_server
 from kwire.testing.process import BrokerProcess
-from kwire.testing.waiting import wait_until
+from kwire.testing.waiting import until, wait_until
 
 TOPIC = "orders"
 VERSION = 11
@@ -333,3 +337,36 @@ async def test_a_client_gone_in_a_long_poll_is_let_go(running: RunningServer) ->
     with trio.fail_after(DEADLINE_S):
         assert await client.is_closed()
     await client.aclose()
+
+
+class FullListener:
+    """A listener on which somebody waits, in a process without a descriptor for it."""
+
+    def __init__(self) -> None:
+        self.near, self.far = socket.socketpair()
+        self.far.send(b"x")
+        self.refused = 0
+
+    def fileno(self) -> int:
+        """Readable."""
+        return self.near.fileno()
+
+    def accept(self) -> None:
+        """Out of descriptors."""
+        self.refused += 1
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+
+async def test_out_of_descriptors_is_said_once(
+    running: RunningServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And not at every try, or the log would fill the disk."""
+    listener = FullListener()
+    server: Any = running.server
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(server._accept, None, listener)
+        await until(lambda: listener.refused == 3)
+        nursery.cancel_scope.cancel()
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    listener.near.close()
+    listener.far.close()
