@@ -92,7 +92,7 @@ class PartitionLog:
         self.hurry = disk.hurry
         self.flushed_ms = 0
         self._files_made, self._files_sure = 1, 0
-        self._is_abandoned = self._needs_cut = False
+        self.is_abandoned = self._needs_cut = False
 
     @property
     def name(self) -> str:
@@ -230,7 +230,7 @@ class PartitionLog:
 
     def _refuse_appends(self) -> None:
         self.health.check()
-        if self._is_abandoned:
+        if self.is_abandoned:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.name} is no longer here")
         self._cut_refused()
 
@@ -346,7 +346,7 @@ class PartitionLog:
             )
         if offset >= end_offset or (max_bytes <= 0 and not min_one_batch):
             return None
-        if self._is_abandoned:
+        if self.is_abandoned:
             self._refuse_appends()
         try:
             return self.segments.read(
@@ -380,7 +380,7 @@ class PartitionLog:
 
     def abandon(self) -> None:
         """Close without a flush and refuse every use: the directory's name is another's now."""
-        self._is_abandoned = True
+        self.is_abandoned = True
         self.unflushed = []
         for segment in self.segments:
             segment.close()

@@ -53,6 +53,8 @@ def replace_segments(
         if not new.load():
             raise OSError(0, "the indexes of a cleaned segment are broken")
     except OSError as error:
+        if log.is_abandoned:  # a thread took the directory away meanwhile: nobody needs the swap
+            raise
         raise log.health.fail(f"cannot swap a segment of {log.name}", error) from error
     # A new list: whoever goes through the old one reads on in the old files.
     kept = [*log.segments[:first], new, *log.segments[first + len(old) :]]
@@ -66,7 +68,7 @@ def replace_segments(
 
 def are_in_log(log: PartitionLog, segments: Sequence[LogSegment]) -> bool:
     """Whether a log has these very segments, one after the other, and takes appends."""
-    if log.is_offline:
+    if log.is_offline or log.is_abandoned:
         return False
     if not segments:
         return True

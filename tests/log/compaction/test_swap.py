@@ -221,3 +221,27 @@ def test_an_error_of_the_disk_in_a_swap(compaction, fail_at):
     c.log.health.failure = None
     c.reopen()
     assert latest(c.contents()) == latest(before)
+
+
+@pytest.mark.parametrize("when", ["before", "in between"])
+def test_a_topic_that_is_deleted_while_its_log_is_swapped(compaction, monkeypatch, when):
+    """The swap comes to nothing, and the data directory stays online."""
+    c = compaction(segment_bytes=500)
+    fill(c)
+    clean = c.next_clean()
+    cleaner = Cleaner(clean.job, c.tools.disk, clock=float, throttle=Throttle(1e9, float, id))
+    group = next(iter(cleaner.run()))
+    gone = c.tools.directory.with_name("t-0.gone-delete")
+
+    def delete(path):
+        c.log.abandon()
+        c.tools.directory.rename(gone)
+
+    if when == "before":
+        delete(c.tools.directory)
+        assert not c.manager.swap(clean, group, c.now_ms)
+    else:
+        monkeypatch.setattr(c.tools.disk, "sync_directory", delete)
+        with pytest.raises(FileNotFoundError):
+            c.manager.swap(clean, group, c.now_ms)
+    assert not c.log.is_offline
