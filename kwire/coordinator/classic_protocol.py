@@ -75,8 +75,9 @@ def prepare_rebalance(group: ClassicGroup, reason: str, turn: Turn) -> None:
     The reason may be empty where everybody has to join anyway.
     """
     if group.state is GroupState.COMPLETING_REBALANCE:
+        # What they were assigned before stays: members that rebalance cooperatively have it still,
+        # and take it along when their group becomes one of the consumer protocol.
         for member in group.members.values():
-            member.assignment = b""
             fail_sync(member, ErrorCode.REBALANCE_IN_PROGRESS, turn.effects)
     if group.state is not GroupState.PREPARING_REBALANCE:
         _begin_rebalance(group, reason, turn)

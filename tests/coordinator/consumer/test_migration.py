@@ -226,3 +226,33 @@ def test_a_static_member_changes_its_protocol(script):
         old_sync y y=t:0 x=t:1
         """
     )
+
+
+def test_what_members_have_comes_along_from_the_middle_of_a_rebalance(script):
+    """A member that rebalances cooperatively has it still: nobody else may get it yet."""
+    script.run(
+        """
+        topics t=4
+        old_join x version=3
+            x: x-1 generation 1 range leads
+        old_sync x x=t:0,1,2,3
+            x: has t:0,1,2,3
+        old_join y version=3
+        old_join x
+            x: x-1 generation 2 range leads
+            y: y-2 generation 2 range
+        old_join z version=3
+        join a
+            is a consumer group from now on
+            a joins
+            assigned at epoch 3 to 4 members, uniform
+            z: REBALANCE_IN_PROGRESS z-3
+            a: epoch 3 has -
+        show
+            Reconciling epoch 3 target 3
+            x-1 epoch 2 STABLE t:0,1,2,3 -> t:0
+            y-2 epoch 2 STABLE - -> t:2
+            z-3 epoch 2 STABLE - -> t:3
+            a epoch 3 UNRELEASED_PARTITIONS - -> t:1
+        """
+    )
