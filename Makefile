@@ -47,7 +47,7 @@ bench: $(VENV)/.bench ## kwire and Apache Kafka 4.3.1 side by side in one table 
 costs: $(VENV)/.test ## renew what requests cost, in calls, after a change that has its price
 	KWIRE_RENEW_COSTS=1 $(BIN)/pytest -q tests/performance
 
-growth: $(VENV)/.bench ## how cost grows with connections, partitions, record size (ARGS="--kafka")
+growth: $(VENV)/.bench ## how cost grows with connections, partitions, groups, record size (KAFKA=no: kwire alone)
 	$(BIN)/python -m bench.growth $(ARGS)
 
 demo: $(VENV)/.test ## 336,776 flights through producer, consumers and Spark, with a crash halfway

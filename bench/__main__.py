@@ -6,7 +6,6 @@ numbers are written as JSON and a chart to ``bench/out/``; ``--publish`` writes 
 
 import argparse
 import json
-import os
 import sys
 import time
 
@@ -14,6 +13,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from bench.chart import draw_ratios
+from bench.choice import add_no_kafka, brokers_of
 from bench.publish import OUT, publish
 from bench.report import Run, behind, table_of
 from bench.session import Session, limits_of_the_machine
@@ -25,14 +25,7 @@ TABLE_WIDTH = 130
 def options_of(arguments: list[str] | None = None) -> argparse.Namespace:
     """The command line; ``--quick`` is one short round."""
     parser = argparse.ArgumentParser(prog="bench", description="measure kwire and Apache Kafka")
-    given = os.environ.get("KAFKA", "").lower()
-    parser.add_argument(
-        "--no-kafka",
-        dest="kafka",
-        action="store_false",
-        default=given not in ("no", "0", "false"),
-        help="kwire alone",
-    )
+    add_no_kafka(parser)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=2.0, help="load for each row")
     parser.add_argument("--mix-seconds", type=float, default=60.0, help="length of the mix")
@@ -46,18 +39,6 @@ def options_of(arguments: list[str] | None = None) -> argparse.Namespace:
         options.rounds, options.seconds, options.warm_up = 1, 0.5, min(options.warm_up, 2.0)
         options.mix_seconds, options.spark_mb = 5.0, 100
     return options
-
-
-def brokers_of(options: argparse.Namespace, console: Console) -> list[str]:
-    """The brokers that are measured."""
-    if not options.kafka:
-        return ["kwire"]
-    from bench.apache_kafka import missing
-
-    if reason := missing():
-        console.print(f"kwire alone: {reason}")
-        return ["kwire"]
-    return ["kwire", "kafka"]
 
 
 def say(run: Run, console: Console) -> None:

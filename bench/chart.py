@@ -1,20 +1,28 @@
-"""The chart of the ratios: how many times better kwire is, row by row, and where its bar is."""
+"""The charts: how many times better kwire is, row by row, and how cost grows."""
 
 from pathlib import Path
+from typing import Any
 
-from bench.report import Run, main_lines
+from bench.brokers import titles
+from bench.report import Growth, Run, main_lines
 
 AHEAD, BEHIND = "#2a6f97", "#c1121f"
 
 
-def draw_ratios(run: Run, target: Path) -> None:
-    """Write the chart as SVG: the rows that have a bar of their own, on a logarithmic axis."""
+def _pyplot() -> Any:
+    """matplotlib without a screen, and the same file for the same numbers."""
     import matplotlib as mpl
 
     mpl.use("svg")
     mpl.rcParams["svg.hashsalt"] = "kwire"
     from matplotlib import pyplot
 
+    return pyplot
+
+
+def draw_ratios(run: Run, target: Path) -> None:
+    """Write the chart as SVG: the rows that have a bar of their own, on a logarithmic axis."""
+    pyplot = _pyplot()
     lines = [line for line in main_lines(run) if line.advantage is not None]
     if not lines:
         return
@@ -37,6 +45,29 @@ def draw_ratios(run: Run, target: Path) -> None:
     axis.xaxis.set_major_formatter("{x:g}x")
     axis.set_xlabel("times better than Apache Kafka 4.3.1; the black mark is the bar")
     axis.grid(visible=True, axis="x", alpha=0.3)
+    figure.tight_layout()
+    figure.savefig(target, metadata={"Date": None})
+    pyplot.close(figure)
+
+
+def draw_growth(growth: Growth, target: Path) -> None:
+    """One column for each curve: latency and CPU, both axes logarithmic."""
+    if not growth:
+        return
+    pyplot = _pyplot()
+    measures = (("p50_us", "p50, µs"), ("p99_us", "p99, µs"), ("cpu_us", "CPU a request, µs"))
+    size = (4 * len(growth), 3 * len(measures))
+    figure, axes = pyplot.subplots(len(measures), len(growth), figsize=size, squeeze=False)
+    for column, (curve, grown) in enumerate(growth.items()):
+        names = titles(list(grown["points"]))
+        for row, (what, unit) in enumerate(measures):
+            axis = axes[row][column]
+            for name, points in grown["points"].items():
+                places = [one["x"] for one in points]
+                axis.plot(places, [one[what] for one in points], marker="o", label=names[name])
+            axis.set(xscale="log", yscale="log", xlabel=curve, ylabel=unit)
+            axis.grid(visible=True, which="major", alpha=0.3)
+    axes[0][0].legend()
     figure.tight_layout()
     figure.savefig(target, metadata={"Date": None})
     pyplot.close(figure)

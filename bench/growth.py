@@ -1,9 +1,9 @@
-"""``python -m bench.growth``: how cost grows with connections, partitions and the size of records.
+"""``python -m bench.growth``: how cost grows with connections, partitions, groups, record sizes.
 
-For each of these a broker is started anew and loaded with more and more of it; a chart (SVG) and a
-JSON file say what a request then costs: its latency, and the broker's CPU. ``--kafka`` puts Apache
-Kafka beside it. What should be seen is a line without a cliff: flat for connections and partitions,
-proportional for bytes.
+For each of these a broker is started anew, warmed up, and loaded with more and more of it; a chart
+(SVG) and a JSON file say what a request then costs: its latency, and the broker's CPU. Brokers are
+measured one after the other; ``--no-kafka`` leaves Apache Kafka out. What should be seen is a line
+without a cliff: flat for connections, partitions and groups, proportional for bytes.
 """
 
 import argparse
@@ -19,12 +19,16 @@ from rich.progress import Progress
 from rich.table import Table
 
 from bench.brokers import MeasuredBroker, new_broker
+from bench.chart import draw_growth
+from bench.choice import add_no_kafka, brokers_of
 from bench.load import Generator, Load, ask, frame_of, new_generator, run_load
+from bench.publish import OUT, publish_growth
+from bench.report import Grown, Growth, cells_of, restarts_of
 from bench.rows.common import PRODUCE_VERSION, create_topic, next_offset, produce_request
+from bench.rows.members import Members
 from bench.usage import cpu_seconds, resident_mb
 from kwire.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 
-OUT = Path(__file__).parent / "out"
 SECONDS = 2.0
 PARTITIONS_PER_REQUEST = 500
 
@@ -56,17 +60,24 @@ class Measuring(NamedTuple):
     steps: tuple[int, ...]
 
 
-def point(measuring: Measuring, x: int, frame: bytes, connections: int) -> Point:
-    """Load the broker for a while."""
+def point(
+    measuring: Measuring,
+    x: int,
+    frame: bytes,
+    connections: int,
+    others: Callable[[], int] = lambda: 0,
+) -> Point:
+    """Load the broker for a while; ``others`` counts other requests that it answers meanwhile."""
     broker = measuring.broker
     before = cpu_seconds(broker.pid)
+    others_before = others()
     load: Load = run_load(measuring.generator, broker.bootstrap, frame, connections, 1, SECONDS)
     used = cpu_seconds(broker.pid) - before
     return Point(
         x,
         load.p50_us,
         load.p99_us,
-        used / load.requests * 1e6,
+        used / (load.requests + others() - others_before) * 1e6,
         load.requests_per_s,
         resident_mb(broker.pid),
     )
@@ -115,20 +126,38 @@ def create_partitions(broker: MeasuredBroker, topic: str, count: int) -> None:
         raise RuntimeError(f"{topic} can't be created: error {answer.error_code}")
 
 
+def groups(measuring: Measuring) -> Iterator[Point]:
+    """More and more groups of ten members, all of which send heartbeats beside the load."""
+    broker = measuring.broker
+    frame = frame_to(broker, "growth", 100)
+    members = Members(broker.bootstrap)
+    there = 0
+    for count in measuring.steps:
+        while there < count:
+            members.add_group(f"growth-{there}")
+            there += 1
+        with members:
+            yield point(measuring, count, frame, 1, lambda: members.answered)
+    members.close()
+
+
 CURVES = (
     Curve("connections", (1, 2, 8, 32, 128, 512, 1000, 2000), connections),
     Curve("partitions", (1, 10, 100, 1000, 10_000), partitions),
+    Curve("groups of 10 members", (1, 10, 100, 1000), groups),
     Curve("record bytes", (10, 100, 1000, 10_000, 100_000, 1_000_000), record_bytes),
 )
 
 
 def measured(
-    curve: Curve, name: str, generator: Generator, root: Path
+    curve: Curve, name: str, generator: Generator, root: Path, warm_up_s: float
 ) -> tuple[list[Point], float]:
     """The points of one broker, and the seconds a restart takes with all that is there then."""
     broker = new_broker(name, root / f"{name}-{curve.name.replace(' ', '-')}")
     broker.start()
     try:
+        frame = frame_to(broker, "warm-up", 100)
+        run_load(generator, broker.bootstrap, frame, 4, 4, warm_up_s)
         points = list(curve.measure(Measuring(broker, generator, curve.steps)))
     finally:
         broker.stop()
@@ -140,75 +169,61 @@ def measured(
         broker.stop()
 
 
-def table_of(curve: Curve, points: dict[str, list[Point]], restarts: dict[str, float]) -> Table:
+def table_of(name: str, curve: Grown) -> Table:
     """The points as a table."""
-    table = Table(title=f"cost by {curve.name}")
-    table.add_column(curve.name, justify="right")
-    for name in points:
-        for what in ("p50 µs", "p99 µs", "CPU µs", "req/s", "MB"):
-            table.add_column(f"{name} {what}", justify="right")
-    for row in zip(*points.values(), strict=True):
-        numbers = [f"{number:,.0f}" for one in row for number in one[1:]]
-        table.add_row(f"{row[0].x:,}", *numbers)
-    table.caption = ", ".join(
-        f"{name} starts again in {taken:.2f} s" for name, taken in restarts.items()
-    )
+    heads, *rows = cells_of(name, curve)
+    table = Table(title=f"cost by {name}")
+    for head in heads:
+        table.add_column(head, justify="right")
+    for row in rows:
+        table.add_row(*row)
+    table.caption = restarts_of(curve)
     return table
-
-
-def draw(results: dict[str, dict[str, list[Point]]], target: Path) -> None:
-    """One chart for each curve: latency and CPU, both axes logarithmic."""
-    import matplotlib as mpl
-
-    mpl.use("svg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(2, len(results), figsize=(5 * len(results), 8), squeeze=False)
-    for column, (curve, by_broker) in enumerate(results.items()):
-        for row, (what, unit) in enumerate(
-            (("p50_us", "p50, µs"), ("cpu_us", "CPU a request, µs"))
-        ):
-            axis = axes[row][column]
-            for name, points in by_broker.items():
-                values = [getattr(one, what) for one in points]
-                axis.plot([one.x for one in points], values, marker="o", label=name)
-            axis.set(xscale="log", yscale="log", xlabel=curve, ylabel=unit)
-            axis.grid(visible=True, which="major", alpha=0.3)
-            axis.legend()
-    figure.tight_layout()
-    figure.savefig(target)
 
 
 def main() -> None:
     """Measure, print, draw."""
-    parser = argparse.ArgumentParser(prog="bench.growth", description="how cost grows")
-    parser.add_argument("--kafka", action="store_true", help="Apache Kafka beside it")
-    parser.add_argument("--only", metavar="TEXT", help="only curves whose name has this")
-    parser.add_argument("--most", type=int, default=1 << 31, help="no step beyond this")
-    options = parser.parse_args()
-    names = ["kwire", "kafka"] if options.kafka else ["kwire"]
+    options = options_of()
     console = Console()
-    results: dict[str, dict[str, list[Point]]] = {}
+    names = brokers_of(options, console)
+    results: Growth = {}
     with tempfile.TemporaryDirectory(prefix="bench-growth-") as directory:
         root = Path(directory)
         generator = new_generator(root)
         for curve in CURVES:
             if options.only and options.only not in curve.name:
                 continue
-            steps = tuple(step for step in curve.steps if step <= options.most)
+            made = curve._replace(steps=tuple(x for x in curve.steps if x <= options.most))
+            points, restarts = {}, {}
             with Progress(console=console, transient=True) as progress:
                 task = progress.add_task(curve.name, total=len(names))
-                points, restarts = {}, {}
                 for name in names:
-                    made = curve._replace(steps=steps)
-                    points[name], restarts[name] = measured(made, name, generator, root)
+                    points[name], restarts[name] = measured(
+                        made, name, generator, root, options.warm_up
+                    )
                     progress.advance(task)
-            results[curve.name] = points
-            console.print(table_of(curve, points, restarts))
+            results[curve.name] = {
+                "points": {name: [one._asdict() for one in all_] for name, all_ in points.items()},
+                "restart_s": restarts,
+            }
+            console.print(table_of(curve.name, results[curve.name]))
     OUT.mkdir(exist_ok=True)
     (OUT / "growth.json").write_text(json.dumps(results, indent=1), encoding="utf-8")
-    draw(results, OUT / "growth.svg")
+    draw_growth(results, OUT / "growth.svg")
     console.print(f"written to {OUT / 'growth.json'} and {OUT / 'growth.svg'}")
+    if options.publish:
+        publish_growth(OUT / "growth.json")
+
+
+def options_of(arguments: list[str] | None = None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="bench.growth", description="how cost grows")
+    add_no_kafka(parser)
+    parser.add_argument("--only", metavar="TEXT", help="only curves whose name has this")
+    parser.add_argument("--most", type=int, default=1 << 31, help="no step beyond this")
+    parser.add_argument("--warm-up", type=float, default=10.0, help="seconds of load before")
+    parser.add_argument("--publish", action="store_true", help="write docs/PERFORMANCE.md too")
+    return parser.parse_args(arguments)
 
 
 if __name__ == "__main__":

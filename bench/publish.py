@@ -9,8 +9,16 @@ import shutil
 import sys
 from pathlib import Path
 
-from bench.chart import draw_ratios
-from bench.report import Run, main_lines, markdown_facts, markdown_rows, markdown_table
+from bench.chart import draw_growth, draw_ratios
+from bench.report import (
+    Growth,
+    Run,
+    main_lines,
+    markdown_facts,
+    markdown_growth,
+    markdown_rows,
+    markdown_table,
+)
 
 ROOT = Path(__file__).parent.parent
 OUT = Path(__file__).parent / "out"
@@ -19,15 +27,19 @@ PERFORMANCE = ROOT / "docs" / "PERFORMANCE.md"
 PUBLISHED = ROOT / "docs" / "performance"
 NUMBERS = PUBLISHED / "results.json"
 RATIOS = "ratios.svg"
+GROWTH = PUBLISHED / "growth.json"
+GROWTH_CHART = "growth.svg"
 START = "<!-- bench: made by `make bench ARGS=--publish` -->\n"
 END = "<!-- end of bench -->\n"
+GROWTH_START = "<!-- growth: made by `make growth ARGS=--publish` -->\n"
+GROWTH_END = "<!-- end of growth -->\n"
 
 
-def between_markers(text: str, made: str) -> str:
+def between_markers(text: str, made: str, start: str = START, end: str = END) -> str:
     """A document with ``made`` between the markers."""
-    head, rest = text.split(START)
-    _, tail = rest.split(END)
-    return f"{head}{START}\n{made}\n{END}{tail}"
+    head, rest = text.split(start)
+    _, tail = rest.split(end)
+    return f"{head}{start}\n{made}\n{end}{tail}"
 
 
 def readme_part(run: Run) -> str:
@@ -39,6 +51,11 @@ def performance_part(run: Run) -> str:
     """The part of docs/PERFORMANCE.md that is made: chart, table, machine."""
     chart = f"![ratios](performance/{RATIOS})\n\n" if len(run["brokers"]) > 1 else ""
     return f"{chart}{markdown_table(run)}\n{markdown_facts(run)}"
+
+
+def growth_part(growth: Growth) -> str:
+    """The part of docs/PERFORMANCE.md about growth."""
+    return f"![growth](performance/{GROWTH_CHART})\n\n{markdown_growth(growth)}"
 
 
 def write_documents(run: Run) -> None:
@@ -59,5 +76,20 @@ def publish(results: Path) -> None:
     write_documents(run)
 
 
+def publish_growth(results: Path) -> None:
+    """Keep these curves with the documents, and write docs/PERFORMANCE.md from them."""
+    PUBLISHED.mkdir(exist_ok=True)
+    if results != GROWTH:
+        shutil.copy(results, GROWTH)
+    growth = json.loads(GROWTH.read_text(encoding="utf-8"))
+    draw_growth(growth, PUBLISHED / GROWTH_CHART)
+    text = PERFORMANCE.read_text(encoding="utf-8")
+    made = between_markers(text, growth_part(growth), GROWTH_START, GROWTH_END)
+    PERFORMANCE.write_text(made, encoding="utf-8")
+
+
 if __name__ == "__main__":
-    publish(Path(sys.argv[1]) if len(sys.argv) > 1 else NUMBERS)
+    if len(sys.argv) > 1 or NUMBERS.exists():
+        publish(Path(sys.argv[1]) if len(sys.argv) > 1 else NUMBERS)
+    if GROWTH.exists():
+        publish_growth(GROWTH)

@@ -17,6 +17,10 @@ from bench.rows import ALL_ROWS, SECTIONS
 from bench.rows.common import Row
 
 Run = dict[str, Any]
+Grown = dict[str, Any]
+"""One curve: ``points`` (broker → its points), ``restart_s`` (broker → seconds)."""
+Growth = dict[str, Grown]
+COSTS = {"p50 µs": "p50_us", "p99 µs": "p99_us", "CPU µs": "cpu_us", "MB": "memory_mb"}
 LIMITED = "* the load generator was the limit: the broker can do more"
 HEADS = ("kwire / Kafka", "bar", "")
 
@@ -116,12 +120,15 @@ def table_of(run: Run) -> Table:
     return table
 
 
+def markdown(rows: list[list[str]], left: int) -> str:
+    """A Markdown table; the first row is its head, the first columns are set to the left."""
+    aligned = [*["---"] * left, *["---:"] * (len(rows[0]) - left)]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in (rows[0], aligned, *rows[1:]))
+
+
 def markdown_rows(run: Run, lines: list[Line]) -> str:
     """Lines as a Markdown table."""
-    heads = headings(run)
-    aligned = ["---", "---", *["---:"] * (len(heads) - 2)]
-    rows = [heads, aligned, *map(text_of, lines)]
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in rows)
+    return markdown([headings(run), *map(text_of, lines)], 2)
 
 
 def markdown_table(run: Run) -> str:
@@ -162,3 +169,28 @@ def main_lines(run: Run) -> list[Line]:
 def behind(run: Run) -> list[Line]:
     """The rows in which kwire is not ahead, or misses its bar."""
     return [line for line in lines_of(run) if line.met is False]
+
+
+def cells_of(name: str, grown: Grown) -> list[list[str]]:
+    """A curve as rows of text, the head first: what it costs at each step, broker by broker."""
+    names = titles(list(grown["points"]))
+    rows = [[name, *(f"{names[broker]} {cost}" for broker in grown["points"] for cost in COSTS)]]
+    for points in zip(*grown["points"].values(), strict=True):
+        numbers = [f"{one[cost]:,.0f}" for one in points for cost in COSTS.values()]
+        rows.append([f"{points[0]['x']:,}", *numbers])
+    return rows
+
+
+def restarts_of(grown: Grown) -> str:
+    """How long a restart takes with all that is there at the end of a curve."""
+    names = titles(list(grown["restart_s"]))
+    times = [f"{names[name]} in {taken:.2f} s" for name, taken in grown["restart_s"].items()]
+    return f"restarted with all of that: {', '.join(times)}"
+
+
+def markdown_growth(growth: Growth) -> str:
+    """Every curve as a Markdown table."""
+    return "\n".join(
+        f"{markdown(cells_of(name, grown), 0)}\n{restarts_of(grown).capitalize()}.\n"
+        for name, grown in growth.items()
+    )

@@ -10,10 +10,11 @@ import time
 from types import TracebackType
 from typing import Any
 
-from bench.load import frame_of, read_response
+from bench.load import ask, connected, frame_of, read_response
 from kwire.protocol.codec import encode
 from kwire.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 from kwire.protocol.messages.describe_groups import DescribeGroupsRequest
+from kwire.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kwire.protocol.messages.heartbeat import HeartbeatRequest
 from kwire.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from kwire.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
@@ -23,28 +24,28 @@ GROUP_MEMBERS = 10
 HEARTBEAT_INTERVAL_S = 3.0
 SESSION_TIMEOUT_MS = 1_800_000
 JOIN_VERSION, SYNC_VERSION, HEARTBEAT_VERSION = 3, 2, 3
-DESCRIBE_VERSION = 4
+DESCRIBE_VERSION, FIND_VERSION = 4, 4
 SLICE_S = 0.01
 TIMEOUT_S = 30
 SUBSCRIPTION = b"\0\0" + encode(ConsumerProtocolSubscription(topics=["probe"], user_data=b""), 0)
 
 
 class Members:
-    """Groups of ten members each, which can send heartbeats in a thread."""
+    """Groups of ten members each, which send heartbeats in a thread inside every ``with`` block."""
 
     def __init__(self, bootstrap: str) -> None:
-        host, _, port = bootstrap.rpartition(":")
-        address = (host, int(port))
-        self._sockets = [socket.create_connection(address, TIMEOUT_S) for _ in range(GROUP_MEMBERS)]
-        for connection in self._sockets:
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        # Kafka makes the coordinator's topic when somebody asks for a coordinator.
+        ask(bootstrap, FindCoordinatorRequest(coordinator_keys=["members"]), FIND_VERSION)
+        self._sockets = [connected(bootstrap) for _ in range(GROUP_MEMBERS)]
         self._heartbeats: list[list[bytes]] = [[] for _ in self._sockets]
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._beat, daemon=True)
-        self.refused = 0
+        self._thread: threading.Thread | None = None
+        self.sent = self.answered = self.refused = 0
 
     def __enter__(self) -> "Members":
         """Heartbeats are sent from here on."""
+        self._stop.clear()
+        self._thread = threading.Thread(target=self._beat, daemon=True)
         self._thread.start()
         return self
 
@@ -55,7 +56,12 @@ class Members:
         trace: TracebackType | None,
     ) -> None:
         self._stop.set()
+        assert self._thread is not None
         self._thread.join()
+        if self.refused or self.answered != self.sent:
+            raise RuntimeError(
+                f"{self.answered} of {self.sent} heartbeats answered, {self.refused} refused"
+            )
 
     def close(self) -> None:
         """Close every connection."""
@@ -138,15 +144,20 @@ class Members:
         count = len(self._heartbeats[0])
         for connection in self._sockets:
             connection.setblocking(False)
-        started, sent = time.monotonic(), 0
+        started, done = time.monotonic(), 0
         while not self._stop.wait(SLICE_S):
             due = int((time.monotonic() - started) / HEARTBEAT_INTERVAL_S * count)
             for index, connection in enumerate(self._sockets):
-                frames = [self._heartbeats[index][n % count] for n in range(sent, due)]
+                frames = [self._heartbeats[index][n % count] for n in range(done, due)]
                 if frames:
                     connection.sendall(b"".join(frames))
+                self.sent += len(frames)
                 self._receive(connection, buffers[index])
-            sent = due
+            done = due
+        time_limit = time.monotonic() + TIMEOUT_S
+        while self.answered < self.sent and time.monotonic() < time_limit:
+            for connection, buffer in zip(self._sockets, buffers, strict=True):
+                self._receive(connection, buffer)
         for connection in self._sockets:
             connection.settimeout(TIMEOUT_S)
 
@@ -161,6 +172,7 @@ class Members:
             end = position + 4 + int.from_bytes(buffer[position : position + 4])
             if end > len(buffer):
                 break
+            self.answered += 1
             self.refused += buffer[end - 2 : end] != b"\0\0"
             position = end
         del buffer[:position]

@@ -8,15 +8,28 @@ from rich.console import Console
 
 from bench.publish import (
     END,
+    GROWTH,
+    GROWTH_END,
+    GROWTH_START,
     NUMBERS,
     PERFORMANCE,
     README,
     START,
     between_markers,
+    growth_part,
     performance_part,
     readme_part,
 )
-from bench.report import Run, behind, cell_of, lines_of, main_lines, markdown_table, table_of
+from bench.report import (
+    Run,
+    behind,
+    cell_of,
+    lines_of,
+    main_lines,
+    markdown_growth,
+    markdown_table,
+    table_of,
+)
 
 START_ROW = "start to first acknowledged record"
 LOAD = "1 connection, 10 in flight"
@@ -89,6 +102,15 @@ def test_documents_are_renewed_between_their_markers() -> None:
     assert between_markers(text, "new") == f"before\n{START}\nnew\n{END}after\n"
 
 
+def test_a_curve_is_a_table_of_what_each_step_costs() -> None:
+    """Broker by broker, and how long a restart takes in the end."""
+    step = {"x": 1000, "p50_us": 30.4, "p99_us": 100, "cpu_us": 25, "memory_mb": 40}
+    grown = {"points": {"kwire": [step], "kafka": [step]}, "restart_s": {"kwire": 0.25}}
+    text = markdown_growth({"partitions": grown})
+    assert "| 1,000 | 30 | 100 | 25 | 40 | 30 | 100 | 25 | 40 |" in text
+    assert "Restarted with all of that: kwire in 0.25 s." in text
+
+
 def test_documents_say_what_the_published_numbers_say() -> None:
     """`make bench ARGS=--publish` or `python -m bench.publish` wrote both."""
     documents = {README: readme_part, PERFORMANCE: performance_part}
@@ -99,3 +121,9 @@ def test_documents_say_what_the_published_numbers_say() -> None:
             assert between_markers(text, part(run)) == text
         else:
             assert f"{START}{END}" in text
+    text = PERFORMANCE.read_text(encoding="utf-8")
+    if GROWTH.exists():
+        made = growth_part(json.loads(GROWTH.read_text(encoding="utf-8")))
+        assert between_markers(text, made, GROWTH_START, GROWTH_END) == text
+    else:
+        assert f"{GROWTH_START}{GROWTH_END}" in text
