@@ -185,19 +185,24 @@ class Groups:
         indexes = range(len(topic.partitions) if topic else 0)
         return [self._get(index) for index in indexes if not self._why_not(index)]
 
-    def forget_deleted_topics(self) -> None:
-        """Drop the offsets that are committed for topics which are gone."""
-        topics = self._broker.image.topics_by_name
-        if OFFSETS_TOPIC not in topics:
+    async def forget_deleted_topics(self) -> None:
+        """Drop the offsets that are committed for topics which are gone.
+
+        Others have their turn in between; whoever asked for the deletion may go away meanwhile.
+        """
+        if OFFSETS_TOPIC not in self._broker.image.topics_by_name:
             self._damaged.clear()
         for index, loaded in list(self._loaded.items()):
             if loaded.partition.is_deleted:
-                del self._loaded[index]
-                loaded.carry_out(loaded.groups.end(ErrorCode.NOT_COORDINATOR))
-            else:
-                self._carry_out(
-                    loaded, loaded.groups.committed.forget_topics(lambda name: name not in topics)
-                )
+                self._resign(index)
+        with trio.CancelScope(shield=True):
+            for loaded in list(self._loaded.values()):
+                for effects in loaded.groups.committed.forget_topics(self._is_gone):
+                    self._carry_out(loaded, effects)
+                    await trio.lowlevel.checkpoint()
+
+    def _is_gone(self, topic: str) -> bool:
+        return topic not in self._broker.image.topics_by_name
 
     def close(self) -> None:
         """The broker stops: tell everybody who waits to look for another coordinator."""

@@ -9,7 +9,7 @@ Rules:
 Source: OffsetMetadataManager of Kafka; KIP-211, KIP-447, KIP-496.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 
 from kwire.coordinator.effects import Effects
@@ -99,18 +99,21 @@ class GroupOffsets:
         for topic, partition in sorted(self._store.partitions_of(group_id)):
             effects.records.append(offset_commit(group_id, topic, partition, None))
 
-    def forget_topics(self, is_gone: Callable[[str], bool]) -> Effects:
-        """Drop the offsets of topics that are deleted."""
-        effects = Effects(is_atomic=False)
+    def forget_topics(self, is_gone: Callable[[str], bool]) -> Iterator[Effects]:
+        """Drop the offsets of topics that are deleted.
+
+        A group at a time: the effects of each step are to be carried out before the next.
+        """
         for group_id in sorted(self._store.group_ids()):
             gone = {topic for topic in self._store.topics_of(group_id) if is_gone(topic)}
-            held = sorted(self._store.partitions_of(group_id)) if gone else []
-            effects.records += [
-                offset_commit(group_id, topic, partition, None)
-                for topic, partition in held
-                if topic in gone
-            ]
-        return effects
+            if gone:
+                effects = Effects(is_atomic=False)
+                effects.records += [
+                    offset_commit(group_id, topic, partition, None)
+                    for topic, partition in sorted(self._store.partitions_of(group_id))
+                    if topic in gone
+                ]
+                yield effects
 
     def expire(self, group_ids: Sequence[str], now_ms: int) -> Effects:
         """Drop what is past ``offsets.retention.minutes``, and empty groups without any left."""
