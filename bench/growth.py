@@ -30,6 +30,7 @@ from bench.usage import cpu_seconds, resident_mb
 from kwire.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 
 SECONDS = 2.0
+TABLE_WIDTH = 130
 PARTITIONS_PER_REQUEST = 500
 
 
@@ -185,6 +186,7 @@ def main() -> None:
     """Measure, print, draw."""
     options = options_of()
     console = Console()
+    console.width = max(console.width, TABLE_WIDTH)
     names = brokers_of(options, console)
     results: Growth = {}
     with tempfile.TemporaryDirectory(prefix="bench-growth-") as directory:

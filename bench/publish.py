@@ -13,6 +13,7 @@ from bench.chart import draw_growth, draw_ratios
 from bench.report import (
     Growth,
     Run,
+    behind,
     main_lines,
     markdown_facts,
     markdown_growth,
@@ -50,7 +51,19 @@ def readme_part(run: Run) -> str:
 def performance_part(run: Run) -> str:
     """The part of docs/PERFORMANCE.md that is made: chart, table, machine."""
     chart = f"![ratios](performance/{RATIOS})\n\n" if len(run["brokers"]) > 1 else ""
-    return f"{chart}{markdown_table(run)}\n{markdown_facts(run)}"
+    return f"{chart}{markdown_table(run)}\n{losses(run)}\n{markdown_facts(run)}"
+
+
+def losses(run: Run) -> str:
+    """Where kwire loses, or misses its bar, in the documents' words."""
+    if len(run["brokers"]) == 1:
+        return ""
+    missed = [
+        f"- {line.row.name}: {line.ratio:.2f} of Apache Kafka's, the bar is {line.bar}"
+        for line in behind(run)
+        if line.ratio is not None
+    ]
+    return "### Where kwire loses, or misses its bar\n\n" + "\n".join(missed or ["Nowhere."]) + "\n"
 
 
 def growth_part(growth: Growth) -> str:

@@ -96,6 +96,14 @@ def test_rows_of_the_readme_are_those_with_a_bar_of_their_own() -> None:
     assert "memory copy" in performance_part(run_of())
 
 
+def test_losses_are_named() -> None:
+    """With the ratio and the bar; a run of kwire alone has none."""
+    assert f"- {LOAD}: 2.10 of Apache Kafka's, the bar is ≥ 4" in performance_part(run_of())
+    assert "loses" not in performance_part(run_of(brokers=["kwire"]))
+    ahead = run_of(rows={START_ROW: {"kwire": [0.2], "kafka": [6.0]}})
+    assert "Nowhere." in performance_part(ahead)
+
+
 def test_documents_are_renewed_between_their_markers() -> None:
     """The rest of them stays."""
     text = f"before\n{START}old\n{END}after\n"
