@@ -159,7 +159,7 @@ class Connection:
             if frame is None:
                 break
             self._serve(frame)
-            if self._waiting is not None:
+            if self._waiting is not None or self._inbox.is_empty:
                 break
             if self._outbox.is_large and not self._outbox.send_nowait():
                 return

@@ -90,6 +90,11 @@ class Inbox:
         return self._view[start + 4 : stop]
 
     @property
+    def is_empty(self) -> bool:
+        """Whether nothing is left of what was read."""
+        return self._start == self._end
+
+    @property
     def has_frame(self) -> bool:
         """Whether ``next_frame`` has something to give or to say."""
         held = self._end - self._start

@@ -163,7 +163,8 @@ class PartitionLog:
         Raises KafkaError as ``ProducerStates.check`` does, RECORD_LIST_TOO_LARGE, and
         KAFKA_STORAGE_ERROR when the disk refuses.
         """
-        self._refuse_appends()
+        if self.health.failure is not None or self.is_abandoned or self._needs_cut:
+            self._refuse_appends()
         batch = checked.batch
         check_segment_size(batch, self.config)
         if batch.has_producer_id:
@@ -188,7 +189,7 @@ class PartitionLog:
         last_offset = batch.last_offset
         try:
             segment = self.active
-            if segment.size_bytes and is_full(segment, batch, self.config, now_ms):
+            if segment.size_bytes and is_full(segment, batch, last_offset, self.config, now_ms):
                 self.roll(now_ms)
                 segment = self.active
             if batch.partition_leader_epoch > self.leader_epochs.latest:

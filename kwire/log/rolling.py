@@ -17,16 +17,22 @@ from kwire.record.batch import RecordBatch
 MAX_RELATIVE_OFFSET = (1 << 31) - 1
 
 
-def is_full(segment: LogSegment, batch: RecordBatch, config: LogConfig, now_ms: int) -> bool:
-    """Whether a segment that isn't empty has no room for a batch that has its offsets."""
-    if segment.size_bytes + batch.size_bytes > min(config.segment_bytes, MAX_SEGMENT_BYTES):
+def is_full(
+    segment: LogSegment, batch: RecordBatch, last_offset: int, config: LogConfig, now_ms: int
+) -> bool:
+    """Whether a segment that isn't empty has no room for a batch that ends at ``last_offset``."""
+    end = segment.size_bytes + batch.size_bytes
+    if end > config.segment_bytes or end > MAX_SEGMENT_BYTES:
         return True
     if segment.offset_index.is_full or segment.time_index.is_full:
         return True
-    if batch.last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
+    if last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
         return True
     first = segment.first_timestamp()
     age_ms = batch.max_timestamp - first if first >= 0 else now_ms - segment.created_ms
+    # Jitter only makes it less: where it isn't old without, there is nothing to compute.
+    if age_ms <= config.segment_ms - config.segment_jitter_ms:
+        return False
     return age_ms > config.segment_ms - _jitter_ms(segment, config)
 
 
