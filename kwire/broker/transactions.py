@@ -25,6 +25,7 @@ from kwire.broker.topics import TRANSACTIONS_TOPIC, create_if_missing
 from kwire.coordinator.effects import Effects
 from kwire.coordinator.transaction.coordinator import (
     ProducerIdAndEpoch,
+    ProducerIdNeeded,
     TransactionCoordinator,
     TransactionSettings,
 )
@@ -200,7 +201,7 @@ class Transactions:
             now_s = trio.current_time()
             if now_s >= abort_at_s:
                 abort_at_s = now_s + abort_s
-                self._abort_timed_out()
+                await self._abort_timed_out()
             if now_s >= expire_at_s:
                 expire_at_s = now_s + expire_s
                 self._expire_ids()
@@ -242,13 +243,27 @@ class Transactions:
             )
         return self._settings
 
-    def _abort_timed_out(self) -> None:
+    async def _abort_timed_out(self) -> None:
         now_ms = self._broker.now_ms()
-        for loaded in self._loaded.values():
-            loaded.coordinator.settings = self._current_settings()
+        for index, loaded in list(self._loaded.items()):
             for transactional_id in loaded.coordinator.timed_out(now_ms):
                 log.info("transaction %r has timed out and is aborted", transactional_id)
-                self._try(loaded, loaded.coordinator.abort_timed_out(transactional_id, now_ms))
+                try:
+                    await self._abort(index, transactional_id, now_ms)
+                except KafkaError as error:
+                    log.error("cannot abort transaction %r: %s", transactional_id, error)
+
+    async def _abort(self, index: int, transactional_id: str, now_ms: int) -> None:
+        """Abort a transaction unless it has ended meanwhile; KafkaError when it can't be."""
+        new_id: int | None = None
+        while True:
+            loaded = self._get(index)
+            try:
+                effects = loaded.coordinator.abort_timed_out(transactional_id, new_id, now_ms)
+            except ProducerIdNeeded:
+                new_id = await self._broker.next_producer_id()
+                continue
+            return self.carry_out(loaded, effects)
 
     def _expire_ids(self) -> None:
         for loaded in self._loaded.values():

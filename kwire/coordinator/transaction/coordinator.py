@@ -120,7 +120,8 @@ class TransactionCoordinator:
         if known.state is TransactionState.ONGOING:
             # The epoch that fences the old producer is never given to anybody: who asked asks
             # again, and gets the one after it.
-            return Decision(self._abort(known, now_ms), ErrorCode.CONCURRENT_TRANSACTIONS)
+            aborted = self._abort(known, new_producer_id, now_ms)
+            return Decision(aborted, ErrorCode.CONCURRENT_TRANSACTIONS)
         return Decision(self._write(_begun(known, timeout_ms, expected, new_producer_id, now_ms)))
 
     def add_partitions(
@@ -186,10 +187,8 @@ class TransactionCoordinator:
         if not may_end(known, end):
             return None
         next_producer_id = NO_PRODUCER_ID
-        if client_version >= EPOCH_BUMP_SINCE and known.is_epoch_exhausted:
-            if new_producer_id is None:
-                raise ProducerIdNeeded
-            next_producer_id = new_producer_id
+        if client_version >= EPOCH_BUMP_SINCE:
+            next_producer_id = _next_producer_id(known, new_producer_id)
         prepared = prepare_end(
             known,
             now_ms,
@@ -206,22 +205,31 @@ class TransactionCoordinator:
         return [
             known.transactional_id
             for known in self.transactions.values()
-            if known.state is TransactionState.ONGOING
-            and known.start_ms + known.timeout_ms < now_ms
+            if _has_timed_out(known, now_ms)
         ]
 
-    def abort_timed_out(self, transactional_id: str, now_ms: int) -> Effects:
-        """Abort an open transaction whose time is over; its producer is fenced."""
-        return self._abort(self.transactions[transactional_id], now_ms)
+    def abort_timed_out(
+        self, transactional_id: str, new_producer_id: int | None, now_ms: int
+    ) -> Effects:
+        """Abort an open transaction whose time is over; its producer is fenced.
 
-    def _abort(self, known: Transaction, now_ms: int) -> Effects:
+        There is nothing to do where it has ended meanwhile. Raises ProducerIdNeeded.
+        """
+        known = self.transactions.get(transactional_id)
+        if known is None or not _has_timed_out(known, now_ms):
+            return Effects()
+        return self._abort(known, new_producer_id, now_ms)
+
+    def _abort(self, known: Transaction, new_producer_id: int | None, now_ms: int) -> Effects:
         """Abort without the producer, which is fenced: where the end bumps the epoch, by that."""
-        bumps = self.settings.transaction_version >= EPOCH_BUMP_SINCE
+        if self.settings.transaction_version < EPOCH_BUMP_SINCE:
+            return self._write(prepare_end(fence(known), now_ms, committed=False, client_version=0))
         prepared = prepare_end(
-            known if bumps else fence(known),
+            known,
             now_ms,
             committed=False,
-            client_version=EPOCH_BUMP_SINCE if bumps else 0,
+            client_version=EPOCH_BUMP_SINCE,
+            next_producer_id=_next_producer_id(known, new_producer_id),
         )
         return self._write(prepared)
 
@@ -342,3 +350,19 @@ def _is_known(known: Transaction, expected: ProducerIdAndEpoch) -> bool:
             and is_epoch_exhausted(expected.epoch)
         )
     )
+
+
+def _has_timed_out(known: Transaction, now_ms: int) -> bool:
+    return known.state is TransactionState.ONGOING and known.start_ms + known.timeout_ms < now_ms
+
+
+def _next_producer_id(known: Transaction, new_producer_id: int | None) -> int:
+    """The id with which a producer goes on after an end that uses up its epochs, else -1.
+
+    Raises ProducerIdNeeded.
+    """
+    if not known.is_epoch_exhausted:
+        return NO_PRODUCER_ID
+    if new_producer_id is None:
+        raise ProducerIdNeeded
+    return new_producer_id

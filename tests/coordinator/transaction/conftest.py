@@ -186,7 +186,9 @@ class TransactionScript:
     def do_timeouts(self, plain: list[str], given: Words) -> None:
         """Transactions that are open for too long are looked for."""
         for transactional_id in self.coordinator.timed_out(self.now_ms):
-            self.take(self.coordinator.abort_timed_out(transactional_id, self.now_ms))
+            new_id = int(given["new"]) if "new" in given else None
+            effects = self.coordinator.abort_timed_out(transactional_id, new_id, self.now_ms)
+            self.take(effects)
 
     def do_expire(self, plain: list[str], given: Words) -> None:
         """Ids that nobody uses are looked for."""

@@ -231,22 +231,25 @@ def test_the_end_of_a_transaction_with_the_last_epoch(script):
     """)
 
 
-def test_a_producer_with_the_last_epoch_is_fenced(script):
-    """There is one epoch left for that, and no more."""
-    script.log.append(_record(_state(TransactionState.ONGOING, epoch=32766, partitions={("p", 0)})))
-    script.run("""
+@pytest.mark.parametrize("how", ["init b", "timeouts"])
+def test_an_abort_with_the_last_epoch_leads_to_another_producer_id(script, how):
+    """Nobody is ever told the epoch that is kept for fencing: with it nothing could be ended."""
+    open_one = _state(TransactionState.ONGOING, epoch=32766, partitions={("p", 0)})
+    script.log.append(_record(open_one._replace(start_ms=script.now_ms)))
+    told = "\n            b init: CONCURRENT_TRANSACTIONS" if how == "init b" else ""
+    script.run(f"""
         restart
-        init b
-            record PrepareAbort producer 7 epoch 32767 [p-0]
-            b init: CONCURRENT_TRANSACTIONS
+        after 100
+        {how}
+            record PrepareAbort producer 7 epoch 32767 next 1 [p-0]{told}
         markers
             marker p-0 abort epoch 32767
-            record CompleteAbort producer 7 epoch 32767
-        init a id=7 epoch=32766   # there is no epoch left for it
-            a init: PRODUCER_FENCED
-        init b
-            record Empty producer 1 epoch 0
-            b init: producer 1 epoch 0
+            record CompleteAbort producer 1 epoch 0
+        abort a id=7 epoch=32766   # its own, as far as it knows
+            a: done already
+        add a p-0
+            record Ongoing producer 1 epoch 0 [p-0]
+            a add: ok
     """)
 
 
