@@ -7,7 +7,6 @@ from bench.rows.common import Row, Running
 from bench.usage import proportional_mb, resident_mb
 from kwire.protocol.messages.api_versions import ApiVersionsRequest
 
-
 CONNECTIONS = 500
 VERSION = 3
 
