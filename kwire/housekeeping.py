@@ -59,6 +59,7 @@ class Housekeeping:
             if now_s >= self._sweep_due_s:
                 self._sweep_due_s = now_s + SWEEP_INTERVAL_S
                 self._sweep(now_s)
+                await self._broker.retry_offline()
             await self.keep_house(self._broker.now_ms())
 
     def check_storage(self) -> None:
@@ -77,7 +78,7 @@ class Housekeeping:
         self._broker.flusher.forget()
 
     def _sweep(self, now_s: float) -> None:
-        """Idle connections end or give back memory; partitions that are offline are tried again."""
+        """Idle connections end or give back memory."""
         max_idle_ms = self._broker.integer("connections.max.idle.ms")
         for connection in list(self._poller.connections):
             idle_s = now_s - connection.last_active_s
@@ -86,7 +87,6 @@ class Housekeeping:
             elif idle_s > SWEEP_INTERVAL_S:
                 connection.release_memory()
         self._broker.log_manager.look_for_room()
-        self._broker.retry_offline()
 
     async def keep_house(self, now_ms: int) -> None:
         """Retention and checkpoints, each when its interval has passed."""

@@ -261,10 +261,16 @@ class Broker:
         """Put the logs aside whose topics are gone: deleted while their directory was offline."""
         self.log_manager.put_strays_aside(self._partitions)
 
-    def retry_offline(self) -> None:
+    async def retry_offline(self) -> None:
         """Try to open partitions again whose logs couldn't be made, for want of room perhaps."""
         for (name, index), is_new in list(self._offline.items()):
-            self._open_partition(self.image.topics_by_name[name], index, is_new=is_new)
+            topic = self.image.topics_by_name.get(name)
+            if topic is None:
+                continue
+            config = self._log_config(name)
+            opened = await trio.to_thread.run_sync(self._open_log, topic, index, config, is_new)
+            if (name, index) in self._offline:  # it may have been deleted meanwhile
+                self._serve_partition(topic, index, opened, is_new=is_new)
 
     def _missing(self, topic: TopicImage) -> list[int]:
         """The partitions that belong to this broker and that it doesn't serve."""

@@ -35,6 +35,7 @@ from kwire.log.compaction.manager import (
     CompactionSettings,
     Failure,
 )
+from kwire.log.compaction.swap import begin_swap, finish_swap, undo_swap
 
 log = logging.getLogger(__name__)
 
@@ -206,13 +207,33 @@ class Compaction:
                 break
             base_offset, size_bytes, replaced = answer["group"]
             group = CleanedGroup(base_offset, size_bytes, tuple(replaced))
-            if not manager.swap(clean, group, self._broker.now_ms()):
+            if not await self._swap(clean, group):
                 return Failure("its segments are others now")
-            await trio.to_thread.run_sync(self._sync, clean)
         statistics = CompactionStatistics(**answer["statistics"])
         manager.finish(clean, CompactionResult(answer["end_offset"], statistics))
         await trio.to_thread.run_sync(manager.write_checkpoints)
         return None
+
+    async def _swap(self, clean: Clean, group: CleanedGroup) -> bool:
+        """Put a cleaned segment in its place, waiting for the disk in threads.
+
+        False where the log is no longer what it was when the clean began.
+        """
+        log, disk = clean.log, self._broker.log_manager.disk
+        old = self.manager.replaced_by(clean, group)
+        if not old:
+            return old is not None
+        if not begin_swap(log, old, group, disk):
+            return False
+        try:
+            await trio.to_thread.run_sync(self._sync, clean)
+        except BaseException:
+            undo_swap(log, group, disk)
+            raise
+        if not finish_swap(log, old, group, self._broker.now_ms(), disk):
+            return False
+        await trio.to_thread.run_sync(self._sync, clean)
+        return True
 
     def _sync(self, clean: Clean) -> None:
         """Wait until the names of a swap are on the disk; KafkaError, OSError."""

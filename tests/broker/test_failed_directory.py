@@ -280,7 +280,7 @@ async def test_a_directory_that_fails_at_the_start(tmp_path: Path) -> None:
         await broker.commit(lambda image: create_topic(image, NewTopic("u", 2, 1), broker.random))
         assert {p.log.directory.parent for p in broker.partitions()} == {tmp_path / "a"}
         assert broker.partition("u", 1).log.log_end_offset == 0
-        broker.retry_offline()
+        await broker.retry_offline()
         assert [two.running.broker.is_offline("t", i) for i in lost] == [True] * len(lost)
     async with two_directories(tmp_path, create=False) as two:
         assert await two.produce_everywhere() == [0] * PARTITIONS

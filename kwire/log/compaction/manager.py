@@ -214,19 +214,29 @@ class CompactionManager:
         name = (clean.log.topic, clean.log.partition)
         return self._logs.get(name) is clean.log and clean.log.truncations == clean.truncations
 
+    def replaced_by(self, clean: Clean, group: CleanedGroup) -> list[LogSegment] | None:
+        """The segments that a cleaned one is made of; None where the log is no longer what it was.
+
+        None are left where retention has deleted them all; then nobody wants the cleaned one.
+        """
+        if not self._is_there(clean):
+            return None
+        old = [clean.segments.pop(base_offset) for base_offset in group.replaced]
+        if old[-1].base_offset < clean.log.segments[0].base_offset:
+            discard_cleaned(clean.log, group.base_offset, self._disk)
+            return []
+        return old
+
     def swap(self, clean: Clean, group: CleanedGroup, now_ms: int) -> bool:
         """Put a cleaned segment in its place; False where the log is no longer what it was.
 
         Raises OSError and KafkaError as ``replace_segments``. The log's directory has to be synced
         before ``finish``.
         """
-        if not self._is_there(clean):
+        old = self.replaced_by(clean, group)
+        if old is None:
             return False
-        old = [clean.segments.pop(base_offset) for base_offset in group.replaced]
-        if old[-1].base_offset < clean.log.segments[0].base_offset:
-            discard_cleaned(clean.log, group.base_offset, self._disk)
-            return True  # retention has deleted them all
-        return replace_segments(clean.log, old, group, now_ms, self._disk)
+        return not old or replace_segments(clean.log, old, group, now_ms, self._disk)
 
     def finish(self, clean: Clean, result: CompactionResult) -> None:
         """A clean is done; the checkpoint has to be written."""

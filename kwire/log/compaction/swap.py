@@ -30,22 +30,49 @@ from kwire.log.segments import LogSegments
 def replace_segments(
     log: PartitionLog, old: Sequence[LogSegment], group: CleanedGroup, now_ms: int, disk: Disk
 ) -> bool:
-    """Swap a cleaned segment in for ``old``; False where the log has changed meanwhile.
+    """``begin_swap``, a sync of the directory, ``finish_swap``: for who may wait for the disk."""
+    if not begin_swap(log, old, group, disk):
+        return False
+    try:
+        disk.sync_directory(log.directory)
+    except OSError:
+        undo_swap(log, group, disk)
+        raise
+    return finish_swap(log, old, group, now_ms, disk)
 
-    The last names aren't synced: that is for the caller to do, in a thread. Raises OSError when
-    nothing has happened, KafkaError (KAFKA_STORAGE_ERROR) when the log is offline after it.
+
+def begin_swap(
+    log: PartitionLog, old: Sequence[LogSegment], group: CleanedGroup, disk: Disk
+) -> bool:
+    """Give a cleaned segment the names that a crash can't undo; False where the log has changed.
+
+    The directory has to be synced after it, perhaps in a thread, and then ``finish_swap`` be called
+    or ``undo_swap``. Raises OSError when nothing has happened.
     """
     if not are_in_log(log, old):
         discard_cleaned(log, group.base_offset, disk)
         return False
+    try:
+        _rename(log.new_segment(group.base_offset, 0), CLEANED_SUFFIX, SWAP_SUFFIX, disk)
+    except OSError:
+        undo_swap(log, group, disk)
+        raise
+    return True
+
+
+def finish_swap(
+    log: PartitionLog, old: Sequence[LogSegment], group: CleanedGroup, now_ms: int, disk: Disk
+) -> bool:
+    """Swap a cleaned segment in for ``old``; False, and undone, where the log has changed.
+
+    The last names aren't synced: that is for the caller to do, in a thread. Raises KafkaError
+    (KAFKA_STORAGE_ERROR) when the log is offline after it.
+    """
+    if not are_in_log(log, old):
+        undo_swap(log, group, disk)
+        return False
     first = log.segments.index(old[0])
     new = log.new_segment(group.base_offset, now_ms)
-    try:
-        _rename(new, CLEANED_SUFFIX, SWAP_SUFFIX, disk)
-        disk.sync_directory(log.directory)
-    except OSError:
-        _undo(new, disk)
-        raise
     try:
         for segment in old:
             log.doomed.append((now_ms, segment.delete_later()))
@@ -104,11 +131,12 @@ def _rename(segment: LogSegment, old_suffix: str, new_suffix: str, disk: Disk) -
                 raise
 
 
-def _undo(segment: LogSegment, disk: Disk) -> None:
-    """Remove the files of a swap that has not begun.
+def undo_swap(log: PartitionLog, group: CleanedGroup, disk: Disk) -> None:
+    """Remove the files of a swap that isn't to be finished.
 
     The ``.swap`` ones first, and no more after an error: by themselves they would count.
     """
+    segment = log.new_segment(group.base_offset, 0)
     with suppress(OSError):
         for ending in (SWAP_SUFFIX, CLEANED_SUFFIX):
             for suffix in SUFFIXES:
