@@ -66,6 +66,7 @@ def test_members_share_step_by_step(group: Group) -> None:
     )
     assert described.assignor_name == "uniform"
     assert {member.member_type for member in described.members} == {1}
+    assert {member.subscribed_topic_regex for member in described.members} == {""}
 
 
 def test_epochs_fence_members(group: Group) -> None:

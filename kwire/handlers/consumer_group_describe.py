@@ -76,7 +76,7 @@ def _member(group: ConsumerGroup, member: ConsumerMember, topics: Topics) -> Mem
         client_id=about.client_id,
         client_host=about.client_host,
         subscribed_topic_names=list(about.topics),
-        subscribed_topic_regex=about.regex or None,
+        subscribed_topic_regex=about.regex,
         assignment=_assignment(member.owned, topics),
         target_assignment=_assignment(group.target_of(member.member_id), topics),
         member_type=CLASSIC_MEMBER_TYPE if member.is_classic else CONSUMER_MEMBER_TYPE,

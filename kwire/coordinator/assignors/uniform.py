@@ -13,7 +13,9 @@ subscriptions differ, and so may miss one, and at no racks.
 """
 
 from collections import deque
+from collections.abc import Iterator
 from heapq import heapify, heapreplace
+from itertools import chain
 
 from kwire.coordinator.assignors.spec import AssignmentSpec, Partition, Shares, to_shares
 
@@ -152,14 +154,20 @@ class _Balance:
         Members that can't reach such a one can't help others to either: they aren't asked again.
         """
         visited: set[str] = set()
-        for start in sorted(self.load, key=lambda m: (-self.load[m], m)):
+        most = max(self.load, key=self.load.__getitem__)
+        # Sorting costs more than the move, which is nearly always one of those who have most.
+        for start in chain([most], self._by_load()):
             if start not in visited:
-                chain = self._chain_from(start, visited)
-                if chain:
-                    for giver, topic_id, taker in chain:
+                moves = self._chain_from(start, visited)
+                if moves:
+                    for giver, topic_id, taker in moves:
                         self._move(giver, topic_id, taker)
                     return True
         return False
+
+    def _by_load(self) -> Iterator[str]:
+        """The members, those with most partitions first; sorted when the first is asked for."""
+        yield from sorted(self.load, key=lambda m: (-self.load[m], m))
 
     def _chain_from(self, start: str, visited: set[str]) -> list[tuple[str, bytes, str]]:
         """The shortest chain of moves from a member to one whose load is at least two less."""
@@ -173,14 +181,14 @@ class _Balance:
                 if topic_id in seen_topics:
                     continue
                 seen_topics.add(topic_id)
-                for taker in self.readers[topic_id]:
-                    if taker in reached:
-                        continue
-                    reached.add(taker)
-                    came_by[taker] = (giver, topic_id)
-                    if self.load[taker] <= self.load[start] - 2:
-                        return _trace(taker, start, came_by)
-                    queue.append(taker)
+                takers = [m for m in self.readers[topic_id] if m not in reached]
+                came_by.update(dict.fromkeys(takers, (giver, topic_id)))
+                # The one with the fewest: who gets many isn't asked to pass them on again.
+                least = min(takers, key=self.load.__getitem__, default=start)
+                if self.load[least] <= self.load[start] - 2:
+                    return _trace(least, start, came_by)
+                reached.update(takers)
+                queue.extend(takers)
         visited |= reached
         return []
 

@@ -1,0 +1,24 @@
+"""How much work the uniform assignor has with one that had everything."""
+
+from kwire.coordinator.assignors import uniform
+from kwire.coordinator.assignors.spec import AssignedTopic, AssignmentSpec, Subscriber
+
+
+def test_few_partitions_are_passed_on_twice(monkeypatch):
+    """Most go straight to a member that keeps them: everybody waits while this is computed."""
+    moves = []
+    move = uniform._Balance._move
+    monkeypatch.setattr(
+        uniform._Balance, "_move", lambda self, *of: (moves.append(of), move(self, *of))
+    )
+    topics = {bytes([index]) * 16: AssignedTopic(100) for index in range(2)}
+    everything = {topic_id: frozenset(range(100)) for topic_id in topics}
+    members = {
+        f"m{index:02}": Subscriber(
+            frozenset(topics if index % 2 == 0 else list(topics)[:1]), {} if index else everything
+        )
+        for index in range(20)
+    }
+    shares = uniform.assign_uniformly(AssignmentSpec(members, topics))
+    assert {sum(map(len, share.values())) for share in shares.values()} == {10}
+    assert len(moves) < 300
