@@ -116,6 +116,10 @@ class RawProducer:
         self._sequences[topic, index] = sequence + 1
         return partition.base_offset
 
+    def skip(self, topic: str, index: int, count: int = 1) -> None:
+        """Leave sequences of a partition out, as if batches were on their way; or go back."""
+        self._sequences[topic, index] = self._sequences.get((topic, index), 0) + count
+
     async def add_offsets(self, group_id: str) -> None:
         """Add a group by a request of its own."""
         request = AddOffsetsToTxnRequest(

@@ -182,6 +182,20 @@ async def test_a_partition_that_was_not_added_is_refused(server):
     await producer.produce(TOPIC, 1, b"v")
 
 
+async def test_a_batch_that_was_refused_comes_before_those_after_it(server):
+    """Of the batches under way the first one may be refused for now: order is kept (KIP-890)."""
+    producer = RawProducer(await server.connect(), "ledger", bumps=False)
+    await producer.init()
+    assert await refused(producer.produce(TOPIC, 0, b"0")) is ErrorCode.TRANSACTION_ABORTABLE
+    await producer.add(TOPIC, 0)
+    producer.skip(TOPIC, 0)
+    code = await refused(producer.produce(TOPIC, 0, b"1"))
+    assert code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    producer.skip(TOPIC, 0, -1)
+    assert await producer.produce(TOPIC, 0, b"0") == 0
+    assert await producer.produce(TOPIC, 0, b"1") == 1
+
+
 @pytest.mark.parametrize("version", [10, 11, 12])
 async def test_an_old_epoch_is_noticed_before_a_missing_partition(server, version):
     """A zombie may begin anew after INVALID_PRODUCER_EPOCH, and can't after INVALID_TXN_STATE."""

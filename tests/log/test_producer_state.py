@@ -144,6 +144,30 @@ def test_an_open_transaction_bounds_what_is_stable(tools):
     assert log.first_unstable_offset is None
 
 
+def test_the_oldest_open_transaction_is_found_after_a_restart(tools):
+    """Producers are in a snapshot as they came, not in the order of their transactions."""
+    log = tools.open()
+    tools.append(log, b"a", producer=(1, 0, 0), transactional=True)
+    tools.append_marker(log, tools.marker(1, 0, commit=True))
+    tools.append(log, b"b", producer=(2, 0, 0), transactional=True)
+    tools.append(log, b"a", producer=(1, 0, 1), transactional=True)
+    log.close(tools.now_ms)
+    log = tools.open()
+    assert log.first_unstable_offset == 2
+    tools.append_marker(log, tools.marker(2, 0, commit=True))
+    assert log.first_unstable_offset == 3
+
+
+def test_an_open_transaction_whose_records_are_deleted(tools):
+    """Nothing before the log start offset holds a consumer up."""
+    log = tools.open()
+    tools.append(log, b"a", b"b", b"c", producer=(1, 0, 0), transactional=True)
+    log.advance_log_start_offset(2)
+    assert log.first_unstable_offset == 2
+    log.advance_log_start_offset(3)
+    assert log.first_unstable_offset == 3
+
+
 def test_aborted_transactions_are_indexed(tools):
     """With overlapping ones: complete for a range, by first offset, also rebuilt after a crash."""
     log = tools.open(segment_bytes=500)
