@@ -14,6 +14,7 @@ Rules:
 from collections.abc import Iterable
 from random import Random
 
+from kwire.broker.partition import Partition
 from kwire.errors import ErrorCode, KafkaError
 from kwire.protocol.messages.fetch import FetchPartition, PartitionData
 
@@ -30,12 +31,29 @@ PartitionKey = tuple[str, bytes, int]
 class CachedPartition:
     """What a client wants of a partition, and what it was told last."""
 
-    __slots__ = ("high_watermark", "log_start_offset", "wanted")
+    __slots__ = ("high_watermark", "log_start_offset", "partition", "wanted")
 
     def __init__(self, wanted: FetchPartition) -> None:
         self.wanted = wanted
+        self.partition: Partition | None = None
         self.high_watermark = -1
         self.log_start_offset = -1
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether a look at the partition would find nothing that the client doesn't know.
+
+        In a session with many partitions nearly all are; this is all that they cost.
+        """
+        partition = self.partition
+        return (
+            partition is not None
+            and self.wanted.fetch_offset == partition.high_watermark == self.high_watermark
+            and self.log_start_offset == partition.log.log_start_offset
+            and self.wanted.current_leader_epoch in (-1, partition.leader_epoch)
+            and not partition.is_deleted
+            and not partition.is_offline
+        )
 
     def is_news(self, told: PartitionData) -> bool:
         """Whether the client doesn't know this yet; what it is told is remembered."""

@@ -13,7 +13,7 @@ Behaviour:
 """
 
 from collections.abc import Coroutine, Iterable, Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -70,7 +70,7 @@ async def _handle(request: FetchRequest, context: RequestContext) -> FetchRespon
     # Asking for more at least than at most would wait in vain.
     max_bytes = min(request.max_bytes, context.broker.integer("fetch.max.bytes"))
     min_bytes = min(request.min_bytes, max_bytes)
-    answer = await _read(wanted, request, context)
+    answer = await _read(wanted, session, request, context)
     if answer.size_bytes < min_bytes and not answer.has_error and wanted:
         deadline = trio.current_time() + max(request.max_wait_ms, 0) / 1000
         partitions = [_partition(key, one, request, context) for key, one in wanted]
@@ -80,7 +80,7 @@ async def _handle(request: FetchRequest, context: RequestContext) -> FetchRespon
             seen = [_state(partition) for partition in partitions]
             if not await later(partial(_wait_for_append, partitions, seen, deadline)):
                 break
-            answer = await _read(wanted, request, context)
+            answer = await _read(wanted, session, request, context)
     return _response(answer, session, request)
 
 
@@ -149,13 +149,19 @@ def _session(request: FetchRequest, context: RequestContext) -> tuple[FetchSessi
     return session, [(key, cached.wanted) for key, cached in session.partitions.items()]
 
 
-async def _read(wanted: Wanted, request: FetchRequest, context: RequestContext) -> Answer:
-    """Look at every partition once; what isn't in memory is fetched by a thread."""
+async def _read(
+    wanted: Wanted, session: FetchSession | None, request: FetchRequest, context: RequestContext
+) -> Answer:
+    """Look once at each partition that isn't quiet; a thread fetches what isn't in memory."""
+    incremental = session is not None and request.session_epoch > INITIAL_EPOCH
     left = min(request.max_bytes, context.broker.integer("fetch.max.bytes"))
     total = 0
     has_error = False
     partitions = []
     for key, partition in wanted:
+        cached = session.partitions[key] if session is not None else None
+        if cached is not None and incremental and cached.is_quiet:
+            continue
         look = partial(_read_partition, key, partition, request, context, left, first=total == 0)
         data = await look_without_waiting(context.broker, look)
         if isinstance(data.records, FileSlice):
@@ -163,6 +169,9 @@ async def _read(wanted: Wanted, request: FetchRequest, context: RequestContext) 
             left = max(0, left - data.records.size_bytes)
         elif data.error_code:
             has_error = True
+        if cached is not None and not data.error_code:
+            with suppress(KafkaError):  # deleted meanwhile
+                cached.partition = _partition(key, partition, request, context)
         partitions.append((key, data))
     return Answer(partitions, total, has_error)
 

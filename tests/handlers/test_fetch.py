@@ -208,3 +208,37 @@ async def test_more_at_least_than_at_most(running: RunningServer) -> None:
         data = told(await client.request(request, VERSION, FetchResponse))[0]
     assert offsets_in(data) == [0]
     await client.aclose()
+
+
+async def test_a_session_hears_of_everything_that_happens_to_a_quiet_partition(
+    running: RunningServer,
+) -> None:
+    """A moved log start offset, a wrong epoch, a deleted topic: not only of records."""
+    client = await running.connect()
+    await produce(client, 2)
+    first = FetchRequest(session_epoch=0, topics=wanted((0, 2), (1, 0)))
+    session = (await client.request(first, VERSION, FetchResponse)).session_id
+    epoch = 0
+
+    async def fetch(topics: list[FetchTopic]) -> dict[int, PartitionData]:
+        nonlocal epoch
+        epoch += 1
+        request = FetchRequest(session_id=session, session_epoch=epoch, topics=topics)
+        return told(await client.request(request, VERSION, FetchResponse))
+
+    assert await fetch([]) == {}
+    running.broker.partition(TOPIC, 0).delete_records(1)
+    assert (await fetch([]))[0].log_start_offset == 1
+    assert await fetch([]) == {}
+    changed = wanted((0, 2))
+    changed[0].partitions[0].current_leader_epoch = 7
+    assert (await fetch(changed))[0].error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+    assert (await fetch(wanted((0, 2))))[0].error_code == 0
+    assert await fetch([]) == {}
+    assert offsets_in((await fetch(wanted((0, 1))))[0]) == [1]
+    deletion = DeleteTopicsRequest(topic_names=[TOPIC], timeout_ms=1000)
+    await client.request(deletion, 5, DeleteTopicsResponse)
+    gone = await fetch([])
+    assert {data.error_code for data in gone.values()} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert len(gone) == 2
+    await client.aclose()
