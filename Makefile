@@ -71,7 +71,7 @@ format: $(VENV)/.test ## rewrite the code in the house format
 
 lock: $(VENV)/.test ## renew requirements/*.txt from pyproject.toml
 	$(BIN)/python -m pip install -q uv
-	$(call lock,core,)
+	$(call lock,core,--extra build)
 	$(call lock,test,--extra test)
 	$(call lock,bench,--extra test --extra bench)
 
@@ -84,15 +84,15 @@ $(BIN)/python:
 	@echo "creating $(VENV) with $(PYTHON) …"
 	@$(PYTHON) -m venv $(VENV) || { echo "could not create $(VENV): on Debian and Ubuntu install python3-venv"; exit 1; }
 
-$(VENV)/.core: requirements/core.txt | $(BIN)/python
-	@echo "installing kwire's dependencies …"
+$(VENV)/.core: requirements/core.txt pyproject.toml | $(BIN)/python
+	@echo "installing kwire and its dependencies …"
 	@$(PIP) --require-hashes -r requirements/core.txt
+	@$(PIP) --no-build-isolation --no-deps -e .
 	@touch $@
 
 $(VENV)/.test: requirements/test.txt pyproject.toml $(VENV)/.core
 	@echo "installing the test tools …"
 	@$(PIP) --require-hashes -r requirements/test.txt
-	@$(PIP) --no-build-isolation --no-deps -e .
 	@touch $@
 
 $(VENV)/.bench: requirements/bench.txt $(VENV)/.test

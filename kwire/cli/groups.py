@@ -49,7 +49,10 @@ def run(options: argparse.Namespace) -> int:
     except ConnectionResetError:
         return fail(f"{options.bootstrap_server} does not answer this question: is it kwire?")
     except OSError as error:
-        return fail(f"cannot ask {options.bootstrap_server}: {error}")
+        return fail(
+            f"cannot ask {options.bootstrap_server}: {error.strerror or error}; "
+            "name a broker that runs with --bootstrap-server HOST:PORT"
+        )
     if found.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
         return fail(f"nothing is known of group {options.group}")
     if found.error_code:

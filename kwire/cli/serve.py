@@ -70,7 +70,9 @@ def _properties(options: argparse.Namespace) -> dict[str, str]:
     if options.config is not None:
         try:
             properties.update(parse_properties(options.config.read_text(encoding="utf-8")))
-        except (OSError, UnicodeDecodeError) as error:
+        except OSError as error:
+            raise UsageError(f"cannot read {options.config}: {error.strerror}") from error
+        except UnicodeDecodeError as error:
             raise UsageError(f"cannot read {options.config}: {error}") from error
     for item in options.settings:
         name, separator, value = item.partition("=")

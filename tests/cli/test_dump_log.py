@@ -173,10 +173,12 @@ def test_what_is_no_file_of_a_log(dump, tmp_path):
     good = tmp_path / "partition.metadata"
     good.write_text("version: 0\ntopic_id: x")
     missing = tmp_path / f"{FIRST}.log"
-    code, lines, said = dump(missing, tmp_path / "notes.log", tmp_path / "notes.txt", good)
+    nothing = tmp_path / "orders-7"
+    code, lines, said = dump(missing, nothing, tmp_path / "notes.log", tmp_path / "notes.txt", good)
     assert code == 1
     assert said.splitlines() == [
         f"kwire: there is no {missing}",
+        f"kwire: there is no {nothing}",
         f"kwire: {tmp_path / 'notes.log'} is not named after the offset it begins at",
         f"kwire: {tmp_path / 'notes.txt'} is no file of a log",
     ]

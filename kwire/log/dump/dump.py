@@ -54,4 +54,5 @@ def _lines(path: Path, options: Options, problems: Problems, disk: Disk) -> Iter
             return dump_transaction_index(path, disk, problems)
         case ".snapshot":
             return dump_snapshot(path, disk)
+    disk.size_of(path)  # a path that is missing is told as such
     raise DumpError(f"{path} is no file of a log")
