@@ -253,3 +253,17 @@ def test_tests_never_sleep() -> None:
         if isinstance(node, ast.Call) and ast.unparse(node.func) in sleeps
     ]
     assert not wrong, "\n".join(wrong)
+
+
+def test_no_marks_of_a_conflict_are_left() -> None:
+    """In no file that is text, whatever merges it has been through."""
+    marks = ("<" * 7 + " ", ">" * 7 + " ")
+    kinds = {".py", ".md", ".tsv", ".toml", ".txt", ".java", ""}
+    left = [
+        str(path.relative_to(ROOT))
+        for folder in (*CODE_FOLDERS, "docs", "requirements")
+        for path in (ROOT / folder).rglob("*")
+        if path.is_file() and path.suffix in kinds
+        if any(line.startswith(marks) for line in path.read_text(encoding="utf-8").splitlines())
+    ]
+    assert left == []
