@@ -6,6 +6,8 @@ Rules:
   Java's hash. The topic is created when somebody first asks for a coordinator.
 - Coordinators are loaded when the broker starts; until then the answer is
   COORDINATOR_LOAD_IN_PROGRESS. An end that was decided before is then brought about.
+- A partition that is damaged or offline has no coordinator: its ids are told NOT_COORDINATOR and
+  COORDINATOR_NOT_AVAILABLE, the ids of others don't notice.
 - Once the end of a transaction is written the markers follow (``kwire.broker.endings``). Those that
   can't be written are tried again until they are, or until the partition is gone.
 - Timeouts and expired ids are looked for at Kafka's intervals.
@@ -48,6 +50,7 @@ class Transactions:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._loaded: dict[int, LoadedTransactions] = {}
+        self._damaged: dict[int, Partition] = {}
         self._features: Mapping[str, int] | None = None
         self._settings = TransactionSettings()
         self._endings = Endings(broker)
@@ -67,14 +70,21 @@ class Transactions:
             ) from error
 
     def check_available(self, transactional_id: str) -> None:
-        """KafkaError (COORDINATOR_NOT_AVAILABLE) while the partition of an id is offline."""
+        """KafkaError (COORDINATOR_NOT_AVAILABLE) while the partition of an id can't be used."""
         topic = self._broker.image.topics_by_name.get(TRANSACTIONS_TOPIC)
         if topic is not None:
-            index = partition_for(transactional_id, len(topic.partitions))
-            if self._broker.is_offline(TRANSACTIONS_TOPIC, index):
-                raise KafkaError(
-                    ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{TRANSACTIONS_TOPIC}-{index} is offline"
-                )
+            why = self._why_not(partition_for(transactional_id, len(topic.partitions)))
+            if why:
+                raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, why)
+
+    def _why_not(self, index: int) -> str:
+        """Why a partition has no coordinator and will have none; empty if it may have one."""
+        if self._broker.is_offline(TRANSACTIONS_TOPIC, index):
+            return f"{TRANSACTIONS_TOPIC}-{index} is offline"
+        damaged = self._damaged.get(index)
+        if damaged is not None and not damaged.is_deleted:
+            return f"{TRANSACTIONS_TOPIC}-{index} can't be read"
+        return ""
 
     def of(self, transactional_id: str) -> LoadedTransactions:
         """The coordinator of a transactional id.
@@ -88,12 +98,12 @@ class Transactions:
 
     def _get(self, index: int) -> LoadedTransactions:
         loaded = self._loaded.get(index)
-        is_offline = self._broker.is_offline(TRANSACTIONS_TOPIC, index)
-        if loaded is not None and (is_offline or loaded.partition.is_deleted):
+        why = self._why_not(index)
+        if loaded is not None and (why or loaded.partition.is_deleted):
             del self._loaded[index]
             loaded = None
-        if is_offline:
-            raise KafkaError(ErrorCode.NOT_COORDINATOR, f"{TRANSACTIONS_TOPIC}-{index} is offline")
+        if why:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, why)
         if loaded is None:
             self._loaded[index] = loaded = self._new(self._empty_partition(index))
         loaded.coordinator.settings = self._current_settings()
@@ -119,8 +129,7 @@ class Transactions:
         if topic is None:
             return []
         indexes = range(len(topic.partitions))
-        usable = (i for i in indexes if not self._broker.is_offline(TRANSACTIONS_TOPIC, i))
-        return [self._get(index) for index in usable]
+        return [self._get(index) for index in indexes if not self._why_not(index)]
 
     # What handlers and other rooms ask for
 
@@ -207,14 +216,20 @@ class Transactions:
                 self._expire_ids()
 
     async def _load(self, index: int) -> None:
+        partition = self._broker.partition_if_served(TRANSACTIONS_TOPIC, index)
+        if partition is None or partition.log.log_end_offset == partition.log.log_start_offset:
+            return
+        loaded = self._new(partition)
         try:
-            partition = self._broker.partition(TRANSACTIONS_TOPIC, index)
-            if partition.log.log_end_offset == partition.log.log_start_offset:
-                return
-            loaded = self._new(partition)
             await loaded.runtime.load(batches_of(partition))
         except (KafkaError, OSError) as error:
-            log.error("cannot load %s-%d: %s", TRANSACTIONS_TOPIC, index, error)
+            log.error(
+                "cannot load %s-%d, its transactional ids can't be used: %s",
+                TRANSACTIONS_TOPIC,
+                index,
+                error,
+            )
+            self._damaged[index] = partition
             return
         self._loaded[index] = loaded
         self._finish(loaded)

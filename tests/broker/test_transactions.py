@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import trio
 
+from kwire.broker.groups import partition_for
 from kwire.coordinator.transaction.state import TransactionState
 from kwire.errors import ErrorCode, KafkaError
 from kwire.log.disk import Disk
@@ -19,6 +20,14 @@ from kwire.protocol.messages.delete_topics import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
     DeleteTopicState,
+)
+from kwire.protocol.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from kwire.protocol.messages.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
 )
 from kwire.testing.in_process import RunningServer, running_server
 from kwire.testing.raw_producer import RawProducer
@@ -213,6 +222,41 @@ async def test_transactions_survive_a_clean_restart(tmp_path):
         await until(server, TransactionState.ONGOING)
         await producer.end(committed=True)
         assert server.broker.partition(TOPIC, 0).last_stable_offset == 2
+
+
+async def test_a_damaged_partition_loses_its_own_ids(tmp_path, caplog):
+    """They are told to look elsewhere; the ids of other partitions are there, and listed."""
+    settings = SETTINGS | {"transaction.state.log.num.partitions": "2"}
+    ids = {partition_for(f"id-{n}", 2): f"id-{n}" for n in range(9)}
+    async with running_server(tmp_path, settings) as server:
+        client = await server.connect()
+        producers = [RawProducer(client, ids[index]) for index in (0, 1)]
+        for producer in producers:
+            await producer.init()
+    [damaged] = (tmp_path / "__transaction_state-1").glob("*.log")
+    content = bytearray(damaged.read_bytes())
+    content[-3] ^= 0xFF
+    damaged.write_bytes(content)
+    caplog.clear()
+    async with running_server(tmp_path, settings) as server:
+        client = await server.connect()
+        with trio.fail_after(10):
+            while not is_loaded(server):
+                await trio.lowlevel.checkpoint()
+        asked = FindCoordinatorRequest(key_type=1, coordinator_keys=[ids[0], ids[1]])
+        found = await client.request(asked, 4, FindCoordinatorResponse)
+        assert [one.error_code for one in found.coordinators] == [
+            ErrorCode.NONE,
+            ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ]
+        producers[1].client = client
+        with pytest.raises(KafkaError) as refused:
+            await producers[1].end(committed=False)
+        assert refused.value.code is ErrorCode.NOT_COORDINATOR
+        listed = await client.request(ListTransactionsRequest(), 1, ListTransactionsResponse)
+        assert listed.error_code == ErrorCode.NONE
+        assert [one.transactional_id for one in listed.transaction_states] == [ids[0]]
+    assert len([text for text in caplog.messages if "__transaction_state-1" in text]) == 1
 
 
 async def test_each_step_is_on_the_disk_before_the_next(tmp_path):
