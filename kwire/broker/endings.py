@@ -3,21 +3,25 @@
 Rules:
 
 - The markers follow the decision in the same turn, and the completing record follows the markers.
+  Those of a transaction with many partitions take several turns: others have theirs in between.
 - Where one of the partitions has to be on the disk before it is acknowledged (``flush.messages``),
   each step waits until the one before is there: a power cut must not leave a marker without its
-  decision, nor a completed transaction without its markers.
+  decision, nor a completed transaction without its markers. A marker counts as written when it is
+  on the disk; one that doesn't get there is written again.
 - What can't be written waits; ``finish`` is called again and goes on where it was.
 """
 
 import logging
+from typing import NamedTuple
 
 import trio
 
 from kwire.broker.broker import Broker
+from kwire.broker.flusher import Flush
 from kwire.broker.markers import EndMarker, write_marker
 from kwire.broker.partition import Partition
 from kwire.coordinator.transaction.coordinator import TransactionCoordinator
-from kwire.coordinator.transaction.state import Transaction
+from kwire.coordinator.transaction.state import TopicPartition, Transaction
 from kwire.errors import ErrorCode, KafkaError
 from kwire.log.log_config import NO_LIMIT
 from kwire.runtime import CoordinatorRuntime
@@ -25,6 +29,17 @@ from kwire.runtime import CoordinatorRuntime
 log = logging.getLogger(__name__)
 
 _OVERTAKEN = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED)
+
+MARKERS_PER_TURN = 50
+"""After so many markers of one transaction others have their turn."""
+
+
+class _Written(NamedTuple):
+    """What was tried: the partitions that are done, each with what its marker waits for on its way
+    to the disk, and why others have to be tried again."""
+
+    flushes: dict[TopicPartition, Flush | None]
+    delayed: KafkaError | None
 
 
 class LoadedTransactions:
@@ -65,13 +80,14 @@ class Endings:
             if transactional_id in self._under_way or (is_delayed and not tries_again):
                 continue
             self._delayed.discard(transactional_id)
+            prepared = loaded.coordinator.transactions[transactional_id]
+            if len(prepared.partitions) > MARKERS_PER_TURN or self._is_strict(loaded, prepared):
+                self._finish_in_steps(loaded, transactional_id, is_news=not is_delayed)
+                is_done = False  # somebody has to see whether it has come to its end
+                continue
             try:
-                if self._is_strict(loaded, loaded.coordinator.transactions[transactional_id]):
-                    self._finish_in_steps(loaded, transactional_id)
-                    is_done = False  # somebody has to see whether it has come to its end
-                else:
-                    self._write_markers(loaded, transactional_id)
-                    self._complete(loaded, transactional_id)
+                written = self._write_markers(loaded, prepared, sorted(prepared.partitions))
+                self._complete(loaded, transactional_id, written)
             except KafkaError as error:
                 self._delay(transactional_id, error, is_news=not is_delayed)
                 is_done = False
@@ -97,27 +113,43 @@ class Endings:
                 continue
         return found
 
-    def _finish_in_steps(self, loaded: LoadedTransactions, transactional_id: str) -> None:
+    def _finish_in_steps(
+        self, loaded: LoadedTransactions, transactional_id: str, *, is_news: bool
+    ) -> None:
         if self._nursery is not None:
             self._under_way.add(transactional_id)
-            self._nursery.start_soon(self._step_by_step, loaded, transactional_id)
+            self._nursery.start_soon(self._step_by_step, loaded, transactional_id, is_news)
 
-    async def _step_by_step(self, loaded: LoadedTransactions, transactional_id: str) -> None:
+    async def _step_by_step(
+        self, loaded: LoadedTransactions, transactional_id: str, is_news: bool
+    ) -> None:
+        prepared = loaded.coordinator.transactions[transactional_id]
         try:
-            await _on_disk(loaded.partition)
-            marked = self._partitions(loaded.coordinator.transactions[transactional_id])
-            self._write_markers(loaded, transactional_id)
-            for partition in marked:
-                await _on_disk(partition)
-            self._complete(loaded, transactional_id)
+            await _on_disk(loaded.partition.flush)
+            written = await self._write_many(loaded, prepared)
+            self._complete(loaded, transactional_id, await _all_on_disk(written))
         except KafkaError as error:
-            log.warning("the end of transaction %r has to wait: %s", transactional_id, error)
+            self._delay(transactional_id, error, is_news=is_news)
         finally:
             self._under_way.discard(transactional_id)
 
-    def _write_markers(self, loaded: LoadedTransactions, transactional_id: str) -> None:
-        """Write the markers that are missing; KafkaError if one has to be tried again."""
-        prepared = loaded.coordinator.transactions[transactional_id]
+    async def _write_many(self, loaded: LoadedTransactions, prepared: Transaction) -> _Written:
+        """Write the markers that are missing, with turns for others in between."""
+        missing = sorted(prepared.partitions)
+        flushes: dict[TopicPartition, Flush | None] = {}
+        delayed: KafkaError | None = None
+        for first in range(0, len(missing), MARKERS_PER_TURN):
+            if first:
+                await trio.lowlevel.checkpoint()
+            turn = missing[first : first + MARKERS_PER_TURN]
+            written = self._write_markers(loaded, prepared, turn)
+            flushes |= written.flushes
+            delayed = written.delayed or delayed
+        return _Written(flushes, delayed)
+
+    def _write_markers(
+        self, loaded: LoadedTransactions, prepared: Transaction, missing: list[TopicPartition]
+    ) -> _Written:
         marker = EndMarker(
             prepared.producer_id,
             prepared.producer_epoch,
@@ -125,28 +157,46 @@ class Endings:
             prepared.is_committing,
             prepared.client_version,
         )
+        flushes: dict[TopicPartition, Flush | None] = {}
         delayed: KafkaError | None = None
-        for topic, index in sorted(prepared.partitions):
+        for topic, index in missing:
             try:
-                write_marker(self._broker, marker, topic, index)
+                flushes[topic, index] = write_marker(self._broker, marker, topic, index)
             except KafkaError as error:
                 is_gone = self._broker.image.partition(topic, index) is None
                 if not is_gone and error.code not in _OVERTAKEN:
                     delayed = error
                     continue
                 log.warning("%s-%d needs no marker of %r: %s", topic, index, marker, error)
-            loaded.coordinator.marker_written(transactional_id, (topic, index))
-        if delayed is not None:
-            raise delayed
+                flushes[topic, index] = None
+        return _Written(flushes, delayed)
 
-    def _complete(self, loaded: LoadedTransactions, transactional_id: str) -> None:
-        """Write that every marker is there; KafkaError if that has to be tried again."""
+    def _complete(
+        self, loaded: LoadedTransactions, transactional_id: str, written: _Written
+    ) -> None:
+        """Write that every marker is there; KafkaError if something has to be tried again."""
+        loaded.coordinator.markers_written(transactional_id, written.flushes)
+        if written.delayed is not None:
+            raise written.delayed
         now_ms = self._broker.now_ms()
         loaded.runtime.carry_out(loaded.coordinator.complete(transactional_id, now_ms))
 
 
-async def _on_disk(partition: Partition) -> None:
-    """Wait until what was written last is on the disk, where that is asked for; KafkaError."""
-    flush = partition.flush
+async def _all_on_disk(written: _Written) -> _Written:
+    """Wait for the disk, where that is asked for; what isn't there then has to be tried again."""
+    flushes: dict[TopicPartition, Flush | None] = {}
+    delayed = written.delayed
+    for partition, flush in written.flushes.items():
+        try:
+            await _on_disk(flush)
+        except KafkaError as error:
+            delayed = error
+        else:
+            flushes[partition] = None
+    return _Written(flushes, delayed)
+
+
+async def _on_disk(flush: Flush | None) -> None:
+    """Wait until a write is on the disk, where that is asked for; KafkaError."""
     if flush is not None:
         await flush.wait()

@@ -8,6 +8,7 @@ the same markers to the leaders of the partitions by WriteTxnMarkers.
 from typing import NamedTuple
 
 from kwire.broker.broker import Broker
+from kwire.broker.flusher import Flush
 from kwire.broker.topics import OFFSETS_TOPIC
 from kwire.log.partition_log import AppendOrigin
 from kwire.record.control import ControlType, end_transaction_marker
@@ -23,8 +24,8 @@ class EndMarker(NamedTuple):
     transaction_version: int
 
 
-def write_marker(broker: Broker, marker: EndMarker, topic: str, index: int) -> None:
-    """Write a marker into a partition.
+def write_marker(broker: Broker, marker: EndMarker, topic: str, index: int) -> Flush | None:
+    """Write a marker into a partition; what to wait for until it is on the disk, None if nothing.
 
     Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PRODUCER_EPOCH,
     TRANSACTION_COORDINATOR_FENCED, COORDINATOR_LOAD_IN_PROGRESS, and as ``Partition.append`` does.
@@ -48,3 +49,4 @@ def write_marker(broker: Broker, marker: EndMarker, topic: str, index: int) -> N
         broker.groups.end_transaction(index, batch, marker.producer_id, committed=marker.committed)
     else:
         partition.append(batch, now_ms=now_ms, origin=AppendOrigin.COORDINATOR)
+    return partition.flush

@@ -6,7 +6,7 @@ Rules:
   decision; the state changes when that record is replayed. A KafkaError is the answer to the one
   who asked, and then nothing has changed.
 - A transaction whose end is decided is ``unfinished`` until its markers are written: whoever drives
-  the coordinator writes them, says so by ``marker_written``, and carries out ``complete``.
+  the coordinator writes them, says so by ``markers_written``, and carries out ``complete``.
 - While it is unfinished, everything else its producer asks for is CONCURRENT_TRANSACTIONS.
 - A new producer id comes from outside: an operation that needs one and has none raises
   ``ProducerIdNeeded``, and is asked again with one.
@@ -246,11 +246,11 @@ class TransactionCoordinator:
 
     # Markers
 
-    def marker_written(self, transactional_id: str, partition: TopicPartition) -> None:
-        """A partition has the marker of an unfinished transaction, or needs none any more."""
+    def markers_written(self, transactional_id: str, partitions: Iterable[TopicPartition]) -> None:
+        """Partitions have the marker of an unfinished transaction, or need none any more."""
         prepared = self.transactions[transactional_id]
         assert prepared.state in PREPARED, prepared
-        left = prepared.partitions - {partition}
+        left = prepared.partitions.difference(partitions)
         self.transactions[transactional_id] = prepared._replace(partitions=left)
 
     def complete(self, transactional_id: str, now_ms: int) -> Effects:

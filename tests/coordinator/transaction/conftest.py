@@ -174,7 +174,7 @@ class TransactionScript:
             wanted = [partition(word) for word in plain] or sorted(known.partitions)
             how = "commit" if known.is_committing else "abort"
             for topic, index in wanted:
-                self.coordinator.marker_written(transactional_id, (topic, index))
+                self.coordinator.markers_written(transactional_id, [(topic, index)])
                 self.trace.append(f"marker {topic}-{index} {how} epoch {known.producer_epoch}")
             if not self.coordinator.transactions[transactional_id].partitions:
                 self.take(self.coordinator.complete(transactional_id, self.now_ms))
