@@ -8,7 +8,8 @@ Rules (of every assignor, and tested as properties):
 
 ``uniform`` shares all partitions out as evenly as subscriptions allow, and moves as few as it can.
 ``range`` gives each member neighbouring partitions of each topic, the same ones of topics that have
-as many partitions and the same subscribers, so that they can be joined.
+as many partitions and the same subscribers, so that they can be joined. Where racks are known both
+prefer partitions with a replica in the member's rack.
 """
 
 from collections.abc import Callable, Mapping

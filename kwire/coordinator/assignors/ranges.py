@@ -4,18 +4,44 @@ Rules:
 
 - Of n partitions and m subscribers each gets n // m, the first n % m of them one more.
 - Static members come first, by instance, then the others by id: who comes back under its instance
-  gets the same range again. Topics with the same number of partitions and the same subscribers are
-  cut at the same places.
-- Racks and what members have play no part: a range that depended on them couldn't be joined.
+  gets the same range again.
+- Topics with the same number of partitions and the same subscribers are shared out alike, always:
+  they can be joined.
+- Where racks are known, members of different racks exchange partitions as long as that brings more
+  of them near, counted over all topics that are shared out alike. Within a rack they stay in order.
+- What members have plays no part: the same members get the same ranges.
 
-Source: RangeAssignor of Kafka.
+Source: RangeAssignor of Kafka, on the server for the ranges, of the client (KIP-881) for racks. The
+client's takes partitions in order, and a match only where all topics that are shared out alike have
+it, and who has one more depends on racks. This one finds the most matches there are for sizes that
+are those of the plain ranges, and leaves these whole where none is won.
 """
 
+from collections.abc import Sequence
+from itertools import accumulate, chain
+
+from kwire.coordinator.assignors.rack_exchange import exchange
 from kwire.coordinator.assignors.spec import AssignmentSpec, Shares
 
 
 def assign_ranges(spec: AssignmentSpec) -> Shares:
     """What each member is to have."""
+    shares: Shares = {member_id: {} for member_id in spec.members}
+    for (count, members), topic_ids in _shared_alike(spec).items():
+        quota, extra = divmod(count, len(members))
+        sizes = [quota + (place < extra) for place in range(len(members))]
+        parts = _cut(range(count), sizes)
+        if spec.knows_racks:
+            rack_ids = [spec.members[member_id].rack_id for member_id in members]
+            parts = _brought_near(parts, rack_ids, [spec.topics[t].racks for t in topic_ids])
+        for member_id, part in zip(members, parts, strict=True):
+            if part:
+                shares[member_id].update(dict.fromkeys(topic_ids, frozenset(part)))
+    return shares
+
+
+def _shared_alike(spec: AssignmentSpec) -> dict[tuple[int, tuple[str, ...]], list[bytes]]:
+    """The topics of each number of partitions and each list of members, in the members' order."""
     order = sorted(
         spec.members,
         key=lambda m: (
@@ -28,13 +54,39 @@ def assign_ranges(spec: AssignmentSpec) -> Shares:
     for member_id in order:
         for topic_id in spec.members[member_id].topics:
             readers.setdefault(topic_id, []).append(member_id)
-    shares: Shares = {member_id: {} for member_id in spec.members}
+    alike: dict[tuple[int, tuple[str, ...]], list[bytes]] = {}
     for topic_id, members in sorted(readers.items()):
-        quota, extra = divmod(spec.topics[topic_id].partitions, len(members))
-        start = 0
-        for place, member_id in enumerate(members):
-            end = start + quota + (place < extra)
-            if end > start:
-                shares[member_id][topic_id] = frozenset(range(start, end))
-            start = end
-    return shares
+        key = (spec.topics[topic_id].partitions, tuple(members))
+        alike.setdefault(key, []).append(topic_id)
+    return alike
+
+
+def _cut(indexes: Sequence[int], sizes: Sequence[int]) -> list[Sequence[int]]:
+    """Parts of these sizes, in order."""
+    ends = list(accumulate(sizes))
+    return [indexes[end - size : end] for end, size in zip(ends, sizes, strict=True)]
+
+
+def _brought_near(
+    parts: Sequence[Sequence[int]],
+    rack_ids: Sequence[str | None],
+    topics: Sequence[tuple[frozenset[str], ...]],
+) -> list[Sequence[int]]:
+    """As many partitions for each member, more of them near; ``topics`` are their replicas' racks.
+
+    Members in racks without a replica are as good as one rack: nothing is near any of them.
+    """
+    known = frozenset[str]().union(*chain.from_iterable(topics))
+    places: dict[str | None, list[int]] = {}
+    for place, rack_id in enumerate(rack_ids):
+        places.setdefault(rack_id if rack_id in known else None, []).append(place)
+    worths = [
+        tuple(sum(bool(t) and rack_id in t[index] for t in topics) for rack_id in places)
+        for index in range(sum(map(len, parts)))
+    ]
+    held = [list(chain.from_iterable(parts[p] for p in mine)) for mine in places.values()]
+    near = list(parts)
+    for mine, indexes in zip(places.values(), exchange(held, worths), strict=True):
+        for place, part in zip(mine, _cut(indexes, [len(parts[p]) for p in mine]), strict=True):
+            near[place] = part
+    return near
