@@ -20,6 +20,7 @@ from typing import NamedTuple
 from kwire.coordinator.effects import Effects
 from kwire.coordinator.transaction.end import EndOfTransaction, may_end
 from kwire.coordinator.transaction.records import (
+    FLEXIBLE_SINCE,
     parse_key,
     parse_transaction,
     tombstone,
@@ -135,12 +136,13 @@ class TransactionCoordinator:
         """The transaction takes in partitions, and opens with the first; None: it has them.
 
         Raises KafkaError: INVALID_REQUEST, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED,
-        CONCURRENT_TRANSACTIONS.
+        CONCURRENT_TRANSACTIONS, UNSUPPORTED_VERSION.
         """
         known = self._of(transactional_id, producer)
         added = frozenset(partitions)
         if known.state is TransactionState.ONGOING and added <= known.partitions:
             return None
+        self._check_supported(client_version)
         return self._write(add_partitions(known, added, client_version, now_ms))
 
     def check_added(self, transactional_id: str, producer: ProducerIdAndEpoch) -> Transaction:
@@ -163,6 +165,11 @@ class TransactionCoordinator:
             raise KafkaError(ErrorCode.PRODUCER_FENCED)
         return known
 
+    def _check_supported(self, client_version: int) -> None:
+        """KafkaError where the record has no room for what the newer protocol needs."""
+        if client_version and self.settings.transaction_version < FLEXIBLE_SINCE:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+
     def end_transaction(
         self,
         transactional_id: str,
@@ -176,7 +183,7 @@ class TransactionCoordinator:
         """The producer commits or aborts; None: this is a repetition of what is done already.
 
         Raises ProducerIdNeeded and KafkaError: INVALID_REQUEST, INVALID_PRODUCER_ID_MAPPING,
-        PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE.
+        PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE, UNSUPPORTED_VERSION.
         """
         if not transactional_id:
             raise KafkaError(ErrorCode.INVALID_REQUEST)
@@ -186,6 +193,7 @@ class TransactionCoordinator:
         end = EndOfTransaction(producer.producer_id, producer.epoch, committed, client_version)
         if not may_end(known, end):
             return None
+        self._check_supported(client_version)
         next_producer_id = NO_PRODUCER_ID
         if client_version >= EPOCH_BUMP_SINCE:
             next_producer_id = _next_producer_id(known, new_producer_id)

@@ -220,6 +220,27 @@ def test_a_second_producer_fences_the_first_at_a_lower_level(new_script):
     """)
 
 
+def test_the_newer_protocol_needs_the_newer_record(new_script):
+    """With transaction.version 0 it is refused and changes nothing; the first protocol's isn't."""
+    new_script(transaction_version=0).run("""
+        init a
+            record Empty producer 1 epoch 0
+            a init: producer 1 epoch 0
+        abort a
+            a abort: UNSUPPORTED_VERSION
+        add a p-0
+            a add: UNSUPPORTED_VERSION
+        add a p-0 v=1
+            record Ongoing producer 1 epoch 0 [p-0]
+            a add: ok
+        commit a
+            a commit: UNSUPPORTED_VERSION
+        commit a v=1
+            record PrepareCommit producer 1 epoch 0 [p-0]
+            a: ok
+    """)
+
+
 def test_a_producer_that_says_who_it_was_goes_on(script):
     """KIP-360: with the epoch it has; a lost answer is given again; others are fenced."""
     script.run("""
