@@ -6,8 +6,7 @@ Rules:
 - A handler is ``handle(request, context)``. It gives the response, or None to send nothing, or a
   coroutine of it: what can be answered at once is a plain function, what may wait is ``async``.
 - Its module and its messages are imported with the first request that needs them.
-- ``waits`` marks the APIs whose answer may be long in coming; responses that are ready are sent
-  before one of them starts.
+- Responses that are ready are sent before one that has to be waited for.
 """
 
 from collections.abc import Callable
@@ -32,42 +31,41 @@ class Api(NamedTuple):
     name: str
     min_version: int
     max_version: int
-    waits: bool = False
 
 
 APIS: dict[int, Api] = {
     0: Api("Produce", 3, 13),
-    1: Api("Fetch", 4, 18, waits=True),
+    1: Api("Fetch", 4, 18),
     2: Api("ListOffsets", 1, 11),
-    3: Api("Metadata", 0, 13, waits=True),
+    3: Api("Metadata", 0, 13),
     8: Api("OffsetCommit", 2, 10),
     9: Api("OffsetFetch", 1, 10),
-    10: Api("FindCoordinator", 0, 6, waits=True),
-    11: Api("JoinGroup", 0, 9, waits=True),
+    10: Api("FindCoordinator", 0, 6),
+    11: Api("JoinGroup", 0, 9),
     12: Api("Heartbeat", 0, 4),
     13: Api("LeaveGroup", 0, 5),
-    14: Api("SyncGroup", 0, 5, waits=True),
+    14: Api("SyncGroup", 0, 5),
     15: Api("DescribeGroups", 0, 6),
     16: Api("ListGroups", 0, 5),
     18: Api("ApiVersions", 0, 4),
-    19: Api("CreateTopics", 2, 7, waits=True),
-    20: Api("DeleteTopics", 1, 6, waits=True),
+    19: Api("CreateTopics", 2, 7),
+    20: Api("DeleteTopics", 1, 6),
     21: Api("DeleteRecords", 0, 2),
-    22: Api("InitProducerId", 0, 5, waits=True),
+    22: Api("InitProducerId", 0, 5),
     23: Api("OffsetForLeaderEpoch", 2, 4),
     24: Api("AddPartitionsToTxn", 0, 5),
-    25: Api("AddOffsetsToTxn", 0, 4, waits=True),
+    25: Api("AddOffsetsToTxn", 0, 4),
     26: Api("EndTxn", 0, 5),
     27: Api("WriteTxnMarkers", 1, 2),
     28: Api("TxnOffsetCommit", 0, 5),
     32: Api("DescribeConfigs", 1, 4),
-    33: Api("AlterConfigs", 0, 2, waits=True),
+    33: Api("AlterConfigs", 0, 2),
     35: Api("DescribeLogDirs", 1, 5),
-    37: Api("CreatePartitions", 0, 3, waits=True),
+    37: Api("CreatePartitions", 0, 3),
     42: Api("DeleteGroups", 0, 2),
-    44: Api("IncrementalAlterConfigs", 0, 1, waits=True),
+    44: Api("IncrementalAlterConfigs", 0, 1),
     47: Api("OffsetDelete", 0, 0),
-    57: Api("UpdateFeatures", 0, 2, waits=True),
+    57: Api("UpdateFeatures", 0, 2),
     60: Api("DescribeCluster", 0, 2),
     61: Api("DescribeProducers", 0, 0),
     65: Api("DescribeTransactions", 0, 0),
