@@ -17,7 +17,6 @@ Commands: ``ask NAME…`` (who coordinates the group), ``join NAME``,
 A client remembers its member id and generation; ``key=value`` changes what it sends.
 """
 
-import textwrap
 from collections.abc import Callable
 from typing import Any
 
@@ -51,11 +50,9 @@ from kwire.protocol.messages.sync_group import (
     SyncGroupResponse,
 )
 from kwire.record.records import Record
+from tests.coordinator.scripts import START_MS, TickingScript, Words
 
 GROUP = "g"
-START_MS = 1_000_000
-
-Words = dict[str, str]
 
 
 class ScriptClient:
@@ -66,46 +63,26 @@ class ScriptClient:
         self.generation = -1
 
 
-class GroupScript:
+class GroupScript(TickingScript):
     """A coordinator whose log is a list, and the clients of one group."""
 
     def __init__(self, **settings: int) -> None:
         self.settings = GroupSettings(**{"initial_rebalance_delay_ms": 0, **settings})
-        self.now_ms = START_MS
-        self.log: list[Record] = []
-        self.trace: list[str] = []
-        self.writes_fail = False
+        super().__init__()
         self.was_refused = False
-        self.ids = 0
         self.told = 0
         self.clients: dict[str, ScriptClient] = {}
         self.coordinator = self.load()
 
-    def run(self, script: str) -> None:
-        """Carry a script out; AssertionError if its trace is another."""
-        expected = textwrap.dedent(script).strip()
-        actual: list[str] = []
-        for line in expected.splitlines():
-            if line.startswith(" ") or not line:
-                continue
-            actual.append(line)
-            actual += [f"    {seen}" for seen in self.command(line)]
-        assert "\n".join(actual) == expected
-
     def command(self, line: str) -> list[str]:
         """Carry one command out; its trace."""
-        self.trace = []
         self.was_refused = False
-        verb, *words = line.split("#")[0].split()
-        plain = [word for word in words if "=" not in word]
-        given = dict(word.split("=", 1) for word in words if "=" in word)
-        try:
-            getattr(self, f"do_{verb}")(plain, given)
-        except KafkaError as error:
-            self.was_refused = True
-            who = f"{plain[0]} {verb}" if plain else verb
-            self.trace.append(f"{who}: {error.code.name}")
-        return self.trace
+        return super().command(line)
+
+    def note_refusal(self, who: str, error: KafkaError) -> None:
+        """A command was refused."""
+        self.was_refused = True
+        super().note_refusal(who, error)
 
     def client(self, name: str) -> ScriptClient:
         """The client of this name."""
@@ -201,26 +178,6 @@ class GroupScript:
         for effects in self.coordinator.expire_offsets(self.now_ms):
             self.take(effects)
 
-    def do_after(self, plain: list[str], given: Words) -> None:
-        """Time passes; what becomes due is done when it is."""
-        until_ms = self.now_ms + round(float(plain[0]) * 1000)
-        began_ms = self.now_ms
-        while (due := self.coordinator.next_deadline_ms()) is not None and due <= until_ms:
-            self.now_ms = max(due, self.now_ms)
-            seen = len(self.trace)
-            self.take(self.coordinator.tick(self.now_ms))
-            after = f"+{(self.now_ms - began_ms) / 1000:g}s "
-            self.trace[seen:] = [after + line for line in self.trace[seen:]]
-        self.now_ms = until_ms
-
-    def do_restart(self, plain: list[str], given: Words) -> None:
-        """The coordinator is gone; another one loads what was written."""
-        self.coordinator = self.load()
-
-    def do_writes(self, plain: list[str], given: Words) -> None:
-        """Writes fail or work from now on."""
-        self.writes_fail = plain == ["fail"]
-
     def do_show(self, plain: list[str], given: Words) -> None:
         """The group as it is."""
         group = self.coordinator.groups.get(GROUP)
@@ -249,11 +206,6 @@ class GroupScript:
         self.coordinator = coordinator
         self.take(coordinator.begin(self.now_ms))
         return coordinator
-
-    def new_id(self) -> str:
-        """1, 2, 3 …"""
-        self.ids += 1
-        return str(self.ids)
 
     def take(self, effects: Effects) -> None:
         """What the runtime does: write, replay, answer; or go back."""

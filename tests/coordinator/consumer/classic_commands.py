@@ -25,11 +25,11 @@ from kwire.protocol.messages.sync_group import (
 )
 from tests.coordinator.consumer.notation import (
     GROUP,
-    Words,
     parse_partitions,
     show_partitions,
     topic_name,
 )
+from tests.coordinator.scripts import Words
 
 
 class ClassicCommands:

@@ -11,7 +11,6 @@ members of the classic protocol: ``old_join``, ``old_sync``, ``old_beat``, ``old
 ``writes fail`` or ``work``, ``show``.
 """
 
-import textwrap
 from collections.abc import Callable
 from typing import Any
 
@@ -38,52 +37,27 @@ from tests.coordinator.consumer.classic_commands import ClassicCommands
 from tests.coordinator.consumer.notation import (
     GROUP,
     ScriptMember,
-    Words,
     parse_partitions,
     show_partitions,
     topic_id,
     topic_name,
 )
+from tests.coordinator.scripts import TickingScript, Words
 
-START_MS = 1_000_000
 
-
-class ConsumerScript(ClassicCommands):
+class ConsumerScript(ClassicCommands, TickingScript):
     """A coordinator whose log is a list, its topics, and the members of one group."""
 
     def __init__(self, **settings: Any) -> None:
         self.settings = ConsumerSettings(**{"assignment_interval_ms": 0, **settings})
         self.topics = TopicSet()
-        self.now_ms = START_MS
-        self.log: list[Record] = []
-        self.trace: list[str] = []
-        self.writes_fail = False
-        self.ids = 0
+        super().__init__()
         self.members: dict[str, ScriptMember] = {}
         self.coordinator = self.load()
 
-    def run(self, script: str) -> None:
-        """Carry a script out; AssertionError if its trace is another."""
-        expected = textwrap.dedent(script).strip()
-        actual: list[str] = []
-        for line in expected.splitlines():
-            if line.startswith(" ") or not line:
-                continue
-            actual.append(line)
-            actual += [f"    {seen}" for seen in self.command(line)]
-        assert "\n".join(actual) == expected
-
-    def command(self, line: str) -> list[str]:
-        """Carry one command out; its trace."""
-        self.trace = []
-        verb, *words = line.split("#")[0].split()
-        plain = [word for word in words if "=" not in word]
-        given = dict(word.split("=", 1) for word in words if "=" in word)
-        try:
-            getattr(self, f"do_{verb}")(plain, given)
-        except KafkaError as error:
-            self.trace.append(f"{error.code.name}")
-        return self.trace
+    def note_refusal(self, who: str, error: KafkaError) -> None:
+        """A command was refused; who it was stands in the command."""
+        self.trace.append(error.code.name)
 
     def member(self, name: str) -> ScriptMember:
         """The client of this name."""
@@ -182,26 +156,6 @@ class ConsumerScript(ClassicCommands):
         self.coordinator.committed.check_fetch(GROUP, member.member_id, epoch)
         self.trace.append("may fetch")
 
-    def do_after(self, plain: list[str], given: Words) -> None:
-        """Time passes; what becomes due is done when it is."""
-        until_ms = self.now_ms + round(float(plain[0]) * 1000)
-        began_ms = self.now_ms
-        while (due := self.coordinator.next_deadline_ms()) is not None and due <= until_ms:
-            self.now_ms = max(due, self.now_ms)
-            seen = len(self.trace)
-            self.take(self.coordinator.tick(self.now_ms))
-            after = f"+{(self.now_ms - began_ms) / 1000:g}s "
-            self.trace[seen:] = [after + line for line in self.trace[seen:]]
-        self.now_ms = until_ms
-
-    def do_restart(self, plain: list[str], given: Words) -> None:
-        """The coordinator is gone; another one loads what was written."""
-        self.coordinator = self.load()
-
-    def do_writes(self, plain: list[str], given: Words) -> None:
-        """Writes fail or work from now on."""
-        self.writes_fail = plain == ["fail"]
-
     def do_delete(self, plain: list[str], given: Words) -> None:
         """The group is deleted."""
         self.take(self.coordinator.delete(GROUP))
@@ -232,11 +186,6 @@ class ConsumerScript(ClassicCommands):
         self.coordinator = coordinator
         self.take(coordinator.begin(self.now_ms))
         return coordinator
-
-    def new_id(self) -> str:
-        """1, 2, 3 …"""
-        self.ids += 1
-        return str(self.ids)
 
     def take(self, effects: Effects) -> None:
         """What the runtime does: write, replay, answer; or go back."""

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping
 
 GROUP = "g"
 
-Words = dict[str, str]
 Owned = dict[str, set[int]]
 
 

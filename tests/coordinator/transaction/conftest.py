@@ -16,7 +16,6 @@ Every producer has the transactional id ``t``, and remembers its id and epoch; `
 ``epoch=`` change what it sends, ``v=1`` makes it speak the first protocol.
 """
 
-import textwrap
 from collections.abc import Callable
 
 import pytest
@@ -32,11 +31,9 @@ from kwire.coordinator.transaction.records import parse_key, parse_transaction
 from kwire.coordinator.transaction.state import TopicPartition, Transaction
 from kwire.errors import ErrorCode, KafkaError
 from kwire.record.records import Record
+from tests.coordinator.scripts import Script, Words
 
 ID = "t"
-START_MS = 1_000_000
-
-Words = dict[str, str]
 
 
 def partition(word: str) -> TopicPartition:
@@ -54,47 +51,21 @@ def described(known: Transaction) -> str:
     return f"{shown} [{partitions}]" if partitions else shown
 
 
-class TransactionScript:
+class TransactionScript(Script):
     """A coordinator whose log is a list, and producers that share one transactional id."""
 
     def __init__(self, **settings: int) -> None:
         self.settings = TransactionSettings(**settings)
-        self.now_ms = START_MS
-        self.log: list[Record] = []
-        self.trace: list[str] = []
-        self.writes_fail = False
-        self.ids = 0
+        super().__init__()
         self.producers: dict[str, ProducerIdAndEpoch] = {}
         self.coordinator = self.load()
 
-    def run(self, script: str) -> None:
-        """Carry a script out; AssertionError if its trace is another."""
-        expected = textwrap.dedent(script).strip()
-        actual: list[str] = []
-        for line in expected.splitlines():
-            if line.startswith(" ") or not line:
-                continue
-            actual.append(line)
-            actual += [f"    {seen}" for seen in self.command(line)]
-        assert "\n".join(actual) == expected
-
-    def command(self, line: str) -> list[str]:
-        """Carry one command out; its trace."""
-        self.trace = []
-        verb, *words = line.split("#")[0].split()
-        plain = [word for word in words if "=" not in word]
-        given = dict(word.split("=", 1) for word in words if "=" in word)
-        who = f"{plain[0]} {verb}" if plain else verb
-        while True:
-            try:
-                getattr(self, f"do_{verb}")(plain, given)
-            except ProducerIdNeeded:
-                self.ids += 1
-                given["new"] = str(self.ids)
-                continue
-            except KafkaError as error:
-                self.trace.append(f"{who}: {error.code.name}")
-            return self.trace
+    def carry_out(self, verb: str, plain: list[str], given: Words) -> None:
+        """Do what a command says, again with a new producer id where it needs one."""
+        try:
+            super().carry_out(verb, plain, given)
+        except ProducerIdNeeded:
+            self.carry_out(verb, plain, {**given, "new": self.new_id()})
 
     def producer(self, name: str, given: Words) -> ProducerIdAndEpoch:
         """Who a producer says it is."""
@@ -193,14 +164,6 @@ class TransactionScript:
     def do_expire(self, plain: list[str], given: Words) -> None:
         """Ids that nobody uses are looked for."""
         self.take(self.coordinator.expire_ids(self.now_ms))
-
-    def do_restart(self, plain: list[str], given: Words) -> None:
-        """The coordinator is gone; another one loads what was written."""
-        self.coordinator = self.load()
-
-    def do_writes(self, plain: list[str], given: Words) -> None:
-        """Writes fail or work from now on."""
-        self.writes_fail = plain == ["fail"]
 
     def do_level(self, plain: list[str], given: Words) -> None:
         """The feature transaction.version gets another level."""
