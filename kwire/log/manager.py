@@ -33,7 +33,7 @@ from kwire.log.disk import Disk
 from kwire.log.loading import DELETE_SUFFIX, STRAY_SUFFIX, load_logs
 from kwire.log.log_config import LogConfig
 from kwire.log.partition_log import PartitionLog
-from kwire.log.partition_metadata import read_topic_id, write_topic_id
+from kwire.log.partition_metadata import holds_another_log, write_topic_id
 from kwire.log.recovery import NO_TOPIC_ID, open_log
 from kwire.log.retention import delete_old_segments, remove_doomed
 from kwire.log.segments import LogSegments
@@ -216,7 +216,8 @@ class LogManager:
                 continue
             path = data.path / f"{topic}-{partition}"
             try:
-                if read_topic_id(path, self._disk) not in (None, topic_id):
+                if holds_another_log(path, topic_id, self._disk):
+                    log.warning("%s holds another log; putting it aside", path)
                     self._put_aside(path, STRAY_SUFFIX)
                 data.forget_offsets((topic, partition))
                 created = open_log(
@@ -231,7 +232,7 @@ class LogManager:
                     health=data.health,
                 )
                 self._disk.sync_directory(data.path)
-            except (FileExistsError, NotADirectoryError) as error:  # in the way, not broken
+            except (FileExistsError, NotADirectoryError, ValueError) as error:  # not the disk
                 refusal = KafkaError(
                     ErrorCode.KAFKA_STORAGE_ERROR, f"cannot create {path}: {error}"
                 )

@@ -6,6 +6,7 @@ Format: ``version: 0`` and ``topic_id: <22 characters of base64>``, a line each.
 from pathlib import Path
 
 from kwire.log.disk import Disk
+from kwire.log.segment import LOG_SUFFIX
 from kwire.protocol.types import uuid_from_str, uuid_to_str
 
 FILE_NAME = "partition.metadata"
@@ -20,6 +21,23 @@ def read_topic_id(directory: Path, disk: Disk) -> bytes | None:
     if fields.get("version") != "0":
         raise ValueError(f"{directory / FILE_NAME} has version {fields.get('version')}")
     return uuid_from_str(fields.get("topic_id", ""))
+
+
+def holds_another_log(directory: Path, topic_id: bytes, disk: Disk) -> bool:
+    """Whether a directory holds the log of another topic, or of nobody knows which.
+
+    What a creation left that failed halfway has the topic's id, or no segment yet. OSError.
+    """
+    try:
+        found_id = read_topic_id(directory, disk)
+    except ValueError:
+        return True
+    if found_id is not None:
+        return found_id != topic_id
+    try:
+        return any(name.endswith(LOG_SUFFIX) for name in disk.names(directory))
+    except FileNotFoundError:
+        return False
 
 
 def write_topic_id(directory: Path, topic_id: bytes, disk: Disk) -> None:

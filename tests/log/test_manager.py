@@ -6,6 +6,7 @@ from kwire.errors import ErrorCode, KafkaError
 from kwire.log.data_directory import LogDirectoryError
 from kwire.log.log_config import LogConfig
 from kwire.log.manager import LogManager
+from kwire.log.partition_metadata import write_topic_id
 
 ID_1, ID_2 = bytes([1] * 16), bytes([2] * 16)
 
@@ -250,3 +251,38 @@ def test_a_partition_whose_files_are_lost_begins_anew(tools, open_manager):
     (tools.root / "data" / "t-0" / f"{0:020d}.log").unlink()
     manager.close(tools.now_ms, clean=False)
     assert tools.append(open_manager().logs["t", 0], b"new") == 0
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"partition.metadata": b"\xff\xfe garbage"},
+        {"partition.metadata": b"version: 7\n"},
+        {"00000000000000000000.log": b"garbage" * 100},
+    ],
+)
+def test_what_is_in_the_way_of_a_new_log_is_put_aside(tools, open_manager, files):
+    """Whatever it is: the topic is created, and nothing is thrown away."""
+    manager = open_manager()
+    path = tools.root / "data" / "t-0"
+    path.mkdir()
+    for name, content in files.items():
+        (path / name).write_bytes(content)
+    opened = create(manager, tools)
+    assert opened.directory == path
+    assert opened.log_end_offset == 0
+    [aside] = [found for found in path.parent.iterdir() if found.name.endswith("-stray")]
+    assert {f.name: f.read_bytes() for f in aside.iterdir()} == files
+    manager.close(tools.now_ms)
+
+
+def test_what_a_failed_creation_left_is_used_again(tools, open_manager):
+    """Its topic id is this one's, so it isn't put aside at every new try."""
+    manager = open_manager()
+    path = tools.root / "data" / "t-0"
+    path.mkdir()
+    (path / "partition.metadata.tmp").write_bytes(b"")
+    write_topic_id(path, ID_1, tools.disk)
+    create(manager, tools)
+    assert not [found for found in path.parent.iterdir() if found.name.endswith("-stray")]
+    manager.close(tools.now_ms)
