@@ -5,8 +5,8 @@ Rules:
 - Every complete frame of a read is served before the next read; the responses leave in one send,
   unless one is about to wait or carries slices of files.
 - A handler that answers at once is served on the spot. One that has to wait gets a task, and so
-  does a client that doesn't read; meanwhile nothing more is read from it, so it holds no memory but
-  its own requests.
+  does an answer that waits for the disk; a client that doesn't read is told more when it does.
+  Meanwhile nothing more is read from it, so it holds no memory but its own requests.
 - Whatever is wrong with a request costs the client its connection and nothing else. This is the one
   place that catches everything.
 """
@@ -89,6 +89,7 @@ class Connection:
         self._waiting: Waiting | None = None
         self._scope: trio.CancelScope | None = None
         self._is_watched = True
+        self._is_sending = False  # watched for writing: the client has to read first
 
     def fileno(self) -> int:
         """The socket's descriptor."""
@@ -100,7 +101,7 @@ class Connection:
             # A task is at it: what has come is read when that is done.
             self._unwatch()
             return
-        if self._sock.fileno() < 0:
+        if self._is_sending or self._sock.fileno() < 0:
             return
         self.last_active_s = self._poller.now_s
         try:
@@ -109,13 +110,45 @@ class Connection:
         except Exception as error:
             self._end(error)
             return
-        if self._waiting is not None or self._outbox:
+        if self._waiting is not None:
             self._inbox.leave_scratch(views_stay=True)
             self._start_task()
             return
         self._inbox.leave_scratch()
+        if self._outbox:
+            self._send_later()
+        elif self._inbox.has_frame:
+            self._poller.serve_again(self)
+
+    def on_writable(self) -> None:
+        """Send on, and go on reading when everything is sent."""
+        if self._scope is not None:
+            self._unwatch()
+            return
+        if self._sock.fileno() < 0:
+            return
+        now_s = self._poller.now_s
+        try:
+            self._outbox.send_on(now_s - self.last_active_s)
+        except Exception as error:
+            self._end(error)
+            return
+        self.last_active_s = now_s
+        if self._outbox:
+            self._send_later()
+            return
+        self._is_sending = False
+        self._poller.watch_reading(self)
         if self._inbox.has_frame:
             self._poller.serve_again(self)
+
+    def _send_later(self) -> None:
+        """Send the rest when the client has read some; a task does it where the disk is slow."""
+        if self._outbox.waits_for_disk:
+            self._start_task()
+        elif not self._is_sending:
+            self._is_sending = True
+            self._poller.watch_writing(self)
 
     def close_nowait(self) -> None:
         """End the connection after the request that is being served."""
@@ -275,6 +308,9 @@ class Connection:
                 if not self._is_watched:
                     self._poller.watch(self)
                     self._is_watched = True
+                elif self._is_sending:
+                    self._poller.watch_reading(self)
+                self._is_sending = False
         except Exception as error:
             self._tell_end(error)
             await self._send_the_rest()

@@ -61,6 +61,11 @@ class Outbox:
         """Whether it is time to send, even if more responses follow."""
         return bool(self._slices) or len(self._out) > FLUSH_BYTES
 
+    @property
+    def waits_for_disk(self) -> bool:
+        """Whether sending stopped at what isn't in memory; ``send`` alone gets further."""
+        return self._cold is not None
+
     def append(self, served_by: Route, response: Any, correlation_id: int) -> None:
         """Encode a response behind those that wait to be sent."""
         out = self._out
@@ -97,6 +102,15 @@ class Outbox:
         self._to_parts()
         return self._send_parts()
 
+    def send_on(self, waited_s: float) -> bool:
+        """As ``send_nowait``, after so many seconds in which the client had to read."""
+        self._has_waited(waited_s)
+        return self.send_nowait()
+
+    def _has_waited(self, waited_s: float) -> None:
+        if waited_s > LONG_WAIT_S:
+            self._warm_bytes = 0  # what was in memory then may not be any more
+
     async def send(self) -> None:
         """Send everything, waiting for the client and for the disk. OSError, SliceEnded."""
         while not self.send_nowait():
@@ -105,8 +119,7 @@ class Outbox:
             else:
                 waiting_since = trio.current_time()
                 await trio.lowlevel.wait_writable(self._sock)
-                if trio.current_time() - waiting_since > LONG_WAIT_S:
-                    self._warm_bytes = 0  # what was in memory then may not be any more
+                self._has_waited(trio.current_time() - waiting_since)
 
     async def _warm(self, part: FileSlice) -> None:
         window_bytes = min(part.size_bytes, WINDOW_BYTES)

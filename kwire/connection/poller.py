@@ -3,8 +3,9 @@
 Rules:
 
 - A connection without a request in hand has no task and no buffer; it is an entry of one selector,
-  whose descriptor one task waits for. A connection whose request has to wait, or whose client does
-  not read, has a task of its own until it is quiet again.
+  whose descriptor one task waits for. So is one whose client doesn't read as fast as it is
+  answered; it is watched for writing until everything is sent, and nothing is read from it then.
+- A connection whose request has to wait has a task of its own until it is quiet again.
 - After it has served something the task looks again for a moment before it goes to sleep: a client
   that has just got its answer asks soon, and to be woken up costs more than to look. It stops
   looking as soon as another task has something to do, and where looking was in vain it looks less.
@@ -40,6 +41,9 @@ class Pollable(Protocol):
 
     def on_readable(self) -> None:
         """Serve what has come."""
+
+    def on_writable(self) -> None:
+        """Send on."""
 
     def close_nowait(self) -> None:
         """End after the request that is being served."""
@@ -89,6 +93,14 @@ class Poller:
         """Tell the connection when it can read."""
         self._selector.register(connection.fileno(), selectors.EVENT_READ, connection)
 
+    def watch_writing(self, connection: Pollable) -> None:
+        """Tell the connection, which is watched, when it can send, and nothing else."""
+        self._selector.modify(connection.fileno(), selectors.EVENT_WRITE, connection)
+
+    def watch_reading(self, connection: Pollable) -> None:
+        """Tell the connection, which was watched for writing, when it can read again."""
+        self._selector.modify(connection.fileno(), selectors.EVENT_READ, connection)
+
     def unwatch(self, connection: Pollable) -> None:
         """Don't tell it any more."""
         self._selector.unregister(connection.fileno())
@@ -125,7 +137,7 @@ class Poller:
                 self._selector.close()
 
     def _take_turn(self) -> None:
-        """Serve those that are readable, and those that become so meanwhile."""
+        """Serve those that are ready, and those that become so meanwhile."""
         self.now_s = trio.current_time()
         select = self._selector.select
         served_s = begin_s = perf_counter()
@@ -134,8 +146,11 @@ class Poller:
             ready = select(0)
             for connection in again:
                 connection.on_readable()
-            for key, _ in ready:
-                key.data.on_readable()
+            for key, events in ready:
+                if events == selectors.EVENT_READ:
+                    key.data.on_readable()
+                else:
+                    key.data.on_writable()
             now_s = perf_counter()
             if now_s - begin_s > TURN_S or self._again:
                 return

@@ -1,6 +1,7 @@
 """All that are readable are served, nobody starves, and others have their turn."""
 
 import socket
+from contextlib import suppress
 
 import pytest
 import trio
@@ -20,6 +21,7 @@ class Peer:
         self.near, self.far = socket.socketpair()
         self.near.setblocking(False)
         self.read = b""
+        self.unsent = b""
         self.turns = 0
         self.is_aborted = False
         self.pieces = pieces
@@ -38,6 +40,13 @@ class Peer:
             return
         if self.turns < self.pieces:
             self.poller.serve_again(self)
+
+    def on_writable(self):
+        """Send on, and read again when everything is sent."""
+        self.turns += 1
+        self.unsent = self.unsent[self.near.send(self.unsent) :]
+        if not self.unsent:
+            self.poller.watch_reading(self)
 
     def close_nowait(self):
         """Nothing is in hand."""
@@ -104,6 +113,23 @@ async def test_who_is_not_watched_is_not_served(poller):
     assert not peer.read
     poller.watch(peer)
     await until(lambda: peer.read)
+
+
+async def test_who_sends_is_told_when_the_other_side_has_read_and_reads_nothing_until_then(poller):
+    peer = Peer(poller)
+    filled = 0
+    with suppress(BlockingIOError):
+        while True:
+            filled += peer.near.send(bytes(4096))
+    peer.unsent = b"the rest"
+    poller.watch_writing(peer)
+    peer.far.send(b"x")
+    await trio.testing.wait_all_tasks_blocked(0.01)
+    assert (peer.turns, peer.read) == (0, b"")
+    while filled:
+        filled -= len(peer.far.recv(filled))
+    await until(lambda: peer.read)
+    assert peer.far.recv(100) == b"the rest"
 
 
 async def test_counts_by_address_and_the_end_of_all(poller):
