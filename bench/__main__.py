@@ -1,7 +1,8 @@
 """``python -m bench`` (``make bench``): kwire and Apache Kafka 4.3.1 side by side, in one table.
 
-Where Java or Maven is missing, or with ``--no-kafka`` (KAFKA=no), kwire is measured alone. The
-numbers are written as JSON and a chart to ``bench/out/``; ``--publish`` writes the documents too.
+kwire is measured twice: compiled, as its wheels bring it, and in pure Python. What is missing here,
+or isn't wanted (KAFKA=no, PURE=no), is left out. The numbers are written as JSON and a chart to
+``bench/out/``; ``--publish`` writes the documents too.
 """
 
 import argparse
@@ -10,23 +11,26 @@ import sys
 import time
 
 from rich.console import Console
-from rich.progress import Progress
 
+from bench.brokers import KAFKA
 from bench.chart import draw_ratios
-from bench.choice import add_no_kafka, brokers_of
+from bench.choice import add_choice, brokers_of
+from bench.pace import Teller, minutes
 from bench.publish import OUT, publish
 from bench.report import Run, behind, table_of
 from bench.session import Session, limits_of_the_machine
 
 WARM_UP_S = 20.0
-TABLE_WIDTH = 130
+LIMITS_S = 1.0
+TABLE_WIDTH = 170
 
 
 def options_of(arguments: list[str] | None = None) -> argparse.Namespace:
     """The command line; ``--quick`` is one short round."""
     parser = argparse.ArgumentParser(prog="bench", description="measure kwire and Apache Kafka")
-    add_no_kafka(parser)
+    add_choice(parser)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--slow-rounds", type=int, default=1, help="rounds of the slow rows")
     parser.add_argument("--seconds", type=float, default=2.0, help="load for each row")
     parser.add_argument("--mix-seconds", type=float, default=60.0, help="length of the mix")
     parser.add_argument("--spark-mb", type=int, default=1000, help="how much Spark reads")
@@ -44,7 +48,7 @@ def options_of(arguments: list[str] | None = None) -> argparse.Namespace:
 def say(run: Run, console: Console) -> None:
     """Print a run."""
     console.print(table_of(run))
-    if len(run["brokers"]) > 1:
+    if KAFKA in run["brokers"]:
         missed = [line.row.name for line in behind(run)]
         console.print(f"bars not met: {'; '.join(missed) or 'none'}", highlight=False)
     for note in run["notes"]:
@@ -56,21 +60,20 @@ def main() -> int:
     options = options_of()
     console = Console()
     console.width = max(console.width, TABLE_WIDTH)
-    brokers = brokers_of(options, console)
-    limits = limits_of_the_machine(options.seconds)
-    with Progress(console=console, transient=True) as progress:
-        session = Session(options, brokers, progress)
-        session.run["limits"] = limits
-        try:
-            run = session.measure()
-        except KeyboardInterrupt:
-            run = session.run
+    makers = brokers_of(options, console)
+    session = Session(options, makers, Teller(console))
+    console.print(f"{', '.join(makers)}: about {minutes(session.usual_s)}", highlight=False)
+    session.run["limits"] = limits_of_the_machine(min(options.seconds, LIMITS_S))
+    try:
+        run = session.measure()
+    except KeyboardInterrupt:
+        run = session.run
     say(run, console)
     OUT.mkdir(exist_ok=True)
     target = OUT / f"{time.strftime('%Y-%m-%dT%H-%M-%S')}.json"
     target.write_text(json.dumps(run, indent=1), encoding="utf-8")
     console.print(f"written to {target}")
-    if len(brokers) > 1:
+    if KAFKA in makers:
         draw_ratios(run, target.with_suffix(".svg"))
     if options.publish:
         publish(target)

@@ -1,9 +1,20 @@
-"""The brokers that are measured: each is a column of the table."""
+"""The brokers that are measured: each is a column of the table.
 
+``kwire`` is what its wheels bring, modules that mypyc has compiled; ``pure`` is kwire from its
+sources, pure Python; ``kafka`` is Apache Kafka. Where nothing can be compiled there is no
+``kwire``, and ``pure`` is compared.
+"""
+
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
 from kwire.testing.process import BrokerProcess
+
+KWIRE, PURE, KAFKA = "kwire", "pure", "kafka"
+COMPILED_MARK = "__mypyc"
+"""What the files of compiled modules have in their names."""
+TITLES = {KWIRE: "kwire", PURE: "kwire, pure Python", KAFKA: "Apache Kafka 4.3.1"}
 
 
 class MeasuredBroker(Protocol):
@@ -23,15 +34,34 @@ class MeasuredBroker(Protocol):
         """Stop it."""
 
 
-def new_broker(name: str, directory: Path) -> MeasuredBroker:
-    """A broker that is not started yet: ``kwire`` or ``kafka`` (formatted; Java is needed)."""
-    if name == "kwire":
-        return BrokerProcess(directory)
+Maker = Callable[[Path], MeasuredBroker]
+"""Gives a broker that is not started yet, with a directory for its data."""
+
+
+def new_kafka(directory: Path) -> MeasuredBroker:
+    """Apache Kafka, formatted; Java is needed."""
     from bench.apache_kafka import MeasuredKafka
 
     return MeasuredKafka(directory)
 
 
+def kwire_maker(package_parent: Path | None) -> Maker:
+    """How kwire is made: from the directory with its compiled modules, or from its sources."""
+    if package_parent is None:
+        return BrokerProcess
+    return lambda directory: BrokerProcess(directory, package_parent=package_parent)
+
+
+def is_compiled(pid: int) -> bool:
+    """Whether a broker's process has loaded compiled modules."""
+    return COMPILED_MARK in Path(f"/proc/{pid}/maps").read_text(encoding="utf-8")
+
+
+def subjects(names: list[str]) -> list[str]:
+    """Every kwire among brokers; the first one is what bars are about."""
+    return [name for name in names if name != KAFKA]
+
+
 def titles(names: list[str]) -> dict[str, str]:
     """What brokers are called in tables and charts."""
-    return {name: {"kafka": "Apache Kafka 4.3.1"}.get(name, name) for name in names}
+    return {name: TITLES[name] for name in names}

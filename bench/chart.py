@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from bench.brokers import titles
+from bench.brokers import PURE, titles
 from bench.report import Growth, Run, main_lines
 
 AHEAD, BEHIND = "#2a6f97", "#c1121f"
@@ -23,13 +23,13 @@ def _pyplot() -> Any:
 def draw_ratios(run: Run, target: Path) -> None:
     """Write the chart as SVG: the rows that have a bar of their own, on a logarithmic axis."""
     pyplot = _pyplot()
-    lines = [line for line in main_lines(run) if line.advantage is not None]
+    lines = [line for line in main_lines(run) if line.advantages[line.subject] is not None]
     if not lines:
         return
-    values = [line.advantage or 1.0 for line in lines]
+    values = [line.advantages[line.subject] or 1.0 for line in lines]
     figure, axis = pyplot.subplots(figsize=(10, 1 + 0.32 * len(lines)))
     places = range(len(lines))
-    colours = [BEHIND if line.met is False else AHEAD for line in lines]
+    colours = [BEHIND if line.missed else AHEAD for line in lines]
     axis.barh(places, [value - 1 for value in values], left=1, color=colours, height=0.6)
     for place, line, value in zip(places, lines, values, strict=True):
         axis.text(value * (1.03 if value >= 1 else 1 / 1.03), place, f"{value:.3g}x",
@@ -37,13 +37,16 @@ def draw_ratios(run: Run, target: Path) -> None:
         if not line.bar.absolute:
             limit = line.bar.limit if line.row.more_is_better else 1 / line.bar.limit
             axis.plot([limit, limit], [place - 0.42, place + 0.42], color="black", linewidth=1.5)
+        if (pure := line.advantages.get(PURE)) and line.subject != PURE:
+            axis.plot(pure, place, marker="o", color="white", markeredgecolor="black", ms=5)
     axis.set_xscale("log")
     axis.axvline(1, color="black", linewidth=0.8)
     axis.set_yticks(list(places), [line.row.name for line in lines], fontsize=8)
     axis.invert_yaxis()
     axis.margins(x=0.12)
     axis.xaxis.set_major_formatter("{x:g}x")
-    axis.set_xlabel("times better than Apache Kafka 4.3.1; the black mark is the bar")
+    dots = "; dots: pure Python" if any(PURE in line.advantages for line in lines[:1]) else ""
+    axis.set_xlabel(f"times better than Apache Kafka 4.3.1; black mark: the bar{dots}")
     axis.grid(visible=True, axis="x", alpha=0.3)
     figure.tight_layout()
     figure.savefig(target, metadata={"Date": None})

@@ -1,30 +1,59 @@
-"""Which brokers are measured: both, unless told otherwise or Java is missing."""
+"""Which brokers are measured: all of them, unless told otherwise or something is missing here."""
 
 import argparse
 import os
+from pathlib import Path
 
 from rich.console import Console
 
+from bench.brokers import KAFKA, KWIRE, PURE, Maker, kwire_maker, new_kafka
+from bench.compiled import NotCompiled, compiled_kwire
 
-def add_no_kafka(parser: argparse.ArgumentParser) -> None:
-    """``--no-kafka``, or KAFKA=no in the environment: kwire alone."""
-    given = os.environ.get("KAFKA", "").lower()
+NO = ("no", "0", "false")
+
+
+def add_no(parser: argparse.ArgumentParser, name: str, help_text: str) -> None:
+    """``--no-NAME``, or NAME=no in the environment: without that broker."""
     parser.add_argument(
-        "--no-kafka",
-        dest="kafka",
+        f"--no-{name}",
+        dest=name,
         action="store_false",
-        default=given not in ("no", "0", "false"),
-        help="kwire alone",
+        default=os.environ.get(name.upper(), "").lower() not in NO,
+        help=help_text,
     )
 
 
-def brokers_of(options: argparse.Namespace, console: Console) -> list[str]:
-    """The brokers that are measured; one line says why Apache Kafka isn't."""
-    if not options.kafka:
-        return ["kwire"]
-    from bench.apache_kafka import missing
+def add_choice(parser: argparse.ArgumentParser) -> None:
+    """The options that say which brokers are measured."""
+    add_no(parser, KAFKA, "without Apache Kafka (KAFKA=no)")
+    add_no(parser, PURE, "without kwire in pure Python (PURE=no)")
+    add_no(parser, "compiled", "without compiled kwire (COMPILED=no)")
+    parser.add_argument(
+        "--compiled-dir",
+        type=Path,
+        metavar="DIR",
+        help="where a compiled kwire lies; made with `make compiled` unless given",
+    )
 
-    if reason := missing():
-        console.print(f"kwire alone: {reason}")
-        return ["kwire"]
-    return ["kwire", "kafka"]
+
+def brokers_of(options: argparse.Namespace, console: Console) -> dict[str, Maker]:
+    """How each broker is made, in the order of the table; one line says what is missing, and why.
+
+    kwire is always there: where it can't be compiled, in pure Python.
+    """
+    makers: dict[str, Maker] = {}
+    if options.compiled:
+        try:
+            makers[KWIRE] = kwire_maker(options.compiled_dir or compiled_kwire(console))
+        except NotCompiled as reason:
+            console.print(f"no compiled kwire, pure Python alone: {reason}", highlight=False)
+    if options.pure or not makers:
+        makers[PURE] = kwire_maker(None)
+    if options.kafka:
+        from bench.apache_kafka import missing
+
+        if reason := missing():
+            console.print(f"without Apache Kafka: {reason}", highlight=False)
+        else:
+            makers[KAFKA] = new_kafka
+    return makers

@@ -18,9 +18,9 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from bench.brokers import MeasuredBroker, new_broker
+from bench.brokers import Maker, MeasuredBroker
 from bench.chart import draw_growth
-from bench.choice import add_no_kafka, brokers_of
+from bench.choice import add_choice, brokers_of
 from bench.load import Generator, Load, ask, frame_of, new_generator, run_load
 from bench.publish import OUT, publish_growth
 from bench.report import Grown, Growth, cells_of, restarts_of
@@ -151,10 +151,10 @@ CURVES = (
 
 
 def measured(
-    curve: Curve, name: str, generator: Generator, root: Path, warm_up_s: float
+    curve: Curve, name: str, make: Maker, generator: Generator, root: Path, warm_up_s: float
 ) -> tuple[list[Point], float]:
     """The points of one broker, and the seconds a restart takes with all that is there then."""
-    broker = new_broker(name, root / f"{name}-{curve.name.replace(' ', '-')}")
+    broker = make(root / f"{name}-{curve.name.replace(' ', '-')}")
     broker.start()
     try:
         frame = frame_to(broker, "warm-up", 100)
@@ -187,7 +187,7 @@ def main() -> None:
     options = options_of()
     console = Console()
     console.width = max(console.width, TABLE_WIDTH)
-    names = brokers_of(options, console)
+    makers = brokers_of(options, console)
     results: Growth = {}
     with tempfile.TemporaryDirectory(prefix="bench-growth-") as directory:
         root = Path(directory)
@@ -198,10 +198,10 @@ def main() -> None:
             made = curve._replace(steps=tuple(x for x in curve.steps if x <= options.most))
             points, restarts = {}, {}
             with Progress(console=console, transient=True) as progress:
-                task = progress.add_task(curve.name, total=len(names))
-                for name in names:
+                task = progress.add_task(curve.name, total=len(makers))
+                for name, make in makers.items():
                     points[name], restarts[name] = measured(
-                        made, name, generator, root, options.warm_up
+                        made, name, make, generator, root, options.warm_up
                     )
                     progress.advance(task)
             results[curve.name] = {
@@ -220,7 +220,7 @@ def main() -> None:
 def options_of(arguments: list[str] | None = None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="bench.growth", description="how cost grows")
-    add_no_kafka(parser)
+    add_choice(parser)
     parser.add_argument("--only", metavar="TEXT", help="only curves whose name has this")
     parser.add_argument("--most", type=int, default=1 << 31, help="no step beyond this")
     parser.add_argument("--warm-up", type=float, default=10.0, help="seconds of load before")

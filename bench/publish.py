@@ -9,17 +9,10 @@ import shutil
 import sys
 from pathlib import Path
 
+from bench.brokers import KAFKA
 from bench.chart import draw_growth, draw_ratios
-from bench.report import (
-    Growth,
-    Run,
-    behind,
-    main_lines,
-    markdown_facts,
-    markdown_growth,
-    markdown_rows,
-    markdown_table,
-)
+from bench.markdown import facts, growth_tables, legend_text, losses, rows_table, whole_table
+from bench.report import Growth, Run, main_lines
 
 ROOT = Path(__file__).parent.parent
 OUT = Path(__file__).parent / "out"
@@ -45,30 +38,19 @@ def between_markers(text: str, made: str, start: str = START, end: str = END) ->
 
 def readme_part(run: Run) -> str:
     """The README's table."""
-    return markdown_rows(run, main_lines(run))
+    return f"{rows_table(run, main_lines(run))}\n{legend_text(run)}"
 
 
 def performance_part(run: Run) -> str:
-    """The part of docs/PERFORMANCE.md that is made: chart, table, machine."""
-    chart = f"![ratios](performance/{RATIOS})\n\n" if len(run["brokers"]) > 1 else ""
-    return f"{chart}{markdown_table(run)}\n{losses(run)}\n{markdown_facts(run)}"
-
-
-def losses(run: Run) -> str:
-    """Where kwire loses, or misses its bar, in the documents' words."""
-    if len(run["brokers"]) == 1:
-        return ""
-    missed = [
-        f"- {line.row.name}: {line.ratio:.2f} of Apache Kafka's, the bar is {line.bar}"
-        for line in behind(run)
-        if line.ratio is not None
-    ]
-    return "### Where kwire loses, or misses its bar\n\n" + "\n".join(missed or ["Nowhere."]) + "\n"
+    """The part of docs/PERFORMANCE.md that is made: chart, table, losses, machine."""
+    if KAFKA not in run["brokers"]:
+        return f"{whole_table(run)}\n{facts(run)}"
+    return f"![ratios](performance/{RATIOS})\n\n{whole_table(run)}\n{losses(run)}\n{facts(run)}"
 
 
 def growth_part(growth: Growth) -> str:
     """The part of docs/PERFORMANCE.md about growth."""
-    return f"![growth](performance/{GROWTH_CHART})\n\n{markdown_growth(growth)}"
+    return f"![growth](performance/{GROWTH_CHART})\n\n{growth_tables(growth)}"
 
 
 def write_documents(run: Run) -> None:
@@ -84,7 +66,7 @@ def publish(results: Path) -> None:
     if results != NUMBERS:
         shutil.copy(results, NUMBERS)
     run = json.loads(NUMBERS.read_text(encoding="utf-8"))
-    if len(run["brokers"]) > 1:
+    if KAFKA in run["brokers"]:
         draw_ratios(run, PUBLISHED / RATIOS)
     write_documents(run)
 

@@ -1,8 +1,9 @@
-"""What a run says: its numbers, their medians, spreads and ratios, as JSON, table and Markdown.
+"""What a run says: its numbers, their medians, spreads and ratios, as lines and as a table.
 
 A run is a dictionary that survives JSON: ``brokers``, ``machine``, ``limits`` (name → number,
 unit), ``rows`` (name → broker → one number for each round), ``limited`` (broker → loads in which
-the generator was the limit), ``notes`` (what was not measured, and why) and ``options``.
+the generator was the limit), ``notes`` (what was not measured, and why), ``seconds`` (row or load →
+broker → how long each measurement took) and ``options``.
 """
 
 import statistics
@@ -12,7 +13,7 @@ from typing import Any, NamedTuple
 from rich.table import Table
 
 from bench.bars import BARS, Bar, advantage, bar_of, ratio
-from bench.brokers import titles
+from bench.brokers import KAFKA, KWIRE, PURE, subjects, titles
 from bench.rows import ALL_ROWS, SECTIONS
 from bench.rows.common import Row
 
@@ -21,8 +22,11 @@ Grown = dict[str, Any]
 """One curve: ``points`` (broker → its points), ``restart_s`` (broker → seconds)."""
 Growth = dict[str, Grown]
 COSTS = {"p50 µs": "p50_us", "p99 µs": "p99_us", "CPU µs": "cpu_us", "MB": "memory_mb"}
+DIGITS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 LIMITED = "* the load generator was the limit: the broker can do more"
-HEADS = ("kwire / Kafka", "bar", "")
+OWN_BARS = "bars in parentheses are our own (level with Apache Kafka), the others were given"
+WITHIN = "within ±: the bar is missed by less than the rounds differ"
+RATIO_HEADS = {KWIRE: "kwire / Kafka", PURE: "pure / Kafka"}
 
 
 class Cell(NamedTuple):
@@ -36,23 +40,53 @@ class Cell(NamedTuple):
         """The median, marked where the generator was the limit, and its spread in percent."""
         if self.median is None:
             return "-"
-        share = f" ±{self.spread / abs(self.median):.0%}" if self.spread and self.median else ""
+        share = f" ±{self.relative_spread:.0%}" if self.spread and self.median else ""
         return f"{number(self.median)}{'*' if self.limited else ''}{share}"
+
+    @property
+    def relative_spread(self) -> float:
+        """The spread as a part of the median."""
+        return self.spread / abs(self.median) if self.median else 0.0
 
 
 class Line(NamedTuple):
-    """One row of the table."""
+    """One row of the table; ratios, and whether the bar is met, for every kwire."""
 
     row: Row
+    rounds: int
     cells: dict[str, Cell]
     bar: Bar
-    ratio: float | None
-    advantage: float | None
-    met: bool | None
+    ratios: dict[str, float | None]
+    met: dict[str, bool | None]
+    advantages: dict[str, float | None]
+    within_spread: bool
+
+    @property
+    def subject(self) -> str:
+        """The kwire that the bar is about."""
+        return next(iter(self.ratios))
+
+    @property
+    def missed(self) -> bool:
+        """Whether its bar isn't met."""
+        return self.met[self.subject] is False
 
     def verdict(self) -> str:
-        """Whether the bar is met, as the table says it."""
-        return {True: "met", False: "not met", None: ""}[self.met]
+        """Whether the bar is met, as the table says it, and by pure Python where that differs."""
+        met, *others = self.met.values()
+        if met is None:
+            return ""
+        text = _met(met)
+        if self.within_spread:
+            text += ", within ±"
+        for other in others:
+            if other not in (None, met):
+                text += f"; pure: {_met(other)}"
+        return text
+
+
+def _met(met: bool | None) -> str:
+    return "met" if met else "not met"
 
 
 def number(value: float) -> str:
@@ -62,6 +96,13 @@ def number(value: float) -> str:
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
 
 
+def ratio_text(value: float | None) -> str:
+    """A ratio with two digits, and a small one with the digit that says something."""
+    if value is None:
+        return "-"
+    return f"{value:.2f}" if value >= 0.01 else f"{value:.1g}"
+
+
 def cell_of(numbers: list[float], limited: bool) -> Cell:
     """Median and spread of the rounds."""
     if not numbers:
@@ -69,37 +110,81 @@ def cell_of(numbers: list[float], limited: bool) -> Cell:
     return Cell(statistics.median(numbers), (max(numbers) - min(numbers)) / 2, limited)
 
 
+def line_of(run: Run, row: Row) -> Line:
+    """One row of a run."""
+    numbers = run["rows"][row.name]
+    cells = {
+        name: cell_of(numbers.get(name, []), row.load in run["limited"].get(name, ()))
+        for name in run["brokers"]
+    }
+    kafka = cells.get(KAFKA, Cell(None, 0.0, False))
+    bar = bar_of(row)
+    medians = {name: cells[name].median for name in subjects(run["brokers"])}
+    met = {name: None if m is None else bar.met(m, kafka.median) for name, m in medians.items()}
+    subject = next(iter(medians))
+    missed_by = bar.missed_by(medians[subject] or 0.0, kafka.median) if met[subject] is False else 0
+    noise = cells[subject].relative_spread + (0.0 if bar.absolute else kafka.relative_spread)
+    return Line(
+        row,
+        max(map(len, numbers.values()), default=0),
+        cells,
+        bar,
+        {name: ratio(m, kafka.median) for name, m in medians.items()},
+        met,
+        {name: advantage(row, m, kafka.median) for name, m in medians.items()},
+        0 < missed_by < noise,
+    )
+
+
 def lines_of(run: Run) -> Iterator[Line]:
     """The rows that were measured, in the order of the registry."""
     for row in ALL_ROWS:
-        if row.name not in run["rows"]:
-            continue
-        numbers = run["rows"][row.name]
-        cells = {
-            name: cell_of(numbers.get(name, []), row.load in run["limited"].get(name, ()))
-            for name in run["brokers"]
-        }
-        kwire = cells["kwire"].median
-        kafka = cells["kafka"].median if "kafka" in cells else None
-        bar = bar_of(row)
-        met = None if kwire is None else bar.met(kwire, kafka)
-        yield Line(row, cells, bar, ratio(kwire, kafka), advantage(row, kwire, kafka), met)
+        if row.name in run["rows"]:
+            yield line_of(run, row)
 
 
-def text_of(line: Line) -> list[str]:
-    """The cells of one line."""
-    cells = [line.row.name, line.row.unit, *map(str, line.cells.values())]
-    if len(line.cells) > 1:
-        shown = "-" if line.ratio is None else f"{line.ratio:.2f}"
+def sections_of(run: Run) -> Iterator[tuple[str, list[Line]]]:
+    """The same, section by section."""
+    lines = {line.row.name: line for line in lines_of(run)}
+    for section, rows in SECTIONS.items():
+        found = [lines[row.name] for row in rows if row.name in lines]
+        if found:
+            yield section, found
+
+
+def text_of(run: Run, line: Line) -> list[str]:
+    """The cells of one line; a small figure says in how many rounds, where not in all of them."""
+    few = line.rounds < run["options"]["rounds"]
+    name = f"{line.row.name} {str(line.rounds).translate(DIGITS)}" if few else line.row.name
+    cells = [name, line.row.unit, *map(str, line.cells.values())]
+    if KAFKA in line.cells:
         unit = f" {line.row.unit}" if line.bar.absolute else ""
-        cells += [shown, f"{line.bar}{unit}", line.verdict()]
+        cells += [*map(ratio_text, line.ratios.values()), f"{line.bar}{unit}", line.verdict()]
     return cells
 
 
 def headings(run: Run) -> list[str]:
     """What stands above the cells."""
     names = list(titles(run["brokers"]).values())
-    return ["what", "unit", *names, *(HEADS if len(names) > 1 else ())]
+    if KAFKA not in run["brokers"]:
+        return ["what", "unit", *names]
+    ratios = [RATIO_HEADS[name] for name in subjects(run["brokers"])]
+    return ["what", "unit", *names, *ratios, "bar", ""]
+
+
+def legend(run: Run) -> list[str]:
+    """What the marks in a run's table mean, of those that are in it."""
+    lines = list(lines_of(run))
+    compared = KAFKA in run["brokers"]
+    few = sorted({line.rounds for line in lines if line.rounds < run["options"]["rounds"]})
+    marks = ", ".join(str(rounds).translate(DIGITS) for rounds in few)
+    said = {
+        LIMITED: any(run["limited"].values()),
+        f"{marks} measured in so many rounds only": bool(few),
+        OWN_BARS: compared and any(line.bar.own for line in lines),
+        WITHIN: any(line.within_spread for line in lines),
+    }
+    return [text for text, needed in said.items() if needed]
 
 
 def table_of(run: Run) -> Table:
@@ -107,68 +192,23 @@ def table_of(run: Run) -> Table:
     table = Table(title=f"medians of {run['options']['rounds']} rounds")
     for index, heading in enumerate(headings(run)):
         table.add_column(heading, justify="left" if index in (0, 1) else "right")
-    lines = {line.row.name: line for line in lines_of(run)}
-    for section, rows in SECTIONS.items():
-        found = [lines[row.name] for row in rows if row.name in lines]
-        if found:
-            table.add_section()
-            table.add_row(f"[bold]{section}")
-        for line in found:
-            table.add_row(*text_of(line))
-    if any(run["limited"].values()):
-        table.caption = LIMITED
+    for section, lines in sections_of(run):
+        table.add_section()
+        table.add_row(f"[bold]{section}")
+        for line in lines:
+            table.add_row(*text_of(run, line))
+    table.caption = "\n".join(legend(run))
     return table
 
 
-def markdown(rows: list[list[str]], left: int) -> str:
-    """A Markdown table; the first row is its head, the first columns are set to the left."""
-    aligned = [*["---"] * left, *["---:"] * (len(rows[0]) - left)]
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in (rows[0], aligned, *rows[1:]))
-
-
-def markdown_rows(run: Run, lines: list[Line]) -> str:
-    """Lines as a Markdown table."""
-    return markdown([headings(run), *map(text_of, lines)], 2)
-
-
-def markdown_table(run: Run) -> str:
-    """The whole table, section by section."""
-    lines = {line.row.name: line for line in lines_of(run)}
-    parts = []
-    for section, rows in SECTIONS.items():
-        found = [lines[row.name] for row in rows if row.name in lines]
-        if found:
-            parts.append(f"### {section}\n\n{markdown_rows(run, found)}")
-    if any(run["limited"].values()):
-        parts.append(LIMITED.replace("*", r"\*", 1) + ".\n")
-    parts += [f"Not measured: {note}.\n" for note in run["notes"]]
-    return "\n".join(parts)
-
-
-def markdown_facts(run: Run) -> str:
-    """The machine, how it was measured, and the machine's own limits."""
-    options = run["options"]
-    facts = "".join(f"| {name} | {value} |\n" for name, value in run["machine"].items())
-    limits = "".join(
-        f"| {name} | {number(value)} {unit} |\n" for name, (value, unit) in run["limits"].items()
-    )
-    return (
-        f"Medians of {options['rounds']} rounds of {options['seconds']:g} s a row, brokers in turn"
-        f" in every row, after {options['warm_up']:g} s of warm-up and more. ± is half the distance"
-        f" between the extremes.\n\n"
-        f"| the machine | |\n| --- | --- |\n{facts}\n"
-        f"| its own limits | |\n| --- | ---: |\n{limits}"
-    )
-
-
 def main_lines(run: Run) -> list[Line]:
-    """The rows with a bar of their own: those of the README."""
+    """The rows whose bar was given: those of the README."""
     return [line for line in lines_of(run) if line.row.name in BARS]
 
 
 def behind(run: Run) -> list[Line]:
     """The rows in which kwire is not ahead, or misses its bar."""
-    return [line for line in lines_of(run) if line.met is False]
+    return [line for line in lines_of(run) if line.missed]
 
 
 def cells_of(name: str, grown: Grown) -> list[list[str]]:
@@ -186,11 +226,3 @@ def restarts_of(grown: Grown) -> str:
     names = titles(list(grown["restart_s"]))
     times = [f"{names[name]} in {taken:.2f} s" for name, taken in grown["restart_s"].items()]
     return f"restarted with all of that: {', '.join(times)}"
-
-
-def markdown_growth(growth: Growth) -> str:
-    """Every curve as a Markdown table."""
-    return "\n".join(
-        f"{markdown(cells_of(name, grown), 0)}\n{restarts_of(grown).capitalize()}.\n"
-        for name, grown in growth.items()
-    )

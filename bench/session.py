@@ -1,9 +1,10 @@
 """A run: brokers are started, warmed up, and loaded in turn, row after row and round after round.
 
 Each broker is started anew as often as there are rounds, to measure that; the last one stays. In
-every round each row is measured on one broker and then on the other, the first one in turn. Before
-a load starts, what the load before wrote is on the disk, so that nobody pays for somebody else.
-A row that can't be measured is noted, and the run goes on.
+every round each row is measured on one broker and then on the others, the first one in turn; slow
+rows are measured in the first rounds only. Before a load starts, what the load before wrote is on
+the disk, so that nobody pays for somebody else. A row that can't be measured is noted, and the run
+goes on.
 """
 
 import argparse
@@ -11,19 +12,24 @@ import contextlib
 import os
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
-from rich.progress import Progress
-
-from bench.brokers import MeasuredBroker, new_broker
+from bench.brokers import KWIRE, PURE, Maker, MeasuredBroker, is_compiled
 from bench.limits import measured_limits
 from bench.load import Generator, new_generator
 from bench.machine import machine
+from bench.pace import Pace, Step, Teller, usual_seconds
 from bench.report import Run
-from bench.rows import ROWS, START
+from bench.rows import ROWS, SLOW, START
 from bench.rows.common import NotHere, Row, Running, create_topic, next_offset, produce_request
 from bench.rows.memory import IDLE_ROWS
 from bench.rows.warm_up import warm_up
+
+GUESS_MORE_S = 2.0
+"""What a row takes beside its load, where nothing is known of it."""
+KWIRE_WARM_UP = 0.1
+"""kwire is warmed up for this part of the time that Java gets: there is nothing to compile."""
 
 
 def selected(rows: list[Row], text: str | None) -> list[Row]:
@@ -38,6 +44,12 @@ def started(broker: MeasuredBroker) -> float:
     create_topic(broker.bootstrap, "first")
     next_offset(broker.bootstrap, produce_request("first", 1, 100))
     return time.monotonic() - before
+
+
+def check_kind(name: str, pid: int) -> None:
+    """What is called compiled is compiled, and pure Python is pure."""
+    if name in (KWIRE, PURE) and is_compiled(pid) != (name == KWIRE):
+        raise RuntimeError(f"{name} is {'not ' if name == KWIRE else ''}compiled")
 
 
 def note(run: Run, row: Row, name: str, running: Running) -> None:
@@ -56,18 +68,29 @@ def note(run: Run, row: Row, name: str, running: Running) -> None:
         run["notes"].append(message)
 
 
+def spent(run: Run, what: str, name: str, started_s: float) -> None:
+    """Keep how long a step has taken."""
+    taken = round(time.monotonic() - started_s, 3)
+    run["seconds"].setdefault(what, {}).setdefault(name, []).append(taken)
+
+
 class Session:
     """One run and what it needs: the generator, the brokers, and the numbers so far."""
 
-    def __init__(self, options: argparse.Namespace, brokers: list[str], progress: Progress) -> None:
+    def __init__(
+        self, options: argparse.Namespace, makers: dict[str, Maker], teller: Teller
+    ) -> None:
         self._options = options
-        self._progress = progress
+        self._makers = makers
+        self._teller = teller
         self._rows = selected(ROWS, options.only)
-        self._task = progress.add_task("", total=len(brokers) * self._steps())
+        guess_s = options.seconds + GUESS_MORE_S
+        self._pace = Pace(self._steps(), usual_seconds(), guess_s)
         self.run: Run = {
-            "brokers": brokers,
+            "brokers": list(makers),
             "options": {
                 "rounds": options.rounds,
+                "slow_rounds": options.slow_rounds,
                 "seconds": options.seconds,
                 "warm_up": options.warm_up,
             },
@@ -76,46 +99,77 @@ class Session:
             "rows": {},
             "limited": {},
             "notes": [],
+            "seconds": {},
         }
+
+    @property
+    def usual_s(self) -> float:
+        """How long it will take, as far as one knows before."""
+        return self._pace.total_s
 
     def measure(self) -> Run:
         """All of it."""
         with contextlib.ExitStack() as stack:
+            stack.enter_context(self._teller.telling(self._pace))
             root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
-            generator = new_generator(root)
-            all_running: dict[str, Running] = {}
-            for n in range(self._options.rounds):
-                last = n == self._options.rounds - 1
-                for name in self.run["brokers"]:
-                    running = self._new_running(name, root / f"{name}-{n}", generator)
-                    with contextlib.ExitStack() as soon:
-                        (stack if last else soon).callback(running.broker.stop)
-                        self._start(name, running)
-                    all_running[name] = running
+            all_running = self._started(root, stack)
             for name, running in all_running.items():
-                self._show(f"{name}: warm-up")
-                warm_up(running, self._options.warm_up, self._rows)
+                with self._step("warm-up", name):
+                    warm_up(running, self._warm_up_s(name), self._rows)
             for n in range(self._options.rounds):
                 self._round(n, all_running)
         return self.run
 
-    def _steps(self) -> int:
-        """How many steps the run has for each broker."""
-        return 1 + self._options.rounds * (1 + len(self._rows))
+    def _started(self, root: Path, stack: contextlib.ExitStack) -> dict[str, Running]:
+        """Start every broker as often as there are rounds; the last ones, which go on."""
+        generator = new_generator(root)
+        all_running: dict[str, Running] = {}
+        for n in range(self._options.rounds):
+            last = n == self._options.rounds - 1
+            for name in self._makers:
+                running = self._new_running(name, root / f"{name}-{n}", generator)
+                with contextlib.ExitStack() as soon, self._step("start", name):
+                    (stack if last else soon).callback(running.broker.stop)
+                    self._start(name, running)
+                all_running[name] = running
+        return all_running
 
-    def _show(self, what: str) -> None:
-        self._progress.update(self._task, description=what)
-        self._progress.advance(self._task)
+    def _warm_up_s(self, name: str) -> float:
+        """Java has to compile; nothing of kwire changes while it runs, but for its caches."""
+        seconds: float = self._options.warm_up
+        return seconds * KWIRE_WARM_UP if name in (KWIRE, PURE) else seconds
+
+    def _rows_of(self, n: int) -> list[Row]:
+        """The rows of a round."""
+        slow = n < self._options.slow_rounds
+        return [row for row in self._rows if slow or row.name not in SLOW]
+
+    def _steps(self) -> list[Step]:
+        """What the run will do; rows that look at the same load are one step."""
+        rounds = self._options.rounds
+        whats = [*["start"] * rounds, "warm-up"]
+        for n in range(rounds):
+            whats += dict.fromkeys(row.load or row.name for row in self._rows_of(n))
+        return [(what, name) for what in whats for name in self._makers]
+
+    @contextlib.contextmanager
+    def _step(self, what: str, name: str, when: str = "") -> Iterator[None]:
+        """Tell of a step, and keep how long it takes."""
+        self._teller.tell(f"{when}{name}: {what}")
+        started = time.monotonic()
+        yield
+        spent(self.run, what, name, started)
+        self._pace.finish((what, name))
 
     def _new_running(self, name: str, directory: Path, generator: Generator) -> Running:
-        options = self._options
+        options, make = self._options, self._makers[name]
         sizes = {"mix_seconds": options.mix_seconds, "spark_mb": options.spark_mb}
-        return Running(new_broker(name, directory), generator, options.seconds, **sizes)
+        return Running(make(directory), make, generator, options.seconds, **sizes)
 
     def _start(self, name: str, running: Running) -> None:
         """Start a broker, and measure that and how it is when idle."""
-        self._show(f"{name}: start")
         taken = started(running.broker)
+        check_kind(name, running.broker.pid)
         if selected([START], self._options.only):
             self.run["rows"].setdefault(START.name, {}).setdefault(name, []).append(taken)
         for row in selected(IDLE_ROWS, self._options.only):
@@ -124,16 +178,20 @@ class Session:
     def _round(self, n: int, all_running: dict[str, Running]) -> None:
         """Every row on every broker once; who is first alternates."""
         turn = list(all_running.items())
-        if n % 2:
-            turn.reverse()
+        turn = turn[n % len(turn) :] + turn[: n % len(turn)]
         for running in all_running.values():
             running.forget()
-        for row in self._rows:
+        done: set[Step] = set()
+        for row in self._rows_of(n):
             for name, running in turn:
-                self._show(f"round {n + 1}, {name}: {row.name}")
-                if row.load not in running.runs:
+                what = row.load or row.name
+                if (what, name) in done:
+                    note(self.run, row, name, running)
+                    continue
+                done.add((what, name))
+                with self._step(what, name, f"round {n + 1}, "):
                     os.sync()
-                note(self.run, row, name, running)
+                    note(self.run, row, name, running)
                 self.run["limited"][name] = sorted(running.limited)
 
 

@@ -42,4 +42,9 @@ SECTIONS: dict[str, list[Row]] = {
 ALL_ROWS: list[Row] = [row for rows in SECTIONS.values() for row in rows]
 
 ROWS: list[Row] = [row for row in ALL_ROWS if row not in (START, *IDLE_ROWS)]
-"""Measured in every round."""
+"""Measured once the brokers are up: what isn't slow in every round."""
+
+SLOW: frozenset[str] = frozenset(
+    row.name for row in (*SPARK_ROWS, *MIX_ROWS, *COMPACTION_ROWS, *SCALE_ROWS)
+)
+"""Rows that need half a minute and more, which are measured in fewer rounds."""

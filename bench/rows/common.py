@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from bench.brokers import MeasuredBroker
+from bench.brokers import Maker, MeasuredBroker
 from bench.load import Generator, Load, ask, run_load
 from bench.usage import MB, cpu_seconds
 from kwire.protocol.messages.create_topics import (
@@ -39,13 +39,15 @@ class Measured(NamedTuple):
 class Running:
     """A running broker, and what its rows share.
 
-    ``seconds`` is how long a row loads it, ``mix_seconds`` how long the mix of clients does, and
-    ``spark_mb`` is how much Spark reads. Rows that look at the same load share one run of it
-    (``runs``, ``times`` in microseconds, ``results`` of other programs); ``limited`` collects the
-    loads in which the generator was the limit, ``notes`` what else was measured during one.
+    ``make`` gives another broker of its kind. ``seconds`` is how long a row loads it,
+    ``mix_seconds`` how long the mix of clients does, and ``spark_mb`` is how much Spark reads. Rows
+    that look at the same load share one run of it (``runs``, ``times`` in microseconds, ``results``
+    of other programs); ``limited`` collects the loads in which the generator was the limit,
+    ``notes`` what else was measured during one.
     """
 
     broker: MeasuredBroker
+    make: Maker
     generator: Generator
     seconds: float
     mix_seconds: float = 60.0
@@ -55,6 +57,10 @@ class Running:
     times: dict[str, list[float]] = field(default_factory=dict)
     notes: dict[str, float] = field(default_factory=dict)
     results: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def shorter(self, seconds: float) -> "Running":
+        """The same broker with loads of another length, and nothing measured yet."""
+        return Running(self.broker, self.make, self.generator, seconds)
 
     def forget(self) -> None:
         """A new round measures anew."""

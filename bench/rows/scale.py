@@ -106,7 +106,7 @@ def _measure_members(broker: MeasuredBroker, running: Running) -> dict[str, floa
     for number in range(GROUPS):
         members.add_group(f"members-{number}")
     taken_mb = resident_mb(broker.pid) - before
-    probe = Running(broker, running.generator, max(running.seconds, 6.0))
+    probe = Running(broker, running.make, running.generator, max(running.seconds, 6.0))
     frame = frame_of(request, PRODUCE_VERSION)
     measured(probe, "warm-up", frame, 1, 1)
     quiet = measured(probe, "quiet", frame, 1, 1).load.p99_us
@@ -119,7 +119,7 @@ def _measure_members(broker: MeasuredBroker, running: Running) -> dict[str, floa
 def _measured(running: Running) -> dict[str, float]:
     """Every number, measured once a round."""
     with tempfile.TemporaryDirectory(prefix="bench-scale-") as directory:
-        broker: MeasuredBroker = type(running.broker)(Path(directory))  # type: ignore[call-arg]
+        broker = running.make(Path(directory))
         broker.start()
         try:
             return _measure_offsets(broker) | _measure_members(broker, running)

@@ -32,8 +32,8 @@ def warm_up(running: Running, seconds: float, rows: list[Row]) -> None:
     """Load a broker, and forget the numbers; ``rows``: those that will be measured."""
     if seconds <= 0:
         return
-    produce_load(Running(running.broker, running.generator, seconds), "warm-up", 1, 100, 4, 4)
-    short = Running(running.broker, running.generator, seconds * ROW_SHARE)
+    produce_load(running.shorter(seconds), "warm-up", 1, 100, 4, 4)
+    short = running.shorter(seconds * ROW_SHARE)
     for row in QUICK_ROWS:
         if row in rows and row.load not in short.runs:
             # What can't be measured is noted when it is to be measured.

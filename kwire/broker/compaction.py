@@ -44,7 +44,7 @@ PAUSE_S = 1.0
 
 LEAST_BACKOFF_S = 0.01
 RECEIVE_BYTES = 64 * 1024
-COMMAND = (sys.executable, "-m", "kwire.log.compaction.worker")
+COMMAND = (sys.executable, "-P", "-m", "kwire.log.compaction.worker")
 
 
 class WorkerDied(Exception):

@@ -30,6 +30,7 @@ class BrokerProcess:
     """``python -m kwire serve`` as a child process.
 
     ``settings`` are Kafka's, as for ``-o``. ``bootstrap`` is ``host:port`` once it has started.
+    ``package_parent`` is where its ``kwire`` lies: beside this file, unless another one is meant.
     """
 
     def __init__(
@@ -37,12 +38,14 @@ class BrokerProcess:
         data_dir: Path | str,
         settings: Mapping[str, str] | None = None,
         listen: str = "127.0.0.1:0",
+        package_parent: Path = _PACKAGE_PARENT,
     ) -> None:
         self.data_dir = Path(data_dir)
         self.bootstrap = ""
         self.cluster_id = ""
         self._settings = dict(settings or {})
         self._listen = listen
+        self._package_parent = package_parent
         self._process: subprocess.Popen[str] | None = None
         handle, name = tempfile.mkstemp(prefix="kwire-", suffix=".log")
         os.close(handle)
@@ -57,12 +60,13 @@ class BrokerProcess:
 
     def start(self) -> "BrokerProcess":
         """Start it and wait until it is ready; BrokerFailed if it ends instead."""
-        command = [sys.executable, "-m", "kwire", "serve", "--data-dir", str(self.data_dir)]
+        # -P: the directory it is started in may have another kwire.
+        command = [sys.executable, "-P", "-m", "kwire", "serve", "--data-dir", str(self.data_dir)]
         command += ["--listen", self._listen]
         for name, value in self._settings.items():
             command += ["-o", f"{name}={value}"]
         environment = dict(os.environ)
-        paths = [str(_PACKAGE_PARENT), environment.get("PYTHONPATH", "")]
+        paths = [str(self._package_parent), environment.get("PYTHONPATH", "")]
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(

@@ -1,5 +1,6 @@
 """The bench's arithmetic, its registry of rows, and its fallback generator; no timing asserted."""
 
+import io
 import os
 import socket
 import subprocess
@@ -8,13 +9,17 @@ import threading
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from bench.__main__ import options_of
 from bench.bars import BARS, Bar, advantage, bar_of, ratio
+from bench.brokers import is_compiled
+from bench.choice import brokers_of
+from bench.compiled import NotCompiled
 from bench.load import FALLBACK, Generator, Load, new_generator, run_load
 from bench.rows import ALL_ROWS, ROWS
 from bench.rows.common import Row, batch
-from bench.session import selected
+from bench.session import check_kind, selected
 from bench.usage import cpu_seconds, resident_mb
 from kwire.record.batch import RecordBatch
 
@@ -55,6 +60,7 @@ def test_a_ratio_is_kwires_part_of_kafkas() -> None:
         (Bar(0.5, False), 6, None, None),
         (Bar(10, False, absolute=True), 9, None, True),
         (Bar(10, False, absolute=True), 11, 100, False),
+        (Bar(1, False), 1.004, 1, False),
     ],
 )
 def test_a_bar_is_met_or_not(
@@ -69,8 +75,8 @@ def test_every_bar_belongs_to_a_row_and_looks_its_way() -> None:
     rows = {row.name: row for row in ALL_ROWS}
     for name, bar in BARS.items():
         assert bar.at_least is rows[name].more_is_better, name
-    assert bar_of(MORE) == Bar(1, True)
-    assert bar_of(LESS) == Bar(1, False)
+    assert bar_of(MORE) == Bar(1, True, own=True)
+    assert bar_of(LESS) == Bar(1, False, own=True)
 
 
 def test_rows_have_names_of_their_own() -> None:
@@ -95,13 +101,43 @@ def test_quick_is_one_short_round() -> None:
     assert (quick.rounds, quick.seconds) == (1, 0.5)
 
 
-def test_apache_kafka_is_measured_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By an option, or by make's KAFKA=no."""
-    monkeypatch.delenv("KAFKA", raising=False)
-    assert options_of([]).kafka
-    assert not options_of(["--no-kafka"]).kafka
-    monkeypatch.setenv("KAFKA", "no")
-    assert not options_of([]).kafka
+@pytest.mark.parametrize("name", ["kafka", "pure", "compiled"])
+def test_a_broker_is_measured_unless_told_otherwise(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By an option, or by make's KAFKA=no and the like."""
+    monkeypatch.delenv(name.upper(), raising=False)
+    assert getattr(options_of([]), name)
+    assert not getattr(options_of([f"--no-{name}"]), name)
+    monkeypatch.setenv(name.upper(), "no")
+    assert not getattr(options_of([]), name)
+
+
+def test_without_a_compiler_pure_python_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even if it isn't wanted: kwire is always there, and a line says why it isn't compiled."""
+
+    def fails(console: Console) -> Path:
+        raise NotCompiled("a C compiler is needed")
+
+    monkeypatch.setattr("bench.choice.compiled_kwire", fails)
+    console = Console(record=True, file=io.StringIO())
+    assert list(brokers_of(options_of(["--no-kafka", "--no-pure"]), console)) == ["pure"]
+    assert "a C compiler is needed" in console.export_text()
+
+
+def test_compiled_and_pure_kwire_are_columns_of_their_own(tmp_path: Path) -> None:
+    """The compiled one first: it is what bars are about."""
+    options = options_of(["--no-kafka", "--compiled-dir", str(tmp_path)])
+    assert list(brokers_of(options, Console())) == ["kwire", "pure"]
+    assert list(brokers_of(options_of(["--no-kafka", "--no-compiled"]), Console())) == ["pure"]
+
+
+def test_pure_python_is_not_taken_for_compiled() -> None:
+    """The files that a process has loaded tell."""
+    check_kind("kafka", os.getpid())
+    wrong = "pure" if is_compiled(os.getpid()) else "kwire"
+    with pytest.raises(RuntimeError, match="compiled"):
+        check_kind(wrong, os.getpid())
 
 
 def test_batches_are_valid() -> None:

@@ -1,0 +1,38 @@
+"""The compiled kwire that is measured: made by ``make compiled`` from the sources as they are."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+from rich.console import Console
+
+from bench.brokers import COMPILED_MARK
+
+ROOT = Path(__file__).parent.parent
+COMPILED = ROOT / "build" / "compiled"
+TIME_LIMIT_S = 1800
+
+
+class NotCompiled(Exception):
+    """kwire can't be compiled on this machine; the text is one line that says why."""
+
+
+def compiled_kwire(console: Console) -> Path:
+    """The directory with the compiled package; it is renewed when sources have changed."""
+    if not any(map(shutil.which, ("cc", "gcc", "clang"))):
+        raise NotCompiled("a C compiler is needed")
+    with console.status("compiling kwire: a few minutes when its sources have changed"):
+        run = subprocess.run(
+            ["make", "-s", "compiled"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=TIME_LIMIT_S,
+            check=False,
+        )
+    if run.returncode:
+        said = (run.stderr.strip() or run.stdout.strip() or "no word").splitlines()
+        raise NotCompiled(f"make compiled: {said[-1]}")
+    if not any(COMPILED.glob(f"*{COMPILED_MARK}*")):
+        raise NotCompiled(f"{COMPILED.relative_to(ROOT)} has no compiled modules")
+    return COMPILED

@@ -1,0 +1,116 @@
+"""A run and its curves as Markdown, for the documents."""
+
+from bench.bars import Bar
+from bench.reasons import Reason, reasons
+from bench.report import (
+    Growth,
+    Line,
+    Run,
+    behind,
+    cells_of,
+    headings,
+    legend,
+    number,
+    ratio_text,
+    restarts_of,
+    sections_of,
+    text_of,
+)
+
+
+def table(rows: list[list[str]], left: int) -> str:
+    """A Markdown table; the first row is its head, the first columns are set to the left."""
+    aligned = [*["---"] * left, *["---:"] * (len(rows[0]) - left)]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in (rows[0], aligned, *rows[1:]))
+
+
+def rows_table(run: Run, lines: list[Line]) -> str:
+    """Lines as a Markdown table."""
+    return table([headings(run), *(text_of(run, line) for line in lines)], 2)
+
+
+def legend_text(run: Run) -> str:
+    """What the marks mean, as a paragraph."""
+    said = [mark.replace("*", r"\*", 1) for mark in legend(run)]
+    return ";\n".join(said) + ".\n" if said else ""
+
+
+def whole_table(run: Run) -> str:
+    """The whole table, section by section."""
+    parts = [f"### {section}\n\n{rows_table(run, lines)}" for section, lines in sections_of(run)]
+    parts.append(legend_text(run))
+    parts += [f"Not measured: {note}.\n" for note in run["notes"]]
+    return "\n".join(filter(None, parts))
+
+
+def facts(run: Run) -> str:
+    """The machine, how it was measured, and the machine's own limits."""
+    options = run["options"]
+    machine = "".join(f"| {name} | {value} |\n" for name, value in run["machine"].items())
+    limits = "".join(
+        f"| {name} | {number(value)} {unit} |\n" for name, (value, unit) in run["limits"].items()
+    )
+    return (
+        f"Medians of {options['rounds']} rounds of {options['seconds']:g} s a row, brokers in turn"
+        f" in every row, after {options['warm_up']:g} s of warm-up and more. ± is half the distance"
+        f" between the extremes.\n\n"
+        f"| the machine | |\n| --- | --- |\n{machine}\n"
+        f"| its own limits | |\n| --- | ---: |\n{limits}"
+    )
+
+
+def losses(run: Run) -> str:
+    """Where kwire loses, or misses its bar, with what limits it, in the documents' words."""
+    missed = behind(run)
+    parts = ["### Where kwire loses, or misses its bar\n"]
+    for reason, lines in by_reason(missed):
+        rows = "; ".join(f"{line.row.name}: {missed_bar(line)}" for line in lines)
+        parts.append(f"- {rows}.{reason_text(reason)}")
+    return "\n".join(parts if missed else [*parts, "Nowhere."]) + "\n"
+
+
+def missed_bar(line: Line) -> str:
+    """How far a row is from its bar."""
+    if line.bar.absolute:
+        found = f"{number(line.cells[line.subject].median or 0.0)} {line.row.unit}"
+    else:
+        found = ratio_text(line.ratios[line.subject])
+    near = ", within the rounds' spread" if line.within_spread else ""
+    return f"**{found}**, the bar is {bare(line.bar)}{near}"
+
+
+def bare(bar: Bar) -> str:
+    """A bar as it is said in a sentence."""
+    return f"{bar}".strip("()")
+
+
+def by_reason(lines: list[Line]) -> list[tuple[Reason | None, list[Line]]]:
+    """Lines that the same reason explains, together; those without one, alone."""
+    known = reasons()
+    found: list[tuple[Reason | None, list[Line]]] = []
+    places: dict[str, int] = {}
+    for line in lines:
+        reason = next((one for one in known if one.explains(line.row.name)), None)
+        if reason is not None and reason.rows in places:
+            found[places[reason.rows]][1].append(line)
+            continue
+        if reason is not None:
+            places[reason.rows] = len(found)
+        found.append((reason, [line]))
+    return found
+
+
+def reason_text(reason: Reason | None) -> str:
+    """What limits a row, and the profile that shows it."""
+    if reason is None:
+        return " What limits it hasn't been found yet."
+    shown = f" ([profile]({reason.profile}))" if reason.profile else ""
+    return f"\n  {reason.text}{shown}"
+
+
+def growth_tables(growth: Growth) -> str:
+    """Every curve as a Markdown table."""
+    return "\n".join(
+        f"{table(cells_of(name, grown), 0)}\n{restarts_of(grown).capitalize()}.\n"
+        for name, grown in growth.items()
+    )
