@@ -44,8 +44,8 @@ spark: $(VENV)/.test ## PySpark, both lanes, against kwire or BOOTSTRAP=host:por
 bench: $(VENV)/.bench ## kwire and Apache Kafka 4.3.1 side by side in one table (KAFKA=no: kwire alone)
 	$(BIN)/python -m bench $(ARGS)
 
-costs: $(VENV)/.test ## renew what requests cost, in calls, after a change that has its price
-	KWIRE_RENEW_COSTS=1 $(BIN)/pytest -q tests/performance
+costs: $(VENV)/.test ## renew what requests cost (calls, system calls, wake-ups, memory) after a change that has its price
+	KWIRE_RENEW_COSTS=1 $(BIN)/pytest -q tests/performance/test_costs.py
 
 growth: $(VENV)/.bench ## how cost grows with connections, partitions, groups, record size (KAFKA=no: kwire alone)
 	$(BIN)/python -m bench.growth $(ARGS)

@@ -1,197 +1,77 @@
-"""What a request costs, counted, not timed: calls of the socket, of the disk, of Python functions.
+"""What a request costs, counted, not timed; a test fails when one of the numbers grows.
 
-``costs.tsv`` holds what fixed sequences of requests cost when it was last renewed; a test fails
-when one of the numbers grows. Whoever lets it grow for a reason renews it: ``make costs``. The
-numbers are of the oldest Python that is supported; later ones call less.
+``costs.tsv`` holds what fixed sequences of requests cost when it was last renewed. Whoever lets a
+number grow for a reason renews it: ``make costs``. The numbers are of the oldest Python that is
+supported; later ones call less. ``meter`` says what is counted, ``desk`` why it is always the same.
 
-Each sequence is run to warm up and then ``REPEATS`` times, so that what is loaded or compiled on
-first use doesn't count.
+Each sequence is run to warm up, so that what is loaded or compiled on first use doesn't count, and
+then some times for the work and MEMORY_REPEATS times for the memory.
 """
 
+import gc
 import os
-import socket
-import sys
-from collections import Counter
+import tracemalloc
 from pathlib import Path
+from statistics import median
 
 import pytest
-import trio
 
-from kwire.connection import outbox
-from kwire.connection.connection import Connection
-from kwire.handlers.context import ConnectionInfo
-from kwire.protocol.frame import encode_request
-from kwire.protocol.messages.create_topics import (
-    CreatableTopic,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
-from kwire.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from kwire.protocol.messages.heartbeat import HeartbeatRequest
-from kwire.protocol.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
-from kwire.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from kwire.record.records import BatchBuilder
-from kwire.testing.in_process import running_server
+from tests.performance.desk import desk, stand_still
+from tests.performance.meter import MemoryMeter, WorkMeter
+from tests.performance.sequences import ALL, LARGE, MANY_PARTITIONS
 
 COSTS = Path(__file__).parent / "costs.tsv"
 RENEW = "KWIRE_RENEW_COSTS"
-REPEATS = 50
-TOPIC = "orders"
-INFO = ConnectionInfo(1, "PLAINTEXT", "127.0.0.1", 1, "127.0.0.1", 2)
+WARM_UP = 3
+REPEATS = 25
+FEW_REPEATS = 4
+MEMORY_REPEATS = 5
+MEMORY = ("bytes copied", "bytes kept", "peak bytes")
 
 
-def produce(records, now_ms):
-    """A batch of records for one partition."""
-    builder = BatchBuilder()
-    for _ in range(records):
-        builder.add(now_ms, b"key", bytes(100))
-    data = PartitionProduceData(index=0, records=bytes(builder.build()))
-    topic = TopicProduceData(name=TOPIC, partition_data=[data])
-    return encode_request(ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[topic]), 11, 1, "c")
+async def measure_work(clients, nth, repeats):
+    """Calls, system calls and wake-ups each time."""
+    with WorkMeter() as meter:
+        for n in range(WARM_UP, WARM_UP + repeats):
+            await clients.run(nth(n))
+    return {name: count / repeats for name, count in meter.counts.items()}
 
 
-def fetch(partitions):
-    """What is there in some partitions, from their start."""
-    wanted = [FetchPartition(partition=n, partition_max_bytes=1000) for n in range(partitions)]
-    topics = [FetchTopic(topic=TOPIC, partitions=wanted)]
-    request = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1_000_000, topics=topics)
-    return encode_request(request, 12, 1, "c")
-
-
-def list_offsets():
-    """The end of a partition."""
-    wanted = [ListOffsetsPartition(partition_index=0, timestamp=-1)]
-    topics = [ListOffsetsTopic(name=TOPIC, partitions=wanted)]
-    return encode_request(ListOffsetsRequest(topics=topics), 7, 1, "c")
-
-
-SEQUENCES = {
-    "produce, 1 record": lambda now_ms: produce(1, now_ms),
-    "produce, 2 records": lambda now_ms: produce(2, now_ms),
-    "produce, 100 records": lambda now_ms: produce(100, now_ms),
-    "produce, 10 requests in one read": lambda now_ms: produce(1, now_ms) * 10,
-    "fetch, 1 partition": lambda _: fetch(1),
-    "fetch, 10 partitions": lambda _: fetch(10),
-    "list offsets": lambda _: list_offsets(),
-    "heartbeat of nobody": lambda _: encode_request(
-        HeartbeatRequest(group_id="g", member_id="m"), 4, 1, "c"
-    ),
-}
-
-
-class CountingSocket:
-    """One end of a pair, whose calls are counted."""
-
-    def __init__(self, counts):
-        self.counts = counts
-        self.near, self.far = socket.socketpair()
-        for side in (self.near, self.far):
-            side.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
-            side.setblocking(False)
-
-    def fileno(self):
-        """The descriptor."""
-        return self.near.fileno()
-
-    def recv_into(self, view):
-        """Read."""
-        self.counts["recv"] += 1
-        return self.near.recv_into(view)
-
-    def send(self, data, flags=0):
-        """Send."""
-        self.counts["send"] += 1
-        return self.near.send(data, flags)
-
-    def close(self):
-        """Close both ends."""
-        self.near.close()
-        self.far.close()
-
-    async def drain(self):
-        """Read what was answered."""
-        await trio.lowlevel.wait_readable(self.far)
-        assert self.far.recv(1 << 20)
-
-
-@pytest.fixture
-def counts(monkeypatch):
-    """Counts of what is called, by name."""
-    counts = Counter()
-    real = os.sendfile
-
-    def sendfile(*arguments):
-        counts["sendfile"] += 1
-        return real(*arguments)
-
-    monkeypatch.setattr(outbox.os, "sendfile", sendfile)
-    return counts
-
-
-def count_disk(disk, counts, monkeypatch):
-    """Count the calls of a disk."""
-    for name in ("open", "close", "pread", "pwrite_all", "truncate", "sync", "size"):
-        real = getattr(disk, name)
-
-        def counted(*arguments, _real=real, _name=name, **options):
-            counts[f"disk.{_name}"] += 1
-            return _real(*arguments, **options)
-
-        monkeypatch.setattr(disk, name, counted)
-
-
-def calls_of(function):
-    """How many Python functions a call of ``function`` calls."""
-    calls = 0
-
-    def profile(_frame, event, _argument):
-        nonlocal calls
-        calls += event == "call"
-
-    sys.setprofile(profile)
+async def measure_memory(clients, nth, start):
+    """Bytes copied, at the peak and kept, each time: what it nearly always is."""
+    stages = [nth(n) for n in range(start, start + MEMORY_REPEATS)]
+    meters = []
+    tracemalloc.start(1)
     try:
-        function()
+        for stage in stages:
+            gc.collect()
+            with MemoryMeter() as meter:
+                await clients.run(stage)
+            gc.collect()
+            meter.close()
+            meters.append(meter.counts)
     finally:
-        sys.setprofile(None)
-    return calls
+        tracemalloc.stop()
+    return {name: median(counts[name] for counts in meters) for name in meters[0]}
 
 
-async def run(connection, sock, frame, counts):
-    """Serve a sequence again and again; what each time cost."""
-    for _ in range(REPEATS):
-        sock.far.send(frame)
-        counts["calls"] += calls_of(connection.on_readable)
-        await sock.drain()
-    return {name: number / REPEATS for name, number in sorted(counts.items())}
-
-
-async def measured(name, directory, counts, monkeypatch):
-    """What one sequence costs."""
-    async with running_server(directory) as server:
-        client = await server.connect()
-        topic = CreatableTopic(name=TOPIC, num_partitions=10, replication_factor=1)
-        await client.request(CreateTopicsRequest(topics=[topic]), 5, CreateTopicsResponse)
-        await client.aclose()
-        sock = CountingSocket(Counter())
-        poller = server.server.poller
-        connection = Connection(sock, INFO, server.broker, poller, 10**8)
-        poller.add(connection)
-        now_ms = server.broker.now_ms()
-        frame = SEQUENCES[name](now_ms)
-        for warm_up in (produce(1, now_ms), frame, frame):
-            sock.far.send(warm_up)
-            connection.on_readable()
-            await trio.lowlevel.checkpoint()
-            await sock.drain()
-        sock.counts = counts
-        count_disk(server.broker.log_manager.disk, counts, monkeypatch)
-        costs = await run(connection, sock, bytes(frame), counts)
-        connection.abort_nowait()
-        return costs
+async def measured(sequence, directory):
+    """What one sequence costs, by name."""
+    repeats = FEW_REPEATS if sequence in MANY_PARTITIONS else REPEATS
+    async with desk(directory) as clients:
+        nth = await ALL[sequence](clients)
+        for n in range(WARM_UP):
+            await clients.run(nth(n))
+        gc.disable()
+        gc.collect()
+        gc.freeze()
+        try:
+            work = await measure_work(clients, nth, repeats)
+            memory = await measure_memory(clients, nth, WARM_UP + repeats)
+        finally:
+            gc.unfreeze()
+            gc.enable()
+    return memory if sequence in LARGE else {**work, **memory}
 
 
 def read_costs():
@@ -209,21 +89,31 @@ def record(sequence, costs):
     recorded[sequence] = costs
     rows = [
         f"{sequence}\t{name}\t{number:g}"
-        for sequence in SEQUENCES
-        for name, number in recorded.get(sequence, {}).items()
+        for sequence in ALL
+        for name, number in sorted(recorded.get(sequence, {}).items())
     ]
     COSTS.write_text("\n".join(["sequence\twhat\teach time", *rows, ""]), encoding="utf-8")
 
 
-@pytest.mark.parametrize("sequence", SEQUENCES)
-async def test_no_request_costs_more_than_it_did(tmp_path, counts, monkeypatch, sequence):
-    costs = await measured(sequence, tmp_path, counts, monkeypatch)
+def allowed(name, recorded):
+    """How much something may cost; an object is a little larger here and there."""
+    return recorded * 1.1 + 256 if name in MEMORY else recorded
+
+
+def grown(costs, recorded):
+    """What costs more than was recorded."""
+    return [
+        f"{name} grew from {recorded.get(name, 0):g} to {number:g}"
+        for name, number in costs.items()
+        if number > allowed(name, recorded.get(name, 0))
+    ]
+
+
+@pytest.mark.parametrize("sequence", ALL)
+async def test_no_request_costs_more_than_it_did(tmp_path, mock_clock, monkeypatch, sequence):
+    stand_still(monkeypatch)
+    costs = await measured(sequence, tmp_path)
     if os.environ.get(RENEW):
         record(sequence, costs)
-    recorded = read_costs()[sequence]
-    grown = {
-        name: f"{recorded.get(name, 0):g} → {number:g}"
-        for name, number in costs.items()
-        if number > recorded.get(name, 0)
-    }
-    assert not grown, f"{sequence} costs more; if that has a reason: make costs"
+    more = grown(costs, read_costs()[sequence])
+    assert not more, f"{sequence}: {'; '.join(more)}; if it is worth it: make costs"
