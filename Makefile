@@ -15,7 +15,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -q --disable-pip-version-check
 
-.PHONY: help run test check unit compat spark bench costs growth crash demo kafka fuzz docs format lock clean
+# Extension modules need a C compiler and Python's headers; kwire itself needs neither.
+CAN_COMPILE = command -v cc >/dev/null && \
+	test -f "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h"
+NO_COMPILER = the compiled build is left out: it needs a C compiler and Python.h \
+	(Debian and Ubuntu: apt install gcc python3-dev)
+# The compiled kwire comes first on the path, also for the processes that tests start.
+COMPILED := PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/compiled:$(CURDIR)
+COMPILED_PYTEST := $(COMPILED) $(BIN)/pytest -q -o "pythonpath=build/compiled ."
+
+.PHONY: help run test check unit compat spark compiled compiled-tests bench costs growth crash demo kafka fuzz docs format lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +49,15 @@ compat: $(VENV)/.test ## stock clients and Kafka's Java tools, against kwire or 
 spark: $(VENV)/.test ## PySpark, both lanes, against kwire or BOOTSTRAP=host:port
 	KWIRE_BOOTSTRAP=$(BOOTSTRAP) $(BIN)/python -m spark_tests.environment --lane stock $(ARGS)
 	KWIRE_BOOTSTRAP=$(BOOTSTRAP) $(BIN)/python -m spark_tests.environment --lane new $(ARGS)
+
+compiled: build/compiled/.built ## kwire with its hot modules compiled, in build/compiled (needs a C compiler)
+
+compiled-tests: $(VENV)/.test ## unit tests and the stock clients again, on the compiled build
+	@if $(CAN_COMPILE); then $(MAKE) --no-print-directory compiled-unit compiled-compat; \
+	else echo "$(NO_COMPILER)"; fi
+
+compiled-unit: build/compiled/.built
+	$(COMPILED_PYTEST) $(or $(ARGS),tests)
 
 bench: $(VENV)/.bench ## kwire and Apache Kafka 4.3.1 side by side in one table (KAFKA=no: kwire alone)
 	$(BIN)/python -m bench $(ARGS)
@@ -76,7 +94,7 @@ lock: $(VENV)/.test ## renew requirements/*.txt from pyproject.toml
 	$(call lock,bench,--extra test --extra bench)
 
 clean: ## remove the environments, caches and build output (never kwire-data)
-	rm -rf .venv .venv-* .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis bench/out
+	rm -rf build .venv .venv-* .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis bench/out
 
 # The environments. A stamp file says what is installed; a changed lock installs anew.
 $(BIN)/python:
@@ -98,4 +116,12 @@ $(VENV)/.test: requirements/test.txt pyproject.toml $(VENV)/.core
 $(VENV)/.bench: requirements/bench.txt $(VENV)/.test
 	@echo "installing what draws charts …"
 	@$(PIP) --require-hashes -r requirements/bench.txt
+	@touch $@
+
+# What `pip install` makes of the compiled wheel; all of it anew when any source has changed.
+build/compiled/.built: setup.py pyproject.toml $(shell find kwire -name '*.py' -o -name '*.tsv') | $(VENV)/.test
+	@$(CAN_COMPILE) || { echo "$(NO_COMPILER)"; exit 1; }
+	@echo "compiling kwire's hot modules, under a minute …"
+	@rm -rf build
+	@KWIRE_COMPILED=1 $(PIP) --no-build-isolation --no-deps --target build/compiled .
 	@touch $@

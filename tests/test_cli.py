@@ -9,6 +9,7 @@ import pytest
 import trio
 
 from kwire import __version__
+from kwire.build import is_compiled
 from kwire.cli import main
 from kwire.housekeeping import StorageLost
 from kwire.server import Server
@@ -22,8 +23,9 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_version() -> None:
-    """--version names it."""
-    assert run("--version").stdout == f"kwire {__version__}\n"
+    """--version names it, and the build."""
+    build = "+compiled" if is_compiled() else ""
+    assert run("--version").stdout == f"kwire {__version__}{build}\n"
 
 
 @pytest.mark.parametrize(

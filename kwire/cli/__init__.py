@@ -11,7 +11,7 @@ Rules:
 import argparse
 from collections.abc import Sequence
 
-from kwire import __version__
+from kwire.build import version_text
 from kwire.cli import dump_log, groups, serve
 
 COMMANDS = (serve, dump_log, groups)
@@ -22,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="kwire", description="Kafka in Python: a broker for tests, laptops and pipelines."
     )
-    parser.add_argument("--version", action="version", version=f"kwire {__version__}")
+    parser.add_argument("--version", action="version", version=f"kwire {version_text()}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for command in COMMANDS:
         command.add_parser(commands)

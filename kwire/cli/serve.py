@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kwire import __version__
+from kwire.build import version_text
 from kwire.cli.output import fail
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def _serve(config: "BrokerConfig") -> int:
                     for host, port in server.addresses
                 )
                 print(
-                    f"kwire {__version__} ready: {addresses} "
+                    f"kwire {version_text()} ready: {addresses} "
                     f"data={data_directory_text(config)} cluster={server.broker.cluster_id}",
                     flush=True,
                 )

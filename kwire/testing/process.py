@@ -18,7 +18,9 @@ from types import TracebackType
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 30.0
 
-_READY = re.compile(r"kwire \S+ ready: (?P<address>\S+) data=.* cluster=(?P<cluster>\S+)")
+_READY = re.compile(
+    r"kwire (?P<version>\S+) ready: (?P<address>\S+) data=.* cluster=(?P<cluster>\S+)"
+)
 _PACKAGE_PARENT = Path(__file__).parents[2]
 
 
@@ -31,6 +33,7 @@ class BrokerProcess:
 
     ``settings`` are Kafka's, as for ``-o``. ``bootstrap`` is ``host:port`` once it has started.
     ``package_parent`` is where its ``kwire`` lies: beside this file, unless another one is meant.
+    ``version`` is what it says it is: ``0.1.0``, or ``0.1.0+compiled``.
     """
 
     def __init__(
@@ -43,6 +46,7 @@ class BrokerProcess:
         self.data_dir = Path(data_dir)
         self.bootstrap = ""
         self.cluster_id = ""
+        self.version = ""
         self._settings = dict(settings or {})
         self._listen = listen
         self._package_parent = package_parent
@@ -68,6 +72,7 @@ class BrokerProcess:
         environment = dict(os.environ)
         paths = [str(self._package_parent), environment.get("PYTHONPATH", "")]
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+        environment["PYTHONSAFEPATH"] = "1"  # the kwire of the working directory doesn't come first
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment
@@ -82,6 +87,7 @@ class BrokerProcess:
             raise BrokerFailed(self.log().strip() or line)
         self.bootstrap = ready["address"]
         self.cluster_id = ready["cluster"]
+        self.version = ready["version"]
         return self
 
     def kill(self) -> None:

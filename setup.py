@@ -1,0 +1,46 @@
+"""The optional compiled build: ``KWIRE_COMPILED=1`` has mypyc compile kwire's hot modules.
+
+Without it this file adds nothing, and kwire is pure Python: no compiler and no mypy are needed.
+Both builds have the same sources and behave alike (docs/decisions/0013-a-compiled-build.md).
+
+``mypyc`` reads the types it trusts from mypy, and mypy its options from pyproject.toml.
+"""
+
+import os
+
+from setuptools import setup
+
+# What profiles of a loaded broker show, and what that calls for every request: mypyc gains most
+# where compiled modules call each other. What isn't here is called seldom, or is mostly coroutines
+# or declarations, which it doesn't speed up.
+COMPILED_MODULES = [
+    "kwire/broker/partition.py",
+    "kwire/connection/connection.py",
+    "kwire/connection/inbox.py",
+    "kwire/connection/outbox.py",
+    "kwire/connection/poller.py",
+    "kwire/handlers/plain_produce.py",
+    "kwire/log/partition_log.py",
+    "kwire/log/plain_batch.py",
+    "kwire/log/rolling.py",
+    "kwire/log/segment.py",
+    "kwire/log/sparse_index.py",
+    "kwire/log/validation.py",
+    "kwire/protocol/frame.py",
+    "kwire/protocol/wire.py",
+    "kwire/record/batch.py",
+    "kwire/record/varint.py",
+]
+
+
+if os.environ.get("KWIRE_COMPILED", "") in ("", "0"):
+    setup()
+else:
+    # Only this build needs mypy: pip reads setup_requires in two steps, the first without it.
+    try:
+        from mypyc.build import mypycify
+    except ImportError:
+        extensions = []
+    else:
+        extensions = mypycify(COMPILED_MODULES, opt_level="3", debug_level="0", group_name="kwire")
+    setup(ext_modules=extensions, setup_requires=["mypy>=2.0", "trio>=0.27"])
