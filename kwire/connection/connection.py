@@ -4,26 +4,27 @@ Rules:
 
 - Every complete frame of a read is served before the next read; the responses leave in one send,
   unless one is about to wait or carries slices of files.
-- A handler that answers at once is served on the spot. One that has to wait gets a task, and so
-  does an answer that waits for the disk; a client that doesn't read is told more when it does.
-  Meanwhile nothing more is read from it, so it holds no memory but its own requests.
+- A handler that answers at once is served on the spot. One that waits for a change rests until the
+  poller wakes it. One that has to do what takes time gets a task, and so does an answer that waits
+  for the disk; a client that doesn't read is told more when it does. Meanwhile nothing more is read
+  from it, so it holds no memory but its own requests.
 - Whatever is wrong with a request costs the client its connection and nothing else. This is the one
   place that catches everything.
 """
 
 import logging
 import socket
-from collections.abc import Coroutine
 from contextlib import suppress
-from types import CoroutineType
-from typing import Any, NamedTuple
+from typing import Any
 
 import trio
 
 from kwire.broker.broker import Broker
+from kwire.connection.ends import ConnectionClosed, bad_size, failed, tell
 from kwire.connection.inbox import BadFrameSize, Inbox
 from kwire.connection.outbox import Outbox, SliceEnded
 from kwire.connection.poller import Poller
+from kwire.connection.waiting import COME_LATER, Waiting, held
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers import Route, route
 from kwire.handlers.context import ConnectionInfo, RequestContext
@@ -41,29 +42,6 @@ log = logging.getLogger(__name__)
 LAST_FLUSH_S = 1.0
 REQUESTS_PER_TURN = 64
 """After so many requests in a row other connections have their turn."""
-
-_OTHER_PROTOCOLS = {
-    b"GET ": "an HTTP request",
-    b"POST": "an HTTP request",
-    b"HEAD": "an HTTP request",
-    b"PUT ": "an HTTP request",
-    b"OPTI": "an HTTP request",
-    b"\x16\x03\x00": "a TLS handshake",
-    b"\x16\x03\x01": "a TLS handshake",
-    b"\x16\x03\x03": "a TLS handshake",
-}
-
-
-class ConnectionClosed(Exception):
-    """The client is gone, or sent something that ends the connection."""
-
-
-class Waiting(NamedTuple):
-    """A request whose handler has to wait."""
-
-    served_by: Route
-    header: RequestHeader
-    response: Coroutine[Any, Any, Any]
 
 
 class Connection:
@@ -97,8 +75,8 @@ class Connection:
 
     def on_readable(self) -> None:
         """Serve what has come; what can't be finished now goes on in a task."""
-        if self._scope is not None:
-            # A task is at it: what has come is read when that is done.
+        if self._scope is not None or self._waiting is not None:
+            # A request is in hand: what has come is read when that is answered.
             self._unwatch()
             return
         if self._is_sending or self._sock.fileno() < 0:
@@ -110,14 +88,11 @@ class Connection:
         except Exception as error:
             self._end(error)
             return
-        if self._waiting is not None:
-            self._inbox.leave_scratch(views_stay=True)
-            self._start_task()
+        if self._waiting is not None or self._outbox:
+            self._wait()
             return
         self._inbox.leave_scratch()
-        if self._outbox:
-            self._send_later()
-        elif self._inbox.has_frame:
+        if self._inbox.has_frame:
             self._poller.serve_again(self)
 
     def on_writable(self) -> None:
@@ -134,21 +109,27 @@ class Connection:
             self._end(error)
             return
         self.last_active_s = now_s
-        if self._outbox:
-            self._send_later()
-            return
-        self._is_sending = False
-        self._poller.watch_reading(self)
-        if self._inbox.has_frame:
-            self._poller.serve_again(self)
+        self._wait()
 
-    def _send_later(self) -> None:
-        """Send the rest when the client has read some; a task does it where the disk is slow."""
-        if self._outbox.waits_for_disk:
-            self._start_task()
-        elif not self._is_sending:
-            self._is_sending = True
-            self._poller.watch_writing(self)
+    def wake(self) -> None:
+        """What the request waits for has happened, or its time is up."""
+        self._poller.wake(self)
+
+    def go_on(self) -> None:
+        """Answer the request that was woken, and serve what came behind it."""
+        waiting = self._waiting
+        if waiting is None or waiting.change is None or self._scope is not None:
+            return  # it has ended meanwhile, or a task sends what goes before its answer
+        self.last_active_s = self._poller.now_s
+        try:
+            self._poller.deadlines.discard(waiting.change)
+            self._finish(waiting)
+            if self._waiting is None:
+                self._serve_frames()
+        except Exception as error:
+            self._end(error)
+            return
+        self._wait()
 
     def close_nowait(self) -> None:
         """End the connection after the request that is being served."""
@@ -188,7 +169,7 @@ class Connection:
             try:
                 frame = self._inbox.next_frame()
             except BadFrameSize as error:
-                raise ConnectionClosed(self._bad_size(error)) from error
+                raise bad_size(error, self._max_request_bytes) from error
             if frame is None:
                 break
             self._serve(frame)
@@ -197,15 +178,6 @@ class Connection:
             if self._outbox.is_large and not self._outbox.send_nowait():
                 return
         self._outbox.send_nowait()
-
-    def _bad_size(self, error: BadFrameSize) -> str:
-        for prefix, what in _OTHER_PROTOCOLS.items():
-            if error.start.startswith(prefix):
-                return f"this looks like {what}; this listener speaks plain Kafka"
-        return (
-            f"a request of {error.size_bytes} bytes; "
-            f"socket.request.max.bytes allows {self._max_request_bytes}"
-        )
 
     def _serve(self, frame: memoryview) -> None:
         """Serve one request; raise ConnectionClosed if there is nothing sensible to answer."""
@@ -241,46 +213,39 @@ class Connection:
             return None
 
     def _handle(self, served_by: Route, header: RequestHeader, request: Any) -> None:
-        """Call the handler, and keep its response or what gives it later."""
-        context = RequestContext(self._broker, self.info, header.api_version, header.client_id)
-        response = self._response(served_by, request, context)
-        if type(response) is CoroutineType:
-            self._waiting = Waiting(served_by, header, response)
-        elif response is not None:
-            self._outbox.append(served_by, response, header.correlation_id)
-
-    def _response(self, served_by: Route, request: Any, context: RequestContext) -> Any:
-        """What the handler gives: a response, or a coroutine where there is something to wait for.
+        """Call the handler, and keep its response or what gives it later.
 
         An answer that was given at once waits for what it wrote to be on the disk, where it has to.
         """
+        context = RequestContext(self._broker, self.info, header.api_version, header.client_id)
         flusher = self._broker.flusher
         if flusher.asked:
             flusher.forget()
         response = served_by.handle(request, context)
-        if flusher.asked and type(response) is not CoroutineType:
-            return flusher.hold(response)
-        return response
+        if flusher.asked:
+            response = held(response, flusher)
+        self._take(served_by, header, response)
+
+    def _take(self, served_by: Route, header: RequestHeader, response: Any) -> None:
+        """Keep a response, or what gives it later."""
+        if type(response) in COME_LATER:
+            self._waiting = Waiting(served_by, header, response)
+        elif response is not None:
+            self._outbox.append(served_by, response, header.correlation_id)
+
+    def _finish(self, waiting: Waiting) -> None:
+        """Have the handler of the request in hand go on; it may wait again."""
+        self._waiting = None
+        try:
+            response = waiting.go_on(self._broker.flusher)
+        except Exception as error:
+            raise self._failed(error, waiting.served_by, waiting.header) from error
+        self._take(waiting.served_by, waiting.header, response)
 
     def _failed(
         self, error: Exception, served_by: Route, header: RequestHeader
     ) -> ConnectionClosed:
-        """What ends the connection; an exception the handler didn't mean to raise is a bug."""
-        if isinstance(error, ConnectionClosed):
-            return error
-        if isinstance(error, KafkaError):
-            # Handlers raise it where the protocol has no answer but a closed connection.
-            return ConnectionClosed(f"{served_by.api.name}: {error}")
-        log.error(
-            "bug in %s v%d, client %r at %s",
-            served_by.api.name,
-            header.api_version,
-            header.client_id,
-            self._peer(),
-            exc_info=error,
-        )
-        self._broker.bugs.append(error)
-        return ConnectionClosed()
+        return failed(error, served_by, header, self._broker, self._peer())
 
     def _answer_unsupported_version(self, header: RequestHeader) -> None:
         """ApiVersions in a version unknown here: version 0 of the answer says what there is."""
@@ -292,12 +257,30 @@ class Connection:
         response.error_code = ErrorCode.UNSUPPORTED_VERSION
         self._outbox.append(served_by, response, header.correlation_id)
 
-    def _start_task(self) -> None:
-        self._scope = trio.CancelScope()
-        self._poller.start_task(self._run)
+    def _wait(self) -> None:
+        """Have a task do what takes time, send the rest, rest until woken, or be quiet again."""
+        change = None if self._waiting is None else self._waiting.change
+        if self._outbox.waits_for_disk or (self._waiting is not None and change is None):
+            self._inbox.leave_scratch(views_stay=True)
+            self._scope = trio.CancelScope()
+            self._poller.start_task(self._run)
+            return
+        self._inbox.leave_scratch()
+        if self._outbox:
+            self._watch(sending=True)
+            return
+        self._watch(sending=False)
+        if change is None:
+            if self._inbox.has_frame:
+                self._poller.serve_again(self)
+        elif change.is_set or change.is_late:
+            self.wake()
+        else:
+            change.sleeper = self
+            self._poller.deadlines.add(change)
 
     async def _run(self) -> None:
-        """The task of a connection that has to wait: until it is quiet again, or ends."""
+        """The task of a connection that has to do what takes time: until that is done, or ends."""
         assert self._scope is not None
         try:
             with self._scope:
@@ -305,14 +288,9 @@ class Connection:
                 if self._scope.cancel_called:
                     return
                 self._scope = None
-                if not self._is_watched:
-                    self._poller.watch(self)
-                    self._is_watched = True
-                elif self._is_sending:
-                    self._poller.watch_reading(self)
-                self._is_sending = False
+                self._wait()
         except Exception as error:
-            self._tell_end(error)
+            tell(error, self._broker, self._peer())
             await self._send_the_rest()
         finally:
             if self._scope is not None:
@@ -324,30 +302,29 @@ class Connection:
             await self._outbox.send()
             self.last_active_s = self._poller.now_s
             if self._waiting is not None:
-                await self._wait_for_response()
+                if self._waiting.change is not None:
+                    return
+                await self._work()
             elif self._inbox.has_frame:
                 await trio.lowlevel.checkpoint()
             else:
                 return
-            self._serve_frames()
+            if self._waiting is None:
+                self._serve_frames()
 
-    async def _wait_for_response(self) -> None:
+    async def _work(self) -> None:
+        """Do what the request in hand needs a task for."""
         assert self._waiting is not None
         waiting, self._waiting = self._waiting, None
         try:
-            response = await waiting.response
-            if self._broker.flusher.asked:
-                response = self._broker.flusher.hold(response)
-                if type(response) is CoroutineType:
-                    response = await response
+            response = await waiting.work(self._broker.flusher)
         except Exception as error:
             raise self._failed(error, waiting.served_by, waiting.header) from error
-        if response is not None:
-            self._outbox.append(waiting.served_by, response, waiting.header.correlation_id)
+        self._take(waiting.served_by, waiting.header, response)
 
     def _end(self, error: Exception) -> None:
         """End the connection; the good requests before a bad one get their answers."""
-        self._tell_end(error)
+        tell(error, self._broker, self._peer())
         try:
             all_is_sent = self._outbox.send_nowait()
         except (OSError, SliceEnded):
@@ -370,31 +347,32 @@ class Connection:
         with trio.move_on_after(LAST_FLUSH_S), suppress(OSError, SliceEnded):
             await self._outbox.send()
 
-    def _tell_end(self, error: Exception) -> None:
-        """Why the connection ends, in the log; what nobody meant to raise is a bug."""
-        if isinstance(error, ConnectionClosed):
-            if error.args:
-                log.info("closing the connection from %s: %s", self._peer(), error)
-        elif isinstance(error, OSError):
-            log.debug("connection from %s ended: %s", self._peer(), error)
-        elif isinstance(error, SliceEnded):
-            log.warning("closing the connection from %s: %s", self._peer(), error)
-        else:
-            log.error("bug in serving %s", self._peer(), exc_info=error)
-            self._broker.bugs.append(error)
-
     def _close(self) -> None:
         """Close the socket, once."""
         if self._sock.fileno() < 0:
             return
         if self._waiting is not None:
-            self._waiting.response.close()
+            if self._waiting.change is not None:
+                self._poller.deadlines.discard(self._waiting.change)
+            self._waiting.close()
+            self._waiting = None
         self._unwatch()
         self._sock.close()
         self._poller.remove(self)
+
+    def _watch(self, *, sending: bool) -> None:
+        """Have the poller say when something can be read, or instead when something can be sent."""
+        if not self._is_watched:
+            self._poller.watch(self)
+            self._is_watched = True
+        if sending and not self._is_sending:
+            self._poller.watch_writing(self)
+        elif self._is_sending and not sending:
+            self._poller.watch_reading(self)
+        self._is_sending = sending
 
     def _unwatch(self) -> None:
         """Have the poller leave this connection alone; it may ask several times in one turn."""
         if self._is_watched:
             self._poller.unwatch(self)
-            self._is_watched = False
+            self._is_watched = self._is_sending = False

@@ -5,7 +5,10 @@ Rules:
 - A connection without a request in hand has no task and no buffer; it is an entry of one selector,
   whose descriptor one task waits for. So is one whose client doesn't read as fast as it is
   answered; it is watched for writing until everything is sent, and nothing is read from it then.
-- A connection whose request has to wait has a task of its own until it is quiet again.
+- A connection whose request waits for a change, like a fetch for an append, is woken. It goes on in
+  the turn in which that happens, after those that were ready: they have their answers first, and
+  many appends wake it once.
+- A connection whose request needs what takes time has a task of its own until that is done.
 - After it has served something the task looks again for a moment before it goes to sleep: a client
   that has just got its answer asks soon, and to be woken up costs more than to look. It stops
   looking as soon as another task has something to do, and where looking was in vain it looks less.
@@ -15,12 +18,13 @@ Rules:
 import os
 import selectors
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from time import perf_counter
 from typing import Protocol
 
 import trio
 
+from kwire.connection.deadlines import Deadlines
 from kwire.connection.inbox import Scratch
 
 TURN_S = 0.002
@@ -45,6 +49,9 @@ class Pollable(Protocol):
     def on_writable(self) -> None:
         """Send on."""
 
+    def go_on(self) -> None:
+        """Serve on, for what its request waits for has happened."""
+
     def close_nowait(self) -> None:
         """End after the request that is being served."""
 
@@ -62,10 +69,13 @@ class Poller:
         self.connections: set[Pollable] = set()
         self.per_address: Counter[str] = Counter()
         self.scratch = Scratch()
+        self.deadlines = Deadlines()
         self.now_s = trio.current_time()
         self._nursery = nursery
         self._selector = selectors.DefaultSelector()
         self._again: dict[Pollable, None] = {}  # in the order in which they asked
+        self._woken: list[Pollable] = []
+        self._is_in_turn = False
         self._has_ended = False
         self._all_gone = trio.Event()
         # On one processor looking would only keep the client from asking.
@@ -109,6 +119,12 @@ class Poller:
         """Call ``on_readable`` once more in the next turn: it has more than it may serve in one."""
         self._again[connection] = None
 
+    def wake(self, connection: Pollable) -> None:
+        """Call ``go_on`` in this turn; between turns, in one of their own."""
+        self._woken.append(connection)
+        if not self._is_in_turn and len(self._woken) == 1:
+            self._nursery.start_soon(self._take_turn_of_woken)
+
     def start_task(self, function: Callable[[], Awaitable[None]]) -> None:
         """Run what has to wait."""
         self._nursery.start_soon(function)
@@ -121,13 +137,16 @@ class Poller:
 
     async def run(self) -> None:
         """Serve the connections, for ever."""
+        self._nursery.start_soon(self.deadlines.run)
         try:
             while True:
-                if self._again:
+                if self._again or self._woken:
                     await trio.lowlevel.checkpoint()
                 else:
                     await trio.lowlevel.wait_readable(self._selector.fileno())
+                self._is_in_turn = True
                 self._take_turn()
+                self._is_in_turn = False
         finally:
             # Who has a task ends in it, a little later.
             for connection in list(self.connections):
@@ -144,13 +163,9 @@ class Poller:
         while True:
             again, self._again = self._again, {}
             ready = select(0)
-            for connection in again:
-                connection.on_readable()
-            for key, events in ready:
-                if events == selectors.EVENT_READ:
-                    key.data.on_readable()
-                else:
-                    key.data.on_writable()
+            _serve(again, ready)
+            if self._woken:
+                self._serve_woken()
             now_s = perf_counter()
             if now_s - begin_s > TURN_S or self._again:
                 return
@@ -164,6 +179,20 @@ class Poller:
                 self._patience = self._patience - 1 if self._patience else -MAX_PATIENCE
                 return
 
+    def _serve_woken(self) -> None:
+        """Serve those that are woken now; who is woken by them has a turn later."""
+        woken, self._woken = self._woken, []
+        for connection in woken:
+            connection.go_on()
+
+    async def _take_turn_of_woken(self) -> None:
+        self.now_s = trio.current_time()
+        self._is_in_turn = True
+        self._serve_woken()
+        self._is_in_turn = False
+        if self._woken:
+            self._nursery.start_soon(self._take_turn_of_woken)
+
     def _may_look(self) -> bool:
         """Whether to look again instead of going to sleep."""
         if not self._looks:
@@ -172,3 +201,13 @@ class Poller:
             self._patience += 1
             return False
         return trio.lowlevel.current_statistics().tasks_runnable == 0
+
+
+def _serve(again: Iterable[Pollable], ready: list[tuple[selectors.SelectorKey, int]]) -> None:
+    for connection in again:
+        connection.on_readable()
+    for key, events in ready:
+        if events == selectors.EVENT_READ:
+            key.data.on_readable()
+        else:
+            key.data.on_writable()

@@ -6,23 +6,18 @@ id if the epochs of this one are used up (KIP-890). Before version 2 PRODUCER_FE
 INVALID_PRODUCER_EPOCH.
 """
 
-from collections.abc import Coroutine
-from typing import Any
-
 from kwire.coordinator.transaction.coordinator import ProducerIdAndEpoch, ProducerIdNeeded
 from kwire.coordinator.transaction.state import EPOCH_BUMP_SINCE, NO_PRODUCER_ID, Transaction
 from kwire.errors import KafkaError
 from kwire.handlers.context import RequestContext
 from kwire.handlers.transaction_errors import told
-from kwire.handlers.waiting import at_once_or_later, later
+from kwire.handlers.waiting import Unfinished, at_once_or_later, later
 from kwire.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 
 BUMPS_SINCE = 5
 
 
-def handle(
-    request: EndTxnRequest, context: RequestContext
-) -> EndTxnResponse | Coroutine[Any, Any, EndTxnResponse]:
+def handle(request: EndTxnRequest, context: RequestContext) -> EndTxnResponse | Unfinished:
     """End the transaction."""
     return at_once_or_later(_handle(request, context))
 

@@ -12,10 +12,10 @@ Behaviour:
 - There are no followers: a fetch by a replica is NOT_LEADER_OR_FOLLOWER.
 """
 
-from collections.abc import Coroutine, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext, suppress
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import trio
 
@@ -30,7 +30,7 @@ from kwire.broker.partition import Partition
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
 from kwire.handlers.lookups import look_without_waiting
-from kwire.handlers.waiting import at_once_or_later, later
+from kwire.handlers.waiting import Change, Unfinished, at_once_or_later, happens
 from kwire.protocol.file_slice import FileSlice
 from kwire.protocol.messages.fetch import (
     AbortedTransaction,
@@ -55,9 +55,7 @@ class Answer(NamedTuple):
     has_error: bool
 
 
-def handle(
-    request: FetchRequest, context: RequestContext
-) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
+def handle(request: FetchRequest, context: RequestContext) -> FetchResponse | Unfinished:
     """Answer with what there is, or wait for it."""
     return at_once_or_later(_handle(request, context))
 
@@ -70,41 +68,38 @@ async def _handle(request: FetchRequest, context: RequestContext) -> FetchRespon
     # Asking for more at least than at most would wait in vain.
     max_bytes = min(request.max_bytes, context.broker.integer("fetch.max.bytes"))
     min_bytes = min(request.min_bytes, max_bytes)
+    waits_before = context.broker.cold_reads.count
     answer = await _read(wanted, session, request, context)
     if answer.size_bytes < min_bytes and not answer.has_error and wanted:
-        deadline = trio.current_time() + max(request.max_wait_ms, 0) / 1000
-        partitions = [_partition(key, one, request, context) for key, one in wanted]
-        while answer.size_bytes < min_bytes and not answer.has_error:
-            if context.broker.is_stopping:
-                break
-            seen = [_state(partition) for partition in partitions]
-            if not await later(partial(_wait_for_append, partitions, seen, deadline)):
-                break
-            answer = await _read(wanted, session, request, context)
+        change = Change(trio.current_time() + max(request.max_wait_ms, 0) / 1000)
+        if context.broker.cold_reads.count > waits_before:
+            change.set()  # while the disk was waited for, something may have come
+        partitions = _watch(change, wanted, request, context)
+        try:
+            while answer.size_bytes < min_bytes and not answer.has_error:
+                if context.broker.is_stopping or not await happens(change):
+                    break
+                answer = await _read(wanted, session, request, context)
+        finally:
+            for partition in partitions:
+                partition.waiters.discard(change)
     return _response(answer, session, request)
 
 
-def _state(partition: Partition) -> tuple[int, int, bool]:
-    """What a fetch that waits waits for to change."""
-    return partition.high_watermark, partition.last_stable_offset, partition.is_deleted
-
-
-async def _wait_for_append(
-    partitions: list[Partition], seen: list[tuple[int, int, bool]], deadline: float
-) -> bool:
-    """Wait until one of the partitions isn't as it was seen; False when time is up."""
-    if any(_state(one) != state for one, state in zip(partitions, seen, strict=True)):
-        return True  # it changed before this task had its first turn
-    event = trio.Event()
-    for partition in partitions:
-        partition.waiters.add(event)
-    try:
-        with trio.move_on_at(deadline):
-            await event.wait()
-    finally:
-        for partition in partitions:
-            partition.waiters.discard(event)
-    return event.is_set()
+def _watch(
+    change: Change, wanted: Wanted, request: FetchRequest, context: RequestContext
+) -> list[Partition]:
+    """Have the partitions say when something has come; those that have to be told of its end."""
+    partitions = []
+    for key, one in wanted:
+        try:
+            partition = _partition(key, one, request, context)
+        except KafkaError:
+            change.set()  # deleted meanwhile: another look says so
+        else:
+            partition.waiters.add(change)
+            partitions.append(partition)
+    return partitions
 
 
 def _response(answer: Answer, session: FetchSession | None, request: FetchRequest) -> FetchResponse:

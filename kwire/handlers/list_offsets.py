@@ -7,16 +7,14 @@ the same as earliest), -5 latest in tiered storage and -6 earliest to be uploade
 be read yet is none, neither by time nor as the one with the largest timestamp.
 """
 
-from collections.abc import Coroutine
 from contextlib import nullcontext
 from functools import partial
-from typing import Any
 
 from kwire.broker.partition import Partition
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
 from kwire.handlers.lookups import look_without_waiting
-from kwire.handlers.waiting import at_once_or_later
+from kwire.handlers.waiting import Unfinished, at_once_or_later
 from kwire.log.time_search import FoundOffset, max_timestamp, offset_for_timestamp
 from kwire.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -41,7 +39,7 @@ _SINCE = {
 
 def handle(
     request: ListOffsetsRequest, context: RequestContext
-) -> ListOffsetsResponse | Coroutine[Any, Any, ListOffsetsResponse]:
+) -> ListOffsetsResponse | Unfinished:
     """Answer every partition."""
     return at_once_or_later(_handle(request, context))
 

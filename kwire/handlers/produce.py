@@ -13,9 +13,7 @@ Behaviour:
 - Internal topics are for the broker and the admin client alone.
 """
 
-from collections.abc import Coroutine
 from functools import partial
-from typing import Any
 
 import trio
 
@@ -27,7 +25,7 @@ from kwire.broker.verification import Support, Writer, verify
 from kwire.coordinator.transaction.coordinator import ProducerIdAndEpoch
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
-from kwire.handlers.waiting import at_once_or_later, later
+from kwire.handlers.waiting import Unfinished, at_once_or_later, later
 from kwire.log.partition_log import AppendInfo
 from kwire.log.validation import InvalidBatch, checked_batch, client_batch, is_slow
 from kwire.protocol.messages.produce import (
@@ -70,9 +68,7 @@ WITHOUT_LOG_START = (
 """Errors that Kafka tells without the log start offset."""
 
 
-def handle(
-    request: ProduceRequest, context: RequestContext
-) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | None] | None:
+def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse | Unfinished | None:
     """Append every batch and tell what became of it."""
     return at_once_or_later(_handle(request, context))
 

@@ -6,9 +6,6 @@ the group says who it is, and is refused like in OffsetCommit (KIP-447), but tha
 ILLEGAL_GENERATION. Before version 2 there is no COORDINATOR_LOAD_IN_PROGRESS.
 """
 
-from collections.abc import Coroutine
-from typing import Any
-
 from kwire.broker.groups import LoadedCoordinator
 from kwire.broker.verification import Support, Writer, verify
 from kwire.coordinator.effects import Effects
@@ -17,7 +14,7 @@ from kwire.coordinator.records import OffsetCommitValue
 from kwire.coordinator.transaction.coordinator import ProducerIdAndEpoch
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
-from kwire.handlers.waiting import at_once_or_later, later
+from kwire.handlers.waiting import Unfinished, at_once_or_later, later
 from kwire.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -36,7 +33,7 @@ Accepted = list[tuple[TxnOffsetCommitResponsePartition, str, OffsetCommitValue]]
 
 def handle(
     request: TxnOffsetCommitRequest, context: RequestContext
-) -> TxnOffsetCommitResponse | Coroutine[Any, Any, TxnOffsetCommitResponse]:
+) -> TxnOffsetCommitResponse | Unfinished:
     """Write every offset that may be committed."""
     return at_once_or_later(_handle(request, context))
 

@@ -1,47 +1,131 @@
 """Handlers that nearly always answer at once, and wait now and then.
 
 ``handle = at_once_or_later(_handle(request, context))``: the coroutine is run on the spot, and when
-it comes to its end without waiting its result is the response. Where it waits, it does so by
-``await later(…)``; then the response is another coroutine that goes on from there.
+it comes to its end without waiting its result is the response. Where it waits the response is
+``Unfinished``, and the coroutine goes on from there. It may wait for two kinds of things:
 
-Rules: such a coroutine awaits nothing but ``later`` and others like itself, for the task it begins
-in isn't the one in which it waits.
+- ``await later(job)``: something that has to be done, like a read from the disk. It needs a task.
+- ``await happens(change)``: that somebody says ``change.set()``, or time is up. It needs none: who
+  waits is a coroutine at rest, and the connection has it go on when it is woken. Kafka calls such a
+  request a DelayedOperation.
+
+Rules:
+
+- Such a coroutine awaits nothing but these and others like itself, for the task it begins in isn't
+  the one in which it goes on.
+- One that waits for a change holds no views of its request's frame: the buffer that the frame lies
+  in is used again.
 """
 
+import math
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from types import coroutine
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 _T = TypeVar("_T")
 
-Job = Callable[[], Awaitable[Any]]
+
+class Sleeper(Protocol):
+    """Who has a coroutine go on when its change has happened."""
+
+    def wake(self) -> None:
+        """It has happened, or time is up; called once until the coroutine has gone on."""
+
+
+class Change:
+    """What a handler waits for, until ``deadline_s`` by trio's clock.
+
+    It may happen again and again; while nobody looks, many times are as good as one.
+    """
+
+    __slots__ = ("deadline_s", "is_late", "is_set", "sleeper")
+
+    def __init__(self, deadline_s: float = math.inf) -> None:
+        self.deadline_s = deadline_s
+        self.is_set = False
+        self.is_late = False
+        self.sleeper: Sleeper | None = None
+
+    def set(self) -> None:
+        """It has happened."""
+        if not self.is_set:
+            self.is_set = True
+            if self.sleeper is not None and not self.is_late:
+                self.sleeper.wake()
+
+    def time_is_up(self) -> None:
+        """It won't be waited for any longer."""
+        self.is_late = True
+        if self.sleeper is not None and not self.is_set:
+            self.sleeper.wake()
+
+
+Job: TypeAlias = Callable[[], Awaitable[Any]]
+Wait: TypeAlias = Job | Change
 
 
 @coroutine
-def later(job: Callable[[], Awaitable[_T]]) -> Generator[Job, _T, _T]:
+def later(job: Callable[[], Awaitable[_T]]) -> Generator[Wait, _T, _T]:
     """Wait for ``job()``; its result."""
     return (yield job)
 
 
-def at_once_or_later(begun: Coroutine[Job, Any, _T]) -> _T | Coroutine[Any, Any, _T]:
-    """The result of a coroutine, or a coroutine of it where it has to wait."""
+@coroutine
+def happens(change: Change) -> Generator[Wait, None, bool]:
+    """Wait for a change, if it hasn't happened yet; False when time is up."""
+    while not (change.is_set or change.is_late):
+        yield change
+    has_happened, change.is_set = change.is_set, False
+    return has_happened
+
+
+class Unfinished:
+    """A handler's coroutine, and what it waits for."""
+
+    __slots__ = ("_begun", "waits_for")
+
+    def __init__(self, begun: Coroutine[Wait, Any, Any], waits_for: Wait) -> None:
+        self._begun = begun
+        self.waits_for = waits_for
+
+    def go_on(self, result: Any = None) -> Any:
+        """Go on with what was waited for; the response, or itself when it waits again."""
+        try:
+            self.waits_for = self._begun.send(result)
+        except StopIteration as done:
+            return done.value
+        return self
+
+    def _go_on_with(self, error: BaseException) -> Any:
+        try:
+            self.waits_for = self._begun.throw(error)
+        except StopIteration as done:
+            return done.value
+        return self
+
+    async def work(self) -> Any:
+        """Do what needs a task; the response, or itself when it waits for a change."""
+        while not isinstance(self.waits_for, Change):
+            try:
+                result = await self.waits_for()
+            except BaseException as error:
+                response = self._go_on_with(error)
+            else:
+                response = self.go_on(result)
+            if response is not self:
+                return response
+        return self
+
+    def close(self) -> None:
+        """Nobody wants the response any more."""
+        self._begun.close()
+
+
+def at_once_or_later(begun: Coroutine[Wait, Any, _T]) -> _T | Unfinished:
+    """The result of a coroutine, or where it has to wait the rest of it."""
     try:
-        job = begun.send(None)
+        waits_for = begun.send(None)
     except StopIteration as done:
         result: _T = done.value
         return result
-    return _go_on(begun, job)
-
-
-async def _go_on(begun: Coroutine[Job, Any, _T], job: Job) -> _T:
-    while True:
-        try:
-            try:
-                result = await job()
-            except BaseException as error:
-                job = begun.throw(error)
-            else:
-                job = begun.send(result)
-        except StopIteration as done:
-            value: _T = done.value
-            return value
+    return Unfinished(begun, waits_for)

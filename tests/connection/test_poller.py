@@ -48,6 +48,10 @@ class Peer:
         if not self.unsent:
             self.poller.watch_reading(self)
 
+    def go_on(self):
+        """Note that it was woken."""
+        self.turns += 1
+
     def close_nowait(self):
         """Nothing is in hand."""
 

@@ -1,0 +1,75 @@
+"""Why a connection ends, and who is told: the client's own doing is a line in the log, or not even
+that; what nobody meant to raise is a bug.
+"""
+
+import logging
+
+from kwire.broker.broker import Broker
+from kwire.connection.inbox import BadFrameSize
+from kwire.connection.outbox import SliceEnded
+from kwire.errors import KafkaError
+from kwire.handlers import Route
+from kwire.protocol.frame import RequestHeader
+
+log = logging.getLogger(__name__)
+
+_OTHER_PROTOCOLS = {
+    b"GET ": "an HTTP request",
+    b"POST": "an HTTP request",
+    b"HEAD": "an HTTP request",
+    b"PUT ": "an HTTP request",
+    b"OPTI": "an HTTP request",
+    b"\x16\x03\x00": "a TLS handshake",
+    b"\x16\x03\x01": "a TLS handshake",
+    b"\x16\x03\x03": "a TLS handshake",
+}
+
+
+class ConnectionClosed(Exception):
+    """The client is gone, or sent something that ends the connection."""
+
+
+def bad_size(error: BadFrameSize, max_request_bytes: int) -> ConnectionClosed:
+    """What a frame that is too small or too large comes to."""
+    for prefix, what in _OTHER_PROTOCOLS.items():
+        if error.start.startswith(prefix):
+            return ConnectionClosed(f"this looks like {what}; this listener speaks plain Kafka")
+    return ConnectionClosed(
+        f"a request of {error.size_bytes} bytes; "
+        f"socket.request.max.bytes allows {max_request_bytes}"
+    )
+
+
+def failed(
+    error: Exception, served_by: Route, header: RequestHeader, broker: Broker, peer: str
+) -> ConnectionClosed:
+    """What an exception of a handler comes to; one it didn't mean to raise is a bug."""
+    if isinstance(error, ConnectionClosed):
+        return error
+    if isinstance(error, KafkaError):
+        # Handlers raise it where the protocol has no answer but a closed connection.
+        return ConnectionClosed(f"{served_by.api.name}: {error}")
+    log.error(
+        "bug in %s v%d, client %r at %s",
+        served_by.api.name,
+        header.api_version,
+        header.client_id,
+        peer,
+        exc_info=error,
+    )
+    broker.bugs.append(error)
+    return ConnectionClosed()
+
+
+def tell(error: Exception, broker: Broker, peer: str) -> None:
+    """Say in the log why a connection ends."""
+    if isinstance(error, ConnectionClosed):
+        if error.args:
+            log.info("closing the connection from %s: %s", peer, error)
+    elif isinstance(error, OSError):
+        log.debug("connection from %s ended: %s", peer, error)
+    elif isinstance(error, SliceEnded):
+        log.warning("closing the connection from %s: %s", peer, error)
+    else:
+        log.error("bug in serving %s", peer, exc_info=error)
+        broker.bugs.append(error)
