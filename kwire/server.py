@@ -8,13 +8,11 @@ Rules:
   of a clean shutdown is written.
 """
 
-import gc
 import logging
 import math
 import os
 import socket
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -78,6 +76,7 @@ class Server:
         self._stop = trio.Event()
         self._metadata_lock = -1
         self._takeover: Takeover | None = None
+        self._is_takeover_planned = False
 
     async def serve(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until ``stop`` is called; ready when ``task_status`` is told so.
@@ -117,8 +116,9 @@ class Server:
 
     def _plan_takeover(self) -> None:
         """Look at what Apache Kafka left in the directories; StartError if it can't be used."""
+        is_planned, self._is_takeover_planned = self._is_takeover_planned, True
         directories = self._all_directories()
-        if self._takeover or not any(map(self._has_files, directories)):
+        if is_planned or not any(map(self._has_files, directories)):
             return
         from kwire.broker.takeover import TakeoverError, plan_takeover
 
@@ -254,7 +254,6 @@ class Server:
                 self.housekeeping = Housekeeping(broker, self.poller)
                 background.start_soon(self.housekeeping.run)
                 background.start_soon(self._compact)
-                _settle_garbage_collector()
                 task_status.started()
                 await self._stop.wait()
                 await self._finish_requests(listening, connections.cancel_scope)
@@ -337,23 +336,6 @@ class Server:
         )
         max_bytes = self.broker.integer("socket.request.max.bytes")
         self.poller.add(Connection(accepted, info, self.broker, self.poller, max_bytes))
-
-
-def _settle_garbage_collector() -> None:
-    """Take what was made at the start out of the collector's way, and let it run less often."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
-
-
-def raise_descriptor_limit() -> None:
-    """Use as many file descriptors as the system allows this process."""
-    import resource
-
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        with suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _descriptors_for_logs() -> int:

@@ -2,30 +2,37 @@
 
 Rules:
 
-- A command's module has ``add_parser(commands)`` and ``run(options)``, and imports what it needs
-  when it runs, so that no command pays for another.
+- A command's module has ``add_parser(commands)`` and ``run(options)``. It is imported when its
+  command is given, and imports what it needs when it runs: no command pays for another.
 - Exit codes: 0 when done, 1 when something is wrong, with one line on stderr that says what, 2 for
   a wrong command line.
 """
 
 import argparse
+import sys
 from collections.abc import Sequence
+from importlib import import_module
 
 from kwire.build import version_text
-from kwire.cli import dump_log, groups, serve
 
-COMMANDS = (serve, dump_log, groups)
+COMMANDS = {
+    "serve": "kwire.cli.serve",
+    "dump-log": "kwire.cli.dump_log",
+    "groups": "kwire.cli.groups",
+}
+"""The module of each command."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit code."""
+    given = sys.argv[1:] if arguments is None else list(arguments)
     parser = argparse.ArgumentParser(
         prog="kwire", description="Kafka in Python: a broker for tests, laptops and pipelines."
     )
     parser.add_argument("--version", action="version", version=f"kwire {version_text()}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for command in COMMANDS:
-        command.add_parser(commands)
-    options = parser.parse_args(arguments)
+    for command in given[:1] if given and given[0] in COMMANDS else COMMANDS:
+        import_module(COMMANDS[command]).add_parser(commands)
+    options = parser.parse_args(given)
     exit_code: int = options.run(options)
     return exit_code

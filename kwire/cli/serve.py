@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kwire.build import version_text
+from kwire.cli import own_process
 from kwire.cli.output import fail
 
 if TYPE_CHECKING:
@@ -95,12 +96,11 @@ def _listener_name(index: int) -> str:
 
 
 def _serve(config: "BrokerConfig") -> int:
+    own_process.begin()
     import trio
 
     from kwire.housekeeping import StorageLost
-    from kwire.server import Server, StartError, data_directory_text, raise_descriptor_limit
-
-    raise_descriptor_limit()
+    from kwire.server import Server, StartError, data_directory_text
 
     async def serve() -> None:
         server = Server(config)
@@ -116,9 +116,11 @@ def _serve(config: "BrokerConfig") -> int:
                     f"data={data_directory_text(config)} cluster={server.broker.cluster_id}",
                     flush=True,
                 )
-                async for _ in signals:
-                    server.stop()
-                    break
+                async with trio.open_nursery() as serving:
+                    serving.start_soon(own_process.settle)
+                    await anext(signals)
+                    serving.cancel_scope.cancel()
+                server.stop()
 
     reasons: list[str] = []
     try:

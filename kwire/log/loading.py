@@ -150,7 +150,7 @@ def _load_directory(
         progress.add_log()
         return opened
 
-    if data.was_clean or threads == 1:
+    if data.was_clean or min(threads, len(found)) <= 1:
         loaded = [load(place) for place in found]
     else:
         from concurrent.futures import ThreadPoolExecutor

@@ -27,12 +27,11 @@ from pathlib import Path
 from struct import Struct
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from kwire.errors import ErrorCode, KafkaError
 from kwire.log.disk import Disk
 from kwire.log.transaction_index import AbortedTransaction
 from kwire.record.batch import MAX_SEQUENCE, NO_SEQUENCE, RecordBatch
+from kwire.record.checksum import crc32c
 from kwire.record.control import ControlType, control_type, coordinator_epoch
 
 log = logging.getLogger(__name__)

@@ -16,8 +16,6 @@ from collections import defaultdict, deque
 from collections.abc import Callable
 from struct import Struct
 
-from crc32c import crc32c
-
 from kwire.log.producer_state import BATCHES_KEPT
 from kwire.record.batch import (
     CONTROL_MASK,
@@ -28,6 +26,7 @@ from kwire.record.batch import (
     NO_PRODUCER_ID,
     TRANSACTIONAL_MASK,
 )
+from kwire.record.checksum import crc32c
 
 CHUNK_BYTES = 1024 * 1024
 MAX_RELATIVE_OFFSET = (1 << 31) - 1

@@ -20,9 +20,8 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import TypeAlias
 
-from crc32c import crc32c
-
 from kwire.errors import ErrorCode, KafkaError
+from kwire.record.checksum import crc32c
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 

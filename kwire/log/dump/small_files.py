@@ -10,12 +10,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from struct import Struct
 
-from crc32c import crc32c
-
 from kwire.config.properties import parse_properties
 from kwire.log.disk import Disk
 from kwire.log.dump.lines import DumpError, Line, optional_long
 from kwire.record.batch import MAX_SEQUENCE
+from kwire.record.checksum import crc32c
 
 CHECKPOINTS: dict[str, Sequence[str]] = {
     "leader-epoch-checkpoint": ("epoch", "startOffset"),

@@ -1,0 +1,47 @@
+"""What a process does for itself when it is a broker and nothing else.
+
+Rules:
+
+- Garbage is not collected while the server starts: what is made then stays. Once the first requests
+  have had their turn the collector looks at all of it for the last time, and runs seldom from then
+  on.
+- Modules that no broker uses are put off (``kwire.cli.deferred``).
+"""
+
+import gc
+from contextlib import suppress
+
+from kwire.cli.deferred import UNUSED_BY_A_BROKER, defer
+
+SETTLE_S = 1.0
+"""How long after the start the collector begins: a start is followed by first requests."""
+
+GC_THRESHOLDS = (50_000, 20, 50)
+
+
+def begin() -> None:
+    """Before anything large is imported."""
+    gc.disable()
+    defer(UNUSED_BY_A_BROKER)
+    _raise_descriptor_limit()
+
+
+async def settle() -> None:
+    """Once the server is ready: take what the start made out of the collector's way."""
+    import trio
+
+    await trio.sleep(SETTLE_S)
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
+    gc.enable()
+
+
+def _raise_descriptor_limit() -> None:
+    """Use as many file descriptors as the system allows this process."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
