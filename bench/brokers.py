@@ -6,11 +6,13 @@ sources, pure Python; ``kafka`` is Apache Kafka. Where nothing can be compiled t
 """
 
 from collections.abc import Callable
+from compileall import compile_dir
 from pathlib import Path
 from typing import Protocol
 
 from kwire.testing.process import BrokerProcess
 
+ROOT = Path(__file__).parent.parent
 KWIRE, PURE, KAFKA = "kwire", "pure", "kafka"
 COMPILED_MARK = "__mypyc"
 """What the files of compiled modules have in their names."""
@@ -46,10 +48,13 @@ def new_kafka(directory: Path) -> MeasuredBroker:
 
 
 def kwire_maker(package_parent: Path | None) -> Maker:
-    """How kwire is made: from the directory with its compiled modules, or from its sources."""
-    if package_parent is None:
-        return BrokerProcess
-    return lambda directory: BrokerProcess(directory, package_parent=package_parent)
+    """How kwire is made: from the directory with its compiled modules, or from its sources.
+
+    Its bytecode is there before it starts, as it is after ``pip install``.
+    """
+    parent = package_parent or ROOT
+    compile_dir(parent / "kwire", quiet=1)
+    return lambda directory: BrokerProcess(directory, package_parent=parent)
 
 
 def is_compiled(pid: int) -> bool:

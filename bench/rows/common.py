@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from bench.brokers import Maker, MeasuredBroker
-from bench.load import Generator, Load, ask, run_load
+from bench.load import Generator, Load, ask, frame_of, run_load
 from bench.usage import MB, cpu_seconds
+from kwire.protocol.codec import decoder
+from kwire.protocol.messages import message_classes
 from kwire.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -17,6 +19,7 @@ from kwire.protocol.messages.delete_topics import DeleteTopicsRequest
 from kwire.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kwire.record.records import BatchBuilder
 
+CREATE_VERSION = 5
 PRODUCE_VERSION = 11
 TOPIC_ALREADY_EXISTS = 36
 TIME_LIMIT_S = 30
@@ -81,6 +84,17 @@ class Row(NamedTuple):
     load: str = ""
 
 
+def load_codecs() -> None:
+    """What ``create_topic`` and ``next_offset`` load when they are first called."""
+    topic = CreatableTopic(configs=[CreatableTopicConfig()])
+    for request, version in (
+        (CreateTopicsRequest(topics=[topic]), CREATE_VERSION),
+        (produce_request("", 1, 0), PRODUCE_VERSION),
+    ):
+        frame_of(request, version)
+        decoder(message_classes(request.API_KEY)[1], version)
+
+
 def create_topic(
     bootstrap: str, name: str, partitions: int = 1, configs: dict[str, str] | None = None
 ) -> str:
@@ -97,7 +111,9 @@ def create_topic(
     )
     time_limit = time.monotonic() + TIME_LIMIT_S
     while True:
-        [answer] = ask(bootstrap, CreateTopicsRequest(topics=[topic], timeout_ms=30_000), 5).topics
+        [answer] = ask(
+            bootstrap, CreateTopicsRequest(topics=[topic], timeout_ms=30_000), CREATE_VERSION
+        ).topics
         if answer.error_code in (0, TOPIC_ALREADY_EXISTS):
             return name
         if time.monotonic() > time_limit:

@@ -18,7 +18,13 @@ class WaitTimeout(AssertionError):
     """What was waited for did not come in time."""
 
 
-def wait_until(condition: Callable[[], T], *, timeout_s: float = 30.0, what: str = "") -> T:
+def wait_until(
+    condition: Callable[[], T],
+    *,
+    timeout_s: float = 30.0,
+    what: str = "",
+    interval_s: float = POLL_INTERVAL_S,
+) -> T:
     """Call ``condition`` until it returns something true, and return that.
 
     Blocks the calling thread. Raises WaitTimeout, naming ``what`` and the last value, after
@@ -32,7 +38,7 @@ def wait_until(condition: Callable[[], T], *, timeout_s: float = 30.0, what: str
         if time.monotonic() >= deadline:
             awaited = what or condition.__name__
             raise WaitTimeout(f"waited {timeout_s:g} s for {awaited}; last seen: {value!r}")
-        time.sleep(POLL_INTERVAL_S)
+        time.sleep(interval_s)
 
 
 async def until(condition: Callable[[], T], *, timeout_s: float = 30.0) -> T:
