@@ -117,7 +117,9 @@ class Broker:
     def partition_if_served(self, topic: str, index: int) -> Partition | None:
         """A partition by name, None where ``partition`` has an error to tell."""
         partition = self._partitions.get((topic, index))
-        return None if partition is None or partition.is_offline else partition
+        if partition is None or partition.log.health.failure is not None:
+            return None
+        return partition
 
     def is_offline(self, topic: str, index: int) -> bool:
         """Whether a partition is this broker's and can't be served."""

@@ -194,7 +194,7 @@ class Connection:
             if served_by.plain is not None:
                 answer = served_by.plain(frame, position, header, self._broker)
                 if answer is not None:
-                    self._outbox.append_bytes(answer)
+                    self._outbox.append_plain(answer)
                     return
             self._handle(served_by, header, served_by.decode(frame, position)[0])
         except MalformedRequest as error:

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import trio
 
 from kwire.broker.cold_reads import ColdReads
-from kwire.handlers import Route
+from kwire.handlers import PlainAnswer, Route
 from kwire.log.page_cache import ColdPages, is_cold
 from kwire.protocol.file_slice import FileSlice
 
@@ -80,9 +80,16 @@ class Outbox:
             size += part.size_bytes
         _SIZE.pack_into(out, start, size)
 
-    def append_bytes(self, response: bytes) -> None:
+    def append_plain(self, response: PlainAnswer) -> None:
         """A whole response, its size before it."""
-        self._out += response
+        if isinstance(response, bytes):
+            self._out += response
+            return
+        for part in response:
+            if isinstance(part, FileSlice):
+                self._slices.append((len(self._out), part))
+            else:
+                self._out += part
 
     def send_nowait(self) -> bool:
         """Send what the socket takes; whether that was everything. OSError, SliceEnded."""

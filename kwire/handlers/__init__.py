@@ -16,13 +16,16 @@ from typing import Any, NamedTuple, TypeAlias
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.protocol.codec import Decoder, Encoder, decoder, encoder
+from kwire.protocol.file_slice import FileSlice
 from kwire.protocol.frame import RequestHeader, response_header_version
 from kwire.protocol.messages import MODULES, OWN_MODULES, message_classes
 from kwire.protocol.types import is_flexible
 
 Handler: TypeAlias = Callable[[Any, Any], Any]
-PlainHandler: TypeAlias = Callable[[memoryview, int, RequestHeader, Any], bytes | None]
-"""Frame, where the body begins, header, broker → the response's bytes, None to let the handler."""
+PlainAnswer: TypeAlias = bytes | list[bytes | FileSlice]
+PlainHandler: TypeAlias = Callable[[memoryview, int, RequestHeader, Any], PlainAnswer | None]
+"""Frame, where the body begins, header, broker → the response, its size first; None to let the
+handler."""
 
 
 class Api(NamedTuple):
@@ -82,9 +85,12 @@ OWN_APIS: dict[int, Api] = {
 }
 """APIs that Kafka doesn't have, for kwire's own tools: they are answered and never advertised."""
 
-PRODUCE_KEY = 0
+PRODUCE_KEY, FETCH_KEY = 0, 1
 
-PLAIN = {PRODUCE_KEY: "kwire.handlers.plain_produce"}
+PLAIN = {
+    PRODUCE_KEY: "kwire.handlers.plain_produce",
+    FETCH_KEY: "kwire.handlers.plain_fetch",
+}
 """Modules with a fast path for the common request of an API; each says what that is."""
 
 

@@ -1,0 +1,114 @@
+"""The answer to a common fetch in the making: bytes, and slices of files between them.
+
+Format (versions 12 to 18): size int32, correlation id int32, no tags, throttle time int32, error
+code int16, session id int32, topics. Of each partition: index int32, error code int16, high
+watermark int64, last stable offset int64, log start offset int64, aborted transactions (null where
+nobody asked), preferred replica int32, records, no tags.
+"""
+
+from struct import Struct
+
+from kwire.broker.partition import Partition
+from kwire.protocol.file_slice import FileSlice
+from kwire.protocol.wire import append_unsigned_varint
+
+_BEGIN = Struct(">iiBihi")
+_TOLD = Struct(">ihqqq")
+QUIET = Struct(">ihqqqBiBB")
+"""A partition with no records and no aborted transactions."""
+
+_ABORTED = Struct(">qqB")
+_NO_REPLICA = b"\xff\xff\xff\xff"
+_NO_TAGS = b"\0"
+_NULL, _EMPTY = 0, 1
+
+
+class FetchAnswer:
+    """What partitions have, ``size_bytes`` of records; added in the order of the request."""
+
+    __slots__ = ("_left_bytes", "_parts", "_pieces", "read_committed", "size_bytes")
+
+    def __init__(self, max_bytes: int, *, read_committed: bool) -> None:
+        self.size_bytes = 0
+        self.read_committed = read_committed
+        self._left_bytes = max_bytes
+        self._parts: list[bytes | FileSlice] = [b""]
+        self._pieces: list[bytes] = []
+
+    def add_bytes(self, piece: bytes) -> None:
+        """What is told of quiet partitions, and what is between topics."""
+        self._pieces.append(piece)
+
+    def add(self, partition: Partition, offset: int, max_bytes: int) -> bytes | None:
+        """Tell of a partition; what is told if it is quiet. KafkaError, ColdPages."""
+        read_committed = self.read_committed
+        high_watermark = partition.high_watermark
+        last_stable_offset = partition.last_stable_offset
+        log = partition.log
+        end_offset = last_stable_offset if read_committed else high_watermark
+        records: FileSlice | None = None
+        if offset != end_offset or offset < log.log_start_offset:
+            with log.hurry:
+                records = log.read(
+                    offset,
+                    min(self._left_bytes, max_bytes),
+                    end_offset=end_offset,
+                    min_one_batch=self.size_bytes == 0,
+                )
+        if records is None:
+            quiet = QUIET.pack(
+                partition.index,
+                0,
+                high_watermark,
+                last_stable_offset,
+                log.log_start_offset,
+                _EMPTY if read_committed else _NULL,
+                -1,
+                _EMPTY,
+                0,
+            )
+            self._pieces.append(quiet)
+            return quiet
+        told = bytearray(
+            _TOLD.pack(partition.index, 0, high_watermark, last_stable_offset, log.log_start_offset)
+        )
+        if read_committed:
+            self._add_aborted(told, partition, offset, records)
+        else:
+            told.append(_NULL)
+        told += _NO_REPLICA
+        append_unsigned_varint(told, records.size_bytes + 1)
+        self._add_records(told, records)
+        return None
+
+    def _add_aborted(
+        self, told: bytearray, partition: Partition, offset: int, records: FileSlice
+    ) -> None:
+        """The aborted transactions that a read_committed consumer has to leave out."""
+        log = partition.log
+        with log.hurry:
+            found = log.aborted_transactions(
+                offset, partition.last_stable_offset, records.size_bytes
+            )
+        append_unsigned_varint(told, len(found) + 1)
+        for entry in found:
+            told += _ABORTED.pack(entry.producer_id, entry.first_offset, 0)
+
+    def _add_records(self, told: bytearray, records: FileSlice) -> None:
+        self._pieces.append(bytes(told))
+        self._parts.append(b"".join(self._pieces))
+        self._parts.append(records)
+        self._pieces = [_NO_TAGS]
+        self.size_bytes += records.size_bytes
+        self._left_bytes = max(0, self._left_bytes - records.size_bytes)
+
+    def response(self, correlation_id: int) -> list[bytes | FileSlice]:
+        """The whole response in parts, its size first."""
+        parts = self._parts
+        self._pieces.append(_NO_TAGS)
+        parts.append(b"".join(self._pieces))
+        size = _BEGIN.size - 4
+        for part in parts:
+            size += part.size_bytes if isinstance(part, FileSlice) else len(part)
+        parts[0] = _BEGIN.pack(size, correlation_id, 0, 0, 0, 0)
+        return parts

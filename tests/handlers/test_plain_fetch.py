@@ -1,0 +1,254 @@
+"""The fast path of Fetch answers the same bytes as its slow twin, or leaves the request to it."""
+
+from collections import Counter
+from random import Random
+from types import CoroutineType
+
+from kwire.connection.outbox import Outbox
+from kwire.handlers import plain_fetch, route
+from kwire.handlers.context import ConnectionInfo, RequestContext
+from kwire.log import disk
+from kwire.log.page_cache import ColdPages
+from kwire.log.partition_log import AppendOrigin
+from kwire.protocol.file_slice import FileSlice
+from kwire.protocol.frame import decode_request_header, encode_request, skip_header_tags
+from kwire.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from kwire.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from kwire.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from kwire.record.control import ControlType, end_transaction_marker
+from kwire.record.records import NO_PRODUCER, BatchBuilder, ProducerState
+from kwire.testing.in_process import running_server
+
+INFO = ConnectionInfo(1, "PLAINTEXT", "127.0.0.1", 1, "127.0.0.1", 2)
+NAMES = ("orders", "payments")
+UNKNOWN_ID = bytes(15) + b"?"
+PARTITIONS = 12
+VERSIONS = (12, 13, 14, 15, 16, 17, 18)
+TIMESTAMP = 1_700_000_000_000
+
+
+class Side:
+    """A broker, asked by one way and by the other."""
+
+    def __init__(self, broker):
+        self.broker = broker
+        self.sequences = {}
+        self.seen = {name: topic.topic_id for name, topic in broker.image.topics_by_name.items()}
+
+    def frame(self, request, version):
+        """The request as it is on the wire, with this broker's topic ids."""
+        for topic in request.topics:
+            topic.topic_id = self.seen.get(topic.topic, UNKNOWN_ID)
+        return memoryview(bytearray(encode_request(request, version, 77, "test")))[4:]
+
+    def fast(self, request, version):
+        """What the fast path answers, None where it leaves the request to its twin."""
+        frame = self.frame(request, version)
+        header, position = decode_request_header(frame)
+        if version >= 12:
+            position = skip_header_tags(frame, position)
+        answer = plain_fetch.answer(frame, position, header, self.broker)
+        if answer is None:
+            return None
+        outbox = Outbox.__new__(Outbox)
+        outbox._out, outbox._slices = bytearray(), []
+        outbox.append_plain(answer)
+        return whole(outbox)
+
+    def slow(self, request, version):
+        """What the handler answers, None where it would wait."""
+        frame = self.frame(request, version)
+        header, position = decode_request_header(frame)
+        served_by = route(1, version)
+        decoded, _ = served_by.decode(frame, skip_header_tags(frame, position))
+        context = RequestContext(self.broker, INFO, version, header.client_id)
+        response = served_by.handle(decoded, context)
+        if isinstance(response, CoroutineType):
+            response.close()
+            return None
+        outbox = Outbox.__new__(Outbox)
+        outbox._out, outbox._slices = bytearray(), []
+        outbox.append(served_by, response, header.correlation_id)
+        return whole(outbox)
+
+    def append(self, random):
+        """Write something to a partition: records, or a piece of a transaction, or its end."""
+        partition = self.broker.partition(random.choice(NAMES), random.randrange(PARTITIONS))
+        producer_id = random.randint(1, 3)
+        key = (partition, producer_id)
+        kind = random.choice(["records", "transaction", "transaction", "end"])
+        if kind == "end" and key in self.sequences:
+            marker = end_transaction_marker(
+                random.choice([ControlType.ABORT, ControlType.COMMIT]),
+                producer_id=producer_id,
+                producer_epoch=0,
+                coordinator_epoch=0,
+                timestamp=TIMESTAMP,
+            )
+            partition.append(marker, now_ms=TIMESTAMP, origin=AppendOrigin.COORDINATOR)
+            return
+        builder = BatchBuilder()
+        count = random.choice([1, 1, 3, 20])
+        for _ in range(count):
+            builder.add(TIMESTAMP, None, random.randbytes(random.choice([10, 500, 3000])))
+        state = NO_PRODUCER
+        if kind == "transaction":
+            state = ProducerState(producer_id, 0, self.sequences.get(key, 0))
+            self.sequences[key] = state.base_sequence + count
+        batch = builder.build(producer=state, transactional=kind == "transaction")
+        partition.append(batch, now_ms=TIMESTAMP)
+
+
+def whole(outbox):
+    """The bytes of a response, its slices read."""
+    out, at = b"", 0
+    for position, part in outbox._slices:
+        out += outbox._out[at:position]
+        with open(part.fd, "rb", closefd=False) as file:
+            file.seek(part.position)
+            out += file.read(part.size_bytes)
+        at = position
+    return bytes(out + outbox._out[at:])
+
+
+async def create(server):
+    """The topics; their segments are small, so that there are several."""
+    client = await server.connect()
+    configs = [
+        CreatableTopicConfig(name="segment.bytes", value="1048576"),
+        CreatableTopicConfig(name="index.interval.bytes", value="2000"),
+    ]
+    topics = [
+        CreatableTopic(name=name, num_partitions=PARTITIONS, replication_factor=1, configs=configs)
+        for name in NAMES
+    ]
+    await client.request(CreateTopicsRequest(topics=topics), 5, CreateTopicsResponse)
+    await client.aclose()
+    return Side(server.broker)
+
+
+def some_partition(random, broker, name, index):
+    """A place in a partition: mostly its end, sometimes where there is nothing."""
+    partition = broker.partition_if_served(name, index)
+    log_end = partition.log.log_end_offset if partition else 0
+    stable = partition.last_stable_offset if partition else 0
+    start = partition.log.log_start_offset if partition else 0
+    offset = random.choice([log_end] * 6 + [stable] * 4 + [start, random.randint(0, log_end + 1)])
+    if random.random() < 0.03:
+        offset = random.choice([-1, log_end + 1, start - 1])
+    return FetchPartition(
+        partition=index,
+        current_leader_epoch=random.choice([-1] * 60 + [0] * 60 + [1]),
+        fetch_offset=offset,
+        partition_max_bytes=random.choice([0, 100, 5000, 1_000_000, 1_000_000]),
+        replica_directory_id=UNKNOWN_ID if random.random() < 0.002 else bytes(16),
+        high_watermark=7 if random.random() < 0.002 else 0x7FFFFFFFFFFFFFFF,
+    )
+
+
+def some_request(random, side):
+    """A request that is common, or nearly."""
+    topics = []
+    for name in random.choice([["orders"], ["payments"], NAMES, ["orders", "payments", "orders"]]):
+        indexes = random.sample(range(PARTITIONS), random.choice([0, 1, 1, 2, 5, 5, 12]))
+        indexes += [PARTITIONS] * (random.random() < 0.02)
+        wanted = [some_partition(random, side.broker, name, index) for index in indexes]
+        name = name if random.random() < 0.98 else "nowhere"
+        topics.append(FetchTopic(topic=name, partitions=wanted))
+    return FetchRequest(
+        max_wait_ms=1000,
+        min_bytes=random.choice([0, 0, 0, 1, 5000]),
+        max_bytes=random.choice([0, 1, 3000, 10_000_000, 10_000_000, 10_000_000]),
+        isolation_level=random.choice([0, 1]),
+        session_id=random.choice([0] * 30 + [5]),
+        session_epoch=random.choice([-1] * 30 + [0]),
+        topics=topics,
+        forgotten_topics_data=[ForgottenTopic(topic="orders", partitions=[1])]
+        if random.random() < 0.02
+        else [],
+        rack_id=random.choice(["", "", "rack", "r" * 200]),
+    )
+
+
+async def test_both_ways_answer_the_same(tmp_path):
+    random = Random(7)
+    taken = Counter()
+    async with running_server(tmp_path) as server:
+        side = await create(server)
+        for _ in range(500):
+            for _ in range(random.choice([0, 0, 1, 5])):
+                side.append(random)
+            if random.random() < 0.1:
+                partition = side.broker.partition(NAMES[0], random.randrange(PARTITIONS))
+                partition.delete_records(random.randint(0, partition.high_watermark))
+            request, version = some_request(random, side), random.choice(VERSIONS)
+            expected = side.slow(request, version)
+            answer = side.fast(request, version)
+            if request.session_id or request.session_epoch != -1:
+                assert answer is None
+            elif answer is not None:
+                taken[version] += 1
+                assert answer == expected
+    assert min(taken[version] for version in VERSIONS) > 15
+
+
+async def test_what_the_fast_path_leaves_to_its_twin(tmp_path, monkeypatch):
+    async with running_server(tmp_path) as server:
+        side = await create(server)
+        random = Random(1)
+        for _ in range(100):
+            side.append(random)
+        written = next(p for p in side.broker.partitions() if p.log.log_end_offset)
+        place = FetchPartition(partition=written.index, partition_max_bytes=1000)
+        topic = FetchTopic(topic=written.topic, partitions=[place])
+        request = FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=10_000, topics=[topic])
+        assert side.fast(request, 12) == side.slow(request, 12)
+
+        place.fetch_offset = written.high_watermark
+        assert side.fast(request, 12) is None, "nothing is there: it has to wait"
+        request.min_bytes = 0
+        assert side.fast(request, 12) == side.slow(request, 12)
+        place.current_leader_epoch = 9
+        assert side.fast(request, 12) is None, "an error"
+        place.current_leader_epoch = -1
+        request.replica_id = 1
+        assert side.fast(request, 12) is None, "a follower"
+        request.replica_id = -1
+        assert side.fast(request, 11) is None, "an old version"
+
+        def nothing_is_in_memory(fd, size_bytes, position):
+            raise ColdPages(fd, position, size_bytes)
+
+        place.fetch_offset = 0
+        assert side.fast(request, 12) is not None
+        monkeypatch.setattr(disk, "pread_nowait", nothing_is_in_memory)
+        assert side.fast(request, 12) is None, "the disk has to be waited for"
+        monkeypatch.undo()
+        client = await server.connect()
+        deletion = DeleteTopicsRequest(topic_names=list(NAMES), timeout_ms=1000)
+        await client.request(deletion, 5, DeleteTopicsResponse)
+        await client.aclose()
+        assert side.fast(request, 12) is None, "it is gone"
+
+
+async def test_a_frame_cut_anywhere_is_left_to_the_twin(tmp_path):
+    async with running_server(tmp_path) as server:
+        side = await create(server)
+        topics = [
+            FetchTopic(topic=name, partitions=[FetchPartition(partition=n) for n in range(2)])
+            for name in NAMES
+        ]
+        for version in VERSIONS:
+            frame = side.frame(FetchRequest(max_wait_ms=0, topics=topics, rack_id="here"), version)
+            header, position = decode_request_header(frame)
+            position = skip_header_tags(frame, position)
+            whole_answer = plain_fetch.answer(frame, position, header, side.broker)
+            assert whole_answer is not None
+            assert not any(isinstance(part, FileSlice) for part in whole_answer)
+            for end in range(position, len(frame)):
+                assert plain_fetch.answer(frame[:end], position, header, side.broker) is None
