@@ -18,7 +18,7 @@ Rules:
 import os
 import selectors
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from time import perf_counter
 from typing import Protocol
 
@@ -163,15 +163,20 @@ class Poller:
         while True:
             again, self._again = self._again, {}
             ready = select(0)
-            _serve(again, ready)
+            for connection in again:
+                connection.on_readable()
+            for key, events in ready:
+                if events == selectors.EVENT_READ:
+                    key.data.on_readable()
+                else:
+                    key.data.on_writable()
             if self._woken:
                 self._serve_woken()
             now_s = perf_counter()
             if now_s - begin_s > TURN_S or self._again:
                 return
             if ready:
-                if served_s > begin_s:
-                    self._patience = min(self._patience + 1, MAX_PATIENCE)
+                self._patience = min(self._patience + (served_s > begin_s), MAX_PATIENCE)
                 served_s = now_s
                 if not self._may_look():
                     return
@@ -201,13 +206,3 @@ class Poller:
             self._patience += 1
             return False
         return trio.lowlevel.current_statistics().tasks_runnable == 0
-
-
-def _serve(again: Iterable[Pollable], ready: list[tuple[selectors.SelectorKey, int]]) -> None:
-    for connection in again:
-        connection.on_readable()
-    for key, events in ready:
-        if events == selectors.EVENT_READ:
-            key.data.on_readable()
-        else:
-            key.data.on_writable()
