@@ -7,6 +7,7 @@ or isn't wanted (KAFKA=no, PURE=no), is left out. The numbers are written as JSO
 
 import argparse
 import json
+import signal
 import sys
 import time
 
@@ -16,9 +17,12 @@ from bench.brokers import KAFKA
 from bench.chart import draw_ratios
 from bench.choice import add_choice, brokers_of
 from bench.pace import Teller, minutes
+from bench.profile import PUBLISHED as PROFILES
+from bench.profile import profile
 from bench.publish import OUT, publish
 from bench.report import Run, behind, table_of
-from bench.session import Session, limits_of_the_machine
+from bench.rows import ALL_ROWS
+from bench.session import Session, limits_of_the_machine, selected
 
 WARM_UP_S = 20.0
 LIMITS_S = 1.0
@@ -37,6 +41,7 @@ def options_of(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--warm-up", type=float, default=WARM_UP_S, help="seconds of load before")
     parser.add_argument("--quick", action="store_true", help="one round, half a second a row")
     parser.add_argument("--only", metavar="TEXT", help="only rows whose name has this")
+    parser.add_argument("--profile", action="store_true", help="where kwire's time goes instead")
     parser.add_argument("--publish", action="store_true", help="write README and docs/performance")
     options = parser.parse_args(arguments)
     if options.quick:
@@ -61,9 +66,15 @@ def main() -> int:
     console = Console()
     console.width = max(console.width, TABLE_WIDTH)
     makers = brokers_of(options, console)
+    if options.profile:
+        target = PROFILES if options.publish else OUT / "profiles"
+        profile(makers, selected(ALL_ROWS, options.only), options.seconds, target, console)
+        return 0
     session = Session(options, makers, Teller(console))
     console.print(f"{', '.join(makers)}: about {minutes(session.usual_s)}", highlight=False)
     session.run["limits"] = limits_of_the_machine(min(options.seconds, LIMITS_S))
+    # Who is told to end has measured something.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         run = session.measure()
     except KeyboardInterrupt:

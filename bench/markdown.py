@@ -1,6 +1,7 @@
 """A run and its curves as Markdown, for the documents."""
 
 from bench.bars import Bar
+from bench.profile import profile_file
 from bench.reasons import Reason, reasons
 from bench.report import (
     Growth,
@@ -65,7 +66,7 @@ def losses(run: Run) -> str:
     parts = ["### Where kwire loses, or misses its bar\n"]
     for reason, lines in by_reason(missed):
         rows = "; ".join(f"{line.row.name}: {missed_bar(line)}" for line in lines)
-        parts.append(f"- {rows}.{reason_text(reason)}")
+        parts.append(f"- {rows}.{reason_text(reason)}{profiles_text(lines)}")
     return "\n".join(parts if missed else [*parts, "Nowhere."]) + "\n"
 
 
@@ -101,11 +102,19 @@ def by_reason(lines: list[Line]) -> list[tuple[Reason | None, list[Line]]]:
 
 
 def reason_text(reason: Reason | None) -> str:
-    """What limits a row, and the profile that shows it."""
-    if reason is None:
-        return " What limits it hasn't been found yet."
-    shown = f" ([profile]({reason.profile}))" if reason.profile else ""
-    return f"\n  {reason.text}{shown}"
+    """What limits rows, as far as somebody has found out."""
+    return f"\n  {reason.text}" if reason else " What limits it hasn't been found yet."
+
+
+def profiles_text(lines: list[Line]) -> str:
+    """Links to the profiles of rows, of those that are there."""
+    files = dict.fromkeys(profile_file(line.row) for line in lines)
+    links = [
+        f"[{file.stem}](performance/{file.parent.name}/{file.name})"
+        for file in files
+        if file.exists()
+    ]
+    return f" Profiles: {', '.join(links)}." if links else ""
 
 
 def growth_tables(growth: Growth) -> str:

@@ -1,8 +1,8 @@
 """Why kwire misses a bar: sentences that people keep, in ``docs/performance/reasons.toml``.
 
-Each table there has ``rows``, the beginning of the names of the rows it explains, ``text``, what
-limits them, and ``profile``, the profile that shows it, as docs/PERFORMANCE.md links it.
-A reason is printed as long as one of its rows misses its bar; what is kept here outlives that.
+Each table there has ``rows``, the beginning of the names of the rows it explains, and ``text``,
+what limits them; the rows' profiles are linked beside. A reason is printed as long as one of its
+rows misses its bar; what is kept here outlives that.
 """
 
 import tomllib
@@ -17,7 +17,6 @@ class Reason(NamedTuple):
 
     rows: str
     text: str
-    profile: str = ""
 
     def explains(self, name: str) -> bool:
         """Whether a row is one of them: it has that name, or one that goes on with a colon."""

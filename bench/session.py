@@ -41,8 +41,9 @@ KWIRE_WARM_UP = 0.1
 
 
 def selected(rows: list[Row], text: str | None) -> list[Row]:
-    """The rows whose name has ``text``, all of them without one."""
-    return [row for row in rows if text is None or text in row.name]
+    """The rows whose name has ``text``, or one of the texts between its bars; without, all."""
+    parts = [""] if text is None else text.split("|")
+    return [row for row in rows if any(part in row.name for part in parts)]
 
 
 def started(broker: MeasuredBroker) -> float:
@@ -68,7 +69,7 @@ def note(run: Run, row: Row, name: str, running: Running) -> None:
         value = row.measure(running)
     except NotHere as reason:
         message = f"{row.name}: {reason}"
-    except (RuntimeError, AssertionError, OSError) as error:
+    except Exception as error:  # whatever it was, the rows behind it are still to be measured
         message = f"{row.name} on {name}: {type(error).__name__}: {error}"
         run["failed"] = True
     else:
@@ -149,7 +150,7 @@ class Session:
         seconds: float = self._options.warm_up
         return seconds * KWIRE_WARM_UP if name in (KWIRE, PURE) else seconds
 
-    def _rows_of(self, n: int) -> list[Row]:
+    def rows_of(self, n: int) -> list[Row]:
         """The rows of a round."""
         slow = n < self._options.slow_rounds
         return [row for row in self._rows if slow or row.name not in SLOW]
@@ -159,7 +160,7 @@ class Session:
         rounds = self._options.rounds
         whats = [*["start"] * rounds, "warm-up"]
         for n in range(rounds):
-            whats += dict.fromkeys(row.load or row.name for row in self._rows_of(n))
+            whats += dict.fromkeys(row.load or row.name for row in self.rows_of(n))
         return [(what, name) for what in whats for name in self._makers]
 
     @contextlib.contextmanager
@@ -192,7 +193,7 @@ class Session:
         for running in all_running.values():
             running.forget()
         done: set[Step] = set()
-        for row in self._rows_of(n):
+        for row in self.rows_of(n):
             for name, running in turn:
                 what = row.load or row.name
                 if (what, name) in done:

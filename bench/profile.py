@@ -1,0 +1,161 @@
+"""``python -m bench --profile --only ROW``: where kwire's time goes during a row.
+
+The row is measured with ``perf`` beside the broker, and, for pure Python, once more with py-spy,
+which knows Python's functions. What they saw is condensed into a short text for each load, to
+``bench/out/profiles/``, or with ``--publish`` to ``docs/performance/profiles/``, from where
+docs/PERFORMANCE.md links it. Their own cost is in the numbers, so none are kept.
+
+``perf`` uses the software clock, which virtual machines have too. What isn't here is left out, and
+the text says so.
+"""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+
+from bench.brokers import PURE, TITLES, Maker, subjects
+from bench.condense import condensed_imports, condensed_perf, condensed_py_spy
+from bench.load import new_generator
+from bench.rows import START
+from bench.rows.common import NotHere, Row, Running
+from bench.rows.warm_up import warm_up
+from kwire.testing.process import BrokerProcess
+
+PUBLISHED = Path(__file__).parent.parent / "docs" / "performance" / "profiles"
+SAMPLES_A_SECOND = 1999
+SHORTEST_S = 5.0
+WARM_UP_S = 2.0
+IMPORT_TIMES = "PYTHONPROFILEIMPORTTIME"
+
+
+def slug(row: Row) -> str:
+    """The name of the file with the profile of a row's load."""
+    return re.sub(r"[^a-z0-9]+", "-", (row.load or row.name).lower()).strip("-")
+
+
+def profile_file(row: Row) -> Path:
+    """Where the published profile of a row is, if there is one."""
+    return PUBLISHED / f"{slug(row)}.txt"
+
+
+def py_spy() -> str | None:
+    """The program, from this environment or PATH."""
+    beside = Path(sys.executable).with_name("py-spy")
+    return str(beside) if beside.exists() else shutil.which("py-spy")
+
+
+@contextmanager
+def recording(command: list[str], result: Path) -> Iterator[None]:
+    """Let a profiler look until the block ends, which it takes as the end of its work."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as run:
+        try:
+            yield
+        finally:
+            run.send_signal(signal.SIGINT)
+            said = run.communicate(timeout=60)[0]
+    if not result.exists():
+        raise NotHere(f"{Path(command[0]).name} has recorded nothing: {said.decode()[-200:]}")
+
+
+def with_perf(pid: int, directory: Path, row: Row, running: Running) -> str:
+    """A row beside perf."""
+    perf = shutil.which("perf")
+    if perf is None:
+        return "perf isn't installed here (Debian: linux-perf): the kernel's share is unknown"
+    data = directory / "perf.data"
+    rate = str(SAMPLES_A_SECOND)
+    command = [perf, "record", "-q", "-g", "-e", "cpu-clock", "-F", rate, "-p", str(pid)]
+    with recording([*command, "-o", str(data)], data):
+        row.measure(running)
+    shown = subprocess.run(
+        [perf, "script", "-i", str(data), "-F", "ip,sym,dso", "--no-inline"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return condensed_perf(shown.stdout)
+
+
+def with_py_spy(pid: int, directory: Path, row: Row, running: Running) -> str:
+    """A row beside py-spy, which doesn't stop the broker to look."""
+    program = py_spy()
+    if program is None:
+        return "py-spy isn't installed here: Python's functions are unknown"
+    stacks = directory / "stacks"
+    command = [program, "record", "-p", str(pid), "-r", "250", "-d", "3600", "--nonblocking"]
+    with recording([*command, "-f", "raw", "-o", str(stacks)], stacks):
+        row.measure(running)
+    return condensed_py_spy(stacks.read_text(encoding="utf-8"))
+
+
+def start_text(make: Maker, directory: Path) -> str:
+    """What the imports of a start take, as Python itself tells."""
+    broker = make(directory)
+    assert isinstance(broker, BrokerProcess)
+    os.environ[IMPORT_TIMES] = "1"
+    try:
+        broker.start()
+    finally:
+        del os.environ[IMPORT_TIMES]
+        broker.stop()
+    return condensed_imports(broker.log())
+
+
+def load_text(name: str, row: Row, running: Running, directory: Path) -> str:
+    """What the profilers saw of one kwire under one load."""
+    looks = [with_perf, with_py_spy] if name == PURE else [with_perf]
+    parts = []
+    for look in looks:
+        running.forget()
+        parts.append(look(running.broker.pid, directory, row, running))
+    return "\n".join(parts)
+
+
+def texts_of(
+    name: str, make: Maker, rows: list[Row], seconds: float, root: Path
+) -> Iterator[tuple[Row, str]]:
+    """Start one kwire, and profile it under the load of every row."""
+    if START in rows:
+        yield START, start_text(make, root / f"{name}-start")
+    broker = make(root / name)
+    broker.start()
+    try:
+        running = Running(broker, make, new_generator(root), max(seconds, SHORTEST_S))
+        warm_up(running, WARM_UP_S, rows)
+        for row in rows:
+            if row is not START:
+                yield row, load_text(name, row, running, root)
+    finally:
+        broker.stop()
+
+
+def one_of_each_load(rows: list[Row]) -> list[Row]:
+    """Rows without those that look at a load which another one has looked at."""
+    return list({slug(row): row for row in reversed(rows)}.values())[::-1]
+
+
+def profile(
+    makers: dict[str, Maker], rows: list[Row], seconds: float, target: Path, console: Console
+) -> None:
+    """Profile every kwire under every load, and write a file for each load."""
+    loads = one_of_each_load(rows)
+    texts: dict[Row, list[str]] = {row: [f"{row.load or row.name}\n"] for row in loads}
+    with tempfile.TemporaryDirectory(prefix="bench-profile-") as directory:
+        for name in subjects(list(makers)):
+            for row, text in texts_of(name, makers[name], loads, seconds, Path(directory)):
+                console.print(f"{TITLES[name]}: {row.load or row.name}", highlight=False)
+                texts[row].append(f"{TITLES[name]}\n{'-' * len(TITLES[name])}\n{text}")
+    target.mkdir(parents=True, exist_ok=True)
+    for row, parts in texts.items():
+        file = target / f"{slug(row)}.txt"
+        file.write_text("\n".join(parts), encoding="utf-8")
+        console.print(f"written to {file}", highlight=False)
