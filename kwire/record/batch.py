@@ -75,7 +75,8 @@ class RecordBatch:
 
     Sizes are bytes, timestamps milliseconds since the epoch. Raises InvalidRecords
     (CORRUPT_MESSAGE) where the buffer does not hold the whole batch, and
-    UNSUPPORTED_FOR_MESSAGE_FORMAT for magics 0 and 1, which Kafka 4 dropped.
+    UNSUPPORTED_FOR_MESSAGE_FORMAT for magics 0 and 1, which Kafka 4 dropped. With ``header_only``
+    the records needn't be there, and mustn't be asked for.
     """
 
     __slots__ = (
@@ -110,7 +111,7 @@ class RecordBatch:
     records_count: int
     size_bytes: int
 
-    def __init__(self, buffer: Buffer, position: int = 0) -> None:
+    def __init__(self, buffer: Buffer, position: int = 0, header_only: bool = False) -> None:
         left = len(buffer) - position
         if left < HEADER_BYTES:
             raise _too_short(buffer, position, left)
@@ -134,7 +135,9 @@ class RecordBatch:
         self.size_bytes = length + LOG_OVERHEAD_BYTES
         if self.magic != MAGIC:
             raise _wrong_magic(self.magic)
-        if not HEADER_BYTES <= self.size_bytes <= left:
+        if not HEADER_BYTES <= self.size_bytes <= left and not (
+            header_only and self.size_bytes >= HEADER_BYTES
+        ):
             raise InvalidRecords(
                 ErrorCode.CORRUPT_MESSAGE,
                 f"batch length {length} does not fit: {left - LOG_OVERHEAD_BYTES} bytes are left",

@@ -1,12 +1,13 @@
-"""Where records lie in a payload, without building them."""
+"""Where records lie in a batch, without building them."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kwire.record.batch import InvalidRecords, RecordBatch
+from kwire.record.batch import HEADER_BYTES, InvalidRecords, RecordBatch
+from kwire.record.compression import decompress
 from kwire.record.records import BatchBuilder, Record, build_batch, records
-from kwire.record.spans import append_shifted, payload, record_spans
+from kwire.record.spans import RecordSpans
 
 small_bytes = st.one_of(st.none(), st.binary(max_size=200))
 items = st.lists(
@@ -20,47 +21,111 @@ items = st.lists(
 )
 
 
-@given(items, st.sampled_from([0, 2]))
-def test_spans_say_what_the_records_do(written, compression):
-    """Keys, nulls, deltas; and the bytes of all spans are the payload."""
-    batch = RecordBatch(
-        build_batch(
-            (Record(offset * 3, *item) for offset, item in enumerate(written)),
-            compression=compression,
-        )
+def batch_of(written, compression=0, before=b"", gap=1):
+    """A batch behind other bytes, its offsets so far apart."""
+    found = build_batch(
+        (Record(7 + offset * gap, *item) for offset, item in enumerate(written)),
+        base_offset=7,
+        compression=compression,
     )
-    content = payload(batch)
-    spans = record_spans(content, batch.records_count)
-    assert [
-        (s.offset_delta, batch.base_timestamp + s.timestamp_delta, s.key, s.has_value)
-        for s in spans
-    ] == [(r.offset, r.timestamp, r.key, r.value is not None) for r in records(batch)]
-    assert b"".join(content[s.start : s.end] for s in spans) == content
+    return RecordBatch(bytes(before + found), len(before))
+
+
+@given(items, st.sampled_from([0, 2]), st.binary(max_size=3), st.sampled_from([1, 3, 70, 9000]))
+def test_spans_say_what_the_records_do(written, compression, before, gap):
+    """Offsets, times, keys, nulls; and the bytes of all of them are the records."""
+    batch = batch_of(written, compression, before, gap)
+    spans = RecordSpans(batch)
+    found = list(records(batch))
+    assert len(spans) == len(found)
+    assert spans.keys == [r.key for r in found]
+    assert list(spans.offsets(7)) == [r.offset for r in found]
+    assert spans.deletes == [place for place, r in enumerate(found) if r.value is None]
+    places = range(len(found))
+    times = [batch.base_timestamp + spans.timestamp_delta(place) for place in places]
+    assert times == [r.timestamp for r in found]
+    assert spans.is_ascending
+    assert spans.copied(places) == bytes(decompress(batch.compression, batch.payload))
+
+
+@pytest.mark.parametrize("size_bytes", [0, 1, 50, 58, 63, 64, 100, 8000, 8185, 9000, 1_100_000])
+def test_lengths_of_one_byte_two_and_more(size_bytes):
+    """As numbers grow they take more bytes: of keys, of values, of both."""
+    content = bytes(size_bytes)
+    written = [(0, content, b"v", ()), (0, b"k", content, ()), (0, content, content, ())]
+    batch = batch_of(written)
+    assert RecordSpans(batch).keys == [record.key for record in records(batch)]
+
+
+@given(items, st.data())
+def test_of_some_records_the_bytes_are_copied(written, data):
+    """A batch of them alone has the same records."""
+    batch = batch_of(written)
+    places = sorted(data.draw(st.sets(st.integers(0, len(written) - 1)))) if written else []
+    found = list(records(batch))
+    kept = with_records(batch, RecordSpans(batch).copied(places), len(places))
+    assert list(records(kept)) == [found[place] for place in places]
 
 
 @given(items, st.integers(-(2**41), 2**41))
 def test_a_shifted_record_differs_in_its_timestamp_alone(written, shift_ms):
     """The delta is written anew, the rest is copied."""
-    batch = RecordBatch(build_batch(Record(o, *item) for o, item in enumerate(written)))
-    content = payload(batch)
-    out = bytearray()
-    for span in record_spans(content, batch.records_count):
-        append_shifted(out, content, span, shift_ms)
-    builder = BatchBuilder()
-    builder.add(batch.base_timestamp - shift_ms, b"", b"")
-    shifted = bytearray(builder.build())[:61] + out
-    shifted[8:12] = (len(shifted) - 12).to_bytes(4, "big")
-    shifted[23:27] = batch.last_offset_delta.to_bytes(4, "big", signed=True)
-    shifted[57:61] = batch.records_count.to_bytes(4, "big")
-    assert list(records(RecordBatch(shifted))) == list(records(batch))
+    batch = batch_of(written)
+    body = RecordSpans(batch).shifted(range(len(written)), shift_ms)
+    shifted = with_records(batch, body, len(written), batch.base_timestamp - shift_ms)
+    assert list(records(shifted)) == list(records(batch))
+
+
+def with_records(batch, body, count, base_timestamp=None):
+    """A batch at the same offset with other records."""
+    builder = BatchBuilder(batch.base_offset)
+    builder.add(batch.base_timestamp if base_timestamp is None else base_timestamp, b"", b"")
+    made = bytearray(builder.build())[:HEADER_BYTES] + body
+    made[8:12] = (len(made) - 12).to_bytes(4, "big")
+    made[23:27] = batch.last_offset_delta.to_bytes(4, "big", signed=True)
+    made[57:61] = count.to_bytes(4, "big")
+    return RecordBatch(bytes(made))
+
+
+@pytest.mark.parametrize(
+    ("deltas", "last", "wanted"),
+    [
+        ([0, 1, 2], 2, True),
+        ([0, 5, 6], 9, True),
+        ([], 0, True),
+        ([0, 2, 1, 3], 3, False),
+        ([0, 1, 1], 2, False),
+        ([-1, 0], 1, False),
+        ([0, 1, 2], 1, False),
+    ],
+)
+def test_offsets_that_do_not_ascend_are_told(deltas, last, wanted):
+    """Kafka takes them as they are; so has whoever goes by them."""
+    builder = BatchBuilder(100)
+    for delta in deltas:
+        builder.add(0, b"k", b"v", offset=100 + delta)
+    batch = RecordBatch(bytes(builder.build(last_offset_delta=last)))
+    spans = RecordSpans(batch)
+    assert spans.is_ascending is wanted
+    assert list(spans.offsets(100)) == [100 + delta for delta in deltas]
 
 
 @pytest.mark.parametrize(
     ("damage", "count"),
-    [(lambda b: b[:-1], 2), (lambda b: b + b"\x00", 2), (lambda b: b, 3), (lambda b: b, 1)],
+    [
+        (lambda b: b[:-1], 2),
+        (lambda b: b + b"\x00", 2),
+        (lambda b: b, 3),
+        (lambda b: b, 1),
+        (lambda b: b"\x0f" + b[1:], 2),  # a negative length
+        (lambda b: b"\x80\x80\x80" + b[1:], 2),
+        (lambda b: b[:4] + b"\x7e" + b[5:], 2),  # a key that is too long
+    ],
 )
 def test_what_is_not_so_many_records_is_refused(damage, count):
-    """Cut short, too long, too many, too few."""
-    batch = RecordBatch(build_batch([Record(0, 0, b"k", b"v"), Record(1, 0, b"k", b"v")]))
-    with pytest.raises(InvalidRecords):
-        record_spans(damage(payload(batch)), count)
+    """Cut short, too long, too many, too few, lengths that don't fit; whatever follows."""
+    batch = batch_of([(0, b"k", b"v", ()), (0, b"k", b"v", ())])
+    damaged = with_records(batch, damage(batch.payload.tobytes()), count)
+    for behind in (b"", bytes(100), b"\xff" * 100):
+        with pytest.raises(InvalidRecords):
+            RecordSpans(RecordBatch(bytes(damaged.buffer) + behind))

@@ -12,14 +12,17 @@ Rules:
   does the batch at the end of what may be cleaned, so that its offset isn't lost.
 - A batch that loses records keeps its offsets, producer, sequence, leader epoch and codec. One that
   loses none is copied as it is.
+- Where all records were mapped the offsets alone say which of them are the last of their keys; a
+  batch in which none is needn't even be read.
 
 Source: Cleaner.cleanInto and MemoryRecords.filterTo of Kafka.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from kwire.log.compaction.job import CompactionJob, CompactionStatistics
-from kwire.log.compaction.offset_map import OffsetMap
+from kwire.log.compaction.offset_map import LastOffsets, OffsetMap
 from kwire.log.compaction.transactions import CleanedTransactions
 from kwire.record.batch import (
     COMPRESSION_MASK,
@@ -31,7 +34,7 @@ from kwire.record.batch import (
     build_header,
 )
 from kwire.record.compression import compress
-from kwire.record.spans import RecordSpan, append_shifted, payload, record_spans
+from kwire.record.spans import RecordSpans
 
 
 class KeptBatch(NamedTuple):
@@ -43,68 +46,122 @@ class KeptBatch(NamedTuple):
 
 
 class BatchFilter:
-    """Decides for one clean; counts what it reads and keeps in ``statistics``."""
+    """Decides for one clean; counts what it reads and keeps in ``statistics``.
+
+    With ``last_offsets`` every record from the first dirty offset on has been looked at.
+    """
 
     def __init__(
-        self, job: CompactionJob, offsets: OffsetMap, statistics: CompactionStatistics
+        self,
+        job: CompactionJob,
+        offsets: OffsetMap,
+        last_offsets: LastOffsets | None,
+        statistics: CompactionStatistics,
     ) -> None:
         self.transactions = CleanedTransactions()
         self._offsets = offsets
+        self._last_offsets = last_offsets
+        self._first_dirty_offset = job.first_dirty_offset
         self._statistics = statistics
         self._now_ms = job.now_ms
         self._next_horizon_ms = job.now_ms + job.delete_retention_ms
         self._end_offset = job.first_uncleanable_offset
         self._producers = {producer.producer_id: producer for producer in job.producers}
 
+    def needs_records(self, batch: RecordBatch) -> bool:
+        """Whether ``keep`` has to see more of a batch than its header."""
+        last_offsets = self._last_offsets_in(batch)
+        return last_offsets is None or len(last_offsets) > 0
+
     def keep(self, batch: RecordBatch) -> KeptBatch | None:
         """What stays of the next batch, None when nothing does.
 
         Raises InvalidRecords for a batch that is damaged.
         """
-        batch.verify_crc()
+        last_offsets = self._last_offsets_in(batch)
+        is_needed = last_offsets is None or len(last_offsets) > 0
+        if is_needed:
+            batch.verify_crc()  # that of the others was checked when their keys were read
         self._statistics.bytes_read += batch.size_bytes
         unneeded = self.transactions.pass_batch(batch)
-        if unneeded and (not batch.is_control or self._horizon_has_passed(batch)):
+        if not is_needed or (unneeded and self._goes_without_a_look(batch)):
             self._statistics.messages_read += batch.records_count
             return self._keep_header(batch)
-        records = payload(batch)
-        spans = record_spans(records, batch.records_count)
+        spans = RecordSpans(batch)
         self._statistics.messages_read += len(spans)
-        kept = spans if batch.is_control else self._kept_spans(batch, spans)
+        if batch.is_control:
+            kept: Sequence[int] = range(len(spans))
+        else:
+            kept = self._kept_places(batch, spans, last_offsets)
         if not kept:
             return self._keep_header(batch)
         self._statistics.messages_written += len(kept)
-        has_deletes = unneeded or not all(span.has_value for span in kept)
+        has_deletes = unneeded or not set(spans.deletes).isdisjoint(kept)
         needs_horizon = has_deletes and batch.delete_horizon_ms is None
         if len(kept) == len(spans) and not needs_horizon:
             result = KeptBatch(batch.data, batch.last_offset, batch.max_timestamp)
         else:
-            result = self._rebuild(batch, records, kept, needs_horizon)
+            result = self._rebuild(batch, spans, kept, needs_horizon)
         self._statistics.bytes_written += len(result.data)
         return result
+
+    def _last_offsets_in(self, batch: RecordBatch) -> Sequence[int] | None:
+        """The offsets of the records in a batch that are the last of their keys.
+
+        None where that isn't known without a look at the keys: outside of what was mapped.
+        """
+        if (
+            self._last_offsets is None
+            or batch.is_control
+            or batch.base_offset < self._first_dirty_offset
+            or batch.last_offset > self._offsets.latest_offset
+        ):
+            return None
+        return self._last_offsets.within(batch.base_offset, batch.last_offset)
+
+    def _goes_without_a_look(self, batch: RecordBatch) -> bool:
+        """Whether of a batch whose transaction doesn't need it nothing stays."""
+        return not batch.is_control or self._horizon_has_passed(batch)
 
     def _horizon_has_passed(self, batch: RecordBatch) -> bool:
         horizon_ms = batch.delete_horizon_ms
         return horizon_ms is not None and horizon_ms <= self._now_ms
 
-    def _kept_spans(self, batch: RecordBatch, spans: list[RecordSpan]) -> list[RecordSpan]:
-        """The records of a batch of data that stay."""
+    def _kept_places(
+        self, batch: RecordBatch, spans: RecordSpans, last_offsets: Sequence[int] | None
+    ) -> Sequence[int]:
+        """The places of the records that stay in a batch of data."""
+        gone = frozenset(spans.deletes if self._horizon_has_passed(batch) else ())
         base_offset = batch.base_offset
+        if last_offsets is None:
+            return self._places_by_key(base_offset, spans, gone)
+        if len(last_offsets) == len(spans) and not gone:
+            return range(len(spans))
+        deltas = {offset - base_offset for offset in last_offsets}
+        return [
+            place
+            for place, delta in enumerate(spans.offset_deltas)
+            if delta in deltas and place not in gone
+        ]
+
+    def _places_by_key(
+        self, base_offset: int, spans: RecordSpans, gone: frozenset[int]
+    ) -> Sequence[int]:
+        """As ``_kept_places``, for what the map doesn't tell by the offset alone."""
         known_to = self._offsets.latest_offset
         if base_offset > known_to:
-            return spans
-        get = self._offsets.get
-        keeps_deletes = not self._horizon_has_passed(batch)
+            return range(len(spans))
         kept = []
-        for span in spans:
-            offset = base_offset + span.offset_delta
+        latest = self._offsets.get_all(spans.keys)
+        for place, delta in enumerate(spans.offset_deltas):
+            offset = base_offset + delta
             if offset <= known_to:
-                if span.key is None:
+                if spans.keys[place] is None:
                     self._statistics.invalid_messages_read += 1
                     continue
-                if not (span.has_value or keeps_deletes) or offset < get(span.key):
+                if offset < latest[place] or place in gone:
                     continue
-            kept.append(span)
+            kept.append(place)
         return kept
 
     def _keep_header(self, batch: RecordBatch) -> KeptBatch | None:
@@ -139,24 +196,21 @@ class BatchFilter:
         return batch.is_control and batch.producer_epoch == producer.producer_epoch
 
     def _rebuild(
-        self, batch: RecordBatch, records: bytes, kept: list[RecordSpan], needs_horizon: bool
+        self, batch: RecordBatch, spans: RecordSpans, kept: Sequence[int], needs_horizon: bool
     ) -> KeptBatch:
         """The batch with these of its records, and a delete horizon where it gets one."""
         attributes, base_timestamp = batch.attributes, batch.base_timestamp
         max_timestamp = batch.max_timestamp
         is_create_time = batch.timestamp_type != LOG_APPEND_TIME
         if is_create_time:
-            max_timestamp = base_timestamp + max(span.timestamp_delta for span in kept)
-        body = bytearray()
+            max_timestamp = base_timestamp + max(map(spans.timestamp_delta, kept))
         if needs_horizon:
             attributes |= DELETE_HORIZON_MASK
             base_timestamp = self._next_horizon_ms
         if needs_horizon and is_create_time:
-            for span in kept:
-                append_shifted(body, records, span, batch.base_timestamp - base_timestamp)
+            body = spans.shifted(kept, batch.base_timestamp - base_timestamp)
         else:
-            for span in kept:
-                body += records[span.start : span.end]
+            body = spans.copied(kept)
         data = build_header(
             compress(batch.compression, body),
             base_offset=batch.base_offset,

@@ -12,10 +12,9 @@ Rules:
 Source: Cleaner of Kafka.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from kwire.errors import ErrorCode
 from kwire.log.compaction.batch_filter import BatchFilter
 from kwire.log.compaction.cleaned_segment import CleanedSegment
 from kwire.log.compaction.job import (
@@ -26,22 +25,14 @@ from kwire.log.compaction.job import (
     SourceSegment,
 )
 from kwire.log.compaction.offset_map import OffsetMap
+from kwire.log.compaction.segment_reader import SegmentReader
 from kwire.log.compaction.throttle import Throttle
 from kwire.log.compaction.transactions import CleanedTransactions
 from kwire.log.disk import Disk
 from kwire.log.rolling import MAX_RELATIVE_OFFSET
-from kwire.log.segment import LOG_SUFFIX
 from kwire.log.transaction_index import AbortedTransaction, TransactionIndex
-from kwire.record.batch import (
-    HEADER_BYTES,
-    LOG_OVERHEAD_BYTES,
-    InvalidRecords,
-    RecordBatch,
-    complete_batches,
-)
-from kwire.record.spans import payload, record_spans
-
-LEAST_BUFFER_BYTES = 64 * 1024
+from kwire.record.batch import RecordBatch
+from kwire.record.spans import RecordSpans
 
 
 class Cleaner:
@@ -66,6 +57,9 @@ class Cleaner:
         self._clock = clock
         self._throttle = throttle
         self._began_s = clock()
+        self._reader = SegmentReader(self._directory, job.buffer_bytes, disk, throttle)
+        self._is_ascending = True
+        self._keyless = 0
         self._aborted = self._read_aborted()
         self._offsets = OffsetMap(
             job.map_bytes,
@@ -79,7 +73,10 @@ class Cleaner:
         statistics = self.statistics
         statistics.map_utilization = self._offsets.utilization
         statistics.map_s = self._clock() - self._began_s
-        batch_filter = BatchFilter(self._job, self._offsets, statistics)
+        last_offsets = self._offsets.last_offsets() if self._is_ascending else None
+        if last_offsets is not None:
+            statistics.invalid_messages_read += self._keyless
+        batch_filter = BatchFilter(self._job, self._offsets, last_offsets, statistics)
         batch_filter.transactions.add(self._aborted)
         end_offset = self._offsets.latest_offset + 1
         sources = [s for s in self._job.segments if s.base_offset < end_offset]
@@ -120,24 +117,6 @@ class Cleaner:
         finally:
             self._disk.close(fd)
 
-    def _batches(self, segment: SourceSegment) -> Iterator[RecordBatch]:
-        """Every batch of a segment; InvalidRecords where its file isn't made of batches."""
-        fd = self._disk.open(self._directory / f"{segment.base_offset:020d}{LOG_SUFFIX}")
-        position, end = 0, segment.size_bytes
-        buffer_bytes = wanted = max(self._job.buffer_bytes, LEAST_BUFFER_BYTES)
-        try:
-            while position < end:
-                chunk = self._disk.pread(fd, min(wanted, end - position), position)
-                done = 0
-                for batch in complete_batches(chunk):
-                    done = batch.position + batch.size_bytes
-                    yield batch
-                wanted = buffer_bytes if done else _needed_bytes(chunk, end - position)
-                position += done
-                self._throttle.take(done)
-        finally:
-            self._disk.close(fd)
-
     def _build_map(self) -> None:
         """Take the keys of the dirty part into the map, until it ends or the map is full."""
         start_offset = self._job.first_dirty_offset
@@ -147,12 +126,13 @@ class Cleaner:
             first_offset = dirty[0].base_offset
             transactions.add(e for e in self._aborted if e.last_offset >= first_offset)
         for segment in dirty:
-            for batch in self._batches(segment):
+            for batch in self._reader.batches(segment):
                 self.statistics.map_bytes_read += batch.size_bytes
                 self.statistics.map_messages_read += batch.records_count
                 is_unneeded = transactions.pass_batch(batch)
                 if batch.last_offset < start_offset:
                     continue
+                batch.verify_crc()
                 if not (batch.is_control or is_unneeded) and not self._map_batch(batch):
                     return
                 self._offsets.latest_offset = batch.last_offset
@@ -160,16 +140,18 @@ class Cleaner:
 
     def _map_batch(self, batch: RecordBatch) -> bool:
         """Take the keys of a batch into the map; False where it was full before the end."""
-        offsets = self._offsets
-        put = offsets.put
+        spans = RecordSpans(batch)
         base_offset, start_offset = batch.base_offset, self._job.first_dirty_offset
-        for span in record_spans(payload(batch), batch.records_count):
-            offset = base_offset + span.offset_delta
-            if span.key is not None and offset >= start_offset:
-                if offsets.is_full:
-                    return False
-                put(span.key, offset)
-        return True
+        if not spans.is_ascending or base_offset <= self._offsets.latest_offset:
+            self._is_ascending = False
+        keys: Sequence[bytes | None] = spans.keys
+        offsets: Sequence[int] = spans.offsets(base_offset)
+        if base_offset < start_offset:
+            dirty = [place for place, offset in enumerate(offsets) if offset >= start_offset]
+            keys, offsets = [keys[place] for place in dirty], [offsets[place] for place in dirty]
+        elif None in keys:
+            self._keyless += spans.keys.count(None)
+        return self._offsets.put_all(keys, offsets) == len(keys)
 
     def _clean_group(self, group: list[SourceSegment], batch_filter: BatchFilter) -> CleanedGroup:
         """Write a group of segments anew, as one."""
@@ -178,7 +160,7 @@ class Cleaner:
         )
         try:
             for segment in group:
-                for batch in self._batches(segment):
+                for batch in self._reader.batches(segment, batch_filter.needs_records):
                     kept = batch_filter.keep(batch)
                     if kept is not None:
                         cleaned.append(kept)
@@ -220,17 +202,3 @@ def group_segments(
             groups.append([segment])
             total = sizes
     return groups
-
-
-def _damaged(message: str) -> InvalidRecords:
-    return InvalidRecords(ErrorCode.CORRUPT_MESSAGE, message)
-
-
-def _needed_bytes(chunk: bytes, left_bytes: int) -> int:
-    """The size of the batch that a chunk only holds the beginning of."""
-    if len(chunk) < HEADER_BYTES:
-        raise _damaged(f"{len(chunk)} bytes at the end of a segment")
-    size_bytes = int.from_bytes(chunk[8:12], "big", signed=True) + LOG_OVERHEAD_BYTES
-    if not len(chunk) < size_bytes <= left_bytes:
-        raise _damaged(f"a batch of {size_bytes} bytes does not fit")
-    return size_bytes

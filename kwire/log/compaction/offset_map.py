@@ -1,42 +1,71 @@
-"""The last offset of each key, in a piece of memory of a fixed size.
+"""The last offset of each key, in a bounded piece of memory.
 
-Format: a table of slots of 24 bytes, ``MD5 of the key | offset int64``; a slot of zeros is free.
+Keys are kept as they are as long as they take no more than the memory there is, which is quick.
+When they would take more they move into a table that holds so many that nearly always all fit.
+
+Format of the table: slots of 24 bytes, ``MD5 of the key | offset int64``; a slot of zeros is free.
 A key's place is tried at the numbers that its hash holds, then one slot after the other.
 
 Rules:
 
-- The memory never grows, whatever comes: at ``load_factor`` the map is full, and the clean goes
-  only as far as the map knows the keys. One slot at least stays free.
-- Two keys with the same MD5 would be taken for one, as in Kafka.
+- How many keys fit is what fits into the table: at ``load_factor`` the map is full, and the clean
+  goes only as far as the map knows the keys. One slot at least stays free.
+- In the table two keys with the same MD5 would be taken for one, as in Kafka.
 
 Source: SkimpyOffsetMap of Kafka.
 """
 
+from array import array
+from bisect import bisect_left
+from collections.abc import Sequence
 from hashlib import md5
+from itertools import repeat
 from struct import Struct
+from sys import getsizeof
+from typing import Final
 
-ENTRY_BYTES = 24
-LEAST_SLOTS = 1024
-_HASH_BYTES = 16
-_FREE = bytes(_HASH_BYTES)
-_OFFSET = Struct(">q")
-_TRIES = range(_HASH_BYTES - 3)
+ENTRY_BYTES: Final = 24
+LEAST_SLOTS: Final = 1024
+_HASH_BYTES: Final = 16
+_FREE: Final = bytes(_HASH_BYTES)
+_OFFSET: Final = Struct(">q")
+_TRIES: Final = range(_HASH_BYTES - 3)
+
+_OBJECT_BYTES: Final = 80
+"""What a key and its offset take beside the key's own bytes and the place in the dict."""
 
 
 class OffsetMap:
     """Key → offset. ``latest_offset`` is how far the map knows the log."""
 
-    __slots__ = ("_slots", "_table", "entries", "latest_offset", "max_entries")
+    __slots__ = (
+        "_key_bytes",
+        "_known",
+        "_max_bytes",
+        "_slots",
+        "_table",
+        "_table_entries",
+        "latest_offset",
+        "max_entries",
+    )
 
     def __init__(self, max_bytes: int, load_factor: float, expected_keys: int) -> None:
         """A map of at most ``max_bytes``, smaller where it is known that fewer keys will come."""
         most = max(max_bytes // ENTRY_BYTES, 2)
         # Twice as many slots as keys: then most keys are found at the first try.
-        self._slots = min(most, max(LEAST_SLOTS, 2 * expected_keys))
-        self._table = bytearray(self._slots * ENTRY_BYTES)
-        self.max_entries = min(max(int(self._slots * load_factor), 1), self._slots - 1)
-        self.entries = 0
-        self.latest_offset = -1
+        self._slots: int = min(most, max(LEAST_SLOTS, 2 * expected_keys))
+        self._table: bytearray | None = None
+        self._table_entries: int = 0
+        self._max_bytes: int = max_bytes
+        self._known: dict[bytes, int] = {}
+        self._key_bytes: int = 0
+        self.max_entries: int = min(max(int(self._slots * load_factor), 1), self._slots - 1)
+        self.latest_offset: int = -1
+
+    @property
+    def entries(self) -> int:
+        """How many keys there are."""
+        return len(self._known) if self._table is None else self._table_entries
 
     @property
     def is_full(self) -> bool:
@@ -45,33 +74,95 @@ class OffsetMap:
 
     @property
     def utilization(self) -> float:
-        """How much of the memory is in use, from 0 to 1."""
+        """How much of the table is in use, or would be, from 0 to 1."""
         return self.entries / self._slots
 
-    def put(self, key: bytes, offset: int) -> None:
-        """Note that ``key`` was written at ``offset``; the map must not be full."""
-        digest = md5(key, usedforsecurity=False).digest()
-        at = self._find(digest)
-        table = self._table
-        if table[at : at + _HASH_BYTES] == _FREE:
-            assert not self.is_full
-            table[at : at + _HASH_BYTES] = digest
-            self.entries += 1
-        _OFFSET.pack_into(table, at + _HASH_BYTES, offset)
-        self.latest_offset = offset
+    @property
+    def used_bytes(self) -> int:
+        """The memory that the map takes, about."""
+        table_bytes = 0 if self._table is None else len(self._table)
+        objects_bytes = self._key_bytes + _OBJECT_BYTES * len(self._known)
+        return table_bytes + getsizeof(self._known) + objects_bytes
+
+    def put_all(self, keys: Sequence[bytes | None], offsets: Sequence[int]) -> int:
+        """Note where keys were written, until the map is full; how many were taken.
+
+        None stands for a record without a key, and counts as taken.
+        """
+        if self._table is None and None not in keys:
+            known = self._known
+            before = len(known)
+            if before + len(keys) <= self.max_entries:
+                known.update(zip(keys, offsets, strict=True))  # type: ignore[arg-type]
+                if offsets:
+                    self.latest_offset = offsets[-1]
+                if len(known) > before:
+                    # Which of them were new isn't known: as if it had been the longest.
+                    self._key_bytes += (len(known) - before) * max(map(len, keys))  # type: ignore[arg-type]
+                    self._keep_small()
+                return len(keys)
+        return self._put_one_by_one(keys, offsets)
+
+    def _put_one_by_one(self, keys: Sequence[bytes | None], offsets: Sequence[int]) -> int:
+        for place, key in enumerate(keys):
+            if key is None:
+                continue
+            if self.is_full:
+                return place
+            if self._table is None:
+                if key not in self._known:
+                    self._key_bytes += len(key)
+                self._known[key] = offsets[place]
+                self._keep_small()
+            else:
+                self._put_into_table(self._table, key, offsets[place])
+            self.latest_offset = offsets[place]
+        return len(keys)
 
     def get(self, key: bytes) -> int:
         """The last offset of ``key``, -1 for one that the map doesn't know."""
-        digest = md5(key, usedforsecurity=False).digest()
-        at = self._find(digest)
         table = self._table
+        if table is None:
+            return self._known.get(key, -1)
+        digest = md5(key, usedforsecurity=False).digest()
+        at = self._find(table, digest)
         if table[at : at + _HASH_BYTES] == digest:
             return int(_OFFSET.unpack_from(table, at + _HASH_BYTES)[0])
         return -1
 
-    def _find(self, digest: bytes) -> int:
+    def get_all(self, keys: Sequence[bytes | None]) -> list[int]:
+        """As ``get``, of many keys at once; -1 for None."""
+        if self._table is None:
+            return list(map(self._known.get, keys, repeat(-1)))  # type: ignore[arg-type]
+        return [-1 if key is None else self.get(key) for key in keys]
+
+    def last_offsets(self) -> "LastOffsets | None":
+        """The offsets that the map holds; None where there are too many to tell."""
+        return LastOffsets(self._known) if self._table is None else None
+
+    def _keep_small(self) -> None:
+        """Move the keys into the table where they take too much."""
+        if self.used_bytes <= self._max_bytes:
+            return
+        known = self._known
+        self._table = table = bytearray(self._slots * ENTRY_BYTES)
+        while known:
+            self._put_into_table(table, *known.popitem())
+        self._known, self._key_bytes = {}, 0
+
+    def _put_into_table(self, table: bytearray, key: bytes, offset: int) -> None:
+        digest = md5(key, usedforsecurity=False).digest()
+        at = self._find(table, digest)
+        if table[at : at + _HASH_BYTES] == _FREE:
+            assert not self.is_full
+            table[at : at + _HASH_BYTES] = digest
+            self._table_entries += 1
+        _OFFSET.pack_into(table, at + _HASH_BYTES, offset)
+
+    def _find(self, table: bytearray, digest: bytes) -> int:
         """The position of the slot that has this hash, or of the free one where it belongs."""
-        table, slots = self._table, self._slots
+        slots = self._slots
+        slot = 0
         for first in _TRIES:
             slot = int.from_bytes(digest[first : first + 4], "big") % slots
             at = slot * ENTRY_BYTES
@@ -84,3 +175,17 @@ class OffsetMap:
             found = table[at : at + _HASH_BYTES]
             if found in (digest, _FREE):
                 return at
+
+
+class LastOffsets:
+    """The last offsets of all keys, for who asks for one stretch of the log after the other."""
+
+    __slots__ = ("_offsets",)
+
+    def __init__(self, known: dict[bytes, int]) -> None:
+        self._offsets = array("q", sorted(known.values()))
+
+    def within(self, first_offset: int, last_offset: int) -> Sequence[int]:
+        """Those in a stretch, ascending."""
+        start = bisect_left(self._offsets, first_offset)
+        return self._offsets[start : bisect_left(self._offsets, last_offset + 1, start)]
