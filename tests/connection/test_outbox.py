@@ -13,9 +13,11 @@ from kwire.broker.cold_reads import ColdReads
 from kwire.connection import outbox
 from kwire.connection.outbox import Outbox, SliceEnded
 from kwire.handlers import route
+from kwire.log.page_cache import ColdPages
 from kwire.protocol.codec import decode
 from kwire.protocol.file_slice import FileSlice
 from kwire.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from kwire.record.batch import Buffer
 
 SIZE_BYTES = 3 * 1024 * 1024 + 77
 
@@ -96,12 +98,57 @@ async def test_slices_come_whole_whatever_is_in_memory(
         assert not sending
 
 
-async def test_a_file_that_ended_before_its_slice(file: FileSlice) -> None:
+async def test_small_slices_are_sent_in_one_piece(file: FileSlice, content: bytes) -> None:
+    """With what is before, between and behind them, by one call."""
+    calls = []
+
+    class Counted(socket.socket):
+        def send(self, data: Buffer, flags: int = 0) -> int:
+            calls.append(len(memoryview(data)))
+            return super().send(data, flags)
+
+    ours, theirs = pair()
+    with theirs, Counted(fileno=ours.detach()) as counted:
+        sending = Outbox(counted, ColdReads())
+        wanted = [content[:100], content[5000:9000], content[70_000 : 70_000 + 20_000]]
+        for start, size_bytes in ((0, 100), (5000, 4000), (70_000, 20_000)):
+            respond(sending, FileSlice(file.fd, start, size_bytes, file.owner))
+        assert sending.send_nowait()
+        assert not sending
+        assert len(calls) == 1
+        assert await received(sending, theirs, len(wanted)) == wanted
+
+
+@pytest.mark.parametrize("first", [100, outbox.SMALL_BYTES])
+async def test_small_slices_that_are_not_in_memory(
+    monkeypatch: pytest.MonkeyPatch, file: FileSlice, content: bytes, first: int
+) -> None:
+    """They are waited for as large ones are, and come whole."""
+
+    def refuse(fd: int, size_bytes: int, position: int) -> bytes:
+        raise ColdPages(fd, position, size_bytes)
+
+    looks = iter([True])
+    monkeypatch.setattr(outbox, "pread_nowait", refuse)
+    monkeypatch.setattr(outbox, "is_cold", lambda *stretch: next(looks, False))
+    ours, theirs = pair()
+    with ours, theirs:
+        sending = Outbox(ours, ColdReads())
+        for start in (0, 5000):
+            respond(sending, FileSlice(file.fd, start, first, file.owner))
+        assert not sending.send_nowait()
+        assert sending.waits_for_disk
+        wanted = [content[:first], content[5000 : 5000 + first]]
+        assert await received(sending, theirs, 2) == wanted
+
+
+@pytest.mark.parametrize("promised", [10, outbox.SMALL_BYTES + 1])
+async def test_a_file_that_ended_before_its_slice(file: FileSlice, promised: int) -> None:
     """The connection can't go on."""
     ours, theirs = pair()
     with ours, theirs:
         sending = Outbox(ours, ColdReads())
-        respond(sending, FileSlice(file.fd, SIZE_BYTES, 10, file.owner))
+        respond(sending, FileSlice(file.fd, SIZE_BYTES - 1, promised, file.owner))
         with pytest.raises(SliceEnded):
             sending.send_nowait()
 
