@@ -19,8 +19,6 @@ from typing import TYPE_CHECKING
 import trio
 
 from kwire.broker.broker import Broker, wall_clock_ms
-from kwire.broker.groups import Groups
-from kwire.broker.transactions import Transactions
 from kwire.config.broker import BrokerConfig, Listener
 from kwire.connection.connection import Connection
 from kwire.connection.poller import Poller
@@ -240,12 +238,7 @@ class Server:
     async def _run(self, task_status: trio.TaskStatus[None]) -> None:
         async with trio.open_nursery() as background:
             broker = self.broker
-            background.start_soon(broker.follow)
-            background.start_soon(broker.flusher.run)
-            broker.groups = Groups(broker)
-            broker.transactions = Transactions(broker)
-            background.start_soon(broker.groups.run)
-            background.start_soon(broker.transactions.run)
+            broker.begin(background)
             async with trio.open_nursery() as connections:
                 listening = trio.CancelScope()
                 self.poller = Poller(connections)
@@ -261,7 +254,8 @@ class Server:
             background.cancel_scope.cancel()
 
     async def _compact(self) -> None:
-        """Compaction, which is loaded when the server is ready."""
+        """Compaction, from the first log that is to be compacted."""
+        await self.broker.compacts.wait()
         from kwire.broker.compaction import Compaction
 
         self.broker.compaction = Compaction(self.broker)
@@ -272,9 +266,7 @@ class Server:
     ) -> None:
         """End every connection after its request in hand, within a time of grace."""
         listening.cancel()
-        self.broker.is_stopping = True
-        self.broker.groups.close()
-        self.broker.transactions.close()
+        self.broker.stop()
         connections.deadline = trio.current_time() + STOP_GRACE_S
         for connection in self.poller.connections:
             connection.close_nowait()

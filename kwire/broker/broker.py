@@ -6,19 +6,23 @@ Rules:
   has followed it, so that its answer is true when it leaves.
 - A partition's log is opened before the partition is served, and closed after it was taken out.
 - Time and chance come in through ``now_ms`` and ``random``.
+- Groups, transactional ids and compaction are loaded when there is something for them: at the start
+  where their topics exist, else with the first request for one, or the first log to be compacted.
 """
 
 import logging
 import random as random_module
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
 from kwire.broker.cold_reads import ColdReads
 from kwire.broker.fetch_sessions import FetchSessions
 from kwire.broker.flusher import Flusher
+from kwire.broker.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from kwire.broker.partition import Partition
 from kwire.config.broker import BrokerConfig
 from kwire.config.settings import BROKER, Value, settings
@@ -35,14 +39,16 @@ from kwire.metadata.changes import (
     TopicDeleted,
     apply,
 )
-from kwire.metadata.controller import PRODUCER_ID_BLOCK, allocate_producer_ids
 from kwire.metadata.image import ConfigResourceType, MetadataImage, TopicImage
 from kwire.metadata.store import MetadataStore, RevisionConflict
 
 if TYPE_CHECKING:
     from kwire.broker.compaction import Compaction
     from kwire.broker.groups import Groups
+    from kwire.broker.producer_ids import ProducerIds
     from kwire.broker.transactions import Transactions
+
+_Coordinators = TypeVar("_Coordinators", "Groups", "Transactions")
 
 log = logging.getLogger(__name__)
 
@@ -78,16 +84,15 @@ class Broker:
         self.fetch_sessions = FetchSessions(self.random)
         self.flusher = Flusher(now_ms)
         self.cold_reads = ColdReads()
-        self.groups: Groups
+        self.background: trio.Nursery
         self.compaction: Compaction
-        self.transactions: Transactions
+        self.compacts = trio.Event()
+        self._coordinators: list[Groups | Transactions] = []
         self._store = store
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._offline: dict[tuple[str, int], bool] = {}
         self._followed = trio.Condition()
         self._followed_revision = image.revision
-        self._producer_ids = range(0)
-        self._producer_id_lock = trio.Lock()
         self._refresh_settings()
         for topic in image.topics_by_name.values():
             for index in self._missing(topic):
@@ -97,6 +102,58 @@ class Broker:
     def cluster_id(self) -> str:
         """The cluster's id, 22 characters of base64."""
         return self.image.cluster_id
+
+    @cached_property
+    def producer_ids(self) -> "ProducerIds":
+        """The producer ids that it gives out."""
+        from kwire.broker.producer_ids import ProducerIds
+
+        return ProducerIds(self.commit)
+
+    @cached_property
+    def groups(self) -> "Groups":
+        """Its groups."""
+        from kwire.broker.groups import Groups
+
+        return self._begin(Groups(self))
+
+    @cached_property
+    def transactions(self) -> "Transactions":
+        """Its transactional ids."""
+        from kwire.broker.transactions import Transactions
+
+        return self._begin(Transactions(self))
+
+    def _begin(self, coordinators: _Coordinators) -> _Coordinators:
+        self.background.start_soon(coordinators.run)
+        self._coordinators.append(coordinators)
+        if self.is_stopping:
+            coordinators.close()
+        return coordinators
+
+    def begin(self, background: trio.Nursery) -> None:
+        """Start the tasks of this broker, which end with ``background``."""
+        self.background = background
+        background.start_soon(self.follow)
+        background.start_soon(self.flusher.run)
+        homes = (
+            (OFFSETS_TOPIC, lambda: self.groups),
+            (TRANSACTIONS_TOPIC, lambda: self.transactions),
+        )
+        for topic, load in homes:
+            if topic in self.image.topics_by_name:
+                load()
+
+    def stop(self) -> None:
+        """Tell whoever asks for a coordinator, and whoever waits for one, to find another."""
+        self.is_stopping = True
+        for coordinators in self._coordinators:
+            coordinators.close()
+
+    async def forget_deleted_topics(self) -> None:
+        """Drop the offsets that groups have committed for topics which are gone."""
+        if "groups" in vars(self):
+            await self.groups.forget_deleted_topics()
 
     def partition(self, topic: str, index: int) -> Partition:
         """A partition by name.
@@ -192,26 +249,6 @@ class Broker:
             async with self._followed:
                 self._followed.notify_all()
 
-    async def next_producer_id(self) -> int:
-        """A producer id that nobody has had, from a block that is durably taken."""
-        async with self._producer_id_lock:
-            if not self._producer_ids:
-                await self._take_producer_ids()
-            producer_id, self._producer_ids = self._producer_ids[0], self._producer_ids[1:]
-            return producer_id
-
-    async def _take_producer_ids(self) -> None:
-        """Take the next block; it counts as ours only once that is durable."""
-        first = 0
-
-        def decide(image: MetadataImage) -> Sequence[Change]:
-            nonlocal first
-            first = image.next_producer_id
-            return allocate_producer_ids(image)
-
-        await self.commit(decide)
-        self._producer_ids = range(first, first + PRODUCER_ID_BLOCK)
-
     async def _wait_followed(self, revision: int) -> None:
         async with self._followed:
             while self._followed_revision < revision:
@@ -242,7 +279,13 @@ class Broker:
     def _configure(self, partition: Partition) -> None:
         config = self._log_config(partition.topic)
         partition.log.update_config(config)
+        self._set_up(partition, config)
+
+    def _set_up(self, partition: Partition, config: LogConfig) -> None:
+        """What a partition's settings mean beyond its log."""
         partition.min_isr = config.min_insync_replicas
+        if config.compact:
+            self.compacts.set()
 
     def _log_config(self, topic: str) -> LogConfig:
         expiration_ms = self.integer("producer.id.expiration.ms")
@@ -326,7 +369,7 @@ class Broker:
             log.warning("%s-%d is online now", *key)
         epoch = topic.partitions[index].leader_epoch
         partition = Partition(*key, topic.topic_id, opened, epoch, self.flusher)
-        partition.min_isr = opened.config.min_insync_replicas
+        self._set_up(partition, opened.config)
         self._partitions[key] = partition
 
     async def _delete_partitions(self, topic_id: bytes) -> None:

@@ -21,8 +21,9 @@ import trio
 
 from kwire.broker.broker import Broker
 from kwire.broker.group_surroundings import group_surroundings
+from kwire.broker.internal_topics import OFFSETS_TOPIC
 from kwire.broker.partition import Partition
-from kwire.broker.topics import OFFSETS_TOPIC, create_if_missing
+from kwire.broker.topics import create_if_missing
 from kwire.coordinator.effects import Effects
 from kwire.coordinator.group_coordinator import GroupCoordinator
 from kwire.coordinator.history import Histories

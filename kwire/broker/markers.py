@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from kwire.broker.broker import Broker
 from kwire.broker.flusher import Flush
-from kwire.broker.topics import OFFSETS_TOPIC
+from kwire.broker.internal_topics import OFFSETS_TOPIC
 from kwire.log.partition_log import AppendOrigin
 from kwire.record.control import ControlType, end_transaction_marker
 

@@ -22,6 +22,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
+from kwire.broker.internal_topics import INTERNAL_TOPICS, TRANSACTIONS_TOPIC
 from kwire.broker.kafka_metadata import (
     DIRECTORY_NAME,
     UnreadableMetadata,
@@ -29,7 +30,6 @@ from kwire.broker.kafka_metadata import (
     metadata_end_offset,
     read_metadata,
 )
-from kwire.broker.topics import INTERNAL_TOPICS, TRANSACTIONS_TOPIC
 from kwire.log.disk import Disk
 from kwire.log.leader_epochs import LeaderEpochs
 from kwire.log.meta_properties import MetaProperties, read_meta_properties

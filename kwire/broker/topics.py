@@ -5,14 +5,9 @@ created meanwhile is as good.
 """
 
 from kwire.broker.broker import Broker
+from kwire.broker.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from kwire.errors import ErrorCode, KafkaError
 from kwire.metadata.controller import NewTopic, create_topic
-
-OFFSETS_TOPIC = "__consumer_offsets"
-TRANSACTIONS_TOPIC = "__transaction_state"
-SHARE_STATE_TOPIC = "__share_group_state"
-
-INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SHARE_STATE_TOPIC})
 
 
 def _new_topic(broker: Broker, name: str) -> NewTopic:

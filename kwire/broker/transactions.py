@@ -22,8 +22,9 @@ from kwire.broker.broker import Broker
 from kwire.broker.endings import Endings, LoadedTransactions
 from kwire.broker.flusher import Flush
 from kwire.broker.groups import batches_of, partition_for
+from kwire.broker.internal_topics import TRANSACTIONS_TOPIC
 from kwire.broker.partition import Partition
-from kwire.broker.topics import TRANSACTIONS_TOPIC, create_if_missing
+from kwire.broker.topics import create_if_missing
 from kwire.coordinator.effects import Effects
 from kwire.coordinator.transaction.coordinator import (
     ProducerIdAndEpoch,
@@ -276,7 +277,7 @@ class Transactions:
             try:
                 effects = loaded.coordinator.abort_timed_out(transactional_id, new_id, now_ms)
             except ProducerIdNeeded:
-                new_id = await self._broker.next_producer_id()
+                new_id = await self._broker.producer_ids.next()
                 continue
             return self.carry_out(loaded, effects)
 

@@ -4,7 +4,7 @@ Behaviour: the transaction takes in the partition of ``__consumer_offsets`` in w
 lives. Before version 2 PRODUCER_FENCED is INVALID_PRODUCER_EPOCH.
 """
 
-from kwire.broker.topics import OFFSETS_TOPIC
+from kwire.broker.internal_topics import OFFSETS_TOPIC
 from kwire.coordinator.transaction.coordinator import ProducerIdAndEpoch
 from kwire.errors import KafkaError
 from kwire.handlers.context import RequestContext

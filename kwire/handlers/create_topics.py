@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from kwire.broker.configs import topic_configs
-from kwire.broker.topics import INTERNAL_TOPICS
+from kwire.broker.internal_topics import INTERNAL_TOPICS
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
 from kwire.metadata.changes import Change, TopicCreated

@@ -5,7 +5,7 @@ Behaviour: what is answered survives a crash, so the checkpoint is written first
 
 import trio
 
-from kwire.broker.topics import INTERNAL_TOPICS
+from kwire.broker.internal_topics import INTERNAL_TOPICS
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
 from kwire.log.checkpoints import LOG_START_OFFSETS

@@ -37,7 +37,7 @@ async def handle(request: DeleteTopicsRequest, context: RequestContext) -> Delet
         await context.broker.commit(deletion.decide)
     except KafkaError as error:
         deletion.fail(error)
-    await context.broker.groups.forget_deleted_topics()
+    await context.broker.forget_deleted_topics()
     return DeleteTopicsResponse(responses=deletion.results)
 
 

@@ -5,7 +5,7 @@ where to go on. No topics mean all of them. A cursor must point to one of the to
 """
 
 from kwire.broker.broker import Broker
-from kwire.broker.topics import INTERNAL_TOPICS
+from kwire.broker.internal_topics import INTERNAL_TOPICS
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import TOPIC_OPERATIONS, RequestContext
 from kwire.metadata.controller import check_topic_name

@@ -52,7 +52,7 @@ async def _end(request: EndTxnRequest, context: RequestContext) -> Transaction:
                 client_version=EPOCH_BUMP_SINCE if bumps else 0,
             )
         except ProducerIdNeeded:
-            new_id = await later(broker.next_producer_id)
+            new_id = await later(broker.producer_ids.next)
             continue
         broker.transactions.carry_out(home, effects)
         return home.coordinator.transactions[transactional_id]

@@ -26,7 +26,7 @@ async def handle(request: InitProducerIdRequest, context: RequestContext) -> Ini
     try:
         expected = _expected(request)
         if request.transactional_id is None:
-            given = ProducerIdAndEpoch(await context.broker.next_producer_id(), 0)
+            given = ProducerIdAndEpoch(await context.broker.producer_ids.next(), 0)
         else:
             given = await _init(request, request.transactional_id, expected, context)
     except KafkaError as error:
@@ -62,7 +62,7 @@ async def _init(
                 broker.now_ms(),
             )
         except ProducerIdNeeded:
-            new_id = await broker.next_producer_id()
+            new_id = await broker.producer_ids.next()
             continue
         broker.transactions.carry_out(home, decision.effects)
         if decision.error:

@@ -10,7 +10,8 @@ Behaviour:
 """
 
 from kwire.broker.broker import Broker
-from kwire.broker.topics import INTERNAL_TOPICS, create_if_missing
+from kwire.broker.internal_topics import INTERNAL_TOPICS
+from kwire.broker.topics import create_if_missing
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import (
     CLUSTER_OPERATIONS,

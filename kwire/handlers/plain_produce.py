@@ -13,8 +13,8 @@ from struct import Struct
 from struct import error as StructError
 
 from kwire.broker.broker import Broker
+from kwire.broker.internal_topics import INTERNAL_TOPICS
 from kwire.broker.partition import Partition
-from kwire.broker.topics import INTERNAL_TOPICS
 from kwire.errors import KafkaError
 from kwire.log.plain_batch import plain_batch
 from kwire.log.validation import CheckedBatch

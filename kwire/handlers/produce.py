@@ -19,8 +19,8 @@ import trio
 
 from kwire.broker.broker import Broker
 from kwire.broker.flusher import Flush
+from kwire.broker.internal_topics import INTERNAL_TOPICS
 from kwire.broker.partition import ACKS_ALL, Partition
-from kwire.broker.topics import INTERNAL_TOPICS
 from kwire.broker.verification import Support, Writer, verify
 from kwire.coordinator.transaction.coordinator import ProducerIdAndEpoch
 from kwire.errors import ErrorCode, KafkaError

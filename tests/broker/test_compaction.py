@@ -10,7 +10,8 @@ import trio
 
 from kwire.broker.broker import Broker
 from kwire.broker.compaction import Compaction, Worker
-from kwire.broker.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, create_if_missing
+from kwire.broker.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from kwire.broker.topics import create_if_missing
 from kwire.errors import KafkaError
 from kwire.log.compaction.job import CompactionJob
 from kwire.metadata.changes import Change
@@ -56,7 +57,8 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 async def compaction_of(broker: Broker) -> Compaction:
-    """The broker's compaction, as soon as it has begun."""
+    """The broker's compaction, as soon as it has begun: here no log is waited for."""
+    broker.compacts.set()
     await until(lambda: hasattr(broker, "compaction"))
     return broker.compaction
 

@@ -76,9 +76,9 @@ async def test_what_happens_later_is_kept(logs):
     """It is taken over once; from then on kwire's own metadata count."""
     async with served(logs) as broker:
         ids = {topic.name: topic.topic_id for topic in broker.image.topics_by_name.values()}
-        first = await broker.next_producer_id()
+        first = await broker.producer_ids.next()
     async with served(logs) as broker:
-        assert await broker.next_producer_id() > first
+        assert await broker.producer_ids.next() > first
         assert {t.name: t.topic_id for t in broker.image.topics_by_name.values()} == ids
 
 
