@@ -27,12 +27,11 @@ from kwire.broker.partition import Partition
 from kwire.broker.topics import create_if_missing
 from kwire.coordinator.effects import Effects
 from kwire.coordinator.transaction.coordinator import (
-    ProducerIdAndEpoch,
     ProducerIdNeeded,
     TransactionCoordinator,
     TransactionSettings,
 )
-from kwire.coordinator.transaction.state import TopicPartition, Transaction
+from kwire.coordinator.transaction.state import ProducerIdAndEpoch, TopicPartition, Transaction
 from kwire.errors import ErrorCode, KafkaError
 from kwire.log.partition_log import AppendOrigin
 from kwire.metadata.features import TRANSACTION_VERSION

@@ -22,8 +22,7 @@ from typing import NamedTuple
 from kwire.broker.broker import Broker
 from kwire.broker.flusher import Flush
 from kwire.broker.partition import Partition
-from kwire.coordinator.transaction.coordinator import ProducerIdAndEpoch
-from kwire.coordinator.transaction.state import EPOCH_BUMP_SINCE, TopicPartition
+from kwire.coordinator.transaction.state import EPOCH_BUMP_SINCE, ProducerIdAndEpoch, TopicPartition
 from kwire.errors import ErrorCode, KafkaError
 
 

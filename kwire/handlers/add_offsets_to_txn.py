@@ -5,7 +5,7 @@ lives. Before version 2 PRODUCER_FENCED is INVALID_PRODUCER_EPOCH.
 """
 
 from kwire.broker.internal_topics import OFFSETS_TOPIC
-from kwire.coordinator.transaction.coordinator import ProducerIdAndEpoch
+from kwire.coordinator.transaction.state import ProducerIdAndEpoch
 from kwire.errors import KafkaError
 from kwire.handlers.context import RequestContext
 from kwire.handlers.transaction_errors import told

@@ -6,8 +6,7 @@ A partition that wasn't added is TRANSACTION_ABORTABLE to them. Before version 2
 INVALID_PRODUCER_EPOCH.
 """
 
-from kwire.coordinator.transaction.coordinator import ProducerIdAndEpoch
-from kwire.coordinator.transaction.state import EPOCH_BUMP_SINCE, TopicPartition
+from kwire.coordinator.transaction.state import EPOCH_BUMP_SINCE, ProducerIdAndEpoch, TopicPartition
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
 from kwire.handlers.transaction_errors import told

@@ -6,8 +6,13 @@ id if the epochs of this one are used up (KIP-890). Before version 2 PRODUCER_FE
 INVALID_PRODUCER_EPOCH.
 """
 
-from kwire.coordinator.transaction.coordinator import ProducerIdAndEpoch, ProducerIdNeeded
-from kwire.coordinator.transaction.state import EPOCH_BUMP_SINCE, NO_PRODUCER_ID, Transaction
+from kwire.coordinator.transaction.coordinator import ProducerIdNeeded
+from kwire.coordinator.transaction.state import (
+    EPOCH_BUMP_SINCE,
+    NO_PRODUCER_ID,
+    ProducerIdAndEpoch,
+    Transaction,
+)
 from kwire.errors import KafkaError
 from kwire.handlers.context import RequestContext
 from kwire.handlers.transaction_errors import told

@@ -8,8 +8,12 @@ else has begun meanwhile. Before version 4 PRODUCER_FENCED is INVALID_PRODUCER_E
 Skipped: version 6, two-phase commit (KIP-939), which isn't stable in Kafka 4.3.
 """
 
-from kwire.coordinator.transaction.coordinator import ProducerIdAndEpoch, ProducerIdNeeded
-from kwire.coordinator.transaction.state import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from kwire.coordinator.transaction.coordinator import ProducerIdNeeded
+from kwire.coordinator.transaction.state import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    ProducerIdAndEpoch,
+)
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
 from kwire.handlers.transaction_errors import told

@@ -22,7 +22,7 @@ from kwire.broker.flusher import Flush
 from kwire.broker.internal_topics import INTERNAL_TOPICS
 from kwire.broker.partition import ACKS_ALL, Partition
 from kwire.broker.verification import Support, Writer, verify
-from kwire.coordinator.transaction.coordinator import ProducerIdAndEpoch
+from kwire.coordinator.transaction.state import ProducerIdAndEpoch
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
 from kwire.handlers.waiting import Unfinished, at_once_or_later, later

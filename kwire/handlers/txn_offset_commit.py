@@ -11,7 +11,7 @@ from kwire.broker.verification import Support, Writer, verify
 from kwire.coordinator.effects import Effects
 from kwire.coordinator.group import Committer
 from kwire.coordinator.records import OffsetCommitValue
-from kwire.coordinator.transaction.coordinator import ProducerIdAndEpoch
+from kwire.coordinator.transaction.state import ProducerIdAndEpoch
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
 from kwire.handlers.waiting import Unfinished, at_once_or_later, later

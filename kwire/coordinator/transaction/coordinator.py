@@ -32,6 +32,7 @@ from kwire.coordinator.transaction.state import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     PREPARED,
+    ProducerIdAndEpoch,
     TopicPartition,
     Transaction,
     TransactionState,
@@ -65,13 +66,6 @@ class TransactionSettings(NamedTuple):
     max_timeout_ms: int = 900_000
     id_expiration_ms: int = 604_800_000
     transaction_version: int = 2
-
-
-class ProducerIdAndEpoch(NamedTuple):
-    """A producer at one time of its life."""
-
-    producer_id: int
-    epoch: int
 
 
 class Decision(NamedTuple):

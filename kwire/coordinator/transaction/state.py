@@ -29,6 +29,13 @@ EPOCH_BUMP_SINCE = 2
 """The ``transaction.version`` with which the end of a transaction bumps the epoch."""
 
 
+class ProducerIdAndEpoch(NamedTuple):
+    """A producer at one time of its life."""
+
+    producer_id: int
+    epoch: int
+
+
 class TransactionState(IntEnum):
     """Kafka's numbers. The last two are never written; they exist as names to filter by."""
 

@@ -22,13 +22,12 @@ import pytest
 
 from kwire.coordinator.effects import Effects
 from kwire.coordinator.transaction.coordinator import (
-    ProducerIdAndEpoch,
     ProducerIdNeeded,
     TransactionCoordinator,
     TransactionSettings,
 )
 from kwire.coordinator.transaction.records import parse_key, parse_transaction
-from kwire.coordinator.transaction.state import TopicPartition, Transaction
+from kwire.coordinator.transaction.state import ProducerIdAndEpoch, TopicPartition, Transaction
 from kwire.errors import ErrorCode, KafkaError
 from kwire.record.records import Record
 from tests.coordinator.scripts import Script, Words
