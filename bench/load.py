@@ -5,6 +5,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ from kwire.protocol.types import Request
 SOURCE = Path(__file__).parent / "load.c"
 FALLBACK = Path(__file__).parent / "load_python.py"
 CORRELATION_ID = 7
+FIRST_BYTES = 64 * 1024
 
 
 class Load(NamedTuple):
@@ -104,8 +106,34 @@ def ask(bootstrap: str, request: Request, version: int) -> Any:
 
 def read_frame(connection: socket.socket) -> bytes:
     """Read the next response; nothing else may be under way."""
-    with connection.makefile("rb") as file:
-        return file.read(int.from_bytes(file.read(4)))
+    data = connection.recv(FIRST_BYTES)
+    while data and (len(data) < 4 or len(data) < 4 + int.from_bytes(data[:4])):
+        if len(data) >= 4:
+            return data[4:] + _exactly(connection, 4 + int.from_bytes(data[:4]) - len(data))
+        data += connection.recv(FIRST_BYTES)
+    if not data:
+        raise ConnectionError("the broker closed the connection")
+    return data[4:]
+
+
+def _exactly(connection: socket.socket, size_bytes: int) -> bytes:
+    """So many bytes more."""
+    buffer = memoryview(bytearray(size_bytes))
+    done = 0
+    while done < size_bytes:
+        received = connection.recv_into(buffer[done:])
+        if not received:
+            raise ConnectionError("the broker closed the connection in a response")
+        done += received
+    return bytes(buffer)
+
+
+def timed(connection: socket.socket, frame: bytes) -> tuple[float, bytes]:
+    """Send a request; the seconds until its response is there, and the response."""
+    started = time.perf_counter()
+    connection.sendall(frame)
+    answer = read_frame(connection)
+    return time.perf_counter() - started, answer
 
 
 def decoded(frame: bytes, request: Request, version: int) -> Any:

@@ -5,7 +5,6 @@ times count from when it was due: so a broker that stands still for 50 ms is see
 """
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -13,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bench.load import frame_of, read_response
+from bench.load import connected, frame_of, read_frame
 from bench.rows.common import (
     PRODUCE_VERSION,
     Row,
@@ -68,21 +67,22 @@ def probe_us(running: Running) -> list[float]:
     bootstrap = running.broker.bootstrap
     topic = create_topic(bootstrap, f"bench-{time.monotonic_ns()}")
     request = produce_request(topic, 1, 100)
-    next_offset(bootstrap, request)
+    first = next_offset(bootstrap, request)
     frame = frame_of(request, PRODUCE_VERSION)
-    host, _, port = bootstrap.rpartition(":")
     times = []
-    with socket.create_connection((host, int(port))) as connection:
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    with connected(bootstrap) as connection:
         due = time.perf_counter()
         end = due + max(running.seconds, SHORTEST_PROBE_S)
         while due < end:
             time.sleep(max(0.0, due - time.perf_counter()))
             started = min(time.perf_counter(), due + PROBE_INTERVAL_S)
             connection.sendall(frame)
-            read_response(connection, request, PRODUCE_VERSION)
+            read_frame(connection)
             times.append(time.perf_counter() - started)
             due += PROBE_INTERVAL_S
+    kept = next_offset(bootstrap, request) - first - 1
+    if kept != len(times):
+        raise RuntimeError(f"{len(times)} records acknowledged, {kept} kept")
     delete_topic(bootstrap, topic)
     return sorted(taken * 1e6 for taken in times)
 

@@ -106,9 +106,9 @@ def compaction_load(running: Running) -> Measured:
     full_bytes = fill(bootstrap, large)
     topic = create_topic(bootstrap, f"bench-{time.monotonic_ns()}")
     request = produce_request(topic, 1, 100)
-    next_offset(bootstrap, request)
+    first = next_offset(bootstrap, request)
     frame = frame_of(request, PRODUCE_VERSION)
-    measured(running, f"{NAME}: without", frame, 1, 1)
+    before = measured(running, f"{NAME}: without", frame, 1, 1)
     began_s = time.monotonic()
     alter(bootstrap, TOPIC_RESOURCE, large, "min.cleanable.dirty.ratio", "0.0")
     runs = []
@@ -118,6 +118,10 @@ def compaction_load(running: Running) -> Measured:
             raise RuntimeError(f"a gigabyte isn't compacted after {TIME_LIMIT_S} seconds")
     taken_s = time.monotonic() - began_s
     running.notes[NAME] = full_bytes / taken_s / MB
+    acknowledged = sum(run.load.requests for run in (before, *runs))
+    kept = next_offset(bootstrap, request) - first - 1
+    if kept != acknowledged:
+        raise RuntimeError(f"{acknowledged} records acknowledged, {kept} kept")
     runs.sort(key=lambda run: run.load.p99_us)
     running.runs[NAME] = runs[len(runs) // 2]
     delete_topic(bootstrap, large)

@@ -3,7 +3,7 @@
 import socket
 import time
 
-from bench.load import ask, frame_of, read_response
+from bench.load import ask, connected, decoded, frame_of, read_frame, read_response
 from bench.rows.common import (
     PRODUCE_VERSION,
     Measured,
@@ -21,6 +21,7 @@ from kwire.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTop
 
 FETCH_VERSION = 12
 LONG_POLL = "produce to long-polling fetch"
+LONG_POLLS = 500
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 
 
@@ -84,17 +85,14 @@ def produce_to_fetch_us(running: Running) -> list[float]:
     """Times from sending a record to a long-polling fetch having it, ascending."""
     bootstrap = running.broker.bootstrap
     topic = create_topic(bootstrap, f"bench-{time.monotonic_ns()}")
-    produce = produce_request(topic, 1, 100)
-    offset = next_offset(bootstrap, produce) + 1
-    host, _, port = bootstrap.rpartition(":")
+    request = produce_request(topic, 1, 100)
+    offset = next_offset(bootstrap, request) + 1
+    produce = frame_of(request, PRODUCE_VERSION)
     times = []
-    with (
-        socket.create_connection((host, int(port))) as writer,
-        socket.create_connection((host, int(port))) as reader,
-    ):
+    with connected(bootstrap) as writer, connected(bootstrap) as reader:
         for side in (writer, reader):
-            side.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        for n in range(500):
+            side.settimeout(None)
+        for n in range(LONG_POLLS):
             fetch = fetch_request(topic, offset + n, MB, 5000)
             reader.sendall(frame_of(fetch, FETCH_VERSION))
             # The broker has to have the fetch before the record comes, or it isn't a long poll.
@@ -104,10 +102,12 @@ def produce_to_fetch_us(running: Running) -> list[float]:
             except TimeoutError:
                 reader.settimeout(None)
             started = time.perf_counter()
-            writer.sendall(frame_of(produce, PRODUCE_VERSION))
-            read_response(reader, fetch, FETCH_VERSION)
+            writer.sendall(produce)
+            answer = read_frame(reader)
             times.append(time.perf_counter() - started)
-            read_response(writer, produce, PRODUCE_VERSION)
+            [partition] = decoded(answer, fetch, FETCH_VERSION).responses[0].partitions
+            assert partition.records, "the fetch brings nothing"
+            read_response(writer, request, PRODUCE_VERSION)
     delete_topic(bootstrap, topic)
     return sorted(taken * 1e6 for taken in times)
 

@@ -6,11 +6,10 @@ without one both name all of them. Time is from the request's first byte to the 
 client's own encoding and decoding are outside of it.
 """
 
-import socket
 import time
 from collections.abc import Callable
 
-from bench.load import ask, connected, decoded, frame_of, read_frame
+from bench.load import ask, connected, decoded, frame_of, read_frame, timed
 from bench.rows.common import (
     PRODUCE_VERSION,
     TIME_LIMIT_S,
@@ -120,16 +119,8 @@ class Fetcher:
         self._connection.close()
 
 
-def timed(connection: socket.socket, frame: bytes) -> tuple[float, bytes]:
-    """Send a request; the seconds until its response is there, and the response."""
-    started = time.perf_counter()
-    connection.sendall(frame)
-    answer = read_frame(connection)
-    return time.perf_counter() - started, answer
-
-
-def fetch_us(running: Running, partitions: int, session: bool) -> float:
-    """Median time of a fetch that brings a record of one partition."""
+def fetches_us(running: Running, partitions: int, session: bool) -> list[float]:
+    """Times of fetches that each bring a record of one partition, ascending."""
     bootstrap = running.broker.bootstrap
     topic, offsets = new_topic(running, partitions)
     fetcher = Fetcher(bootstrap, topic, offsets, session)
@@ -147,7 +138,7 @@ def fetch_us(running: Running, partitions: int, session: bool) -> float:
             times.append(taken)
     fetcher.close()
     delete_topic(bootstrap, topic)
-    return sorted(times)[len(times) // 2] * 1e6
+    return sorted(taken * 1e6 for taken in times)
 
 
 def partitions_of(count: int) -> str:
@@ -155,15 +146,21 @@ def partitions_of(count: int) -> str:
     return f"{count:,} partitions" if count > 1 else "1 partition"
 
 
-def fetch_row(partitions: int, session: bool) -> Row:
-    """The median of such fetches."""
-
-    def measure(running: Running) -> float:
-        return fetch_us(running, partitions, session)
-
+def fetch_rows(partitions: int, session: bool) -> list[Row]:
+    """The median of such fetches, and the slowest one in a hundred."""
     how = "with a session" if session else "without a session"
-    name = f"fetch {how}, {partitions_of(partitions)}, news in one: p50"
-    return Row(name, "µs", False, measure)
+    name = f"fetch {how}, {partitions_of(partitions)}, news in one"
+
+    def row(label: str, share: float) -> Row:
+        def measure(running: Running) -> float:
+            if name not in running.times:
+                running.times[name] = fetches_us(running, partitions, session)
+            times = running.times[name]
+            return times[int((len(times) - 1) * share)]
+
+        return Row(f"{name}: {label}", "µs", False, measure, name)
+
+    return [row("p50", 0.5), row("p99", 0.99)]
 
 
 def produce_rows(partitions: int) -> list[Row]:
@@ -185,5 +182,5 @@ def produce_rows(partitions: int) -> list[Row]:
 
 MANY_PARTITIONS_ROWS: list[Row] = [
     *(row for count in COUNTS[1:] for row in produce_rows(count)),
-    *(fetch_row(count, session) for session in (True, False) for count in COUNTS),
+    *(row for session in (True, False) for count in COUNTS for row in fetch_rows(count, session)),
 ]

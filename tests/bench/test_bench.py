@@ -16,7 +16,16 @@ from bench.bars import BARS, Bar, advantage, bar_of, ratio
 from bench.brokers import is_compiled
 from bench.choice import brokers_of
 from bench.compiled import NotCompiled
-from bench.load import FALLBACK, Generator, Load, new_generator, run_load
+from bench.load import (
+    FALLBACK,
+    Generator,
+    Load,
+    connected,
+    new_generator,
+    read_frame,
+    run_load,
+    timed,
+)
 from bench.rows import ALL_ROWS, ROWS
 from bench.rows.common import Row, batch
 from bench.session import check_kind, selected
@@ -157,6 +166,30 @@ def test_a_process_has_memory_and_used_cpu() -> None:
     """Of this one, as the kernel counts."""
     assert resident_mb(os.getpid()) > 5
     assert cpu_seconds(os.getpid()) > 0
+
+
+@pytest.mark.parametrize("size_bytes", [0, 3, 70_000, 300_000])
+def test_a_response_is_read_whole(size_bytes: int) -> None:
+    """However it arrives; and that the broker has closed the connection is said."""
+    answer = os.urandom(size_bytes)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            with server.accept()[0] as broker:
+                broker.recv(4)
+                broker.sendall(size_bytes.to_bytes(4)[:2])
+                broker.sendall(size_bytes.to_bytes(4)[2:] + answer[:10])
+                broker.sendall(answer[10:])
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        with connected(f"127.0.0.1:{server.getsockname()[1]}") as connection:
+            taken, read = timed(connection, b"ping")
+            with pytest.raises(ConnectionError):
+                read_frame(connection)
+        thread.join(timeout=10)
+    assert read == answer
+    assert taken > 0
 
 
 def answer_frames(server: socket.socket, answers: list[int]) -> None:
