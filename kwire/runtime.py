@@ -46,6 +46,11 @@ WRITE_ERRORS = {
 """What clients are told when a write fails; other errors are passed on as they are."""
 
 
+def error_told(error: KafkaError) -> ErrorCode:
+    """What clients are told of this error of a write."""
+    return WRITE_ERRORS.get(error.code, error.code)
+
+
 class Coordinator(Protocol):
     """What the runtime asks of a coordinator."""
 
@@ -78,32 +83,34 @@ class Flush(Protocol):
         """Until it has; KafkaError where that failed."""
 
 
-class Reply:
-    """Waits for the answer to one operation."""
+class Told(Protocol):
+    """Whoever waits for a reply that isn't given at once."""
 
-    __slots__ = ("_event", "_flush", "_response")
+    def set(self) -> None:
+        """It is given."""
+
+
+class Reply:
+    """The answer to one operation; ``told``, if there is anybody, is told when it is given.
+
+    What the answer promises may have to reach the disk first: then ``flush`` is to be waited for.
+    """
+
+    __slots__ = ("flush", "is_given", "response", "told")
 
     def __init__(self) -> None:
-        self._event = trio.Event()
-        self._response: Any = None
-        self._flush: Flush | None = None
+        self.is_given = False
+        self.response: Any = None
+        self.flush: Flush | None = None
+        self.told: Told | None = None
 
     def give(self, response: Any, flush: Flush | None = None) -> None:
-        """Answer, when what the answer promises is on the disk."""
-        self._response = response
-        self._flush = flush
-        self._event.set()
-
-    async def wait(self) -> Any:
-        """The answer, as soon as there is one."""
-        if not self._event.is_set():
-            await self._event.wait()
-        if self._flush is not None:
-            try:
-                await self._flush.wait()
-            except KafkaError as error:
-                return type(self._response)(error_code=WRITE_ERRORS.get(error.code, error.code))
-        return self._response
+        """Answer."""
+        self.response = response
+        self.flush = flush
+        self.is_given = True
+        if self.told is not None:
+            self.told.set()
 
 
 class CoordinatorRuntime:
@@ -173,7 +180,7 @@ class CoordinatorRuntime:
 
     def _give_up(self, effects: Effects, error: KafkaError) -> KafkaError:
         """Nothing was written: go back, and tell everybody; what the one who asked is told."""
-        told = KafkaError(WRITE_ERRORS.get(error.code, error.code), error.message)
+        told = KafkaError(error_told(error), error.message)
         undone = self.coordinator.undo(effects, self._now_ms())
         for waiter, response in effects.replies:
             _give(waiter, type(response)(error_code=told.code))

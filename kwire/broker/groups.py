@@ -89,9 +89,14 @@ class Groups:
         """Milliseconds since the epoch for deadlines: the time at the start, steadily gone on."""
         return int(self._epoch_ms + trio.current_time() * 1000)
 
+    @property
+    def has_topic(self) -> bool:
+        """Whether there is ``__consumer_offsets``."""
+        return OFFSETS_TOPIC in self._broker.image.topics_by_name
+
     async def ensure_topic(self) -> None:
         """Create ``__consumer_offsets`` if need be; KafkaError (COORDINATOR_NOT_AVAILABLE)."""
-        if OFFSETS_TOPIC in self._broker.image.topics_by_name:
+        if self.has_topic:
             return
         try:
             await create_if_missing(self._broker, OFFSETS_TOPIC)

@@ -58,9 +58,14 @@ class Transactions:
         self._is_waiting = False
         self._is_closed = False
 
+    @property
+    def has_topic(self) -> bool:
+        """Whether there is ``__transaction_state``."""
+        return TRANSACTIONS_TOPIC in self._broker.image.topics_by_name
+
     async def ensure_topic(self) -> None:
         """Create ``__transaction_state`` if need be; KafkaError (COORDINATOR_NOT_AVAILABLE)."""
-        if TRANSACTIONS_TOPIC in self._broker.image.topics_by_name:
+        if self.has_topic:
             return
         try:
             await create_if_missing(self._broker, TRANSACTIONS_TOPIC)

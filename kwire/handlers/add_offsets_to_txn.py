@@ -9,19 +9,27 @@ from kwire.coordinator.transaction.state import ProducerIdAndEpoch
 from kwire.errors import KafkaError
 from kwire.handlers.context import RequestContext
 from kwire.handlers.transaction_errors import told
+from kwire.handlers.waiting import Unfinished, at_once_or_later, later
 from kwire.protocol.messages.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
 )
 
 
-async def handle(
+def handle(
+    request: AddOffsetsToTxnRequest, context: RequestContext
+) -> AddOffsetsToTxnResponse | Unfinished:
+    """Add the partition of the group."""
+    return at_once_or_later(_handle(request, context))
+
+
+async def _handle(
     request: AddOffsetsToTxnRequest, context: RequestContext
 ) -> AddOffsetsToTxnResponse:
-    """Add the partition of the group."""
     broker = context.broker
     try:
-        await broker.groups.ensure_topic()
+        if not broker.groups.has_topic:
+            await later(broker.groups.ensure_topic)
         broker.transactions.add_partitions(
             request.transactional_id,
             ProducerIdAndEpoch(request.producer_id, request.producer_epoch),

@@ -8,6 +8,8 @@ from kwire.coordinator.joining import Client
 from kwire.errors import KafkaError
 from kwire.handlers.consumer_group_describe import check_consumer_protocol
 from kwire.handlers.context import RequestContext
+from kwire.handlers.replies import answer
+from kwire.handlers.waiting import Unfinished, at_once_or_later
 from kwire.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -15,10 +17,16 @@ from kwire.protocol.messages.consumer_group_heartbeat import (
 from kwire.runtime import Reply
 
 
-async def handle(
+def handle(
+    request: ConsumerGroupHeartbeatRequest, context: RequestContext
+) -> ConsumerGroupHeartbeatResponse | Unfinished:
+    """Take the member one step further."""
+    return at_once_or_later(_handle(request, context))
+
+
+async def _handle(
     request: ConsumerGroupHeartbeatRequest, context: RequestContext
 ) -> ConsumerGroupHeartbeatResponse:
-    """Take the member one step further."""
     client = Client(context.client_id or "", context.client_host, context.api_version)
     reply = Reply()
     try:
@@ -30,6 +38,6 @@ async def handle(
         return ConsumerGroupHeartbeatResponse(
             error_code=error.code, error_message=error.message or None
         )
-    response = await reply.wait()
+    response = await answer(reply)
     assert isinstance(response, ConsumerGroupHeartbeatResponse)
     return response

@@ -7,6 +7,7 @@ on at once.
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
+from kwire.handlers.waiting import Unfinished, at_once_or_later, later
 from kwire.protocol.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
@@ -17,10 +18,16 @@ GROUP, TRANSACTION, SHARE = 0, 1, 2
 BATCHED_SINCE = 4
 
 
-async def handle(
+def handle(
+    request: FindCoordinatorRequest, context: RequestContext
+) -> FindCoordinatorResponse | Unfinished:
+    """Answer every key."""
+    return at_once_or_later(_handle(request, context))
+
+
+async def _handle(
     request: FindCoordinatorRequest, context: RequestContext
 ) -> FindCoordinatorResponse:
-    """Answer every key."""
     keys = request.coordinator_keys if context.api_version >= BATCHED_SINCE else [request.key]
     found = [await _find(key, request.key_type, context) for key in keys]
     if context.api_version >= BATCHED_SINCE:
@@ -38,11 +45,13 @@ async def handle(
 async def _find(key: str, key_type: int, context: RequestContext) -> Coordinator:
     try:
         if key_type == GROUP:
-            await context.broker.groups.ensure_topic()
+            if not context.broker.groups.has_topic:
+                await later(context.broker.groups.ensure_topic)
             context.broker.groups.check_available(key)
             context.broker.groups.announce(key, context.connection.connection_id)
         elif key_type == TRANSACTION:
-            await context.broker.transactions.ensure_topic()
+            if not context.broker.transactions.has_topic:
+                await later(context.broker.transactions.ensure_topic)
             context.broker.transactions.check_available(key)
         else:
             what = "share groups are not served yet" if key_type == SHARE else "unknown key type"

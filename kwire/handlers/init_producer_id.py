@@ -17,6 +17,7 @@ from kwire.coordinator.transaction.state import (
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
 from kwire.handlers.transaction_errors import told
+from kwire.handlers.waiting import Unfinished, at_once_or_later, later
 from kwire.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
@@ -25,12 +26,20 @@ from kwire.protocol.messages.init_producer_id import (
 PRODUCER_FENCED_SINCE = 4
 
 
-async def handle(request: InitProducerIdRequest, context: RequestContext) -> InitProducerIdResponse:
+def handle(
+    request: InitProducerIdRequest, context: RequestContext
+) -> InitProducerIdResponse | Unfinished:
     """Give an id that nobody has had, or an epoch that nobody has had."""
+    return at_once_or_later(_handle(request, context))
+
+
+async def _handle(
+    request: InitProducerIdRequest, context: RequestContext
+) -> InitProducerIdResponse:
     try:
         expected = _expected(request)
         if request.transactional_id is None:
-            given = ProducerIdAndEpoch(await context.broker.producer_ids.next(), 0)
+            given = ProducerIdAndEpoch(await later(context.broker.producer_ids.next), 0)
         else:
             given = await _init(request, request.transactional_id, expected, context)
     except KafkaError as error:
@@ -66,7 +75,7 @@ async def _init(
                 broker.now_ms(),
             )
         except ProducerIdNeeded:
-            new_id = await broker.producer_ids.next()
+            new_id = await later(broker.producer_ids.next)
             continue
         broker.transactions.carry_out(home, decision.effects)
         if decision.error:

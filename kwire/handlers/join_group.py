@@ -3,14 +3,20 @@
 from kwire.coordinator.joining import Client
 from kwire.errors import KafkaError
 from kwire.handlers.context import RequestContext
+from kwire.handlers.replies import answer
+from kwire.handlers.waiting import Unfinished, at_once_or_later
 from kwire.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from kwire.runtime import Reply
 
 NULL_NAMES_SINCE = 7
 
 
-async def handle(request: JoinGroupRequest, context: RequestContext) -> JoinGroupResponse:
+def handle(request: JoinGroupRequest, context: RequestContext) -> JoinGroupResponse | Unfinished:
     """Answer when the rebalance is complete."""
+    return at_once_or_later(_handle(request, context))
+
+
+async def _handle(request: JoinGroupRequest, context: RequestContext) -> JoinGroupResponse:
     response = await _join(request, context)
     # Where there is no protocol its name is null, or empty in the versions that have no null.
     name = response.protocol_name or None
@@ -28,6 +34,6 @@ async def _join(request: JoinGroupRequest, context: RequestContext) -> JoinGroup
         )
     except KafkaError as error:
         return JoinGroupResponse(error_code=error.code, member_id=request.member_id)
-    response = await reply.wait()
+    response = await answer(reply)
     assert isinstance(response, JoinGroupResponse)
     return response

@@ -2,6 +2,8 @@
 
 from kwire.errors import KafkaError
 from kwire.handlers.context import RequestContext
+from kwire.handlers.replies import answer
+from kwire.handlers.waiting import Unfinished, at_once_or_later
 from kwire.protocol.messages.leave_group import (
     LeaveGroupRequest,
     LeaveGroupResponse,
@@ -12,8 +14,12 @@ from kwire.runtime import Reply
 BATCHED_SINCE = 3
 
 
-async def handle(request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse:
+def handle(request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse | Unfinished:
     """Let every member go, each with an answer of its own."""
+    return at_once_or_later(_handle(request, context))
+
+
+async def _handle(request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse:
     is_batched = context.api_version >= BATCHED_SINCE
     leaving = request.members if is_batched else [MemberIdentity(member_id=request.member_id)]
     reply = Reply()
@@ -23,7 +29,7 @@ async def handle(request: LeaveGroupRequest, context: RequestContext) -> LeaveGr
         home.carry_out(home.groups.members.leave(request.group_id, leaving, reply, now_ms))
     except KafkaError as error:
         return LeaveGroupResponse(error_code=error.code)
-    response = await reply.wait()
+    response = await answer(reply)
     assert isinstance(response, LeaveGroupResponse)
     if not is_batched:
         [only] = response.members

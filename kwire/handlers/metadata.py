@@ -9,6 +9,8 @@ Behaviour:
 - By topic id (version 12): UNKNOWN_TOPIC_ID for one that is gone.
 """
 
+from functools import partial
+
 from kwire.broker.broker import Broker
 from kwire.broker.internal_topics import INTERNAL_TOPICS
 from kwire.broker.topics import create_if_missing
@@ -19,6 +21,7 @@ from kwire.handlers.context import (
     TOPIC_OPERATIONS,
     RequestContext,
 )
+from kwire.handlers.waiting import Unfinished, at_once_or_later, later
 from kwire.metadata.controller import check_topic_name
 from kwire.metadata.image import TopicImage
 from kwire.protocol.messages.metadata import (
@@ -32,8 +35,12 @@ from kwire.protocol.messages.metadata import (
 from kwire.protocol.types import ZERO_UUID
 
 
-async def handle(request: MetadataRequest, context: RequestContext) -> MetadataResponse:
+def handle(request: MetadataRequest, context: RequestContext) -> MetadataResponse | Unfinished:
     """Describe the cluster and the topics asked for."""
+    return at_once_or_later(_handle(request, context))
+
+
+async def _handle(request: MetadataRequest, context: RequestContext) -> MetadataResponse:
     broker = context.broker
     topics = await _topics(request, context)
     host, port = context.advertised_address()
@@ -98,7 +105,7 @@ async def _create_or_refuse(name: str, request: MetadataRequest, context: Reques
     allowed = request.allow_auto_topic_creation or context.api_version < 4
     if not (allowed and context.broker.setting("auto.create.topics.enable")):
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    await create_if_missing(context.broker, name)
+    await later(partial(create_if_missing, context.broker, name))
 
 
 def describe(broker: Broker, topic: TopicImage, operations: int) -> MetadataResponseTopic:

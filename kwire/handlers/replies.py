@@ -1,0 +1,23 @@
+"""Waiting for a coordinator's reply, in handlers of ``at_once_or_later``."""
+
+from typing import Any
+
+from kwire.errors import KafkaError
+from kwire.handlers.waiting import Change, happens, later
+from kwire.runtime import Reply, error_told
+
+
+async def answer(reply: Reply) -> Any:
+    """The response as soon as there is one, and what it promises is on the disk.
+
+    Where the disk refuses, the same kind of response with an error.
+    """
+    if not reply.is_given:
+        reply.told = change = Change()
+        await happens(change)
+    if reply.flush is not None:
+        try:
+            await later(reply.flush.wait)
+        except KafkaError as error:
+            return type(reply.response)(error_code=error_told(error))
+    return reply.response
