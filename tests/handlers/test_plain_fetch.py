@@ -2,11 +2,11 @@
 
 from collections import Counter
 from random import Random
-from types import CoroutineType
 
 from kwire.connection.outbox import Outbox
 from kwire.handlers import plain_fetch, route
 from kwire.handlers.context import ConnectionInfo, RequestContext
+from kwire.handlers.waiting import Unfinished
 from kwire.log import disk
 from kwire.log.page_cache import ColdPages
 from kwire.log.partition_log import AppendOrigin
@@ -68,7 +68,7 @@ class Side:
         decoded, _ = served_by.decode(frame, skip_header_tags(frame, position))
         context = RequestContext(self.broker, INFO, version, header.client_id)
         response = served_by.handle(decoded, context)
-        if isinstance(response, CoroutineType):
+        if isinstance(response, Unfinished):
             response.close()
             return None
         outbox = Outbox.__new__(Outbox)
