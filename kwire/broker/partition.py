@@ -16,9 +16,10 @@ from typing import Protocol
 from kwire.broker.flusher import Flush, Flusher
 from kwire.errors import ErrorCode, KafkaError
 from kwire.log.partition_log import AppendInfo, AppendOrigin, PartitionLog
+from kwire.log.plain_append import append_plain
 from kwire.log.validation import CheckedBatch
 from kwire.protocol.file_slice import FileSlice
-from kwire.record.batch import Buffer
+from kwire.record.batch import Buffer, RecordBatch
 
 ACKS_ALL = -1
 
@@ -109,6 +110,22 @@ class Partition:
         self._check_in_sync(required_acks)
         info = self.log.append_checked(checked, leader_epoch=self.leader_epoch, now_ms=now_ms)
         return self._appended(info)
+
+    def append_plain(self, batch: RecordBatch, required_acks: int) -> int:
+        """Append what ``plain_batch`` gave; its first offset, -1 where nothing was done.
+
+        The fast path of ``append_checked``, see ``kwire.log.plain_append``.
+        """
+        if required_acks == ACKS_ALL and self.isr_size < self.min_isr:
+            return -1
+        first_offset = append_plain(self.log, batch, self.leader_epoch)
+        if first_offset >= 0:
+            # Plain batches are of topics in which nothing is to be on the disk first.
+            self.flush = None
+            self.high_watermark = self.log.log_end_offset
+            if self.waiters:
+                self.wake()
+        return first_offset
 
     def _check_in_sync(self, required_acks: int) -> None:
         if required_acks == ACKS_ALL and self.isr_size < self.min_isr:

@@ -15,12 +15,9 @@ from struct import error as StructError
 from kwire.broker.broker import Broker
 from kwire.broker.internal_topics import INTERNAL_TOPICS
 from kwire.broker.partition import Partition
-from kwire.errors import KafkaError
 from kwire.log.plain_batch import plain_batch
-from kwire.log.validation import CheckedBatch
 from kwire.protocol.frame import RequestHeader
 from kwire.protocol.wire import MalformedRequest, read_unsigned_varint
-from kwire.record.batch import NO_TIMESTAMP, assign_offsets
 
 TOPIC_IDS_SINCE = 13
 FLEXIBLE_SINCE = 9
@@ -28,18 +25,23 @@ FLEXIBLE_SINCE = 9
 _ONE = 2
 """The length of a compact array with one element."""
 
+_SHORTEST_NAME = 2
 _LONGEST_NAME = 127
+"""Bytes of a name with the one that tells its length."""
+
 _UUID_BYTES = 16
 
-# No transactional id, acks, timeout, one topic.
-_BEGIN = Struct(">BhiB")
-# One partition, and its index.
-_PARTITION = Struct(">Bi")
+# No transactional id, acks, timeout, one topic, and the first byte of the topic.
+_BEGIN = Struct(">BhiBB")
+_TOPIC_AT = _BEGIN.size - 1
+# One partition, its index, the first two bytes of the length of its records.
+_PARTITION = Struct(">BiBB")
 # Size, correlation id, no tags, one topic.
 _RESPONSE_BEGIN = Struct(">iiBB")
-# One partition: index, error code, base offset, log append time, log start offset, no record
-# errors, no message, no tags; no tags of the topic; throttle time, no tags of the response.
-_RESPONSE_END = Struct(">BihqqqBBBBiB")
+# One partition: index, error code, base offset, log append time, log start offset, and the rest:
+# no record errors, no message, no tags; no tags of the topic; throttle time; no tags at the end.
+_RESPONSE_END = Struct(">Bihqqq9s")
+_REST = b"\1" + bytes(8)
 _NO_TAGS = b"\0\0\0"
 
 
@@ -52,58 +54,57 @@ def answer(frame: memoryview, position: int, header: RequestHeader, broker: Brok
     if version < FLEXIBLE_SINCE:
         return None
     try:
-        no_id, acks, _, topics = _BEGIN.unpack_from(frame, position)
-        if no_id or topics != _ONE or acks not in (-1, 1):
+        no_id, acks, _, topics, length = _BEGIN.unpack_from(frame, position)
+        if no_id or topics != _ONE or (acks != -1 and acks != 1):
             return None
-        topic_at = position + _BEGIN.size
-        topic_end = topic_at + (_UUID_BYTES if version >= TOPIC_IDS_SINCE else frame[topic_at])
-        partitions, index = _PARTITION.unpack_from(frame, topic_end)
+        topic_at = position + _TOPIC_AT
+        topic_end = topic_at + (length if version < TOPIC_IDS_SINCE else _UUID_BYTES)
+        partitions, index, length, more = _PARTITION.unpack_from(frame, topic_end)
         if partitions != _ONE:
             return None
-        size, records_at = read_unsigned_varint(frame, topic_end + _PARTITION.size)
+        records_at = topic_end + _PARTITION.size
+        if length > 0x7F and more <= 0x7F:
+            length = length & 0x7F | more << 7
+        else:
+            length, records_at = read_unsigned_varint(frame, records_at - 2)
     except (StructError, IndexError, MalformedRequest):
         return None
-    records_end = records_at + size - 1
+    records_end = records_at + length - 1
     if frame[records_end:] != _NO_TAGS:
         return None
     topic = frame[topic_at:topic_end]
     partition = _partition(topic, index, version, broker)
     if partition is None:
         return None
-    now_ms = broker.now_ms()
-    batch = plain_batch(frame[records_at:records_end], partition.log.config, now_ms)
+    batch = plain_batch(frame[records_at:records_end], partition.log.config, broker.now_ms())
     if batch is None:
         return None
-    try:
-        info = partition.append_checked(
-            CheckedBatch(batch, NO_TIMESTAMP), now_ms=now_ms, required_acks=acks
-        )
-    except KafkaError:
-        assign_offsets(batch, 0, -1)  # as it was: the twin tries and tells the error
+    first_offset = partition.append_plain(batch, acks)
+    if first_offset < 0:
         return None
-    first, append_time, start = info.first_offset, info.log_append_time_ms, info.log_start_offset
+    start_offset = partition.log.log_start_offset
     size = 6 + len(topic) + _RESPONSE_END.size
     return b"".join(
         (
             _RESPONSE_BEGIN.pack(size, header.correlation_id, 0, _ONE),
             topic,
-            _RESPONSE_END.pack(_ONE, index, 0, first, append_time, start, 1, 0, 0, 0, 0, 0),
+            _RESPONSE_END.pack(_ONE, index, 0, first_offset, -1, start_offset, _REST),
         )
     )
 
 
 def _partition(topic: memoryview, index: int, version: int, broker: Broker) -> Partition | None:
     """The partition, None where there is none that everybody may write to."""
-    if version >= TOPIC_IDS_SINCE:
-        found = broker.image.topics_by_id.get(bytes(topic))
-        if found is None:
-            return None
-        name = found.name
-    else:
-        if not 1 < topic[0] <= _LONGEST_NAME:
+    if version < TOPIC_IDS_SINCE:
+        if len(topic) < _SHORTEST_NAME or topic[0] > _LONGEST_NAME:
             return None
         try:
             name = str(topic[1:], "utf-8")
         except UnicodeDecodeError:
             return None
+    else:
+        found = broker.image.topics_by_id.get(bytes(topic))
+        if found is None:
+            return None
+        name = found.name
     return None if name in INTERNAL_TOPICS else broker.partition_if_served(name, index)

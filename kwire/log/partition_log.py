@@ -85,14 +85,12 @@ class PartitionLog:
         self.log_start_offset = self.log_end_offset = self.recovery_point = 0
         self.sure_end_offset = -1  # where the log ended when all files, indexes too, were synced
         self.first_dirty_offset = 0  # what lies before is compacted
-        self.truncations = 0
+        self.truncations = self.flushed_ms = 0
         self.doomed: list[tuple[int, list[Path]]] = []
         self.unflushed: list[LogSegment] = []
-        self._disk = disk
-        self.hurry = disk.hurry
-        self.flushed_ms = 0
+        self._disk, self.hurry = disk, disk.hurry
         self._files_made, self._files_sure = 1, 0
-        self.is_abandoned = self._needs_cut = False
+        self.is_abandoned = self.needs_cut = False
 
     @property
     def name(self) -> str:
@@ -123,6 +121,8 @@ class PartitionLog:
     def update_config(self, config: LogConfig) -> None:
         """Go by other settings from now on; those of the indexes begin with the next segment."""
         self.config = config
+        for segment in self.segments:
+            segment.room_bytes = -1
 
     def append(
         self,
@@ -163,7 +163,7 @@ class PartitionLog:
         Raises KafkaError as ``ProducerStates.check`` does, RECORD_LIST_TOO_LARGE, and
         KAFKA_STORAGE_ERROR when the disk refuses.
         """
-        if self.health.failure is not None or self.is_abandoned or self._needs_cut:
+        if self.health.failure is not None or self.is_abandoned or self.needs_cut:
             self._refuse_appends()
         batch = checked.batch
         check_segment_size(batch, self.config)
@@ -196,7 +196,7 @@ class PartitionLog:
                 self.leader_epochs.assign(batch.partition_leader_epoch, batch.base_offset)
             segment.append(batch.data, last_offset, batch.max_timestamp, last_offset)
         except OSError as error:
-            raise self._undo(error) from error
+            raise self.undo_append(error) from error
         self.log_end_offset = last_offset + 1
         if batch.has_producer_id:
             self._note_producer(batch, segment)
@@ -213,21 +213,21 @@ class PartitionLog:
                 raise refusal from error
         self._files_made += 1
 
-    def _undo(self, error: OSError) -> KafkaError:
+    def undo_append(self, error: OSError) -> KafkaError:
         """Cut what a failed append left behind; the error for the client."""
         refusal = self.health.refused(f"cannot append to {self.name}", error)
-        self._needs_cut = True
+        self.needs_cut = True
         with suppress(KafkaError):
             self._cut_refused()
         return refusal
 
     def _cut_refused(self) -> None:
-        if self._needs_cut:
+        if self.needs_cut:
             try:
                 self.active.cut(self.active.size_bytes, self.log_end_offset)
             except OSError as error:
                 raise self.health.refused(f"cannot cut the end of {self.name}", error) from error
-            self._needs_cut = False
+            self.needs_cut = False
 
     def _refuse_appends(self) -> None:
         self.health.check()

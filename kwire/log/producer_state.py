@@ -84,6 +84,13 @@ class ProducerEntry:
         self.current_txn_first_offset = _NO_TRANSACTION
         self.timestamp = -1
 
+    def note(self, batch: RecordBatch) -> None:
+        """A batch of records was appended, its offsets assigned."""
+        delta, timestamp = batch.last_offset_delta, batch.max_timestamp
+        sequences = batch.base_sequence, batch.last_sequence
+        self.batches.append(BatchInfo(*sequences, batch.base_offset + delta, delta, timestamp))
+        self.timestamp = timestamp
+
     @property
     def last_sequence(self) -> int:
         """Sequence of the last record, -1 where the epoch has none yet."""
@@ -127,6 +134,19 @@ class ProducerStates:
                 f"Producer {batch.producer_id} has a transaction open and writes outside of it.",
             )
         return None
+
+    def goes_on(self, batch: RecordBatch) -> ProducerEntry | None:
+        """The producer of a batch that is next in a known epoch, outside of transactions."""
+        entry = self.producers.get(batch.producer_id)
+        if (
+            entry is None
+            or entry.producer_epoch != batch.producer_epoch
+            or entry.current_txn_first_offset != _NO_TRANSACTION
+            or batch.base_sequence != (entry.last_sequence + 1) & MAX_SEQUENCE
+            or _repeated(entry, batch) is not None
+        ):
+            return None
+        return entry
 
     def check_epoch(self, producer_id: int, producer_epoch: int) -> None:
         """Whether a coordinator may write for a producer; KafkaError (INVALID_PRODUCER_EPOCH)."""
@@ -227,15 +247,7 @@ class ProducerStates:
         entry.timestamp = batch.max_timestamp
         if batch.is_control:
             return self._end_transaction(entry, batch)
-        entry.batches.append(
-            BatchInfo(
-                batch.base_sequence,
-                batch.last_sequence,
-                batch.last_offset,
-                batch.last_offset_delta,
-                batch.max_timestamp,
-            )
-        )
+        entry.note(batch)
         if batch.is_transactional and entry.current_txn_first_offset == _NO_TRANSACTION:
             entry.current_txn_first_offset = batch.base_offset
             self._open_transactions[batch.producer_id] = batch.base_offset

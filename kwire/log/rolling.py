@@ -5,6 +5,10 @@ that no longer fit into an index entry, and by age: the time between the first b
 one (``segment.ms`` less a part of ``segment.jitter.ms``), or since the segment was opened where the
 first batch has no timestamp.
 
+``is_full`` looks at one batch. ``note_room`` says for all that follow, by three numbers that the
+segment keeps, up to where ``is_full`` is sure to say no; the segment forgets them when it changes
+otherwise than by appends, or an index is full, and the log when the settings change.
+
 Source: LogSegment.shouldRoll of Kafka.
 """
 
@@ -34,6 +38,16 @@ def is_full(
     if age_ms <= config.segment_ms - config.segment_jitter_ms:
         return False
     return age_ms > config.segment_ms - _jitter_ms(segment, config)
+
+
+def note_room(segment: LogSegment, config: LogConfig) -> None:
+    """Note how much goes into a segment that isn't empty; nothing where the clock decides."""
+    first = segment.first_timestamp()
+    if first < 0 or segment.offset_index.is_full or segment.time_index.is_full:
+        return
+    segment.room_bytes = min(config.segment_bytes, MAX_SEGMENT_BYTES)
+    segment.room_offset = segment.base_offset + MAX_RELATIVE_OFFSET
+    segment.room_timestamp = first + config.segment_ms - _jitter_ms(segment, config)
 
 
 def _jitter_ms(segment: LogSegment, config: LogConfig) -> int:

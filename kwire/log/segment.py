@@ -11,6 +11,8 @@ Rules:
   batch before which that many bytes were written.
 - The batches since the last index entry are also known in memory, so that readers at the end of
   the log need no index. ``sync`` alone may be called in a thread of its own.
+- ``room_bytes``, ``room_offset`` and ``room_timestamp`` are how far a batch may go that needs no
+  look whether the segment is full (``kwire.log.rolling``); -1 bytes where that isn't known.
 
 Source: LogSegment of Kafka.
 """
@@ -57,6 +59,9 @@ class LogSegment:
         "max_timestamp",
         "max_timestamp_offset",
         "offset_index",
+        "room_bytes",
+        "room_offset",
+        "room_timestamp",
         "size_bytes",
         "time_index",
         "transaction_index",
@@ -84,6 +89,7 @@ class LogSegment:
         self._tail_offsets: list[int] = []
         self._tail_positions: list[int] = []
         self.size_bytes = 0
+        self.room_bytes = self.room_offset = self.room_timestamp = -1
         self.offset_index = OffsetIndex(directory, self._stem + ".index", disk, index_bytes)
         self.time_index = TimeIndex(directory, self._stem + ".timeindex", disk, index_bytes)
         self.transaction_index = TransactionIndex(directory, self._stem + ".txnindex", disk)
@@ -140,35 +146,32 @@ class LogSegment:
         position = self.size_bytes
         file = self._file.get()
         self._disk.pwrite_all(file.fd, records, position)
-        self.note(last_offset, position, len(records), max_timestamp, max_timestamp_offset)
-
-    def note(
-        self,
-        last_offset: int,
-        position: int,
-        size_bytes: int,
-        max_timestamp: int,
-        max_timestamp_offset: int,
-    ) -> None:
-        """Take batches at ``position`` into account: the size, the indexes, the timestamps."""
         if position == 0:
             self._first_timestamp = max_timestamp
         if max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
             self.max_timestamp_offset = max_timestamp_offset
         if self._bytes_since_index > self._index_interval_bytes:
-            if not self.offset_index.is_full:
-                self.offset_index.append(last_offset - self.base_offset, position)
-                if not self.time_index.is_full:
-                    self.note_time()
-            self._bytes_since_index = 0
+            self._note_place(last_offset, position)
+        tail = self._tail_offsets
+        if len(tail) >= _MAX_TAIL_BATCHES:
             self._forget_tail()
-        elif len(self._tail_offsets) >= _MAX_TAIL_BATCHES:
-            self._forget_tail()
-        self._tail_offsets.append(last_offset)
+        tail.append(last_offset)
         self._tail_positions.append(position)
+        size_bytes = len(records)
         self._bytes_since_index += size_bytes
         self.size_bytes = position + size_bytes
+
+    def _note_place(self, last_offset: int, position: int) -> None:
+        """Bring the indexes up to the batch at ``position``."""
+        if not self.offset_index.is_full:
+            self.offset_index.append(last_offset - self.base_offset, position)
+            if not self.time_index.is_full:
+                self.note_time()
+        self._bytes_since_index = 0
+        self._forget_tail()
+        if self.offset_index.is_full or self.time_index.is_full:
+            self.room_bytes = -1
 
     def _forget_tail(self) -> None:
         """Keep the last batch only: the one after it is sure to begin where it ends."""
@@ -254,6 +257,7 @@ class LogSegment:
         file = self.file()
         self._disk.truncate(file.fd, position)
         self.size_bytes = position
+        self.room_bytes = -1
         self._tail_offsets.clear()
         self._tail_positions.clear()
         relative = offset - self.base_offset
@@ -284,6 +288,7 @@ class LogSegment:
         self._tail_positions.clear()
         self._bytes_since_index = scan.bytes_since_index
         self.size_bytes = scan.size_bytes
+        self.room_bytes = -1
         self._first_timestamp = scan.first_timestamp
         self.max_timestamp = scan.max_timestamp
         self.max_timestamp_offset = scan.max_timestamp_offset
@@ -325,6 +330,7 @@ class LogSegment:
     def close(self) -> None:
         """Close the files; they are opened again when they are needed."""
         self._file.close()
+        self.room_bytes = -1
         self._tail_offsets.clear()
         self._tail_positions.clear()
         self.offset_index.close()

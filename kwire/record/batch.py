@@ -61,7 +61,9 @@ _MIN_LENGTH_OF_ANY_MAGIC = 14
 _LEADER_EPOCH_AT = 12
 _MAGIC_AT = 16
 _CRC_AT = 17
-_ATTRIBUTES_AT = 21
+ATTRIBUTES_AT = 21
+"""Where in a batch the bytes begin that its checksum covers."""
+
 _BASE_TIMESTAMP_AT = 27
 _MAX_TIMESTAMP_AT = 35
 
@@ -203,7 +205,7 @@ class RecordBatch:
 
     def crc_is_right(self) -> bool:
         """Whether the checksum fits the bytes it covers."""
-        start = self.position + _ATTRIBUTES_AT
+        start = self.position + ATTRIBUTES_AT
         covered = memoryview(self.buffer)[start : self.position + self.size_bytes]
         return bool(crc32c(covered) == self.crc)
 
@@ -279,9 +281,9 @@ def set_max_timestamp(batch: RecordBatch, timestamp_type: int, max_timestamp: in
     if timestamp_type == LOG_APPEND_TIME:
         batch.attributes |= TIMESTAMP_TYPE_MASK
     batch.max_timestamp = max_timestamp
-    _INT16.pack_into(buffer, position + _ATTRIBUTES_AT, batch.attributes)
+    _INT16.pack_into(buffer, position + ATTRIBUTES_AT, batch.attributes)
     _INT64.pack_into(buffer, position + _MAX_TIMESTAMP_AT, max_timestamp)
-    batch.crc = crc32c(memoryview(buffer)[position + _ATTRIBUTES_AT : position + batch.size_bytes])
+    batch.crc = crc32c(memoryview(buffer)[position + ATTRIBUTES_AT : position + batch.size_bytes])
     _UINT32.pack_into(buffer, position + _CRC_AT, batch.crc)
 
 
@@ -318,7 +320,7 @@ def build_header(  # one argument for each field of the format
         )
     )
     out += payload
-    _UINT32.pack_into(out, _CRC_AT, crc32c(memoryview(out)[_ATTRIBUTES_AT:]))
+    _UINT32.pack_into(out, _CRC_AT, crc32c(memoryview(out)[ATTRIBUTES_AT:]))
     return out
 
 

@@ -1,0 +1,154 @@
+"""The append in one step leaves behind what the slow one does, whatever comes between."""
+
+from random import Random
+from shutil import rmtree
+
+import pytest
+
+from kwire.errors import KafkaError
+from kwire.log.log_config import LogConfig
+from kwire.log.plain_append import append_plain
+from kwire.log.plain_batch import plain_batch
+from kwire.log.truncation import truncate_log
+from kwire.log.validation import CheckedBatch
+from kwire.record.batch import NO_TIMESTAMP
+
+SETTINGS = [
+    {"segment_bytes": 4000, "index_interval_bytes": 300},
+    {"segment_index_bytes": 60, "index_interval_bytes": 200},
+    {"segment_ms": 3000, "segment_jitter_ms": 1000, "index_interval_bytes": 0},
+    {"index_interval_bytes": 100_000},
+]
+
+
+class Side:
+    """A log that is appended to in one step where that goes, or never."""
+
+    def __init__(self, tools, *, is_fast):
+        self.tools = tools
+        self.is_fast = is_fast
+        self.epoch = 0
+        self.taken = 0
+        self.settings = SETTINGS[0]
+        self.log = tools.open(**self.settings)
+
+    def append(self, data, now_ms):
+        """The first offset, or the error's code."""
+        batch = plain_batch(memoryview(bytearray(data)), self.log.config, now_ms)
+        assert batch is not None
+        if self.is_fast:
+            first_offset = append_plain(self.log, batch, self.epoch)
+            self.taken += first_offset >= 0
+            if first_offset >= 0:
+                return first_offset
+            assert bytes(batch.data[:8]) == bytes(8)
+        checked = CheckedBatch(batch, NO_TIMESTAMP)
+        try:
+            return self.log.append_checked(
+                checked, leader_epoch=self.epoch, now_ms=now_ms
+            ).first_offset
+        except KafkaError as error:
+            return error.code
+
+    def reopen(self):
+        """As a clean restart does."""
+        self.log.close(self.tools.now_ms)
+        self.log = self.tools.open(**self.settings)
+
+    def state(self):
+        """What is known of the log, and what is in its files."""
+        log = self.log
+        segments = [
+            (
+                segment.base_offset,
+                segment.size_bytes,
+                segment.max_timestamp,
+                segment.max_timestamp_offset,
+                segment.first_timestamp(),
+                segment.path(".log").read_bytes(),
+                segment.offset_index.entries,
+                segment.time_index.entries,
+            )
+            for segment in log.segments
+        ]
+        producers = log.producers.to_snapshot()
+        return log.log_end_offset, log.leader_epochs.entries, producers, segments
+
+
+def some_batch(tools, random, sequences, now_ms):
+    """A plain batch, mostly of a producer that goes on."""
+    count = random.choice([1, 1, 2, 8, 30])
+    producer = None
+    if random.random() < 0.6:
+        number = random.randrange(3)
+        sequence = sequences[number] if random.random() < 0.8 else random.choice([0, 5])
+        sequences[number] = sequence + count if random.random() < 0.9 else sequence
+        producer = (number, random.choice([0] * 30 + [1]), sequence)
+    timestamp = now_ms + random.choice([0, 10, 900, -900])
+    return tools.batch(*[random.randbytes(40)] * count, timestamp=timestamp, producer=producer)
+
+
+def meddle(side, chance, now_ms):
+    """Do something to the log between two appends, mostly nothing."""
+    if chance < 0.01:
+        side.settings = SETTINGS[int(chance * 100 * len(SETTINGS))]
+        side.log.update_config(LogConfig(**side.settings))
+    elif chance < 0.02:
+        truncate_log(side.log, side.log.log_end_offset * 2 // 3, now_ms, side.tools.disk)
+    elif chance < 0.03:
+        side.reopen()
+    elif chance < 0.035:
+        side.epoch += 1
+    elif chance < 0.04:
+        side.log.roll(now_ms)
+
+
+def history(side, seed):
+    """What a random history answers and leaves behind."""
+    random = Random(seed)
+    sequences, now_ms = [0, 0, 0], side.tools.now_ms
+    seen = []
+    for _ in range(600):
+        now_ms += random.randrange(20)
+        chance = random.random()
+        meddle(side, chance, now_ms)
+        data = some_batch(side.tools, random, sequences, now_ms)
+        seen.append(side.append(data, now_ms))
+        if chance < 0.05:
+            seen.append(side.state())
+    return [*seen, side.state()]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_both_leave_the_same_behind(tools, seed):
+    """In one directory after the other: the jitter of a segment goes by its path."""
+    slow = Side(tools, is_fast=False)
+    expected = history(slow, seed)
+    slow.log.abandon()
+    rmtree(tools.directory)
+    fast = Side(tools, is_fast=True)
+    assert history(fast, seed) == expected
+    assert fast.taken > 200
+
+
+@pytest.mark.parametrize("failing_call", range(3))
+def test_what_the_disk_refuses_leaves_nothing_behind(tools, failing_call):
+    """The twin tries again, and tells what it meets; the log goes on where it was."""
+    side = Side(tools, is_fast=True)
+    side.log.update_config(LogConfig(index_interval_bytes=0))
+    for _ in range(3):
+        side.append(tools.batch(b"v"), tools.now_ms)
+    assert side.taken
+    tools.disk.fail_at = tools.disk.calls + failing_call
+    assert side.append(tools.batch(b"w"), tools.now_ms) == 3
+    assert side.append(tools.batch(b"x"), tools.now_ms) == 4
+    assert [value for _, value in tools.values(side.log)] == [b"v"] * 3 + [b"w", b"x"]
+
+
+def test_an_abandoned_or_failed_log_is_left_to_the_twin(tools):
+    side = Side(tools, is_fast=True)
+    for _ in range(3):
+        side.append(tools.batch(b"v"), tools.now_ms)
+    batch = plain_batch(memoryview(tools.batch(b"w")), side.log.config, tools.now_ms)
+    side.log.abandon()
+    assert append_plain(side.log, batch, 0) == -1
