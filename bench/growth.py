@@ -1,5 +1,8 @@
 """``python -m bench.growth``: how cost grows with connections, partitions, groups, record sizes.
 
+Measured are kwire as its wheels bring it, in pure Python where it can't be compiled, and Apache
+Kafka; all steps of all curves take about ten minutes.
+
 For each of these a broker is started anew, warmed up, and loaded with more and more of it; a chart
 (SVG) and a JSON file say what a request then costs: its latency, and the broker's CPU. Brokers are
 measured one after the other; ``--no-kafka`` leaves Apache Kafka out. What should be seen is a line
@@ -26,6 +29,7 @@ from bench.publish import OUT, publish_growth
 from bench.report import Grown, Growth, cells_of, restarts_of
 from bench.rows.common import PRODUCE_VERSION, create_topic, next_offset, produce_request
 from bench.rows.members import Members
+from bench.rows.warm_up import warm_up_of
 from bench.usage import cpu_seconds, resident_mb
 from kwire.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 
@@ -158,7 +162,7 @@ def measured(
     broker.start()
     try:
         frame = frame_to(broker, "warm-up", 100)
-        run_load(generator, broker.bootstrap, frame, 4, 4, warm_up_s)
+        run_load(generator, broker.bootstrap, frame, 4, 4, warm_up_of(name, warm_up_s))
         points = list(curve.measure(Measuring(broker, generator, curve.steps)))
     finally:
         broker.stop()
@@ -221,6 +225,7 @@ def options_of(arguments: list[str] | None = None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="bench.growth", description="how cost grows")
     add_choice(parser)
+    parser.set_defaults(pure=False)
     parser.add_argument("--only", metavar="TEXT", help="only curves whose name has this")
     parser.add_argument("--most", type=int, default=1 << 31, help="no step beyond this")
     parser.add_argument("--warm-up", type=float, default=10.0, help="seconds of load before")

@@ -26,6 +26,7 @@
 #define MAX_IN_FLIGHT 64
 #define READ_BYTES (1 << 20)
 #define MAX_SAMPLES (4 << 20)
+#define LONGEST_WAIT_MS 40000
 
 struct connection {
     int fd;
@@ -158,9 +159,9 @@ int main(int argc, char **argv) {
     struct epoll_event events[256];
     int waiting = count * in_flight;
     while (waiting > 0) {
-        int n = epoll_wait(poll, events, 256, 10000);
+        int n = epoll_wait(poll, events, 256, LONGEST_WAIT_MS);
         if (n <= 0) {
-            fprintf(stderr, "nothing came for 10 s\n");
+            fprintf(stderr, "nothing came for %d s\n", LONGEST_WAIT_MS / 1000);
             return 1;
         }
         int going = now_ns() < end;

@@ -11,6 +11,8 @@ import time
 from collections import deque
 from pathlib import Path
 
+LONGEST_WAIT_S = 40
+
 
 class Connection:
     """One connection: when its requests under way were sent, and what came of their responses."""
@@ -64,7 +66,7 @@ def run(host: str, port: int, count: int, in_flight: int, seconds: float, reques
     response_bytes = 0
     while any(connection.sent for connection in connections):
         going = time.perf_counter() - started < seconds
-        for key, _ in selector.select(10):
+        for key, _ in selector.select(LONGEST_WAIT_S):
             size_bytes, taken = key.data.receive()
             response_bytes += size_bytes
             latencies += taken

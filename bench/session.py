@@ -32,12 +32,10 @@ from bench.rows.common import (
     produce_request,
 )
 from bench.rows.memory import IDLE_ROWS
-from bench.rows.warm_up import warm_up
+from bench.rows.warm_up import warm_up, warm_up_of
 
 GUESS_MORE_S = 2.0
 """What a row takes beside its load, where nothing is known of it."""
-KWIRE_WARM_UP = 0.1
-"""kwire is warmed up for this part of the time that Java gets: there is nothing to compile."""
 
 
 def selected(rows: list[Row], text: str | None) -> list[Row]:
@@ -126,7 +124,7 @@ class Session:
             all_running = self._started(root, stack)
             for name, running in all_running.items():
                 with self._step("warm-up", name):
-                    warm_up(running, self._warm_up_s(name), self._rows)
+                    warm_up(running, warm_up_of(name, self._options.warm_up), self._rows)
             for n in range(self._options.rounds):
                 self._round(n, all_running)
         return self.run
@@ -144,11 +142,6 @@ class Session:
                     self._start(name, running)
                 all_running[name] = running
         return all_running
-
-    def _warm_up_s(self, name: str) -> float:
-        """Java has to compile; nothing of kwire changes while it runs, but for its caches."""
-        seconds: float = self._options.warm_up
-        return seconds * KWIRE_WARM_UP if name in (KWIRE, PURE) else seconds
 
     def rows_of(self, n: int) -> list[Row]:
         """The rows of a round."""

@@ -6,6 +6,7 @@ it is: nothing of that is repeated here.
 
 from contextlib import suppress
 
+from bench.brokers import KAFKA
 from bench.rows.committed import COMMITTED_ROWS
 from bench.rows.common import Row, Running
 from bench.rows.fetch import FETCH_ROWS
@@ -30,6 +31,15 @@ ROW_SHARE = 1 / 20
 
 SAME_CODE = "1,000 partitions"
 """Rows with that take long, and run nothing that rows of a hundred don't."""
+
+
+KWIRE_WARM_UP = 0.1
+"""kwire is warmed up for this part of the time that Java gets: there is nothing to compile."""
+
+
+def warm_up_of(name: str, seconds: float) -> float:
+    """How long a broker is warmed up, where Java is so many seconds."""
+    return seconds if name == KAFKA else seconds * KWIRE_WARM_UP
 
 
 def warm_up(running: Running, seconds: float, rows: list[Row]) -> None:
