@@ -13,13 +13,13 @@ import time
 
 from rich.console import Console
 
-from bench.brokers import KAFKA
+from bench.brokers import KAFKA, Maker
 from bench.chart import draw_ratios
 from bench.choice import add_choice, brokers_of
 from bench.pace import Teller, minutes
 from bench.profile import PUBLISHED as PROFILES
 from bench.profile import profile
-from bench.publish import OUT, publish
+from bench.publish import NUMBERS, OUT, publish
 from bench.report import Run, behind, table_of
 from bench.rows import ALL_ROWS
 from bench.session import Session, limits_of_the_machine, selected
@@ -41,7 +41,7 @@ def options_of(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--warm-up", type=float, default=WARM_UP_S, help="seconds of load before")
     parser.add_argument("--quick", action="store_true", help="one round, half a second a row")
     parser.add_argument("--only", metavar="TEXT", help="only rows whose name has this")
-    parser.add_argument("--profile", action="store_true", help="where kwire's time goes instead")
+    parser.add_argument("--profile", action="store_true", help="where kwire's time goes")
     parser.add_argument("--publish", action="store_true", help="write README and docs/performance")
     options = parser.parse_args(arguments)
     if options.quick:
@@ -60,6 +60,18 @@ def say(run: Run, console: Console) -> None:
         console.print(f"not measured: {note}", highlight=False)
 
 
+def profile_rows(options: argparse.Namespace, makers: dict[str, Maker], console: Console) -> None:
+    """Profile the rows that were asked for: those that have missed their bar, if none were."""
+    rows = selected(ALL_ROWS, options.only)
+    if options.only is None:
+        published = json.loads(NUMBERS.read_text(encoding="utf-8"))
+        rows = [line.row for line in behind(published)]
+    target = PROFILES if options.publish else OUT / "profiles"
+    profile(makers, rows, options.seconds, target, console)
+    if options.publish:
+        publish(NUMBERS)
+
+
 def main() -> int:
     """Measure, print, write; 1 when a row failed."""
     options = options_of()
@@ -67,8 +79,7 @@ def main() -> int:
     console.width = max(console.width, TABLE_WIDTH)
     makers = brokers_of(options, console)
     if options.profile:
-        target = PROFILES if options.publish else OUT / "profiles"
-        profile(makers, selected(ALL_ROWS, options.only), options.seconds, target, console)
+        profile_rows(options, makers, console)
         return 0
     session = Session(options, makers, Teller(console))
     console.print(f"{', '.join(makers)}: about {minutes(session.usual_s)}", highlight=False)

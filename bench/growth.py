@@ -50,11 +50,13 @@ class Point(NamedTuple):
 
 
 class Curve(NamedTuple):
-    """What grows, its steps, and how a broker is measured at each of them."""
+    """What grows, its steps, how a broker is measured at each of them, and whether it stays."""
 
     name: str
     steps: tuple[int, ...]
     measure: Callable[["Measuring"], Iterator[Point]]
+    stays: bool = False
+    """Whether a restarted broker has all of it again."""
 
 
 class Measuring(NamedTuple):
@@ -148,16 +150,16 @@ def groups(measuring: Measuring) -> Iterator[Point]:
 
 CURVES = (
     Curve("connections", (1, 2, 8, 32, 128, 512, 1000, 2000), connections),
-    Curve("partitions", (1, 10, 100, 1000, 10_000), partitions),
-    Curve("groups of 10 members", (1, 10, 100, 1000), groups),
+    Curve("partitions", (1, 10, 100, 1000, 10_000), partitions, stays=True),
+    Curve("groups of 10 members", (1, 10, 100, 1000), groups, stays=True),
     Curve("record bytes", (10, 100, 1000, 10_000, 100_000, 1_000_000), record_bytes),
 )
 
 
 def measured(
     curve: Curve, name: str, make: Maker, generator: Generator, root: Path, warm_up_s: float
-) -> tuple[list[Point], float]:
-    """The points of one broker, and the seconds a restart takes with all that is there then."""
+) -> tuple[list[Point], float | None]:
+    """The points of one broker, and the seconds a restart takes with what stays of it."""
     broker = make(root / f"{name}-{curve.name.replace(' ', '-')}")
     broker.start()
     try:
@@ -166,6 +168,8 @@ def measured(
         points = list(curve.measure(Measuring(broker, generator, curve.steps)))
     finally:
         broker.stop()
+    if not curve.stays:
+        return points, None
     before = time.monotonic()
     broker.start()
     try:
@@ -210,7 +214,7 @@ def main() -> None:
                     progress.advance(task)
             results[curve.name] = {
                 "points": {name: [one._asdict() for one in all_] for name, all_ in points.items()},
-                "restart_s": restarts,
+                "restart_s": {name: taken for name, taken in restarts.items() if taken},
             }
             console.print(table_of(curve.name, results[curve.name]))
     OUT.mkdir(exist_ok=True)

@@ -119,7 +119,9 @@ def profiles_text(lines: list[Line]) -> str:
 
 def growth_tables(growth: Growth) -> str:
     """Every curve as a Markdown table."""
-    return "\n".join(
-        f"{table(cells_of(name, grown), 0)}\n{restarts_of(grown).capitalize()}.\n"
-        for name, grown in growth.items()
-    )
+    parts = []
+    for name, grown in growth.items():
+        parts.append(table(cells_of(name, grown), 0))
+        if restarts := restarts_of(grown):
+            parts.append(f"{restarts.capitalize()}.\n")
+    return "\n".join(parts)

@@ -34,6 +34,7 @@ PUBLISHED = Path(__file__).parent.parent / "docs" / "performance" / "profiles"
 SAMPLES_A_SECOND = 1999
 SHORTEST_S = 5.0
 WARM_UP_S = 2.0
+SPARK_MB = 200
 IMPORT_TIMES = "PYTHONPROFILEIMPORTTIME"
 
 
@@ -129,7 +130,8 @@ def texts_of(
     broker = make(root / name)
     broker.start()
     try:
-        running = Running(broker, make, new_generator(root), max(seconds, SHORTEST_S))
+        seconds = max(seconds, SHORTEST_S)
+        running = Running(broker, make, new_generator(root), seconds, 2 * seconds, SPARK_MB)
         warm_up(running, WARM_UP_S, rows)
         for row in rows:
             if row is not START:

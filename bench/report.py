@@ -222,7 +222,9 @@ def cells_of(name: str, grown: Grown) -> list[list[str]]:
 
 
 def restarts_of(grown: Grown) -> str:
-    """How long a restart takes with all that is there at the end of a curve."""
+    """How long a restart takes with what stays of a curve; nothing where nothing does."""
+    if not grown["restart_s"]:
+        return ""
     names = titles(list(grown["restart_s"]))
     times = [f"{names[name]} in {taken:.2f} s" for name, taken in grown["restart_s"].items()]
     return f"restarted with all of that: {', '.join(times)}"

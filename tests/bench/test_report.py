@@ -167,6 +167,7 @@ def test_a_curve_is_a_table_of_what_each_step_costs() -> None:
     text = growth_tables({"partitions": grown})
     assert "| 1,000 | 30 | 100 | 25 | 40 | 30 | 100 | 25 | 40 |" in text
     assert "Restarted with all of that: kwire in 0.25 s." in text
+    assert "Restarted" not in growth_tables({"connections": {**grown, "restart_s": {}}})
 
 
 def test_documents_say_what_the_published_numbers_say() -> None:
