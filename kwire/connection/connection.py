@@ -28,6 +28,7 @@ from kwire.connection.waiting import COME_LATER, Waiting, held
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers import Route, route
 from kwire.handlers.context import ConnectionInfo, RequestContext
+from kwire.handlers.waiting import Slow, Unfinished
 from kwire.protocol.frame import (
     API_VERSIONS_KEY,
     MIN_REQUEST_BYTES,
@@ -193,6 +194,9 @@ class Connection:
         try:
             if served_by.plain is not None:
                 answer = served_by.plain(frame, position, header, self._broker)
+                if isinstance(answer, Unfinished):
+                    self._waiting = Waiting(served_by, header, answer)
+                    return
                 if answer is not None:
                     self._outbox.append_plain(answer)
                     return
@@ -238,9 +242,15 @@ class Connection:
         self._waiting = None
         try:
             response = waiting.go_on(self._broker.flusher)
+            if type(response) is list:
+                self._outbox.append_plain(response)
+            elif type(response) is Slow:
+                request, _ = waiting.served_by.decode(response.frame, response.position)
+                self._handle(waiting.served_by, waiting.header, request)
+            else:
+                self._take(waiting.served_by, waiting.header, response)
         except Exception as error:
             raise self._failed(error, waiting.served_by, waiting.header) from error
-        self._take(waiting.served_by, waiting.header, response)
 
     def _failed(
         self, error: Exception, served_by: Route, header: RequestHeader

@@ -15,6 +15,7 @@ from importlib import import_module
 from typing import Any, NamedTuple, TypeAlias
 
 from kwire.errors import ErrorCode, KafkaError
+from kwire.handlers.waiting import Unfinished
 from kwire.protocol.codec import Decoder, Encoder, decoder, encoder
 from kwire.protocol.file_slice import FileSlice
 from kwire.protocol.frame import RequestHeader, response_header_version
@@ -23,7 +24,9 @@ from kwire.protocol.types import is_flexible
 
 Handler: TypeAlias = Callable[[Any, Any], Any]
 PlainAnswer: TypeAlias = bytes | list[bytes | FileSlice]
-PlainHandler: TypeAlias = Callable[[memoryview, int, RequestHeader, Any], PlainAnswer | None]
+PlainHandler: TypeAlias = Callable[
+    [memoryview, int, RequestHeader, Any], PlainAnswer | Unfinished | None
+]
 """Frame, where the body begins, header, broker → the response, its size first; None to let the
 handler."""
 

@@ -1,4 +1,4 @@
-"""Fetch, the common request: partitions that are here, without a session, and nothing to wait for.
+"""Fetch, the common request: partitions that are here, without a session.
 
 A fast path: the request is read where it lies and the answer is written as bytes and slices of
 files, without the objects in between. ``answer`` gives None for everything that isn't common,
@@ -6,7 +6,10 @@ having done nothing; then ``kwire.handlers.fetch``, its slow, obvious twin, serv
 answer the same bytes, which tests/handlers/test_plain_fetch.py shows.
 
 Common are: versions 12 to 18, a consumer, no session, no tagged fields, partitions that are served,
-no error, and at least ``min_bytes`` that are in memory.
+no error, and nothing that isn't in memory.
+
+One that has to wait for an append keeps its frame, and reads it again when something has come. When
+that isn't common any more, the twin goes on with the time that is left.
 """
 
 from collections.abc import Iterator
@@ -14,9 +17,13 @@ from struct import Struct
 from struct import error as StructError
 from typing import NamedTuple
 
+import trio
+
 from kwire.broker.broker import Broker
+from kwire.broker.partition import Partition
 from kwire.errors import KafkaError
 from kwire.handlers.plain_fetch_answer import FetchAnswer
+from kwire.handlers.waiting import Change, Slow, Unfinished, at_once_or_later, happens
 from kwire.log.page_cache import ColdPages
 from kwire.protocol.file_slice import FileSlice
 from kwire.protocol.frame import RequestHeader
@@ -31,6 +38,9 @@ _BEGIN_WITH_REPLICA = Struct(">iiiibii")
 _BEGIN = Struct(">iiibii")
 ENTRY = Struct(">iiqiqiB")
 """A partition: index, leader epoch, offset, last epoch, log start, most bytes, no tags."""
+
+_WAIT = Struct(">i")
+"""How long a fetch may wait in ms, the first of its fields but for the replica's id."""
 
 _NO_TAGS = b"\0"
 _NO_ELEMENTS = 1
@@ -57,16 +67,56 @@ class Topic(NamedTuple):
 
 def answer(
     frame: memoryview, position: int, header: RequestHeader, broker: Broker
-) -> list[bytes | FileSlice] | None:
-    """The whole response in parts, its size first; None where this isn't the common request.
+) -> list[bytes | FileSlice] | Unfinished | None:
+    """The whole response in parts, its size first, or what gives it or ``Slow`` later.
 
-    ``position`` is where the request's body begins.
+    None where this isn't the common request. ``position`` is where the request's body begins.
     """
     version = header.api_version
     if version < FLEXIBLE_SINCE:
         return None
+    told = _look(frame, position, version, broker)
+    if told is None:
+        return None
+    if told.size_bytes >= told.min_bytes:
+        return told.response(header.correlation_id)
+    wait = _wait(bytearray(frame), position, header, broker, told)
+    later: list[bytes | FileSlice] | Slow | Unfinished = at_once_or_later(wait)
+    assert not isinstance(later, Slow)
+    return later
+
+
+async def _wait(
+    frame: bytearray, position: int, header: RequestHeader, broker: Broker, told: FetchAnswer
+) -> list[bytes | FileSlice] | Slow:
+    """Wait until there is enough or time is up; ``told`` is what there was to tell before."""
+    version = header.api_version
+    wait_at = position if version >= REPLICA_STATE_SINCE else position + _WAIT.size
+    (wait_ms,) = _WAIT.unpack_from(frame, wait_at)
+    change = Change(trio.current_time() + max(wait_ms, 0) / 1000)
+    partitions = _partitions(memoryview(frame), position, version, broker)
+    for partition in partitions:
+        partition.waiters.add(change)
     try:
-        min_bytes, told, at = _begin(frame, position, version, broker)
+        while not broker.is_stopping and await happens(change):
+            now = _look(memoryview(frame), position, version, broker)
+            if now is None:
+                left_ms = int((change.deadline_s - trio.current_time()) * 1000)
+                _WAIT.pack_into(frame, wait_at, max(left_ms, 0))
+                return Slow(memoryview(frame), position)
+            told = now
+            if told.size_bytes >= told.min_bytes:
+                break
+    finally:
+        for partition in partitions:
+            partition.waiters.discard(change)
+    return told.response(header.correlation_id)
+
+
+def _look(frame: memoryview, position: int, version: int, broker: Broker) -> FetchAnswer | None:
+    """What there is to tell now; None where the request isn't common."""
+    try:
+        told, at = _begin(frame, position, version, broker)
         end = _tell(frame, at, version, broker, told)
         _check_end(frame, end)
     except (
@@ -79,13 +129,23 @@ def answer(
         UnicodeDecodeError,
     ):
         return None
-    return told.response(header.correlation_id) if told.size_bytes >= min_bytes else None
+    return told
+
+
+def _partitions(frame: memoryview, position: int, version: int, broker: Broker) -> list[Partition]:
+    """The partitions of a request that was looked at."""
+    _, at = _begin(frame, position, version, broker)
+    return [
+        broker.partition(topic.name, index)
+        for topic in topics(frame, at, version, broker)
+        for index, *_ in ENTRY.iter_unpack(frame[topic.partitions : topic.end])
+    ]
 
 
 def _begin(
     frame: memoryview, position: int, version: int, broker: Broker
-) -> tuple[int, FetchAnswer, int]:
-    """How many bytes are to come at least, an empty answer, and where the topics begin."""
+) -> tuple[FetchAnswer, int]:
+    """An empty answer, and where the topics begin."""
     if version < REPLICA_STATE_SINCE:
         replica, _, least, most, isolation, session, epoch = _BEGIN_WITH_REPLICA.unpack_from(
             frame, position
@@ -98,11 +158,8 @@ def _begin(
     if replica >= 0 or session or epoch != _NONE:
         raise Uncommon
     max_bytes = min(most, broker.integer("fetch.max.bytes"))
-    return (
-        min(least, max_bytes),
-        FetchAnswer(max_bytes, read_committed=isolation == _READ_COMMITTED),
-        position,
-    )
+    told = FetchAnswer(least, max_bytes, read_committed=isolation == _READ_COMMITTED)
+    return told, position
 
 
 def _check_end(frame: memoryview, at: int) -> None:

@@ -24,12 +24,16 @@ _NULL, _EMPTY = 0, 1
 
 
 class FetchAnswer:
-    """What partitions have, ``size_bytes`` of records; added in the order of the request."""
+    """What partitions have, ``size_bytes`` of records; added in the order of the request.
 
-    __slots__ = ("_left_bytes", "_parts", "_pieces", "read_committed", "size_bytes")
+    Its request wants ``min_bytes`` of them at least; more than ``max_bytes`` would be in vain.
+    """
 
-    def __init__(self, max_bytes: int, *, read_committed: bool) -> None:
+    __slots__ = ("_left_bytes", "_parts", "_pieces", "min_bytes", "read_committed", "size_bytes")
+
+    def __init__(self, min_bytes: int, max_bytes: int, *, read_committed: bool) -> None:
         self.size_bytes = 0
+        self.min_bytes = min(min_bytes, max_bytes)
         self.read_committed = read_committed
         self._left_bytes = max_bytes
         self._parts: list[bytes | FileSlice] = [b""]

@@ -20,7 +20,7 @@ Rules:
 import math
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from types import coroutine
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 _T = TypeVar("_T")
 
@@ -119,6 +119,16 @@ class Unfinished:
     def close(self) -> None:
         """Nobody wants the response any more."""
         self._begun.close()
+
+
+class Slow(NamedTuple):
+    """What a fast path gives later instead of a response: the request's slow twin has to serve it.
+
+    ``frame`` is a copy; the body begins at ``position``.
+    """
+
+    frame: memoryview
+    position: int
 
 
 def at_once_or_later(begun: Coroutine[Wait, Any, _T]) -> _T | Unfinished:

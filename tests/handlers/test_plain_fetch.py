@@ -6,7 +6,7 @@ from random import Random
 from kwire.connection.outbox import Outbox
 from kwire.handlers import plain_fetch, route
 from kwire.handlers.context import ConnectionInfo, RequestContext
-from kwire.handlers.waiting import Unfinished
+from kwire.handlers.waiting import Slow, Unfinished
 from kwire.log import disk
 from kwire.log.page_cache import ColdPages
 from kwire.log.partition_log import AppendOrigin
@@ -47,34 +47,44 @@ class Side:
         return memoryview(bytearray(encode_request(request, version, 77, "test")))[4:]
 
     def fast(self, request, version):
-        """What the fast path answers, None where it leaves the request to its twin."""
+        """What the fast path answers, or ``Later``; None where its twin has to."""
         frame = self.frame(request, version)
         header, position = decode_request_header(frame)
-        if version >= 12:
+        if version >= plain_fetch.FLEXIBLE_SINCE:
             position = skip_header_tags(frame, position)
         answer = plain_fetch.answer(frame, position, header, self.broker)
+
+        def encoded(parts):
+            if isinstance(parts, Slow):
+                return self.served_slowly(parts.frame, parts.position, header)
+            outbox = empty_outbox()
+            outbox.append_plain(parts)
+            return whole(outbox)
+
         if answer is None:
             return None
-        outbox = Outbox.__new__(Outbox)
-        outbox._out, outbox._slices = bytearray(), []
-        outbox.append_plain(answer)
-        return whole(outbox)
+        return Later(answer, encoded) if isinstance(answer, Unfinished) else encoded(answer)
 
     def slow(self, request, version):
-        """What the handler answers, None where it would wait."""
+        """What the handler answers, or ``Later``."""
         frame = self.frame(request, version)
         header, position = decode_request_header(frame)
+        return self.served_slowly(frame, skip_header_tags(frame, position), header)
+
+    def served_slowly(self, frame, position, header):
+        """What the handler answers to a frame."""
+        version = header.api_version
         served_by = route(1, version)
-        decoded, _ = served_by.decode(frame, skip_header_tags(frame, position))
+        decoded, _ = served_by.decode(frame, position)
         context = RequestContext(self.broker, INFO, version, header.client_id)
         response = served_by.handle(decoded, context)
-        if isinstance(response, Unfinished):
-            response.close()
-            return None
-        outbox = Outbox.__new__(Outbox)
-        outbox._out, outbox._slices = bytearray(), []
-        outbox.append(served_by, response, header.correlation_id)
-        return whole(outbox)
+
+        def encoded(response):
+            outbox = empty_outbox()
+            outbox.append(served_by, response, header.correlation_id)
+            return whole(outbox)
+
+        return Later(response, encoded) if isinstance(response, Unfinished) else encoded(response)
 
     def append(self, random):
         """Write something to a partition: records, or a piece of a transaction, or its end."""
@@ -102,6 +112,29 @@ class Side:
             self.sequences[key] = state.base_sequence + count
         batch = builder.build(producer=state, transactional=kind == "transaction")
         partition.append(batch, now_ms=TIMESTAMP)
+
+
+class Later:
+    """A request that waits."""
+
+    def __init__(self, unfinished, encoded):
+        self._unfinished = unfinished
+        self._encoded = encoded
+
+    def end(self):
+        """What is answered when time is up, or sooner if there was enough before."""
+        response = self._unfinished
+        while response is self._unfinished:
+            response.waits_for.is_late = not response.waits_for.is_set
+            response = response.go_on()
+        return self._encoded(response)
+
+
+def empty_outbox():
+    """An outbox for no socket."""
+    outbox = Outbox.__new__(Outbox)
+    outbox._out, outbox._slices = bytearray(), []
+    return outbox
 
 
 def whole(outbox):
@@ -177,7 +210,7 @@ def some_request(random, side):
 
 async def test_both_ways_answer_the_same(tmp_path):
     random = Random(7)
-    taken = Counter()
+    taken, waited = Counter(), Counter()
     async with running_server(tmp_path) as server:
         side = await create(server)
         for _ in range(500):
@@ -191,10 +224,36 @@ async def test_both_ways_answer_the_same(tmp_path):
             answer = side.fast(request, version)
             if request.session_id or request.session_epoch != -1:
                 assert answer is None
+            elif isinstance(answer, Later):
+                waited[version] += 1
+                for _ in range(random.choice([0, 1, 50])):
+                    side.append(random)
+                assert answer.end() == expected.end()
             elif answer is not None:
                 taken[version] += 1
                 assert answer == expected
+            elif isinstance(expected, Later):
+                expected.end()
+        assert not any(partition.waiters for partition in side.broker.partitions())
     assert min(taken[version] for version in VERSIONS) > 15
+    assert min(waited[version] for version in VERSIONS) > 5
+
+
+async def test_one_that_waits_goes_to_the_twin_when_it_is_not_common_any_more(tmp_path):
+    async with running_server(tmp_path) as server:
+        side = await create(server)
+        place = FetchPartition(partition=0, partition_max_bytes=1000)
+        topic = FetchTopic(topic=NAMES[0], partitions=[place])
+        request = FetchRequest(max_wait_ms=60_000, min_bytes=1, max_bytes=10_000, topics=[topic])
+        for version in VERSIONS:
+            waiting, expected = side.fast(request, version), side.slow(request, version)
+            partition = side.broker.partition(NAMES[0], 0)
+            assert len(partition.waiters) == 2
+            partition.leader_epoch += 1
+            partition.wake()
+            assert waiting.end() == expected.end()
+            place.current_leader_epoch = partition.leader_epoch
+            assert not partition.waiters
 
 
 async def test_what_the_fast_path_leaves_to_its_twin(tmp_path, monkeypatch):
@@ -210,7 +269,7 @@ async def test_what_the_fast_path_leaves_to_its_twin(tmp_path, monkeypatch):
         assert side.fast(request, 12) == side.slow(request, 12)
 
         place.fetch_offset = written.high_watermark
-        assert side.fast(request, 12) is None, "nothing is there: it has to wait"
+        assert side.fast(request, 12).end() == side.slow(request, 12).end(), "nothing has come"
         request.min_bytes = 0
         assert side.fast(request, 12) == side.slow(request, 12)
         place.current_leader_epoch = 9
