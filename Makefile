@@ -63,7 +63,7 @@ bench: $(VENV)/.bench ## kwire and Apache Kafka 4.3.1 side by side in one table 
 	$(BIN)/python -m bench $(ARGS)
 
 costs: $(VENV)/.test ## renew what requests cost (calls, system calls, wake-ups, memory) after a change that has its price
-	KWIRE_RENEW_COSTS=1 $(BIN)/pytest -q tests/performance/test_costs.py
+	KWIRE_RENEW_COSTS=1 $(BIN)/pytest -q tests/performance/test_costs.py tests/performance/test_start.py
 
 growth: $(VENV)/.bench ## how cost grows with connections, partitions, groups, record size (KAFKA=no: kwire alone)
 	$(BIN)/python -m bench.growth $(ARGS)

@@ -48,6 +48,22 @@ def test_bad_settings_are_named(tmp_path: Path, setting: str, parts: tuple[str, 
         assert part in line
 
 
+@pytest.mark.parametrize("address", ["here", "127.0.0.1", "[::1]", "here:port", "here:65536"])
+def test_an_address_without_a_port_is_named(address: str) -> None:
+    """What to write instead, in one line, and exit code 1."""
+    done = run("serve", "--listen", address)
+    assert (done.returncode, done.stderr) == (
+        1,
+        f"kwire: --listen {address}: write it as HOST:PORT, for instance 127.0.0.1:9092\n",
+    )
+
+
+def test_listeners_are_given_once() -> None:
+    """--listen would win over -o listeners= without a word."""
+    done = run("serve", "--listen", "127.0.0.1:0", "-o", "listeners=PLAINTEXT://127.0.0.1:9092")
+    assert (done.returncode, "leave one of them out" in done.stderr) == (1, True)
+
+
 def test_an_unknown_setting_warns(tmp_path: Path) -> None:
     """It is ignored, with a hint at the name that was meant."""
     with BrokerProcess(tmp_path, {"num.partitons": "3"}) as broker:

@@ -1,7 +1,7 @@
 """Modules that a library imports and a broker doesn't use: loaded when something is asked of them.
 
-trio imports what TLS and the names of hosts need. A broker without either would load the OpenSSL
-libraries for nothing: a tenth of its start, and megabytes.
+trio imports what TLS needs. A broker without it would load the OpenSSL libraries for nothing: a
+tenth of its start, and megabytes.
 
 A deferred module stands in ``sys.modules`` without its contents. The first attribute that isn't
 there executes it, as its import would have done, and from then on it is like any other.
@@ -15,8 +15,9 @@ from importlib.util import find_spec, module_from_spec
 from types import ModuleType
 from typing import Any
 
-UNUSED_BY_A_BROKER = ("ssl", "hmac", "idna")
-"""What trio imports for ``SSLStream``, DTLS, and host names that aren't ASCII."""
+UNUSED_BY_A_BROKER = ("ssl", "hmac", "idna", "ipaddress", "selectors", "textwrap", "tokenize")
+"""What trio imports for TLS and host names that aren't ASCII, and what the standard library imports
+for URLs, for sockets without an event loop, and to show source in a traceback."""
 
 
 def defer(names: Iterable[str]) -> None:

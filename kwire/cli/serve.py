@@ -4,10 +4,8 @@ Exit codes: 0 after a clean stop, 1 when kwire can't start or broke, 2 for a wro
 """
 
 import argparse
-import logging
 import signal
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kwire.build import version_text
@@ -33,7 +31,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         default=[],
         help="where to listen; port 0 picks a free one; may be repeated (listeners)",
     )
-    serve.add_argument("--config", metavar="FILE", type=Path, help="a server.properties file")
+    serve.add_argument("--config", metavar="FILE", help="a server.properties file")
     serve.add_argument(
         "-o",
         dest="settings",
@@ -48,6 +46,9 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 def run(options: argparse.Namespace) -> int:
     """Serve; the exit code."""
+    own_process.begin()
+    import logging
+
     from kwire.config.broker import BrokerConfig
     from kwire.config.settings import ConfigError
 
@@ -65,12 +66,14 @@ def run(options: argparse.Namespace) -> int:
 
 def _properties(options: argparse.Namespace) -> dict[str, str]:
     """Settings by name: the file, then ``-o``, then the options with names of their own."""
+    from pathlib import Path
+
     from kwire.config.properties import parse_properties
 
     properties: dict[str, str] = {}
     if options.config is not None:
         try:
-            properties.update(parse_properties(options.config.read_text(encoding="utf-8")))
+            properties.update(parse_properties(Path(options.config).read_text(encoding="utf-8")))
         except OSError as error:
             raise UsageError(f"cannot read {options.config}: {error.strerror}") from error
         except UnicodeDecodeError as error:
@@ -83,11 +86,21 @@ def _properties(options: argparse.Namespace) -> dict[str, str]:
     if options.data_dir is not None:
         properties["log.dirs"] = options.data_dir
     if options.listen:
+        if any(item.partition("=")[0].strip() == "listeners" for item in options.settings):
+            raise UsageError("--listen and -o listeners= say the same: leave one of them out")
         names = [_listener_name(index) for index in range(len(options.listen))]
-        addresses = zip(names, options.listen, strict=True)
+        addresses = zip(names, map(_address, options.listen), strict=True)
         properties["listeners"] = ",".join(f"{name}://{address}" for name, address in addresses)
         properties["listener.security.protocol.map"] = ",".join(f"{n}:PLAINTEXT" for n in names)
     return properties
+
+
+def _address(text: str) -> str:
+    """``HOST:PORT`` as it was given; UsageError for anything else."""
+    _, colon, port = text.rpartition(":")
+    if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535:
+        raise UsageError(f"--listen {text}: write it as HOST:PORT, for instance 127.0.0.1:9092")
+    return text
 
 
 def _listener_name(index: int) -> str:
@@ -96,7 +109,6 @@ def _listener_name(index: int) -> str:
 
 
 def _serve(config: "BrokerConfig") -> int:
-    own_process.begin()
     import trio
 
     from kwire.housekeeping import StorageLost

@@ -117,6 +117,8 @@ class DataDirectory:
 
     def begin(self) -> None:
         """Take away the mark of the last clean stop: from here on a crash is possible."""
+        if not self.was_clean:
+            return
         try:
             self._disk.remove(self.path / CLEAN_SHUTDOWN_FILE)
             self._disk.sync_directory(self.path)
