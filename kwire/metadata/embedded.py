@@ -9,6 +9,8 @@ Rules:
 
 - Journal mode WAL with ``synchronous=FULL``: a commit is on disk when it returns, and a process
   that is killed leaves the last commit that returned.
+- A new file gets its name when it is whole. Until then nothing protects it, which spares most of
+  the waits for the disk that making it would take; what a crash leaves of it is made anew.
 - After many commits they are replaced by one snapshot of the image at that revision.
 - Writing waits for the disk, so it happens in a thread, one commit at a time.
 """
@@ -16,6 +18,7 @@ Rules:
 import sqlite3
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import trio
@@ -45,6 +48,8 @@ class EmbeddedStore:
     def open(cls, path: Path) -> "EmbeddedStore":
         """Open or create the file; StoreUnusable for one that can't be read."""
         try:
+            if not path.exists():
+                _create(path)
             connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         except sqlite3.Error as error:
             raise _unusable(path, error) from error
@@ -144,8 +149,20 @@ def _load(connection: sqlite3.Connection, path: Path) -> tuple[MetadataImage, in
     return image, commits
 
 
-def _check_format(connection: sqlite3.Connection, path: Path) -> None:
-    """Create the tables in an empty file; StoreUnusable where another format is in it."""
+def _create(path: Path) -> None:
+    """Make a file without commits; its name is for the caller to sync."""
+    unfinished = path.with_name(f"{path.name}.new")
+    unfinished.unlink(missing_ok=True)
+    with closing(sqlite3.connect(unfinished, isolation_level=None)) as connection:
+        connection.execute("PRAGMA journal_mode=OFF")
+        connection.execute("BEGIN")
+        _create_tables(connection)
+        connection.execute("COMMIT")
+        connection.execute("PRAGMA journal_mode=WAL")
+    unfinished.replace(path)
+
+
+def _create_tables(connection: sqlite3.Connection) -> None:
     connection.execute(
         "CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL)"
     )
@@ -153,6 +170,11 @@ def _check_format(connection: sqlite3.Connection, path: Path) -> None:
         "CREATE TABLE IF NOT EXISTS commits (revision INTEGER PRIMARY KEY, changes TEXT NOT NULL)"
     )
     connection.execute("INSERT OR IGNORE INTO meta VALUES ('format', ?)", (FORMAT,))
+
+
+def _check_format(connection: sqlite3.Connection, path: Path) -> None:
+    """Create the tables in an empty file; StoreUnusable where another format is in it."""
+    _create_tables(connection)
     (found,) = connection.execute("SELECT value FROM meta WHERE name = 'format'").fetchone()
     if found != FORMAT:
         raise StoreUnusable(

@@ -57,6 +57,28 @@ async def test_commits_are_there_after_a_restart(path):
     await store.close()
 
 
+async def test_what_a_crash_left_of_a_new_file_is_made_anew(path):
+    """A file that was never finished says nothing, whatever is in it."""
+    unfinished = path.with_name(f"{path.name}.new")
+    unfinished.write_bytes(b"half of it")
+    store = EmbeddedStore.open(path)
+    assert (await store.read()).revision == 0
+    await store.commit(0, _ids(1))
+    await store.close()
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+async def test_an_empty_file_is_filled(path):
+    """Earlier starts may have left one, and so may a person."""
+    path.touch()
+    store = EmbeddedStore.open(path)
+    await store.commit(0, _ids(1))
+    await store.close()
+    store = EmbeddedStore.open(path)
+    assert (await store.read()).next_producer_id == 1
+    await store.close()
+
+
 async def test_only_one_commits_on_a_revision(path):
     """Of two that decided on the same revision one is told to decide again."""
     store = EmbeddedStore.open(path)
