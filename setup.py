@@ -20,6 +20,7 @@ COMPILED_MODULES = [
     "kwire/connection/outbox.py",
     "kwire/connection/poller.py",
     "kwire/handlers/plain_produce.py",
+    "kwire/log/compaction/offset_map.py",
     "kwire/log/partition_log.py",
     "kwire/log/plain_batch.py",
     "kwire/log/rolling.py",
@@ -29,6 +30,7 @@ COMPILED_MODULES = [
     "kwire/protocol/frame.py",
     "kwire/protocol/wire.py",
     "kwire/record/batch.py",
+    "kwire/record/spans.py",
     "kwire/record/varint.py",
 ]
 

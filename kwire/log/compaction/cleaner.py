@@ -24,7 +24,7 @@ from kwire.log.compaction.job import (
     CompactionStatistics,
     SourceSegment,
 )
-from kwire.log.compaction.offset_map import OffsetMap
+from kwire.log.compaction.offset_map import LastOffsets, OffsetMap
 from kwire.log.compaction.segment_reader import SegmentReader
 from kwire.log.compaction.throttle import Throttle
 from kwire.log.compaction.transactions import CleanedTransactions
@@ -73,7 +73,7 @@ class Cleaner:
         statistics = self.statistics
         statistics.map_utilization = self._offsets.utilization
         statistics.map_s = self._clock() - self._began_s
-        last_offsets = self._offsets.last_offsets() if self._is_ascending else None
+        last_offsets = self._last_offsets()
         if last_offsets is not None:
             statistics.invalid_messages_read += self._keyless
         batch_filter = BatchFilter(self._job, self._offsets, last_offsets, statistics)
@@ -89,6 +89,10 @@ class Cleaner:
         """How far the clean came, and what it took."""
         end_offset = max(self._offsets.latest_offset + 1, self._job.first_dirty_offset)
         return CompactionResult(end_offset, self.statistics)
+
+    def _last_offsets(self) -> LastOffsets | None:
+        """What is the last of its key, by the offset alone; None where that can't be told."""
+        return self._offsets.last_offsets() if self._is_ascending else None
 
     def _read_aborted(self) -> list[AbortedTransaction]:
         """The aborted transactions that the segments may have a part of.

@@ -8,7 +8,6 @@ import pytest
 
 from kwire.log.compaction import segment_reader
 from kwire.log.compaction.cleaner import Cleaner
-from kwire.log.compaction.offset_map import OffsetMap
 from kwire.log.compaction.throttle import Throttle
 
 
@@ -78,7 +77,7 @@ def test_by_offset_as_by_key(compaction, seed, monkeypatch):
         first_dirty_offset=chance.choice([clean.job.first_dirty_offset, c.log.log_end_offset // 2]),
     )
     by_offset = cleaned(job, c.tools.disk)
-    monkeypatch.setattr(OffsetMap, "last_offsets", lambda self: None)
+    monkeypatch.setattr(Cleaner, "_last_offsets", lambda self: None)
     by_key = cleaned(job, c.tools.disk)
     assert by_offset == by_key
     assert any(by_offset[1].values())
