@@ -9,13 +9,12 @@ Plain are: uncompressed batches of few records without headers, and batches of s
 the twin believes their header, in a topic that wants nothing done to what it is given.
 """
 
-from crc32c import crc32c
-
 from kwire.errors import KafkaError
 from kwire.log.log_config import LogConfig
 from kwire.log.validation import FEW_RECORDS, SMALLEST_RECORD_BYTES
 from kwire.protocol.wire import MalformedRequest, read_unsigned_varint
 from kwire.record.batch import ATTRIBUTES_AT, COMPRESSION_MASK, HEADER_BYTES, RecordBatch
+from kwire.record.checksum import crc32c
 from kwire.record.compression import Compression
 
 _LAST_CODEC = int(Compression.ZSTD)
