@@ -10,6 +10,7 @@ import json
 import signal
 import sys
 import time
+from pathlib import Path
 
 from rich.console import Console
 
@@ -34,7 +35,7 @@ def options_of(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench", description="measure kwire and Apache Kafka")
     add_choice(parser)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--slow-rounds", type=int, default=1, help="rounds of the slow rows")
+    parser.add_argument("--slow-rounds", type=int, default=2, help="rounds of the slow rows")
     parser.add_argument("--seconds", type=float, default=2.0, help="load for each row")
     parser.add_argument("--mix-seconds", type=float, default=60.0, help="length of the mix")
     parser.add_argument("--spark-mb", type=int, default=1000, help="how much Spark reads")
@@ -72,6 +73,11 @@ def profile_rows(options: argparse.Namespace, makers: dict[str, Maker], console:
         publish(NUMBERS)
 
 
+def keep(run: Run, target: Path) -> None:
+    """Write what has been measured so far."""
+    target.write_text(json.dumps(run, indent=1), encoding="utf-8")
+
+
 def main() -> int:
     """Measure, print, write; 1 when a row failed."""
     options = options_of()
@@ -86,14 +92,16 @@ def main() -> int:
     session.run["limits"] = limits_of_the_machine(min(options.seconds, LIMITS_S))
     # Who is told to end has measured something.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        run = session.measure()
-    except KeyboardInterrupt:
-        run = session.run
-    say(run, console)
+    run = session.run
     OUT.mkdir(exist_ok=True)
     target = OUT / f"{time.strftime('%Y-%m-%dT%H-%M-%S')}.json"
-    target.write_text(json.dumps(run, indent=1), encoding="utf-8")
+    try:
+        for _ in session.rounds():
+            keep(run, target)
+    except KeyboardInterrupt:
+        run["notes"].append("the run was ended early")
+    keep(run, target)
+    say(run, console)
     console.print(f"written to {target}")
     if KAFKA in makers:
         draw_ratios(run, target.with_suffix(".svg"))

@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -67,6 +68,14 @@ def recording(command: list[str], result: Path) -> Iterator[None]:
         raise NotHere(f"{Path(command[0]).name} has recorded nothing: {said.decode()[-200:]}")
 
 
+def measure_for_long(row: Row, running: Running) -> None:
+    """Measure a row again and again until there is something to see."""
+    end = time.monotonic() + running.seconds
+    while time.monotonic() < end:
+        running.forget()
+        row.measure(running)
+
+
 def with_perf(pid: int, directory: Path, row: Row, running: Running) -> str:
     """A row beside perf."""
     perf = shutil.which("perf")
@@ -76,7 +85,7 @@ def with_perf(pid: int, directory: Path, row: Row, running: Running) -> str:
     rate = str(SAMPLES_A_SECOND)
     command = [perf, "record", "-q", "-g", "-e", "cpu-clock", "-F", rate, "-p", str(pid)]
     with recording([*command, "-o", str(data)], data):
-        row.measure(running)
+        measure_for_long(row, running)
     shown = subprocess.run(
         [perf, "script", "-i", str(data), "-F", "ip,sym,dso", "--no-inline"],
         capture_output=True,
@@ -94,7 +103,7 @@ def with_py_spy(pid: int, directory: Path, row: Row, running: Running) -> str:
     stacks = directory / "stacks"
     command = [program, "record", "-p", str(pid), "-r", "250", "-d", "3600", "--nonblocking"]
     with recording([*command, "-f", "raw", "-o", str(stacks)], stacks):
-        row.measure(running)
+        measure_for_long(row, running)
     return condensed_py_spy(stacks.read_text(encoding="utf-8"))
 
 
@@ -114,11 +123,7 @@ def start_text(make: Maker, directory: Path) -> str:
 def load_text(name: str, row: Row, running: Running, directory: Path) -> str:
     """What the profilers saw of one kwire under one load."""
     looks = [with_perf, with_py_spy] if name == PURE else [with_perf]
-    parts = []
-    for look in looks:
-        running.forget()
-        parts.append(look(running.broker.pid, directory, row, running))
-    return "\n".join(parts)
+    return "\n".join(look(running.broker.pid, directory, row, running) for look in looks)
 
 
 def texts_of(

@@ -116,8 +116,8 @@ class Session:
         """How long it will take, as far as one knows before."""
         return self._pace.total_s
 
-    def measure(self) -> Run:
-        """All of it."""
+    def rounds(self) -> Iterator[int]:
+        """Measure all of it; after each round ``run`` has what there is."""
         with contextlib.ExitStack() as stack:
             stack.enter_context(self._teller.telling(self._pace))
             root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
@@ -127,7 +127,7 @@ class Session:
                     warm_up(running, warm_up_of(name, self._options.warm_up), self._rows)
             for n in range(self._options.rounds):
                 self._round(n, all_running)
-        return self.run
+                yield n
 
     def _started(self, root: Path, stack: contextlib.ExitStack) -> dict[str, Running]:
         """Start every broker as often as there are rounds; the last ones, which go on."""

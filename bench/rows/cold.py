@@ -26,6 +26,7 @@ from bench.usage import MB
 from kwire.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kwire.record.records import BatchBuilder
 
+NAME = "produce beside a cold reader"
 OLD_MB = 512
 PROBE_INTERVAL_S = 0.005
 SHORTEST_PROBE_S = 10.0
@@ -89,10 +90,10 @@ def probe_us(running: Running) -> list[float]:
 
 def beside_cold_reader_us(running: Running) -> list[float]:
     """The probe's times beside a cold reader; one run of it for all rows."""
-    if "cold" not in running.times:
+    if NAME not in running.times:
         with cold_reader(running):
-            running.times["cold"] = probe_us(running)
-    return running.times["cold"]
+            running.times[NAME] = probe_us(running)
+    return running.times[NAME]
 
 
 def percentile_row(label: str, share: float) -> Row:
@@ -102,7 +103,7 @@ def percentile_row(label: str, share: float) -> Row:
         times = beside_cold_reader_us(running)
         return times[int((len(times) - 1) * share)]
 
-    return Row(f"produce beside a cold reader: {label}", "µs", False, measure)
+    return Row(f"{NAME}: {label}", "µs", False, measure, NAME)
 
 
 COLD_ROWS: list[Row] = [

@@ -121,7 +121,7 @@ def produce_to_fetch_row(label: str, share: float) -> Row:
         times = running.times[LONG_POLL]
         return times[int((len(times) - 1) * share)]
 
-    return Row(f"{LONG_POLL}: {label}", "µs", False, measure)
+    return Row(f"{LONG_POLL}: {label}", "µs", False, measure, LONG_POLL)
 
 
 FETCH_ROWS: list[Row] = [

@@ -31,6 +31,7 @@ from kwire.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 
+LOAD = "many groups"
 OFFSETS, OFFSET_GROUPS = 100_000, 1_000
 PARTITIONS = OFFSETS // OFFSET_GROUPS
 GROUPS = 1_000
@@ -138,9 +139,9 @@ def _number(name: str) -> Callable[[Running], float]:
 
 
 SCALE_ROWS: list[Row] = [
-    Row("memory per committed offset", "B", False, _number("offset")),
-    Row("100,000 offsets, from start to loaded", "s", False, _number("load")),
-    Row("memory per group member", "KB", False, _number("member")),
-    Row("produce p99 before 10,000 members heartbeat", "µs", False, _number("quiet")),
-    Row("produce p99 while 10,000 members heartbeat", "µs", False, _number("busy")),
+    Row("memory per committed offset", "B", False, _number("offset"), LOAD),
+    Row("100,000 offsets, from start to loaded", "s", False, _number("load"), LOAD),
+    Row("memory per group member", "KB", False, _number("member"), LOAD),
+    Row("produce p99 before 10,000 members heartbeat", "µs", False, _number("quiet"), LOAD),
+    Row("produce p99 while 10,000 members heartbeat", "µs", False, _number("busy"), LOAD),
 ]
