@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 import trio
 
-from kwire.handlers.waiting import at_once_or_later, later
+from kwire.handlers.waiting import Change, at_once_or_later, happens, later
 
 
 async def double(number, *waits):
@@ -62,3 +62,73 @@ async def test_an_error_nobody_catches_reaches_who_waits():
 
     with pytest.raises(ValueError, match="broken"):
         await work(broken())
+
+
+class Sleeper:
+    """Counts how often it is woken."""
+
+    def __init__(self):
+        self.count = 0
+
+    def wake(self):
+        """It is woken."""
+        self.count += 1
+
+
+async def count(change):
+    """How often a change happens before time is up."""
+    happened = 0
+    while await happens(change):
+        happened += 1
+    return happened
+
+
+def test_a_change_that_has_happened_is_not_waited_for():
+    change = Change()
+    change.set()
+    change.time_is_up()
+    assert at_once_or_later(count(change)) == 1
+
+
+def test_many_times_are_as_good_as_one_while_nobody_looks():
+    change = Change()
+    begun = at_once_or_later(count(change))
+    change.sleeper = sleeper = Sleeper()
+    for turn in (1, 2):
+        change.set()
+        change.set()
+        assert sleeper.count == turn
+        assert begun.go_on() is begun
+    change.time_is_up()
+    assert sleeper.count == 3
+    assert begun.go_on() == 2
+
+
+def test_what_happens_when_time_is_up_already_counts():
+    change = Change()
+    begun = at_once_or_later(count(change))
+    change.sleeper = sleeper = Sleeper()
+    change.time_is_up()
+    change.set()
+    assert sleeper.count == 1
+    assert begun.go_on() == 1
+
+
+def test_going_on_for_nothing_waits_on():
+    change = Change()
+    begun = at_once_or_later(count(change))
+    assert begun.go_on() is begun
+    assert begun.waits_for is change
+
+
+async def test_work_ends_where_a_change_is_waited_for():
+    async def both(change):
+        number = await later(partial(give, 5))
+        await happens(change)
+        return number
+
+    change = Change()
+    begun = at_once_or_later(both(change))
+    assert await begun.work() is begun
+    change.set()
+    assert begun.go_on() == 5

@@ -1,0 +1,241 @@
+"""Fetches that wait: woken once, in order, without a task, whoever goes away meanwhile."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import trio
+
+from kwire.broker.partition import Partition
+from kwire.metadata.controller import NewTopic, create_topic
+from kwire.protocol.codec import decode
+from kwire.protocol.frame import decode_response_header, encode_request
+from kwire.protocol.messages.api_versions import ApiVersionsRequest
+from kwire.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+)
+from kwire.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kwire.record.batch import RecordBatch
+from kwire.record.records import BatchBuilder
+from kwire.testing.in_process import RawClient, RunningServer, running_server
+from kwire.testing.waiting import until
+
+TOPIC = "t"
+NOW_MS = 1_700_000_000_000
+VERSIONS = [11, 12]
+"""Without and with the fast path."""
+
+pytestmark = pytest.mark.parametrize("version", VERSIONS)
+
+
+@pytest.fixture
+async def running(tmp_path: Path) -> AsyncIterator[RunningServer]:
+    """A server with one topic of one partition."""
+    async with running_server(tmp_path) as server:
+        broker, topic = server.broker, NewTopic(TOPIC, 1, 1)
+        await broker.commit(lambda image: create_topic(image, topic, broker.random))
+        yield server
+
+
+@pytest.fixture
+def partition(running: RunningServer) -> Partition:
+    """The partition."""
+    return running.broker.partition(TOPIC, 0)
+
+
+def batch(value: bytes = b"v") -> bytes:
+    """One record."""
+    builder = BatchBuilder()
+    builder.add(NOW_MS, None, value)
+    return bytes(builder.build())
+
+
+def append(partition: Partition, value: bytes = b"v") -> None:
+    """Append a record, outside of any turn of the poller."""
+    partition.append(bytearray(batch(value)), now_ms=NOW_MS)
+
+
+def fetch(offset: int = 0, *, max_wait_ms: int = 60_000, min_bytes: int = 1) -> FetchRequest:
+    """A fetch without a session."""
+    wanted = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=100_000_000)
+    return FetchRequest(
+        max_wait_ms=max_wait_ms,
+        min_bytes=min_bytes,
+        max_bytes=100_000_000,
+        session_epoch=-1,
+        topics=[FetchTopic(topic=TOPIC, partitions=[wanted])],
+    )
+
+
+async def fetched(client: RawClient, version: int) -> list[int]:
+    """The base offsets of the batches that the next answer brings."""
+    with trio.fail_after(20):
+        frame = await client.receive_frame()
+    assert frame is not None
+    _, position = decode_response_header(frame, FetchResponse, version)
+    response = decode(FetchResponse, version, memoryview(frame)[position:])
+    records = response.responses[0].partitions[0].records
+    offsets, at = [], 0
+    while at < len(records):
+        found = RecordBatch(memoryview(records)[at:])
+        offsets.append(found.base_offset)
+        at += found.size_bytes
+    return offsets
+
+
+async def waiting(partition: Partition, count: int) -> None:
+    """Until so many fetches wait for the partition."""
+    await until(lambda: len(partition.waiters) == count)
+
+
+async def test_many_wait_without_a_task(
+    running: RunningServer, partition: Partition, version: int
+) -> None:
+    """And all of them are woken by one append."""
+    clients = [await running.connect() for _ in range(40)]
+    tasks = trio.lowlevel.current_statistics().tasks_living
+    for client in clients:
+        await client.send(fetch(), version)
+    await waiting(partition, len(clients))
+    assert trio.lowlevel.current_statistics().tasks_living == tasks
+    append(partition)
+    for client in clients:
+        assert await fetched(client, version) == [0]
+        await client.aclose()
+    assert not partition.waiters
+
+
+async def test_appends_of_one_turn_are_one_answer(
+    running: RunningServer, partition: Partition, version: int
+) -> None:
+    """A producer's requests are served before the fetch that they wake."""
+    reader, writer = await running.connect(), await running.connect()
+    await reader.send(fetch(), version)
+    await waiting(partition, 1)
+    data = PartitionProduceData(index=0, records=batch())
+    topics = [TopicProduceData(name=TOPIC, partition_data=[data])]
+    produce = ProduceRequest(acks=-1, timeout_ms=1000, topic_data=topics)
+    frame = bytes(encode_request(produce, 9, 1, None))
+    await writer.stream.send_all(frame * 3)
+    assert await fetched(reader, version) == [0, 1, 2]
+    await reader.aclose()
+    await writer.aclose()
+
+
+async def test_it_waits_until_there_is_enough(
+    running: RunningServer, partition: Partition, version: int
+) -> None:
+    """Every append wakes it, and it goes on to wait."""
+    client = await running.connect()
+    await client.send(fetch(min_bytes=3 * len(batch())), version)
+    await waiting(partition, 1)
+    for _ in range(3):
+        assert len(partition.waiters) == 1
+        append(partition)
+        await trio.testing.wait_all_tasks_blocked()
+    assert await fetched(client, version) == [0, 1, 2]
+    await client.aclose()
+
+
+async def test_time_is_up(running: RunningServer, partition: Partition, version: int) -> None:
+    """It is answered with what there is, even if that isn't enough."""
+    client = await running.connect()
+    await client.send(fetch(max_wait_ms=50, min_bytes=1000), version)
+    await waiting(partition, 1)
+    append(partition)
+    assert await fetched(client, version) == [0]
+    assert not partition.waiters
+    await client.aclose()
+
+
+async def test_what_comes_behind_it_is_served_behind_it(
+    running: RunningServer, partition: Partition, version: int
+) -> None:
+    """Whether it came with it or while it waited; another that waits too."""
+    client = await running.connect()
+    frames = [
+        encode_request(fetch(), version, 1, None),
+        encode_request(fetch(1), version, 2, None),
+        encode_request(ApiVersionsRequest(), 0, 3, None),
+    ]
+    await client.stream.send_all(b"".join(frames))
+    await waiting(partition, 1)
+    await client.stream.send_all(bytes(encode_request(fetch(0), version, 4, None)))
+    await trio.testing.wait_all_tasks_blocked()
+    append(partition)
+    assert await fetched(client, version) == [0]
+    await waiting(partition, 1)
+    append(partition)
+    assert await fetched(client, version) == [1]
+    with trio.fail_after(10):
+        frame = await client.receive_frame()
+    assert frame is not None
+    assert int.from_bytes(frame[:4]) == 3
+    assert await fetched(client, version) == [0, 1]
+    await client.aclose()
+
+
+async def test_a_client_that_goes_away_while_it_waits(
+    running: RunningServer, partition: Partition, version: int
+) -> None:
+    """Nothing is left of it when the wait is over."""
+    clients = [await running.connect() for _ in range(5)]
+    for client in clients:
+        await client.send(fetch(), version)
+    await waiting(partition, len(clients))
+    for client in clients:
+        await client.aclose()
+    await trio.testing.wait_all_tasks_blocked()
+    append(partition)
+    await until(lambda: not running.server.poller.connections)
+    assert not partition.waiters
+
+
+async def test_a_connection_that_is_aborted_while_it_waits(
+    running: RunningServer, partition: Partition, version: int
+) -> None:
+    """Its fetch is forgotten at once."""
+    client = await running.connect()
+    await client.send(fetch(), version)
+    await waiting(partition, 1)
+    for connection in list(running.server.poller.connections):
+        connection.abort_nowait()
+    assert not partition.waiters
+    assert await client.is_closed()
+    append(partition)
+    await client.aclose()
+
+
+async def test_an_answer_behind_what_the_client_does_not_read(
+    running: RunningServer, partition: Partition, version: int
+) -> None:
+    """A fetch begins to wait when what was asked before it is sent; both come, in order."""
+    for _ in range(20):
+        append(partition, bytes(900_000))
+    client = await running.connect()
+    await client.send(fetch(), version)
+    await client.send(fetch(20), version)
+    await trio.testing.wait_all_tasks_blocked()
+    assert not partition.waiters
+    assert await fetched(client, version) == list(range(20))
+    await waiting(partition, 1)
+    append(partition)
+    assert await fetched(client, version) == [20]
+    await client.aclose()
+
+
+async def test_a_server_that_stops_answers_those_that_wait(tmp_path: Path, version: int) -> None:
+    """With nothing, at once."""
+    async with running_server(tmp_path) as running:
+        broker, topic = running.broker, NewTopic(TOPIC, 1, 1)
+        await broker.commit(lambda image: create_topic(image, topic, broker.random))
+        client = await running.connect()
+        await client.send(fetch(), version)
+        await waiting(broker.partition(TOPIC, 0), 1)
+        running.server.stop()
+        assert await fetched(client, version) == []
+        assert await client.is_closed()
+        await client.aclose()
