@@ -79,6 +79,8 @@ class Partition:
     @property
     def last_stable_offset(self) -> int:
         """Where a read_committed consumer has to stop."""
+        if not self.log.producers.open_transactions:
+            return self.high_watermark
         first_unstable = self.log.first_unstable_offset
         if first_unstable is None or first_unstable > self.high_watermark:
             return self.high_watermark

@@ -47,8 +47,10 @@ class FetchAnswer:
         """Tell of a partition; what is told if it is quiet. KafkaError, ColdPages."""
         read_committed = self.read_committed
         high_watermark = partition.high_watermark
-        last_stable_offset = partition.last_stable_offset
+        last_stable_offset = high_watermark
         log = partition.log
+        if log.producers.open_transactions:
+            last_stable_offset = partition.last_stable_offset
         end_offset = last_stable_offset if read_committed else high_watermark
         records: FileSlice | None = None
         if offset != end_offset or offset < log.log_start_offset:

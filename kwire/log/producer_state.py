@@ -98,19 +98,22 @@ class ProducerEntry:
 
 
 class ProducerStates:
-    """The producers of one partition; ``snapshot_offset`` is that of the newest snapshot."""
+    """The producers of one partition; ``snapshot_offset`` is that of the newest snapshot.
+
+    ``open_transactions`` has the first offset of each, by producer id, in ascending order.
+    """
 
     def __init__(self) -> None:
         self.snapshot_offset = 0
         self.producers: dict[int, ProducerEntry] = {}
-        self._open_transactions: dict[int, int] = {}
+        self.open_transactions: dict[int, int] = {}
         self._awaited: dict[int, tuple[int, int]] = {}
 
     @property
     def first_unstable_offset(self) -> int | None:
         """First offset of the oldest open transaction, None where none is open."""
         # They were opened in the order of their offsets, so the first one is the oldest.
-        return next(iter(self._open_transactions.values()), None)
+        return next(iter(self.open_transactions.values()), None)
 
     def check(self, batch: RecordBatch) -> BatchInfo | None:
         """Whether a client's batch may be appended; the batch it repeats, None for a new one.
@@ -250,7 +253,7 @@ class ProducerStates:
         entry.note(batch)
         if batch.is_transactional and entry.current_txn_first_offset == _NO_TRANSACTION:
             entry.current_txn_first_offset = batch.base_offset
-            self._open_transactions[batch.producer_id] = batch.base_offset
+            self.open_transactions[batch.producer_id] = batch.base_offset
             self._awaited.pop(batch.producer_id, None)
         return None
 
@@ -263,7 +266,7 @@ class ProducerStates:
         entry.coordinator_epoch = coordinator_epoch(batch)
         first_offset = entry.current_txn_first_offset
         entry.current_txn_first_offset = _NO_TRANSACTION
-        self._open_transactions.pop(batch.producer_id, None)
+        self.open_transactions.pop(batch.producer_id, None)
         if first_offset == _NO_TRANSACTION or kind == ControlType.COMMIT:
             return None
         unstable = self.first_unstable_offset
@@ -312,8 +315,8 @@ class ProducerStates:
         states = cls()
         for row in _ENTRY.iter_unpack(rows):
             states._restore(*row)
-        opened = sorted(states._open_transactions.items(), key=lambda item: item[1])
-        states._open_transactions = dict(opened)
+        opened = sorted(states.open_transactions.items(), key=lambda item: item[1])
+        states.open_transactions = dict(opened)
         return states
 
     def _restore(
@@ -338,7 +341,7 @@ class ProducerStates:
             )
         self.producers[producer_id] = entry
         if current_txn_first_offset != _NO_TRANSACTION:
-            self._open_transactions[producer_id] = current_txn_first_offset
+            self.open_transactions[producer_id] = current_txn_first_offset
 
 
 def _old_epoch(entry: ProducerEntry, producer_epoch: int) -> KafkaError:
