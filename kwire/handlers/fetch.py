@@ -233,7 +233,7 @@ def _aborted(
     if records is None:
         return []
     found = partition.log.aborted_transactions(
-        wanted.fetch_offset, partition.last_stable_offset, records.size_bytes
+        wanted.fetch_offset, partition.last_stable_offset, records
     )
     return [
         AbortedTransaction(producer_id=entry.producer_id, first_offset=entry.first_offset)

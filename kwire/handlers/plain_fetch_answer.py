@@ -93,9 +93,7 @@ class FetchAnswer:
         """The aborted transactions that a read_committed consumer has to leave out."""
         log = partition.log
         with log.hurry:
-            found = log.aborted_transactions(
-                offset, partition.last_stable_offset, records.size_bytes
-            )
+            found = log.aborted_transactions(offset, partition.last_stable_offset, records)
         append_unsigned_varint(told, len(found) + 1)
         for entry in found:
             told += _ABORTED.pack(entry.producer_id, entry.first_offset, 0)

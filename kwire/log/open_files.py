@@ -73,6 +73,10 @@ class LazyFile:
             opened = self._opened = OpenFile(fd, self._disk)
         return opened
 
+    def is_open_as(self, opened: object) -> bool:
+        """Whether this is what ``get`` has given last."""
+        return self._opened is opened
+
     def close(self) -> None:
         """Let go of the file; it is opened again when it is needed."""
         if self._opened is not None:

@@ -365,11 +365,11 @@ class PartitionLog:
         return self.leader_epochs.end_offset_of(epoch, self.log_end_offset)
 
     def aborted_transactions(
-        self, start_offset: int, end_offset: int, size_bytes: int | None = None
+        self, start_offset: int, end_offset: int, records: FileSlice | None = None
     ) -> list[AbortedTransaction]:
         """See ``LogSegments.aborted_transactions``; KafkaError (KAFKA_STORAGE_ERROR)."""
         try:
-            return self.segments.aborted_transactions(start_offset, end_offset, size_bytes)
+            return self.segments.aborted_transactions(start_offset, end_offset, records)
         except OSError as error:
             raise self.health.refused(f"cannot read {self.name}", error) from error
 

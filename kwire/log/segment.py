@@ -246,6 +246,10 @@ class LogSegment:
         file = self.file()
         return FileSlice(file.fd, position, size_bytes, file)
 
+    def holds(self, records: FileSlice) -> bool:
+        """Whether a slice is of this segment's file, as far as it is still open."""
+        return self._file.is_open_as(records.owner)
+
     def truncate_to(self, offset: int) -> None:
         """Cut everything from the batch that holds ``offset`` on."""
         header = self.find(offset)

@@ -88,41 +88,50 @@ class LogSegments(list[LogSegment]):
         return header.position if header else segment.size_bytes
 
     def aborted_transactions(
-        self, start_offset: int, end_offset: int, size_bytes: int | None = None
+        self, start_offset: int, end_offset: int, records: FileSlice | None = None
     ) -> list[AbortedTransaction]:
         """Aborted transactions with records between the offsets, by their first offset.
 
-        With ``size_bytes`` only those that matter to a read of so many bytes from the start on.
+        With ``records`` only those that matter to what was just read from the start on.
         """
-        if size_bytes is not None:
-            end_offset = min(end_offset, self._offset_after(start_offset, size_bytes))
-        found = []
+        found: list[AbortedTransaction] = []
         for segment in self.from_offset(start_offset):
             entries = segment.transaction_index.entries()
-            first = bisect_left(entries, start_offset, key=lambda entry: entry.last_offset)
+            first = bisect_left(entries, start_offset, key=_last_offset) if entries else 0
+            if first < len(entries) and records is not None:
+                end_offset = min(end_offset, self._offset_after(start_offset, records))
+                records = None
             for entry in islice(entries, first, None):
                 if entry.first_offset < end_offset:
                     found.append(entry)
                 if entry.last_stable_offset >= end_offset:
-                    return sorted(found, key=lambda aborted: aborted.first_offset)
-        return sorted(found, key=lambda aborted: aborted.first_offset)
+                    return sorted(found, key=_first_offset)
+        return sorted(found, key=_first_offset)
 
-    def _offset_after(self, offset: int, size_bytes: int) -> int:
-        """An offset that no record of a read of so many bytes reaches; the indexes say which."""
+    def _offset_after(self, offset: int, records: FileSlice) -> int:
+        """An offset that no record reaches of what was read from an offset on.
+
+        The indexes say which; where the file was closed meanwhile, nothing is sure.
+        """
         for index in range(self.index_of(offset), len(self)):
             segment = self[index]
-            first = segment.find(offset)
-            if first is None:
-                continue
-            end = first.position + max(size_bytes, first.size_bytes)
-            entry = segment.offset_index.ceiling(end, by_second=True)
-            if entry is not None:
-                return segment.base_offset + entry[0]
-            if index + 1 < len(self):
-                return self[index + 1].base_offset
+            if segment.holds(records):
+                end = records.position + records.size_bytes
+                entry = segment.offset_index.ceiling(end, by_second=True)
+                if entry is not None:
+                    return segment.base_offset + entry[0]
+                return self[index + 1].base_offset if index + 1 < len(self) else MAX_OFFSET
         return MAX_OFFSET
 
     def headers(self) -> Iterator[BatchHeader]:
         """The headers of all batches, oldest first."""
         for segment in self:
             yield from segment.headers()
+
+
+def _first_offset(aborted: AbortedTransaction) -> int:
+    return aborted.first_offset
+
+
+def _last_offset(aborted: AbortedTransaction) -> int:
+    return aborted.last_offset

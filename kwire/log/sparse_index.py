@@ -22,6 +22,8 @@ from struct import Struct
 from kwire.log.disk import Disk
 from kwire.log.open_files import LazyFile, OpenFile
 
+PAGE_ENTRIES = 256
+
 
 class SparseIndex:
     """Sorted entries of two numbers in a file; subclasses say which.
@@ -111,11 +113,36 @@ class SparseIndex:
         return self._entry(self._count_up_to(key - 1, by_second))
 
     def _count_up_to(self, key: int, column: int) -> int:
-        """How many entries have a number in this column that is at most ``key``."""
+        """How many entries have a number in this column that is at most ``key``.
+
+        A page of entries is read at a time: first where a straight line to the last entry leads,
+        which in an index of positions is mostly the right one, then in the middle.
+        """
         low, high = 0, self.entries
+        last = max(self.last[column], 1)
+        middle = min(max(self.entries * key // last, 0), self.entries)
+        while low < high:
+            begin = max(low, middle - PAGE_ENTRIES // 2)
+            count = min(high - begin, PAGE_ENTRIES)
+            place = self._count_in_page(begin, count, key, column)
+            if place == 0:
+                high = begin
+            elif place < count:
+                return begin + place
+            else:
+                low = begin + count
+            middle = (low + high) // 2
+        return low
+
+    def _count_in_page(self, begin: int, count: int, key: int, column: int) -> int:
+        """As ``_count_up_to``, among ``count`` entries from the one numbered ``begin`` on."""
+        size = self.ENTRY.size
+        file = self._open()
+        page = self._disk.pread(file.fd, count * size, begin * size)
+        low, high = 0, count
         while low < high:
             middle = (low + high) // 2
-            if self._entry(middle)[column] <= key:
+            if self.ENTRY.unpack_from(page, middle * size)[column] <= key:
                 low = middle + 1
             else:
                 high = middle

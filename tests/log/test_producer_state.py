@@ -241,7 +241,7 @@ def test_a_read_is_told_of_the_transactions_that_it_meets(tools):
         found = log.read(offset, 300, end_offset=end, min_one_batch=True)
         data = tools.fetch(log, offset, 300)
         last = max(b.last_offset for b in complete_batches(data))
-        told = log.aborted_transactions(offset, end, found.size_bytes)
+        told = log.aborted_transactions(offset, end, found)
         met = [t for t in everything if t.first_offset <= last and t.last_offset >= offset]
         assert [t for t in told if t in met] == met
         assert all(t.first_offset <= last + 3 for t in told)

@@ -1,6 +1,6 @@
 """The small files beside the segments: sparse indexes, epochs, identity; and the settings."""
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 
 import pytest
 from hypothesis import given
@@ -51,6 +51,37 @@ def test_an_index_finds_what_a_sorted_list_finds(index_path, keys, cut):
         index.close()
         index = OffsetIndex(index_path.parent, index_path.name, Disk(), 1024)
         assert index.load()
+    index.close()
+
+
+@pytest.mark.parametrize("kind", [OffsetIndex, TimeIndex])
+@pytest.mark.parametrize("power", [0.3, 1, 3])
+def test_a_long_index_finds_what_a_sorted_list_finds(tmp_path, monkeypatch, kind, power):
+    """By either number, however they grow, and with few reads."""
+    keys = sorted({int(50_000_000 * (n / 3000) ** power) for n in range(1, 3001)})
+    entries = [(key, 7 + key // 2 * 3) for key in keys]
+    disk = Disk()
+    index = kind(tmp_path, "0.index", disk, 100_000)
+    index.replace(b"".join(kind.ENTRY.pack(*entry) for entry in entries))
+    reads = []
+    pread = disk.pread
+
+    def counted(*arguments):
+        reads.append(arguments)
+        return pread(*arguments)
+
+    monkeypatch.setattr(disk, "pread", counted)
+    wanted = range(-1, entries[-1][1] + 3, 250_007)
+    for by_second in (False, True):
+        column = [entry[by_second] for entry in entries]
+        for key in (*wanted, *column[:5], *column[-5:], *column[250:260]):
+            place = bisect_right(column, key)
+            expected = entries[place - 1] if place else None
+            assert index.floor(key, by_second=by_second) == expected
+            place = bisect_left(column, key)
+            expected = entries[place] if place < len(column) else None
+            assert index.ceiling(key, by_second=by_second) == expected
+    assert len(reads) / (4 * len(wanted)) < 5
     index.close()
 
 
