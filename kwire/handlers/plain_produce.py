@@ -1,4 +1,4 @@
-"""Produce, the common request: one plain batch for one partition.
+"""Produce, the common request: one plain batch for one partition, or one for each of several.
 
 A fast path: the request is read where it lies and the response is written as bytes, without the
 objects in between. ``answer`` gives None for everything that isn't common, having done nothing;
@@ -6,7 +6,8 @@ then ``kwire.handlers.produce``, its slow, obvious twin, serves the request. Bot
 bytes and append the same bytes, which tests/handlers/test_plain_produce.py shows.
 
 Common are: versions 9 to 13, acks of 1 or all, no transactional id, no tagged fields, a topic that
-is there and isn't internal, a batch that is plain (``kwire.log.plain_batch``), and no error.
+is there and isn't internal, a batch that is plain (``kwire.log.plain_batch``), and no error. What
+is for several partitions goes to ``kwire.handlers.plain_produce_many``.
 """
 
 from struct import Struct
@@ -15,6 +16,7 @@ from struct import error as StructError
 from kwire.broker.broker import Broker
 from kwire.broker.internal_topics import INTERNAL_TOPICS
 from kwire.broker.partition import Partition
+from kwire.handlers.plain_produce_many import answer_many
 from kwire.log.plain_batch import plain_batch
 from kwire.protocol.frame import RequestHeader
 from kwire.protocol.wire import MalformedRequest, read_unsigned_varint
@@ -55,13 +57,13 @@ def answer(frame: memoryview, position: int, header: RequestHeader, broker: Brok
         return None
     try:
         no_id, acks, _, topics, length = _BEGIN.unpack_from(frame, position)
-        if no_id or topics != _ONE or (acks != -1 and acks != 1):
+        if no_id or (acks != -1 and acks != 1):
             return None
         topic_at = position + _TOPIC_AT
         topic_end = topic_at + (length if version < TOPIC_IDS_SINCE else _UUID_BYTES)
         partitions, index, length, more = _PARTITION.unpack_from(frame, topic_end)
-        if partitions != _ONE:
-            return None
+        if topics != _ONE or partitions != _ONE:
+            return answer_many(frame, position, header, broker, acks)
         records_at = topic_end + _PARTITION.size
         if length > 0x7F and more <= 0x7F:
             length = length & 0x7F | more << 7

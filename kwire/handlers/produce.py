@@ -140,7 +140,7 @@ async def _produce(
             index=data.index,
             error_code=error.code,
             base_offset=-1,
-            log_start_offset=-1 if error.code in WITHOUT_LOG_START else log_start_offset,
+            log_start_offset=told_log_start(error, log_start_offset),
             record_errors=[
                 BatchIndexAndErrorMessage(batch_index=place, batch_index_error_message=message)
                 for place, message in wrong
@@ -155,6 +155,11 @@ async def _produce(
         log_start_offset=info.log_start_offset,
     )
     return answer, partition.flush
+
+
+def told_log_start(error: KafkaError, log_start_offset: int) -> int:
+    """The log start offset that is told with an error."""
+    return -1 if error.code in WITHOUT_LOG_START else log_start_offset
 
 
 def _batch(

@@ -22,6 +22,8 @@ from kwire.testing.in_process import running_server
 
 INFO = ConnectionInfo(1, "PLAINTEXT", "127.0.0.1", 1, "127.0.0.1", 2)
 NAME = "orders"
+NAMES = [NAME, "bills"]
+PARTITIONS = 3
 UNKNOWN_ID = bytes(15) + b"?"
 VERSIONS = (9, 10, 11, 12, 13)
 
@@ -32,12 +34,13 @@ class Side:
     def __init__(self, broker, now_ms):
         self.broker = broker
         broker.now_ms = lambda: now_ms
-        self.topic_id = broker.image.topics_by_name[NAME].topic_id
+        topics = broker.image.topics_by_name
+        self.topic_ids = {name: topics[name].topic_id for name in NAMES if name in topics}
 
     def frame(self, request, version):
         """The request as it is on the wire, with this broker's topic ids."""
         for topic in request.topic_data:
-            topic.topic_id = self.topic_id if topic.name == NAME else UNKNOWN_ID
+            topic.topic_id = self.topic_ids.get(topic.name, UNKNOWN_ID)
         return memoryview(bytearray(encode_request(request, version, 77, "test")))[4:]
 
     def fast(self, request, version):
@@ -70,12 +73,16 @@ class Side:
 
     def log_bytes(self):
         """Everything that was appended."""
-        segment = self.broker.partition(NAME, 0).log.active
-        return segment.path(".log").read_bytes(), segment.path(".index").read_bytes()
+        segments = [
+            self.broker.partition(name, index).log.active
+            for name in self.topic_ids
+            for index in range(PARTITIONS)
+        ]
+        return [(s.path(".log").read_bytes(), s.offset_index.entries) for s in segments]
 
 
-def some_request(random, sequences, now_ms):
-    """A request that is common, or nearly."""
+def some_batch(random, sequences, now_ms):
+    """A batch that is plain, or nearly."""
     count = random.choice([1, 1, 1, 2, 9, 30])
     builder = BatchBuilder()
     for _ in range(count):
@@ -93,7 +100,14 @@ def some_request(random, sequences, now_ms):
         batch[random.randrange(len(batch))] ^= 1 << random.randrange(8)
         if random.random() < 0.7:
             batch[17:21] = crc32c(memoryview(batch)[21:]).to_bytes(4, "big")
-    data = PartitionProduceData(index=random.choice([0] * 8 + [1]), records=bytes(batch))
+    return bytes(batch)
+
+
+def some_request(random, sequences, now_ms):
+    """A request that is common, or nearly."""
+    data = PartitionProduceData(
+        index=random.choice([0] * 8 + [PARTITIONS]), records=some_batch(random, sequences, now_ms)
+    )
     copies = random.choice([1] * 9 + [2])
     name = random.choice([NAME] * 8 + ["nowhere", "__consumer_offsets"])
     return ProduceRequest(
@@ -104,17 +118,55 @@ def some_request(random, sequences, now_ms):
     )
 
 
+def plain_batch_of(random, sequences, now_ms):
+    """A plain batch, perhaps of a producer that doesn't go on where it was."""
+    builder = BatchBuilder()
+    for _ in range(random.choice([1, 2, 20])):
+        builder.add(now_ms, b"key", random.randbytes(random.choice([5, 50, 200, 20_000])))
+    producer = ProducerState()
+    if random.random() < 0.3:
+        producer = ProducerState(4711, 0, random.choice([0, sequences[0]]))
+        sequences[0] += 1
+    return bytes(builder.build(producer=producer))
+
+
+def some_large_request(random, sequences, now_ms):
+    """A request for several partitions, most of which takes the fast path as a whole."""
+    is_odd = random.random() < 0.2
+    some = some_batch if is_odd else plain_batch_of
+    names = random.choices([*NAMES, "nowhere"] if is_odd else NAMES, k=random.choice([1, 2, 3]))
+    indexes = range(PARTITIONS + is_odd)
+    topics = [
+        TopicProduceData(
+            name=name,
+            partition_data=[
+                PartitionProduceData(
+                    index=random.choice(indexes), records=some(random, sequences, now_ms)
+                )
+                for _ in range(random.choice([0, 1, 2, 5]))
+            ],
+        )
+        for name in names
+    ]
+    acks = random.choice([-1, -1, 1, 0, 2]) if is_odd else random.choice([-1, 1])
+    return ProduceRequest(acks=acks, timeout_ms=1000, topic_data=topics)
+
+
 async def create(server, **configs):
     """The topic."""
     client = await server.connect()
     settings = [CreatableTopicConfig(name=name, value=value) for name, value in configs.items()]
-    topic = CreatableTopic(name=NAME, num_partitions=1, replication_factor=1, configs=settings)
-    await client.request(CreateTopicsRequest(topics=[topic]), 5, CreateTopicsResponse)
+    topics = [
+        CreatableTopic(name=name, num_partitions=PARTITIONS, replication_factor=1, configs=settings)
+        for name in NAMES
+    ]
+    await client.request(CreateTopicsRequest(topics=topics), 5, CreateTopicsResponse)
     await client.aclose()
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_both_ways_answer_and_append_the_same(tmp_path, version):
+@pytest.mark.parametrize("some", [some_request, some_large_request])
+async def test_both_ways_answer_and_append_the_same(tmp_path, version, some):
     random = Random(version)
     taken = 0
     async with running_server(tmp_path / "a") as a, running_server(tmp_path / "b") as b:
@@ -124,14 +176,15 @@ async def test_both_ways_answer_and_append_the_same(tmp_path, version):
         fast, slow = Side(a.broker, now_ms), Side(b.broker, now_ms)
         sequences = [0]
         for _ in range(300):
-            request = some_request(random, sequences, now_ms)
+            request = some(random, sequences, now_ms)
             answer = fast.fast(request, version)
             taken += answer is not None
             if answer is None:
                 answer = fast.slow(request, version)
             expected = slow.slow(request, version)
             if isinstance(answer, bytes) and isinstance(expected, bytes):
-                answer = answer.replace(fast.topic_id, slow.topic_id)
+                for name, topic_id in fast.topic_ids.items():
+                    answer = answer.replace(topic_id, slow.topic_ids[name])
             assert answer == expected
         assert fast.log_bytes() == slow.log_bytes()
     assert taken > 20
@@ -152,14 +205,35 @@ async def test_an_error_of_the_append_is_told_by_the_twin(tmp_path):
         assert side.fast(request, 12) is not None
 
 
-async def test_a_frame_cut_anywhere_is_left_to_the_twin(tmp_path):
+async def test_errors_of_single_partitions_are_told_among_many(tmp_path):
+    """The request is served as a whole; what isn't appended in one step goes the twin's way."""
+    async with running_server(tmp_path / "a") as a, running_server(tmp_path / "b") as b:
+        for server in (a, b):
+            await create(server, **{"min.insync.replicas": "2"})
+        now_ms = a.broker.now_ms()
+        fast, slow = Side(a.broker, now_ms), Side(b.broker, now_ms)
+        batches = [plain_batch_of(Random(seed), [5], now_ms) for seed in range(PARTITIONS)]
+        for acks in (1, -1):
+            data = [
+                PartitionProduceData(index=index, records=batch)
+                for index, batch in enumerate(batches)
+            ]
+            topics = [TopicProduceData(name=name, partition_data=data) for name in NAMES]
+            request = ProduceRequest(acks=acks, timeout_ms=1000, topic_data=topics)
+            for _ in range(3):
+                assert fast.fast(request, 12) == slow.slow(request, 12)
+        assert fast.log_bytes() == slow.log_bytes()
+
+
+@pytest.mark.parametrize("partitions", [1, 2])
+async def test_a_frame_cut_anywhere_is_left_to_the_twin(tmp_path, partitions):
     async with running_server(tmp_path) as server:
         await create(server)
         side = Side(server.broker, server.broker.now_ms())
         builder = BatchBuilder()
         builder.add(side.broker.now_ms(), b"k", b"v")
         data = PartitionProduceData(index=0, records=bytes(builder.build()))
-        topic = TopicProduceData(name=NAME, partition_data=[data])
+        topic = TopicProduceData(name=NAME, partition_data=[data] * partitions)
         frame = side.frame(ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[topic]), 12)
         header, position = decode_request_header(frame)
         position = skip_header_tags(frame, position)

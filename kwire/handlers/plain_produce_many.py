@@ -1,0 +1,182 @@
+"""Produce, plain batches for many partitions.
+
+A fast path, as ``kwire.handlers.plain_produce`` is for one partition, with the same slow, obvious
+twin: ``kwire.handlers.produce``. It takes a request as a whole: every batch is looked at before the
+first one is appended, and where one isn't plain or a partition isn't there, nothing is done and the
+twin serves the request. Whether a batch may be appended is known only when it is its turn; what
+isn't appended in one step is appended by the way of the twin, and so are its errors told.
+"""
+
+from struct import Struct
+from struct import error as StructError
+
+from kwire.broker.broker import Broker
+from kwire.broker.internal_topics import INTERNAL_TOPICS
+from kwire.broker.partition import Partition
+from kwire.errors import KafkaError
+from kwire.handlers.produce import told_log_start
+from kwire.log.plain_batch import plain_batch
+from kwire.log.validation import CheckedBatch
+from kwire.protocol.frame import RequestHeader
+from kwire.protocol.wire import MalformedRequest, append_unsigned_varint, read_unsigned_varint
+from kwire.record.batch import NO_TIMESTAMP, RecordBatch
+
+TOPIC_IDS_SINCE = 13
+MOST_PARTITIONS = 10_000
+"""More are left to the twin, which knows how much one request may ask for."""
+
+_LONGEST_NAME = 127
+_UUID_BYTES = 16
+_TOPICS_AT = 7
+
+# A partition's index, and the first two bytes of the length of its records.
+_PARTITION = Struct(">iBB")
+# Size, correlation id, no tags.
+_RESPONSE_BEGIN = Struct(">iiB")
+# Index, error code, base offset, log append time, log start offset, and the rest.
+_APPENDED = Struct(">ihqqq3s")
+_NOTHING_WRONG = b"\1\0\0"
+"""No record errors, no error message, no tags."""
+
+# The same without the rest, and no record errors.
+_REFUSED = Struct(">ihqqqB")
+_NO_TAGS = b"\0"
+_RESPONSE_END = bytes(5)
+"""Throttle time, no tags."""
+
+
+class Uncommon(Exception):
+    """A request for the slow twin."""
+
+
+class Batches:
+    """What a request brings, all of it plain; ``at`` is how far it has been read.
+
+    ``topics`` are how a topic begins in the response, its name or id and the number of its
+    partitions, and the partitions, each with its batch.
+    """
+
+    __slots__ = ("_broker", "_frame", "_now_ms", "_version", "at", "count", "topics")
+
+    def __init__(self, frame: memoryview, at: int, version: int, broker: Broker) -> None:
+        self._frame = frame
+        self._version = version
+        self._broker = broker
+        self._now_ms = broker.now_ms()
+        self.at = at
+        self.count = 0
+        self.topics: list[tuple[bytes, list[tuple[Partition, RecordBatch]]]] = []
+
+    def read(self) -> None:
+        """Read and check everything; Uncommon, or what cut bytes raise."""
+        count, self.at = read_unsigned_varint(self._frame, self.at)
+        for _ in range(count - 1):
+            self._read_topic()
+        if not self.count or self._frame[self.at :] != _NO_TAGS:
+            raise Uncommon
+
+    def _read_topic(self) -> None:
+        frame, begin = self._frame, self.at
+        name = self._name()
+        head = bytearray(frame[begin : self.at])
+        count, self.at = read_unsigned_varint(frame, self.at)
+        self.count += count - 1
+        if count < 1 or self.count > MOST_PARTITIONS:
+            raise Uncommon
+        append_unsigned_varint(head, count)
+        partitions = [self._read_partition(name) for _ in range(count - 1)]
+        if frame[self.at]:
+            raise Uncommon
+        self.at += 1
+        self.topics.append((bytes(head), partitions))
+
+    def _name(self) -> str:
+        """The name of the topic that begins here."""
+        frame, begin = self._frame, self.at
+        if self._version >= TOPIC_IDS_SINCE:
+            self.at = begin + _UUID_BYTES
+            found = self._broker.image.topics_by_id.get(bytes(frame[begin : self.at]))
+            if found is None:
+                raise Uncommon
+            name = found.name
+        else:
+            length = frame[begin]
+            if not 1 < length <= _LONGEST_NAME:
+                raise Uncommon
+            self.at = begin + length
+            name = str(frame[begin + 1 : self.at], "utf-8")
+        if name in INTERNAL_TOPICS:
+            raise Uncommon
+        return name
+
+    def _read_partition(self, topic: str) -> tuple[Partition, RecordBatch]:
+        frame, at = self._frame, self.at
+        index, length, more = _PARTITION.unpack_from(frame, at)
+        at += _PARTITION.size
+        if length > 0x7F and more <= 0x7F:
+            length = length & 0x7F | more << 7
+        else:
+            length, at = read_unsigned_varint(frame, at - 2)
+        end = at + length - 1
+        partition = self._broker.partition_if_served(topic, index)
+        if partition is None or length < 1 or frame[end]:
+            raise Uncommon
+        batch = plain_batch(frame[at:end], partition.log.config, self._now_ms)
+        if batch is None:
+            raise Uncommon
+        self.at = end + 1
+        return partition, batch
+
+    def append(self, acks: int) -> bytes:
+        """Append all of them; the topics of the response."""
+        parts: list[bytes] = []
+        for head, partitions in self.topics:
+            parts.append(head)
+            for partition, batch in partitions:
+                first_offset = partition.append_plain(batch, acks)
+                if first_offset < 0:
+                    parts.append(self._append_slowly(partition, batch, acks))
+                    continue
+                index, start = partition.index, partition.log.log_start_offset
+                parts.append(_APPENDED.pack(index, 0, first_offset, -1, start, _NOTHING_WRONG))
+            parts.append(_NO_TAGS)
+        return b"".join(parts)
+
+    def _append_slowly(self, partition: Partition, batch: RecordBatch, acks: int) -> bytes:
+        """Append what can't be appended in one step, or the error; its part of the response."""
+        index, start = partition.index, partition.log.log_start_offset
+        checked = CheckedBatch(batch, NO_TIMESTAMP)
+        try:
+            info = partition.append_checked(checked, now_ms=self._now_ms, required_acks=acks)
+        except KafkaError as error:
+            start = told_log_start(error, start)
+            told = bytearray(_REFUSED.pack(index, error.code, -1, -1, start, 1))
+            message = error.message.encode()
+            append_unsigned_varint(told, len(message) + 1 if message else 0)
+            return bytes(told + message + _NO_TAGS)
+        first_offset, time_ms, start = (
+            info.first_offset,
+            info.log_append_time_ms,
+            info.log_start_offset,
+        )
+        return _APPENDED.pack(index, 0, first_offset, time_ms, start, _NOTHING_WRONG)
+
+
+def answer_many(
+    frame: memoryview, position: int, header: RequestHeader, broker: Broker, acks: int
+) -> bytes | None:
+    """The whole response, its size before it; None where the twin is to serve the request.
+
+    ``position`` is where the request's body begins: it has no transactional id.
+    """
+    batches = Batches(frame, position + _TOPICS_AT, header.api_version, broker)
+    try:
+        batches.read()
+    except (Uncommon, StructError, IndexError, MalformedRequest, UnicodeDecodeError):
+        return None
+    count = bytearray()
+    append_unsigned_varint(count, len(batches.topics) + 1)
+    body = batches.append(acks)
+    size = _RESPONSE_BEGIN.size - 4 + len(count) + len(body) + len(_RESPONSE_END)
+    begin = _RESPONSE_BEGIN.pack(size, header.correlation_id, 0)
+    return b"".join((begin, count, body, _RESPONSE_END))
