@@ -16,7 +16,6 @@ from struct import error as StructError
 from kwire.broker.broker import Broker
 from kwire.broker.internal_topics import INTERNAL_TOPICS
 from kwire.broker.partition import Partition
-from kwire.handlers.plain_produce_many import answer_many
 from kwire.log.plain_batch import plain_batch
 from kwire.protocol.frame import RequestHeader
 from kwire.protocol.wire import MalformedRequest, read_unsigned_varint
@@ -63,7 +62,7 @@ def answer(frame: memoryview, position: int, header: RequestHeader, broker: Brok
         topic_end = topic_at + (length if version < TOPIC_IDS_SINCE else _UUID_BYTES)
         partitions, index, length, more = _PARTITION.unpack_from(frame, topic_end)
         if topics != _ONE or partitions != _ONE:
-            return answer_many(frame, position, header, broker, acks)
+            return _answer_many(frame, position, header, broker, acks)
         records_at = topic_end + _PARTITION.size
         if length > 0x7F and more <= 0x7F:
             length = length & 0x7F | more << 7
@@ -93,6 +92,15 @@ def answer(frame: memoryview, position: int, header: RequestHeader, broker: Brok
             _RESPONSE_END.pack(_ONE, index, 0, first_offset, -1, start_offset, _REST),
         )
     )
+
+
+def _answer_many(
+    frame: memoryview, position: int, header: RequestHeader, broker: Broker, acks: int
+) -> bytes | None:
+    """The response to a request for several partitions, or None."""
+    from kwire.handlers.plain_produce_many import answer_many
+
+    return answer_many(frame, position, header, broker, acks)
 
 
 def _partition(topic: memoryview, index: int, version: int, broker: Broker) -> Partition | None:
