@@ -18,6 +18,7 @@ SOURCE = Path(__file__).parent / "load.c"
 FALLBACK = Path(__file__).parent / "load_python.py"
 CORRELATION_ID = 7
 FIRST_BYTES = 64 * 1024
+LONGEST_WAIT_S = 120.0
 
 
 class Load(NamedTuple):
@@ -92,7 +93,7 @@ def frame_of(request: Request, version: int) -> bytes:
 def connected(bootstrap: str) -> socket.socket:
     """A connection that sends at once."""
     host, _, port = bootstrap.rpartition(":")
-    connection = socket.create_connection((host, int(port)), timeout=30)
+    connection = socket.create_connection((host, int(port)), timeout=LONGEST_WAIT_S)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return connection
 
