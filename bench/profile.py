@@ -29,6 +29,7 @@ from bench.load import new_generator
 from bench.rows import START
 from bench.rows.common import NotHere, Row, Running
 from bench.rows.warm_up import warm_up
+from bench.usage import cpu_seconds
 from kwire.testing.process import BrokerProcess
 
 PUBLISHED = Path(__file__).parent.parent / "docs" / "performance" / "profiles"
@@ -68,12 +69,15 @@ def recording(command: list[str], result: Path) -> Iterator[None]:
         raise NotHere(f"{Path(command[0]).name} has recorded nothing: {said.decode()[-200:]}")
 
 
-def measure_for_long(row: Row, running: Running) -> None:
-    """Measure a row again and again until there is something to see."""
-    end = time.monotonic() + running.seconds
-    while time.monotonic() < end:
+def measure_for_long(row: Row, running: Running) -> str:
+    """Measure a row again and again until there is something to see; how busy the broker was."""
+    pid = running.broker.pid
+    started_s, used_before_s = time.monotonic(), cpu_seconds(pid)
+    while time.monotonic() < started_s + running.seconds:
         running.forget()
         row.measure(running)
+    share = (cpu_seconds(pid) - used_before_s) / (time.monotonic() - started_s)
+    return f"The broker used {share:.0%} of a core, while the row was prepared and measured.\n"
 
 
 def with_perf(pid: int, directory: Path, row: Row, running: Running) -> str:
@@ -85,14 +89,14 @@ def with_perf(pid: int, directory: Path, row: Row, running: Running) -> str:
     rate = str(SAMPLES_A_SECOND)
     command = [perf, "record", "-q", "-g", "-e", "cpu-clock", "-F", rate, "-p", str(pid)]
     with recording([*command, "-o", str(data)], data):
-        measure_for_long(row, running)
+        busy = measure_for_long(row, running)
     shown = subprocess.run(
         [perf, "script", "-i", str(data), "-F", "ip,sym,dso", "--no-inline"],
         capture_output=True,
         text=True,
         check=True,
     )
-    return condensed_perf(shown.stdout)
+    return f"{busy}{condensed_perf(shown.stdout)}"
 
 
 def with_py_spy(pid: int, directory: Path, row: Row, running: Running) -> str:

@@ -72,11 +72,16 @@ def publish(results: Path) -> None:
 
 
 def publish_growth(results: Path) -> None:
-    """Keep these curves with the documents, and write docs/PERFORMANCE.md from them."""
+    """Keep these curves with the documents, and write docs/PERFORMANCE.md from them.
+
+    Curves that were not measured this time stay as they were published.
+    """
     PUBLISHED.mkdir(exist_ok=True)
-    if results != GROWTH:
-        shutil.copy(results, GROWTH)
-    growth = json.loads(GROWTH.read_text(encoding="utf-8"))
+    growth: Growth = {}
+    for file in (GROWTH, results):
+        if file.exists():
+            growth |= json.loads(file.read_text(encoding="utf-8"))
+    GROWTH.write_text(json.dumps(growth, indent=1), encoding="utf-8")
     draw_growth(growth, PUBLISHED / GROWTH_CHART)
     text = PERFORMANCE.read_text(encoding="utf-8")
     made = between_markers(text, growth_part(growth), GROWTH_START, GROWTH_END)
