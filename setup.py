@@ -7,6 +7,10 @@ Both builds have the same sources and behave alike (docs/decisions/0013-a-compil
 """
 
 import os
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
 
 from setuptools import setup
 
@@ -35,14 +39,16 @@ COMPILED_MODULES = [
 ]
 
 
-if os.environ.get("KWIRE_COMPILED", "") in ("", "0"):
-    setup()
-else:
-    # Only this build needs mypy: pip reads setup_requires in two steps, the first without it.
-    try:
+options: dict[str, Any] = {}
+if os.environ.get("KWIRE_COMPILED", "") not in ("", "0"):
+    # Only this build needs mypy, and what kwire imports, for its types. pip runs this file to learn
+    # of that and of the wheel's metadata too: then nothing is compiled.
+    project = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))["project"]
+    options["setup_requires"] = ["mypy>=2.0", *project["dependencies"]]
+    if "bdist_wheel" in sys.argv:
         from mypyc.build import mypycify
-    except ImportError:
-        extensions = []
-    else:
-        extensions = mypycify(COMPILED_MODULES, opt_level="3", debug_level="0", group_name="kwire")
-    setup(ext_modules=extensions, setup_requires=["mypy>=2.0", "trio>=0.27"])
+
+        options["ext_modules"] = mypycify(
+            COMPILED_MODULES, opt_level="3", debug_level="0", group_name="kwire"
+        )
+setup(**options)

@@ -76,7 +76,8 @@ class Connection:
 
     def on_readable(self) -> None:
         """Serve what has come; what can't be finished now goes on in a task."""
-        if self._scope is not None or self._waiting is not None:
+        waiting = self._waiting  # a name, as the types of attributes outlive calls that change them
+        if self._scope is not None or waiting is not None:
             # A request is in hand: what has come is read when that is answered.
             self._unwatch()
             return
@@ -189,8 +190,8 @@ class Connection:
                 return
             if served_by.request_is_flexible:
                 position = skip_header_tags(frame, position)
-        except MalformedRequest as error:
-            raise ConnectionClosed(str(error)) from error
+        except MalformedRequest as malformed:
+            raise ConnectionClosed(str(malformed)) from malformed
         try:
             if served_by.plain is not None:
                 answer = served_by.plain(frame, position, header, self._broker)
@@ -201,8 +202,9 @@ class Connection:
                     self._outbox.append_plain(answer)
                     return
             self._handle(served_by, header, served_by.decode(frame, position)[0])
-        except MalformedRequest as error:
-            raise ConnectionClosed(f"a malformed {served_by.api.name} request: {error}") from error
+        except MalformedRequest as malformed:
+            reason = f"a malformed {served_by.api.name} request: {malformed}"
+            raise ConnectionClosed(reason) from malformed
         except Exception as error:
             raise self._failed(error, served_by, header) from error
 

@@ -182,10 +182,12 @@ class Outbox:
         while parts:
             part = parts[0]
             try:
+                rest: Part | None
                 if isinstance(part, FileSlice):
-                    rest: Part | None = self._send_slice(part)
+                    rest = self._send_slice(part)
                 else:
-                    rest = part[self._sock.send(part, _MSG_MORE if len(parts) > 1 else 0) :] or None
+                    sent = self._sock.send(part, _MSG_MORE if len(parts) > 1 else 0)
+                    rest = part[sent:] if sent < len(part) else None
             except BlockingIOError:
                 return False
             except ColdPages:

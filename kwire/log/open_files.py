@@ -6,8 +6,10 @@ Rules:
   of descriptors. So a file is opened on first use; when too many are open, one that wasn't used
   lately is closed and opened again at its next use. Nobody notices but by the time it takes.
 - Who uses a descriptor holds the OpenFile: it is closed when the last one has let go. So a file
-  that was closed here, or deleted, can still be sent by whoever holds it. Never ``get().fd`` in a
-  call: another thread may need room, and the descriptor would be another file's by then.
+  that was closed here, or deleted, can still be sent by whoever holds it. Files are read and
+  written by the methods of OpenFile and never as ``disk.pread(file.fd)``: compiled code lets go of
+  a name after its last use, another thread may need room, and the descriptor would be another
+  file's in the middle of the call.
 - "Lately" is a second chance: files are looked at in the order of their opening, and one that was
   used since the last look is passed over once. That costs the hot path one attribute.
 - Threads that flush open files as well, so what is open is changed under a lock.
@@ -18,6 +20,8 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
+
+from kwire.record.batch import Buffer
 
 
 class Opener(Protocol):
@@ -33,6 +37,18 @@ class Opener(Protocol):
     def close(self, fd: int) -> None:
         """Close a file."""
 
+    def pread(self, fd: int, size_bytes: int, position: int) -> bytes:
+        """Read from a file."""
+
+    def pwrite_all(self, fd: int, data: Buffer, position: int) -> None:
+        """Write to a file."""
+
+    def size(self, fd: int) -> int:
+        """How long a file is."""
+
+    def truncate(self, fd: int, size_bytes: int) -> None:
+        """Set how long a file is."""
+
 
 class OpenFile:
     """An open file, closed when the last one who needs it lets go."""
@@ -45,6 +61,22 @@ class OpenFile:
 
     def __del__(self) -> None:
         self._disk.close(self.fd)
+
+    def pread(self, size_bytes: int, position: int) -> bytes:
+        """Up to so many bytes at ``position``."""
+        return self._disk.pread(self.fd, size_bytes, position)
+
+    def pwrite_all(self, data: Buffer, position: int) -> None:
+        """Write all of ``data`` at ``position``; OSError where the disk refuses."""
+        self._disk.pwrite_all(self.fd, data, position)
+
+    def size(self) -> int:
+        """How long it is, in bytes."""
+        return self._disk.size(self.fd)
+
+    def truncate(self, size_bytes: int) -> None:
+        """Make it this long: cut it, or have zeros follow."""
+        self._disk.truncate(self.fd, size_bytes)
 
 
 class LazyFile:

@@ -103,7 +103,7 @@ class LogSegment:
     def load(self) -> bool:
         """Learn sizes and timestamps from the files; False where an index needs rebuilding."""
         file = self.file()
-        self.size_bytes = self._disk.size(file.fd)
+        self.size_bytes = file.size()
         sound = self.offset_index.load() and self.time_index.load()
         sound = sound and (self.offset_index.last[1] < max(self.size_bytes, 1))
         if sound and self.time_index.entries:
@@ -118,7 +118,7 @@ class LogSegment:
         for suffix in _INDEX_SUFFIXES:
             self._disk.remove(self.path(suffix))
         file = self._file.get(create=True)
-        self._disk.truncate(file.fd, 0)
+        file.truncate(0)
 
     def file(self) -> OpenFile:
         """The open log file; OSError where it is gone."""
@@ -145,7 +145,7 @@ class LogSegment:
         """Write batches at the end; OSError where the disk refuses, and then nothing counts."""
         position = self.size_bytes
         file = self._file.get()
-        self._disk.pwrite_all(file.fd, records, position)
+        file.pwrite_all(records, position)
         if position == 0:
             self._first_timestamp = max_timestamp
         if max_timestamp > self.max_timestamp:
@@ -188,9 +188,7 @@ class LogSegment:
         """Headers of the batches from ``position`` on, which is the start of one."""
         end = self.size_bytes if end is None else end
         file = self.file()
-        return scan_headers(
-            lambda at, size: self._disk.pread(file.fd, size, at), position, end, SCAN_BYTES
-        )
+        return scan_headers(lambda at, size: file.pread(size, at), position, end, SCAN_BYTES)
 
     def batches(self, position: int = 0, end: int | None = None) -> Iterator[RecordBatch]:
         """Whole batches from ``position`` on, which is the start of one; for reading much.
@@ -201,7 +199,7 @@ class LogSegment:
         file = self.file()
         wanted = CHUNK_BYTES
         while position + HEADER_BYTES <= end:
-            chunk = self._disk.pread(file.fd, min(wanted, end - position), position)
+            chunk = file.pread(min(wanted, end - position), position)
             done = 0
             for batch in complete_batches(chunk):
                 done = batch.position + batch.size_bytes
@@ -239,7 +237,7 @@ class LogSegment:
     def batch_at(self, header: BatchHeader) -> RecordBatch:
         """A whole batch, read from the file."""
         file = self.file()
-        return RecordBatch(self._disk.pread(file.fd, header.size_bytes, header.position))
+        return RecordBatch(file.pread(header.size_bytes, header.position))
 
     def slice(self, position: int, size_bytes: int) -> FileSlice:
         """A stretch of the log file, to be sent."""
@@ -259,7 +257,7 @@ class LogSegment:
     def cut(self, position: int, offset: int) -> None:
         """Cut the file at ``position``, where the batch of ``offset`` begins."""
         file = self.file()
-        self._disk.truncate(file.fd, position)
+        file.truncate(position)
         self.size_bytes = position
         self.room_bytes = -1
         self._tail_offsets.clear()
@@ -284,7 +282,7 @@ class LogSegment:
         """Keep what was found sound, cut the rest, and make the indexes anew."""
         if scan.size_bytes < self.size_bytes:
             file = self.file()
-            self._disk.truncate(file.fd, scan.size_bytes)
+            file.truncate(scan.size_bytes)
         self.offset_index.replace(scan.offset_entries)
         self.time_index.replace(scan.time_entries)
         self.transaction_index.truncate_to(0)
@@ -302,7 +300,7 @@ class LogSegment:
         """Read all of the file, as after a crash."""
         file = self.file()
         scan = SegmentScan(
-            lambda at, size: self._disk.pread(file.fd, size, at),
+            lambda at, size: file.pread(size, at),
             self.size_bytes,
             self.base_offset,
             self._index_interval_bytes,

@@ -18,6 +18,7 @@ Source: OffsetIndex, TimeIndex of Kafka.
 from contextlib import suppress
 from pathlib import Path
 from struct import Struct
+from typing import ClassVar
 
 from kwire.log.disk import Disk
 from kwire.log.open_files import LazyFile, OpenFile
@@ -31,12 +32,11 @@ class SparseIndex:
     ``entries`` of them are there, ``last`` is the last one or (-1, -1).
     """
 
-    ENTRY: Struct
+    ENTRY: ClassVar[Struct]
 
-    __slots__ = ("_disk", "_file", "_preallocated", "entries", "last", "max_entries")
+    __slots__ = ("_file", "_preallocated", "entries", "last", "max_entries")
 
     def __init__(self, directory: Path, name: str, disk: Disk, max_bytes: int) -> None:
-        self._disk = disk
         self._file = LazyFile(directory, name, disk)
         self._preallocated = False
         self.max_entries = max_bytes // self.ENTRY.size
@@ -52,7 +52,7 @@ class SparseIndex:
         """Learn what a trimmed file holds; False where it is missing or can't be right."""
         try:
             file = self._open()
-            size_bytes = self._disk.size(file.fd)
+            size_bytes = file.size()
         except FileNotFoundError:
             return False
         if size_bytes % self.ENTRY.size:
@@ -72,9 +72,9 @@ class SparseIndex:
         file = self._open(create=True)
         self.entries = 0
         self._preallocated = False
-        self._disk.truncate(file.fd, 0)
+        file.truncate(0)
         kept = content[: self._most_entries * self.ENTRY.size]
-        self._disk.pwrite_all(file.fd, kept, 0)
+        file.pwrite_all(kept, 0)
         self.entries = len(kept) // self.ENTRY.size
         self.last = self._entry(self.entries - 1) if self.entries else (-1, -1)
 
@@ -92,10 +92,10 @@ class SparseIndex:
         file = self._open(create=True)
         if not self._preallocated:
             size = max(self.max_entries, self.entries + 1) * self.ENTRY.size
-            self._disk.truncate(file.fd, size)
+            file.truncate(size)
             self._preallocated = True
         entry = self.ENTRY.pack(first, second)
-        self._disk.pwrite_all(file.fd, entry, self.entries * self.ENTRY.size)
+        file.pwrite_all(entry, self.entries * self.ENTRY.size)
         self.entries += 1
         self.last = (first, second)
 
@@ -138,7 +138,7 @@ class SparseIndex:
         """As ``_count_up_to``, among ``count`` entries from the one numbered ``begin`` on."""
         size = self.ENTRY.size
         file = self._open()
-        page = self._disk.pread(file.fd, count * size, begin * size)
+        page = file.pread(count * size, begin * size)
         low, high = 0, count
         while low < high:
             middle = (low + high) // 2
@@ -157,13 +157,13 @@ class SparseIndex:
         with suppress(FileNotFoundError):
             # Cut, and let the next append extend it again: what follows must be zeros.
             file = self._open()
-            self._disk.truncate(file.fd, self.entries * self.ENTRY.size)
+            file.truncate(self.entries * self.ENTRY.size)
             self._preallocated = False
 
     def trim(self) -> None:
         """Cut the file after its last entry."""
         file = self._open(create=True)
-        self._disk.truncate(file.fd, self.entries * self.ENTRY.size)
+        file.truncate(self.entries * self.ENTRY.size)
         self._preallocated = False
 
     def close(self) -> None:
@@ -176,7 +176,7 @@ class SparseIndex:
     def _entry(self, number: int) -> tuple[int, int]:
         size = self.ENTRY.size
         file = self._open()
-        first, second = self.ENTRY.unpack(self._disk.pread(file.fd, size, number * size))
+        first, second = self.ENTRY.unpack(file.pread(size, number * size))
         return first, second
 
 
@@ -184,14 +184,14 @@ class OffsetIndex(SparseIndex):
     """Relative offset of a batch's last record → position of the batch in the segment."""
 
     __slots__ = ()
-    ENTRY = Struct(">ii")
+    ENTRY: ClassVar[Struct] = Struct(">ii")
 
 
 class TimeIndex(SparseIndex):
     """Largest timestamp so far → relative offset of the record that has it."""
 
     __slots__ = ()
-    ENTRY = Struct(">qi")
+    ENTRY: ClassVar[Struct] = Struct(">qi")
 
     @property
     def _most_entries(self) -> int:

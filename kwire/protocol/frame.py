@@ -78,8 +78,8 @@ def decode_request_header(
     """
     try:
         api_key, version, correlation_id, length = _REQUEST_HEADER.unpack_from(buffer, position)
-    except StructError as error:
-        raise MalformedRequest("request header is cut short") from error
+    except StructError as cut_short:
+        raise MalformedRequest("request header is cut short") from cut_short
     position += 10
     if length < 0:
         return RequestHeader(api_key, version, correlation_id, None), position
@@ -88,8 +88,8 @@ def decode_request_header(
         raise MalformedRequest("client id is longer than the request")
     try:
         client_id = str(buffer[position:stop], "utf-8")
-    except UnicodeDecodeError as error:
-        raise MalformedRequest("client id is not UTF-8") from error
+    except UnicodeDecodeError as not_text:
+        raise MalformedRequest("client id is not UTF-8") from not_text
     return RequestHeader(api_key, version, correlation_id, client_id), stop
 
 

@@ -3,6 +3,7 @@
 import os
 import signal
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -53,7 +54,8 @@ def offsets(broker: Broker, topic: str = "t") -> list[int]:
 
 async def until(condition: Callable[[], object]) -> None:
     """Wait until something is so, while the broker runs."""
-    await trio.to_thread.run_sync(wait_until, condition)
+    looked = partial(trio.from_thread.run_sync, condition)  # between turns, as files come and go
+    await trio.to_thread.run_sync(wait_until, looked)
 
 
 async def compaction_of(broker: Broker) -> Compaction:

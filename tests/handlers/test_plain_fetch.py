@@ -57,7 +57,7 @@ class Side:
         def encoded(parts):
             if isinstance(parts, Slow):
                 return self.served_slowly(parts.frame, parts.position, header)
-            outbox = empty_outbox()
+            outbox = Outbox(None, None)
             outbox.append_plain(parts)
             return whole(outbox)
 
@@ -80,7 +80,7 @@ class Side:
         response = served_by.handle(decoded, context)
 
         def encoded(response):
-            outbox = empty_outbox()
+            outbox = Outbox(None, None)
             outbox.append(served_by, response, header.correlation_id)
             return whole(outbox)
 
@@ -128,13 +128,6 @@ class Later:
             response.waits_for.is_late = not response.waits_for.is_set
             response = response.go_on()
         return self._encoded(response)
-
-
-def empty_outbox():
-    """An outbox for no socket."""
-    outbox = Outbox.__new__(Outbox)
-    outbox._out, outbox._slices = bytearray(), []
-    return outbox
 
 
 def whole(outbox):

@@ -66,8 +66,7 @@ class Side:
             return error.code
         if response is None:
             return None
-        outbox = Outbox.__new__(Outbox)
-        outbox._out, outbox._slices = bytearray(), []
+        outbox = Outbox(None, None)
         outbox.append(served_by, response, header.correlation_id)
         return bytes(outbox._out)
 

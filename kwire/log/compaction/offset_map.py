@@ -188,4 +188,5 @@ class LastOffsets:
     def within(self, first_offset: int, last_offset: int) -> Sequence[int]:
         """Those in a stretch, ascending."""
         start = bisect_left(self._offsets, first_offset)
-        return self._offsets[start : bisect_left(self._offsets, last_offset + 1, start)]
+        end = bisect_left(self._offsets, last_offset + 1, start)
+        return self._offsets[start:end]
