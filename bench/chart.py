@@ -6,6 +6,7 @@ from typing import Any
 from bench.brokers import PURE, titles
 from bench.report import Growth, Run, main_lines
 
+TICKS = [whole * 10.0**power for power in range(-3, 4) for whole in (1, 2, 5)]
 AHEAD, BEHIND = "#2a6f97", "#c1121f"
 
 
@@ -32,21 +33,27 @@ def draw_ratios(run: Run, target: Path) -> None:
     colours = [BEHIND if line.missed else AHEAD for line in lines]
     axis.barh(places, [value - 1 for value in values], left=1, color=colours, height=0.6)
     for place, line, value in zip(places, lines, values, strict=True):
-        axis.text(value * (1.03 if value >= 1 else 1 / 1.03), place, f"{value:.3g}x",
-                  va="center", ha="left" if value >= 1 else "right", fontsize=8)  # fmt: skip
+        pure = line.advantages.get(PURE) or value
+        at, side = (max(value, pure) * 1.06, "left")
+        if value < 1:
+            at, side = (min(value, pure) / 1.06, "right")
+        axis.text(at, place, f"{value:.3g}x", va="center", ha=side, fontsize=8)
         if not line.bar.absolute:
             limit = line.bar.limit if line.row.more_is_better else 1 / line.bar.limit
             axis.plot([limit, limit], [place - 0.42, place + 0.42], color="black", linewidth=1.5)
-        if (pure := line.advantages.get(PURE)) and line.subject != PURE:
+        if line.subject != PURE and pure != value:
             axis.plot(pure, place, marker="o", color="white", markeredgecolor="black", ms=5)
     axis.set_xscale("log")
     axis.axvline(1, color="black", linewidth=0.8)
     axis.set_yticks(list(places), [line.row.name for line in lines], fontsize=8)
     axis.invert_yaxis()
     axis.margins(x=0.12)
-    axis.xaxis.set_major_formatter("{x:g}x")
+    lowest, highest = axis.get_xlim()
+    ticks = [one for one in TICKS if lowest <= one <= highest]
+    axis.set_xticks(ticks, [f"{one:g}x" for one in ticks])
+    axis.minorticks_off()
     dots = "; dots: pure Python" if any(PURE in line.advantages for line in lines[:1]) else ""
-    axis.set_xlabel(f"times better than Apache Kafka 4.3.1; black mark: the bar{dots}")
+    axis.set_xlabel(f"times better than Apache Kafka 4.3.1; black: the bar; red: it is missed{dots}")
     axis.grid(visible=True, axis="x", alpha=0.3)
     figure.tight_layout()
     figure.savefig(target, metadata={"Date": None})

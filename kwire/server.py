@@ -9,10 +9,10 @@ Rules:
 """
 
 import logging
-import math
 import os
 import socket
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ import trio
 
 from kwire.broker.broker import Broker, wall_clock_ms
 from kwire.config.broker import BrokerConfig, Listener
+from kwire.connection.acceptor import Acceptor
 from kwire.connection.connection import Connection
 from kwire.connection.poller import Poller
 from kwire.handlers.context import ConnectionInfo
@@ -44,10 +45,8 @@ KAFKA_METADATA = "__cluster_metadata-0"
 """Where Apache Kafka keeps what kwire keeps in its store."""
 
 LISTEN_BACKLOG = 1024
-ACCEPTS_PER_TURN = 64
 MAX_OPEN_FILES = 10_000
 STOP_GRACE_S = 5.0
-TELL_INTERVAL_S = 60.0
 
 
 class StartError(Exception):
@@ -240,16 +239,17 @@ class Server:
             broker = self.broker
             broker.begin(background)
             async with trio.open_nursery() as connections:
-                listening = trio.CancelScope()
                 self.poller = Poller(connections)
                 connections.start_soon(self.poller.run)
-                connections.start_soon(self._accept_all, listening)
+                acceptors = [self._accept(listener, bound) for listener, bound in self._sockets]
                 self.housekeeping = Housekeeping(broker, self.poller)
                 background.start_soon(self.housekeeping.run)
                 background.start_soon(self._compact)
                 task_status.started()
                 await self._stop.wait()
-                await self._finish_requests(listening, connections.cancel_scope)
+                for acceptor in acceptors:
+                    acceptor.close()
+                await self._finish_requests(connections.cancel_scope)
                 connections.cancel_scope.cancel()
             background.cancel_scope.cancel()
 
@@ -261,11 +261,8 @@ class Server:
         self.broker.compaction = Compaction(self.broker)
         await self.broker.compaction.run()
 
-    async def _finish_requests(
-        self, listening: trio.CancelScope, connections: trio.CancelScope
-    ) -> None:
+    async def _finish_requests(self, connections: trio.CancelScope) -> None:
         """End every connection after its request in hand, within a time of grace."""
-        listening.cancel()
         self.broker.stop()
         connections.deadline = trio.current_time() + STOP_GRACE_S
         for connection in self.poller.connections:
@@ -274,29 +271,11 @@ class Server:
             partition.wake()
         await self.poller.wait_all_gone()
 
-    async def _accept_all(self, listening: trio.CancelScope) -> None:
-        """Accept connections on every listener until ``listening`` is cancelled."""
-        with listening:
-            async with trio.open_nursery() as nursery:
-                for listener, bound in self._sockets:
-                    nursery.start_soon(self._accept, listener, bound)
-
-    async def _accept(self, listener: Listener, bound: socket.socket) -> None:
-        told_s = -math.inf
-        while True:
-            await trio.lowlevel.wait_readable(bound)
-            try:
-                # Many may come at once, and each turn of the others is long for who waits.
-                for _ in range(ACCEPTS_PER_TURN):
-                    self._admit(listener, *bound.accept())
-            except (BlockingIOError, ConnectionAbortedError):
-                continue
-            except OSError as error:
-                # Out of descriptors (ulimit -n), or a network error that the peer left behind.
-                if trio.current_time() - told_s > TELL_INTERVAL_S:
-                    told_s = trio.current_time()
-                    log.warning("cannot accept a connection: %s", error)
-                await trio.sleep(0.1)
+    def _accept(self, listener: Listener, bound: socket.socket) -> Acceptor:
+        """Accept connections on a listener."""
+        acceptor = Acceptor(bound, partial(self._admit, listener), self.poller)
+        acceptor.begin()
+        return acceptor
 
     def _admit(self, listener: Listener, accepted: socket.socket, peer: tuple[str, int]) -> None:
         """Start serving a connection, unless there are too many or it has ended already."""

@@ -34,6 +34,16 @@ LOOK_S = 50e-6
 MAX_PATIENCE = 32
 
 
+class Watched(Protocol):
+    """A socket whose turn comes when it is readable."""
+
+    def fileno(self) -> int:
+        """The socket's descriptor."""
+
+    def on_readable(self) -> None:
+        """Take what has come."""
+
+
 class Pollable(Protocol):
     """A connection, as far as it is polled; times are trio's clock in seconds."""
 
@@ -99,7 +109,7 @@ class Poller:
             if self._has_ended:
                 self._selector.close()
 
-    def watch(self, connection: Pollable) -> None:
+    def watch(self, connection: Watched) -> None:
         """Tell the connection when it can read."""
         self._selector.register(connection.fileno(), selectors.EVENT_READ, connection)
 
@@ -111,7 +121,7 @@ class Poller:
         """Tell the connection, which was watched for writing, when it can read again."""
         self._selector.modify(connection.fileno(), selectors.EVENT_READ, connection)
 
-    def unwatch(self, connection: Pollable) -> None:
+    def unwatch(self, connection: Watched) -> None:
         """Don't tell it any more."""
         self._selector.unregister(connection.fileno())
 

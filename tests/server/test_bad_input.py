@@ -16,6 +16,7 @@ import trio
 import trio.testing
 from crc32c import crc32c
 
+from kwire.connection.acceptor import Acceptor
 from kwire.errors import ErrorCode
 from kwire.protocol.codec import decode
 from kwire.protocol.frame import encode_request
@@ -361,12 +362,11 @@ async def test_out_of_descriptors_is_said_once(
     running: RunningServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     """And not at every try, or the log would fill the disk."""
-    listener = FullListener()
-    server: Any = running.server
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(server._accept, None, listener)
-        await until(lambda: listener.refused == 3)
-        nursery.cancel_scope.cancel()
+    listener: Any = FullListener()
+    acceptor = Acceptor(listener, lambda *accepted: None, running.server.poller)
+    acceptor.begin()
+    await until(lambda: listener.refused == 3)
+    acceptor.close()
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     listener.near.close()
     listener.far.close()
