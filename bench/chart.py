@@ -53,7 +53,8 @@ def draw_ratios(run: Run, target: Path) -> None:
     axis.set_xticks(ticks, [f"{one:g}x" for one in ticks])
     axis.minorticks_off()
     dots = "; dots: pure Python" if any(PURE in line.advantages for line in lines[:1]) else ""
-    axis.set_xlabel(f"times better than Apache Kafka 4.3.1; black: the bar; red: it is missed{dots}")
+    bars = "black: the bar; red: it is missed"
+    axis.set_xlabel(f"times better than Apache Kafka 4.3.1; {bars}{dots}")
     axis.grid(visible=True, axis="x", alpha=0.3)
     figure.tight_layout()
     figure.savefig(target, metadata={"Date": None})
