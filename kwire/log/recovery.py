@@ -7,6 +7,8 @@ Rules:
 - After a crash everything from the recovery point on is read: a batch that isn't whole, whose
   checksum is wrong or that doesn't follow the one before ends the log, what follows is cut, and the
   indexes are built anew. What was acknowledged before the crash lies before that end.
+- A segment that ends before the next one begins, at the end of a batch, has lost its tail with the
+  machine. As in Kafka what follows is kept; a warning names the offsets, for nothing else will.
 - What was only recovered is in the page cache, not on the disk: the recovery point stays where it
   was until the next flush.
 - The producers' state is the newest usable snapshot and the batches after it.
@@ -150,7 +152,21 @@ def _load_segments(
         if found.problem and suspect:
             _drop_segments(opened, index + 1, disk)
             break
+        if suspect and following:
+            _tell_gap(opened, found.end_offset, following[0].base_offset)
     return end_offset, recovered
+
+
+def _tell_gap(opened: PartitionLog, end_offset: int, next_offset: int) -> None:
+    """Say that offsets are missing between two segments, where compaction can't be why."""
+    if end_offset < next_offset and not opened.config.compact:
+        log.warning(
+            "%s: offsets %d to %d are missing: their segment was not yet on the disk when the "
+            "machine stopped; what follows is kept",
+            opened.name,
+            end_offset,
+            next_offset - 1,
+        )
 
 
 def _end_offset(segment: LogSegment) -> int:

@@ -161,6 +161,27 @@ def test_damage_in_the_middle_drops_what_follows_after_a_crash(tools):
     assert log.producers.producers[9].last_sequence == log.log_end_offset - 1
 
 
+@pytest.mark.parametrize("compact", [False, True])
+def test_a_tail_lost_between_two_batches_is_told(tools, compact, caplog):
+    """What follows is kept; in a compacted log offsets are missing for a better reason."""
+    settings = {"segment_bytes": 500, "compact": compact}
+    log = tools.open(**settings)
+    write_some(tools, log)
+    first, second = log.segments[:2]
+    whole = tools.batches(log)
+    lost = max(
+        (b for b in whole if b.base_offset < second.base_offset), key=lambda b: b.base_offset
+    )
+    crash(log)
+    with open(first.path(".log"), "r+b") as file:
+        file.truncate(first.size_bytes - lost.size_bytes)
+    log = tools.open(clean=False, **settings)
+    left = [b.base_offset for b in whole if b.base_offset != lost.base_offset]
+    assert [b.base_offset for b in tools.batches(log)] == left
+    told = f"offsets {lost.base_offset} to {lost.last_offset} are missing" in caplog.text
+    assert told is not compact
+
+
 def test_a_log_that_ends_before_its_start_begins_anew(tools):
     """DeleteRecords was checkpointed, the records were not yet on the disk."""
     log = tools.open()
