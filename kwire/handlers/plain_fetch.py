@@ -183,7 +183,9 @@ def _tell(frame: memoryview, at: int, version: int, broker: Broker, told: FetchA
             frame[topic.partitions : topic.end]
         ):
             partition = broker.partition_if_served(topic.name, index)
-            if partition is None or tags or epoch not in (_NONE, partition.leader_epoch):
+            if partition is None or tags:
+                raise Uncommon
+            if epoch != _NONE and epoch != partition.leader_epoch:
                 raise Uncommon
             told.add(partition, offset, most)
         done = topic.end

@@ -14,13 +14,15 @@ from kwire.protocol.wire import append_unsigned_varint
 
 _BEGIN = Struct(">iiBihi")
 _TOLD = Struct(">ihqqq")
-QUIET = Struct(">ihqqqBiBB")
-"""A partition with no records and no aborted transactions."""
-
 _ABORTED = Struct(">qqB")
 _NO_REPLICA = b"\xff\xff\xff\xff"
 _NO_TAGS = b"\0"
-_NULL, _EMPTY = 0, 1
+_NULL = 0
+_QUIET = b"\0" + _NO_REPLICA + b"\1\0"
+"""Null, no replica, no records, no tags."""
+
+_QUIET_COMMITTED = b"\1" + _NO_REPLICA + b"\1\0"
+"""The same with no aborted transactions instead of null."""
 
 
 class FetchAnswer:
@@ -43,8 +45,8 @@ class FetchAnswer:
         """What is told of quiet partitions, and what is between topics."""
         self._pieces.append(piece)
 
-    def add(self, partition: Partition, offset: int, max_bytes: int) -> bytes | None:
-        """Tell of a partition; what is told if it is quiet. KafkaError, ColdPages."""
+    def add(self, partition: Partition, offset: int, max_bytes: int) -> None:
+        """Tell of a partition. KafkaError, ColdPages."""
         read_committed = self.read_committed
         high_watermark = partition.high_watermark
         last_stable_offset = high_watermark
@@ -61,23 +63,14 @@ class FetchAnswer:
                     end_offset=end_offset,
                     min_one_batch=self.size_bytes == 0,
                 )
-        if records is None:
-            quiet = QUIET.pack(
-                partition.index,
-                0,
-                high_watermark,
-                last_stable_offset,
-                log.log_start_offset,
-                _EMPTY if read_committed else _NULL,
-                -1,
-                _EMPTY,
-                0,
-            )
-            self._pieces.append(quiet)
-            return quiet
-        told = bytearray(
-            _TOLD.pack(partition.index, 0, high_watermark, last_stable_offset, log.log_start_offset)
+        start = _TOLD.pack(
+            partition.index, 0, high_watermark, last_stable_offset, log.log_start_offset
         )
+        if records is None:
+            self._pieces.append(start)
+            self._pieces.append(_QUIET_COMMITTED if read_committed else _QUIET)
+            return
+        told = bytearray(start)
         if read_committed:
             self._add_aborted(told, partition, offset, records)
         else:
@@ -85,7 +78,6 @@ class FetchAnswer:
         told += _NO_REPLICA
         append_unsigned_varint(told, records.size_bytes + 1)
         self._add_records(told, records)
-        return None
 
     def _add_aborted(
         self, told: bytearray, partition: Partition, offset: int, records: FileSlice
