@@ -35,7 +35,9 @@ class Histories:
             events = deque(maxlen=EVENTS_KEPT)
             if len(self._groups) >= GROUPS_KEPT:
                 del self._groups[next(iter(self._groups))]
-        events.append(event._replace(text=event.text[:MAX_TEXT_LENGTH]))
+        if len(event.text) > MAX_TEXT_LENGTH:
+            event = event._replace(text=event.text[:MAX_TEXT_LENGTH])
+        events.append(event)
         self._groups[group_id] = events
 
     def of(self, group_id: str) -> list[Event]:
