@@ -52,6 +52,9 @@ _Coordinators = TypeVar("_Coordinators", "Groups", "Transactions")
 
 log = logging.getLogger(__name__)
 
+LOGS_PER_TURN = 32
+"""How many logs of a new topic a thread makes before they are served."""
+
 
 def wall_clock_ms() -> int:
     """Milliseconds since the epoch."""
@@ -95,8 +98,10 @@ class Broker:
         self._followed_revision = image.revision
         self._refresh_settings()
         for topic in image.topics_by_name.values():
+            log_config = self._log_config(topic.name)
             for index in self._missing(topic):
-                self._open_partition(topic, index, is_new=False)
+                opened = self._open_log(topic, index, log_config, False)
+                self._serve_partition(topic, index, opened, is_new=False)
 
     @property
     def cluster_id(self) -> str:
@@ -327,15 +332,17 @@ class Broker:
 
     async def _create_partitions(self, topic: TopicImage) -> None:
         """Make the logs of new partitions, in a thread that waits for the disk, and serve them."""
-        for index in self._missing(topic):
-            config = self._log_config(topic.name)
-            opened = await trio.to_thread.run_sync(self._open_log, topic, index, config, True)
-            self._serve_partition(topic, index, opened, is_new=True)
-
-    def _open_partition(self, topic: TopicImage, index: int, *, is_new: bool) -> None:
         config = self._log_config(topic.name)
-        opened = self._open_log(topic, index, config, is_new)
-        self._serve_partition(topic, index, opened, is_new=is_new)
+        missing = self._missing(topic)
+
+        def open_logs(indexes: list[int]) -> list[PartitionLog | KafkaError]:
+            return [self._open_log(topic, index, config, True) for index in indexes]
+
+        for start in range(0, len(missing), LOGS_PER_TURN):
+            indexes = missing[start : start + LOGS_PER_TURN]
+            opened = await trio.to_thread.run_sync(open_logs, indexes)
+            for index, one in zip(indexes, opened, strict=True):
+                self._serve_partition(topic, index, one, is_new=True)
 
     def _open_log(
         self, topic: TopicImage, index: int, config: LogConfig, is_new: bool

@@ -9,6 +9,7 @@ a process that is killed there would leave behind. From every copy a broker star
 """
 
 import shutil
+import threading
 from pathlib import Path
 from typing import NamedTuple
 
@@ -61,6 +62,7 @@ class CopyingDisk(Disk):
         self.told = Told(-1, -1, has_written_all=False, has_ended=False)
         self.copies: list[tuple[Path, Told]] = []
         self.is_copying = False
+        self.one_at_a_time = threading.RLock()  # threads may sync while others do
 
     def pwrite_all(self, fd, data, position):
         if self.is_copying:
@@ -94,10 +96,11 @@ class PowerCutDisk(CopyingDisk):
 
     def sync(self, fd):
         super().sync(fd)
-        if self.is_copying:
-            path = self.paths[fd]
-            shutil.copyfile(path, self.synced / path.relative_to(self.source))
-            self.copy()
+        with self.one_at_a_time:
+            if self.is_copying:
+                path = self.paths[fd]
+                shutil.copyfile(path, self.synced / path.relative_to(self.source))
+                self.copy()
 
     def copy(self) -> None:
         """Keep what a machine that loses its power now leaves behind."""
@@ -138,8 +141,9 @@ async def _copies(
         with trio.fail_after(10):
             while server.broker.transactions.all_coordinators()[0].coordinator.unfinished:
                 await trio.lowlevel.checkpoint()
-        disk.copy()
-        disk.is_copying = False
+        with disk.one_at_a_time:
+            disk.copy()
+            disk.is_copying = False
         await client.aclose()
     return disk.copies
 
