@@ -3,8 +3,8 @@
 Rules:
 
 - An API or a version that isn't in a table is neither advertised nor answered.
-- A handler is ``handle(request, context)``. It gives the response, or None to send nothing, or a
-  coroutine of it: what can be answered at once is a plain function, what may wait is ``async``.
+- A handler is ``handle(request, context)``. It gives the response, or None to send nothing, or what
+  gives it later: ``Unfinished`` where it may have to wait, a coroutine where it needs a task.
 - Its module and its messages are imported with the first request that needs them.
 - Responses that are ready are sent before one that has to be waited for.
 """
