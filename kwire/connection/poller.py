@@ -123,7 +123,8 @@ class Poller:
 
     def unwatch(self, connection: Watched) -> None:
         """Don't tell it any more."""
-        self._selector.unregister(connection.fileno())
+        if not self._has_ended:  # nobody is told any more then
+            self._selector.unregister(connection.fileno())
 
     def serve_again(self, connection: Pollable) -> None:
         """Call ``on_readable`` once more in the next turn: it has more than it may serve in one."""
