@@ -26,6 +26,7 @@ COMPILED_MODULES = [
     "kwire/handlers/plain_produce.py",
     "kwire/log/compaction/offset_map.py",
     "kwire/log/partition_log.py",
+    "kwire/log/plain_append.py",
     "kwire/log/plain_batch.py",
     "kwire/log/rolling.py",
     "kwire/log/segment.py",
