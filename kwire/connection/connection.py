@@ -5,11 +5,9 @@ Rules:
 - Every complete frame of a read is served before the next read; the responses leave in one send,
   unless one is about to wait or carries slices of files.
 - A handler that answers at once is served on the spot. One that waits for a change rests until the
-  poller wakes it. One that has to do what takes time gets a task, and so does an answer that waits
-  for the disk; a client that doesn't read is told more when it does. Meanwhile nothing more is read
-  from it, so it holds no memory but its own requests.
-- Whatever is wrong with a request costs the client its connection and nothing else. This is the one
-  place that catches everything.
+  poller wakes it. What takes time gets a task, and so does an answer that waits for the disk; who
+  doesn't read is told more when it does. Meanwhile nothing more is read from the client.
+- Whatever is wrong with a request costs the client its connection and nothing else.
 """
 
 import logging
@@ -25,7 +23,7 @@ from kwire.connection.inbox import BadFrameSize, Inbox
 from kwire.connection.outbox import Outbox, SliceEnded
 from kwire.connection.poller import Poller
 from kwire.connection.waiting import COME_LATER, Waiting, held
-from kwire.errors import ErrorCode, KafkaError
+from kwire.errors import KafkaError
 from kwire.handlers import Route, route
 from kwire.handlers.context import ConnectionInfo, RequestContext
 from kwire.handlers.waiting import Slow, Unfinished
@@ -90,12 +88,25 @@ class Connection:
         except Exception as error:
             self._end(error)
             return
-        if self._waiting is not None or self._outbox:
+        if self._poller.gathers and self._outbox and self._is_gathered():
+            self._inbox.leave_scratch()
+            self._poller.gather(self)
+        elif self._waiting is not None or self._outbox or self._inbox.has_frame:
             self._wait()
+        else:
+            self._inbox.leave_scratch()
+
+    def send_gathered(self) -> None:
+        """Send what was gathered."""
+        if self._sock.fileno() < 0:
             return
-        self._inbox.leave_scratch()
-        if self._inbox.has_frame:
-            self._poller.serve_again(self)
+        try:
+            self._outbox.send_nowait()
+        except Exception as error:
+            self._end(error)
+            return
+        if self._outbox or self._inbox.has_frame:
+            self._wait()
 
     def on_writable(self) -> None:
         """Send on, and go on reading when everything is sent."""
@@ -179,7 +190,12 @@ class Connection:
                 break
             if self._outbox.is_large and not self._outbox.send_nowait():
                 return
-        self._outbox.send_nowait()
+        if not self._poller.gathers or not self._is_gathered():
+            self._outbox.send_nowait()
+
+    def _is_gathered(self) -> bool:
+        """Whether the answer can be sent together with those of other connections."""
+        return self._waiting is None and self._outbox.is_small
 
     def _serve(self, frame: memoryview) -> None:
         """Serve one request; raise ConnectionClosed if there is nothing sensible to answer."""
@@ -206,7 +222,7 @@ class Connection:
             reason = f"a malformed {served_by.api.name} request: {malformed}"
             raise ConnectionClosed(reason) from malformed
         except Exception as error:
-            raise self._failed(error, served_by, header) from error
+            raise failed(error, served_by, header, self._broker, self._peer()) from error
 
     def _route(self, header: RequestHeader) -> Route | None:
         """How to serve a request; None where it is answered by that alone."""
@@ -252,22 +268,15 @@ class Connection:
             else:
                 self._take(waiting.served_by, waiting.header, response)
         except Exception as error:
-            raise self._failed(error, waiting.served_by, waiting.header) from error
-
-    def _failed(
-        self, error: Exception, served_by: Route, header: RequestHeader
-    ) -> ConnectionClosed:
-        return failed(error, served_by, header, self._broker, self._peer())
+            by, header = waiting.served_by, waiting.header
+            raise failed(error, by, header, self._broker, self._peer()) from error
 
     def _answer_unsupported_version(self, header: RequestHeader) -> None:
-        """ApiVersions in a version unknown here: version 0 of the answer says what there is."""
-        from kwire.protocol.messages.api_versions import ApiVersionsRequest
+        """ApiVersions in a version unknown here."""
+        from kwire.handlers.api_versions import of_unknown_version
 
-        served_by = route(API_VERSIONS_KEY, 0)
-        context = RequestContext(self._broker, self.info, 0, header.client_id)
-        response = served_by.handle(ApiVersionsRequest(), context)
-        response.error_code = ErrorCode.UNSUPPORTED_VERSION
-        self._outbox.append(served_by, response, header.correlation_id)
+        response = of_unknown_version(RequestContext(self._broker, self.info, 0, header.client_id))
+        self._outbox.append(route(API_VERSIONS_KEY, 0), response, header.correlation_id)
 
     def _wait(self) -> None:
         """Have a task do what takes time, send the rest, rest until woken, or be quiet again."""
@@ -331,7 +340,8 @@ class Connection:
         try:
             response = await waiting.work(self._broker.flusher)
         except Exception as error:
-            raise self._failed(error, waiting.served_by, waiting.header) from error
+            by, header = waiting.served_by, waiting.header
+            raise failed(error, by, header, self._broker, self._peer()) from error
         self._take(waiting.served_by, waiting.header, response)
 
     def _end(self, error: Exception) -> None:

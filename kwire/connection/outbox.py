@@ -67,6 +67,11 @@ class Outbox:
         return bool(self._slices) or len(self._out) > FLUSH_BYTES
 
     @property
+    def is_small(self) -> bool:
+        """Whether it holds bytes and no slices, and none of it has been sent."""
+        return not self._parts and not self._slices
+
+    @property
     def waits_for_disk(self) -> bool:
         """Whether sending stopped at what isn't in memory; ``send`` alone gets further."""
         return self._cold is not None

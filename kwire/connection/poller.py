@@ -12,6 +12,9 @@ Rules:
 - After it has served something the task looks again for a moment before it goes to sleep: a client
   that has just got its answer asks soon, and to be woken up costs more than to look. It stops
   looking as soon as another task has something to do, and where looking was in vain it looks less.
+- Where many are ready, some are served and then all of these are sent their answers: to do the same
+  many times in a row costs less, here and where many answers are read at once. Where few are ready
+  each is sent its answer at once, so that its client doesn't wait for the others.
 - Other tasks have their turn after ``TURN_S`` at the latest.
 """
 
@@ -20,7 +23,7 @@ import selectors
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from time import perf_counter
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import trio
 
@@ -32,6 +35,14 @@ LOOK_S = 50e-6
 """How long to look for the next request before going to sleep."""
 
 MAX_PATIENCE = 32
+
+GATHER_FROM = 16
+"""Where so many are ready, their answers are gathered."""
+
+GATHER_MOST = 32
+
+Ready: TypeAlias = list[tuple[selectors.SelectorKey, int]]
+"""Who is ready, and for what."""
 
 
 class Watched(Protocol):
@@ -62,6 +73,9 @@ class Pollable(Protocol):
     def go_on(self) -> None:
         """Serve on, for what its request waits for has happened."""
 
+    def send_gathered(self) -> None:
+        """Send what was gathered."""
+
     def close_nowait(self) -> None:
         """End after the request that is being served."""
 
@@ -85,6 +99,8 @@ class Poller:
         self._selector = selectors.DefaultSelector()
         self._again: dict[Pollable, None] = {}  # in the order in which they asked
         self._woken: list[Pollable] = []
+        self.gathers = False  # whether small answers are to be gathered
+        self._gathered: list[Pollable] = []
         self._is_in_turn = False
         self._has_ended = False
         self._all_gone = trio.Event()
@@ -176,11 +192,10 @@ class Poller:
             ready = select(0)
             for connection in again:
                 connection.on_readable()
-            for key, events in ready:
-                if events == selectors.EVENT_READ:
-                    key.data.on_readable()
-                else:
-                    key.data.on_writable()
+            if len(ready) < GATHER_FROM:
+                self._serve(ready)
+            else:
+                self._serve_many(ready)
             if self._woken:
                 self._serve_woken()
             now_s = perf_counter()
@@ -194,6 +209,27 @@ class Poller:
             elif now_s - served_s > LOOK_S:
                 self._patience = self._patience - 1 if self._patience else -MAX_PATIENCE
                 return
+
+    def gather(self, connection: Pollable) -> None:
+        """Call ``send_gathered`` soon in this turn."""
+        self._gathered.append(connection)
+
+    def _serve(self, ready: Ready) -> None:
+        for key, events in ready:
+            if events == selectors.EVENT_READ:
+                key.data.on_readable()
+            else:
+                key.data.on_writable()
+
+    def _serve_many(self, ready: Ready) -> None:
+        """Serve some, send these their answers, and so on."""
+        self.gathers = True
+        for start in range(0, len(ready), GATHER_MOST):
+            self._serve(ready[start : start + GATHER_MOST])
+            gathered, self._gathered = self._gathered, []
+            for connection in gathered:
+                connection.send_gathered()
+        self.gathers = False
 
     def _serve_woken(self) -> None:
         """Serve those that are woken now; who is woken by them has a turn later."""

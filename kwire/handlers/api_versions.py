@@ -45,6 +45,13 @@ def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsR
     )
 
 
+def of_unknown_version(context: RequestContext) -> ApiVersionsResponse:
+    """The answer, to be sent in version 0, to who asks in a version that isn't known here."""
+    response = handle(ApiVersionsRequest(), context)
+    response.error_code = ErrorCode.UNSUPPORTED_VERSION
+    return response
+
+
 def _software_is_valid(request: ApiVersionsRequest) -> bool:
     return bool(
         _SOFTWARE.fullmatch(request.client_software_name)

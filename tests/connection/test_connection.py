@@ -64,6 +64,24 @@ async def test_one_that_waits_in_a_long_row_of_requests(running: RunningServer, 
     await client.aclose()
 
 
+async def test_many_at_once_have_their_answers_in_order(running: RunningServer) -> None:
+    """Though some of them are gone before they are answered, and some wait for an append."""
+    clients = [await running.connect() for _ in range(100)]
+    row = [encode_request(ApiVersionsRequest(), 0, number, None) for number in range(3)]
+    waiting = encode_request(fetch(20), 4, 3, None)
+    for number, client in enumerate(clients):  # all of it has come before the server looks
+        assert await client.stream.socket.send(b"".join([*row, waiting][: 3 + number % 2])) > 0
+    for gone in clients[::5]:
+        gone.stream.socket.close()
+    with trio.fail_after(20):
+        for number, client in enumerate(clients):
+            if number % 5:
+                ids = list(range(3 + number % 2))
+                assert await correlation_ids(client, len(ids)) == ids
+                await client.aclose()
+    assert not running.broker.bugs
+
+
 async def test_a_server_that_breaks_ends_connections_that_are_being_served(tmp_path: Path) -> None:
     """What broke it is what it ends with, nothing that goes wrong on the way down."""
     with pytest.RaisesGroup(ZeroDivisionError, flatten_subgroups=True):

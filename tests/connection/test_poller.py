@@ -2,12 +2,13 @@
 
 import socket
 from contextlib import suppress
+from typing import ClassVar
 
 import pytest
 import trio
 import trio.testing
 
-from kwire.connection.poller import Poller
+from kwire.connection.poller import GATHER_FROM, GATHER_MOST, Poller
 
 
 class Peer:
@@ -52,6 +53,9 @@ class Peer:
         """Note that it was woken."""
         self.turns += 1
 
+    def send_gathered(self):
+        """Nothing is gathered."""
+
     def close_nowait(self):
         """Nothing is in hand."""
 
@@ -89,6 +93,45 @@ async def test_each_that_is_readable_is_served(poller):
         peer.far.send(bytes([number]))
     await until(lambda: all(peer.read for peer in peers))
     assert [peer.read for peer in peers] == [bytes([number]) for number in range(20)]
+
+
+class Server(Peer):
+    """One that leaves its answers to be gathered, where the poller wants that."""
+
+    served: ClassVar[list[str]] = []
+
+    def on_readable(self):
+        """Read one byte, and answer with it."""
+        super().on_readable()
+        self.served.append("read")
+        if self.poller.gathers:
+            self.poller.gather(self)
+        else:
+            self.send_gathered()
+
+    def send_gathered(self):
+        """Answer."""
+        self.served.append("sent")
+        self.near.send(self.read)
+
+
+@pytest.mark.parametrize(
+    ("clients", "order"),
+    [
+        (GATHER_FROM - 1, ["read", "sent"] * (GATHER_FROM - 1)),
+        (GATHER_MOST + 1, ["read"] * GATHER_MOST + ["sent"] * GATHER_MOST + ["read", "sent"]),
+    ],
+)
+async def test_the_answers_of_many_are_sent_in_a_row(poller, clients, order):
+    """And with few clients each has its answer before the next is served."""
+    Server.served = []
+    servers = [Server(poller) for _ in range(clients)]
+    for number, server in enumerate(servers):
+        server.far.send(bytes([number]))
+    await until(lambda: len(Server.served) == 2 * clients)
+    assert Server.served == order
+    assert [server.far.recv(10) for server in servers] == [bytes([n]) for n in range(clients)]
+    assert not poller.gathers
 
 
 async def test_one_with_much_to_do_does_not_hold_up_the_others(poller):
