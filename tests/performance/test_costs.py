@@ -97,7 +97,7 @@ def record(sequence, costs):
 
 def allowed(name, recorded):
     """How much something may cost; an object is a little larger here and there."""
-    return recorded * 1.1 + 256 if name in MEMORY else recorded
+    return recorded * 1.1 + 512 if name in MEMORY else recorded
 
 
 def grown(costs, recorded):
