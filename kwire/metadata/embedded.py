@@ -159,6 +159,8 @@ def _create(path: Path) -> None:
         _create_tables(connection)
         connection.execute("COMMIT")
         connection.execute("PRAGMA journal_mode=WAL")
+    # SQLite drops the journal of an empty file, but would play it into this one.
+    path.with_name(f"{path.name}-wal").unlink(missing_ok=True)
     unfinished.replace(path)
 
 

@@ -68,6 +68,20 @@ async def test_what_a_crash_left_of_a_new_file_is_made_anew(path):
     assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
+async def test_a_journal_whose_file_is_gone_is_not_taken_into_a_new_one(path):
+    store = EmbeddedStore.open(path)
+    await store.commit(0, [ClusterNamed("gone")])
+    journal = path.with_name(f"{path.name}-wal")
+    content = journal.read_bytes()
+    assert content
+    await store.close()
+    path.unlink()
+    journal.write_bytes(content)
+    store = EmbeddedStore.open(path)
+    assert (await store.read()).revision == 0
+    await store.close()
+
+
 async def test_an_empty_file_is_filled(path):
     """Earlier starts may have left one, and so may a person."""
     path.touch()
