@@ -29,14 +29,14 @@ COMPILED_COMPAT := $(addprefix compat_tests/test_,clients.py produce_records.py 
 .PHONY: help run test check unit compat spark compiled compiled-tests compiled-unit compiled-compat bench costs growth crash demo kafka fuzz docs format lock clean
 
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: $(VENV)/.core ## serve on 127.0.0.1:9092, data in ./kwire-data (ARGS="…" for more)
 	@exec $(BIN)/python -m kwire serve $(ARGS)
 
-test: check compat spark compiled-tests ## every test: check, stock clients and Java tools, Spark, demo
+test: check compat spark compiled-tests ## every test: check, stock clients and Java tools, Spark, demo, the compiled build
 
-check: $(VENV)/.test ## format, lint, types, structure and unit tests, in under a minute
+check: $(VENV)/.test ## format, lint, types, structure and unit tests, in a minute or two
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy

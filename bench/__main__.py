@@ -1,6 +1,6 @@
 """``python -m bench`` (``make bench``): kwire and Apache Kafka 4.3.1 side by side, in one table.
 
-kwire is measured twice: compiled, as its wheels bring it, and in pure Python. What is missing here,
+kwire is measured twice: compiled and in pure Python. What is missing here,
 or isn't wanted (KAFKA=no, PURE=no), is left out. The numbers are written as JSON and a chart to
 ``bench/out/``; ``--publish`` writes the documents too.
 """
@@ -45,6 +45,8 @@ def options_of(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--profile", action="store_true", help="where kwire's time goes")
     parser.add_argument("--publish", action="store_true", help="write README and docs/performance")
     options = parser.parse_args(arguments)
+    if not selected(ALL_ROWS, options.only):
+        parser.error(f"no row's name has {options.only}; docs/PERFORMANCE.md names them all")
     if options.quick:
         options.rounds, options.seconds, options.warm_up = 1, 0.5, min(options.warm_up, 2.0)
         options.mix_seconds, options.spark_mb = 5.0, 100

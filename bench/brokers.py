@@ -1,6 +1,6 @@
 """The brokers that are measured: each is a column of the table.
 
-``kwire`` is what its wheels bring, modules that mypyc has compiled; ``pure`` is kwire from its
+``kwire`` is the compiled build, whose hot modules mypyc has compiled; ``pure`` is kwire from its
 sources, pure Python; ``kafka`` is Apache Kafka. Where nothing can be compiled there is no
 ``kwire``, and ``pure`` is compared.
 """

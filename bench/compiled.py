@@ -21,7 +21,7 @@ def compiled_kwire(console: Console) -> Path:
     """The directory with the compiled package; it is renewed when sources have changed."""
     if not any(map(shutil.which, ("cc", "gcc", "clang"))):
         raise NotCompiled("a C compiler is needed")
-    with console.status("compiling kwire: a few minutes when its sources have changed"):
+    with console.status("compiling kwire: a minute when its sources have changed"):
         run = subprocess.run(
             ["make", "-s", "compiled"],
             cwd=ROOT,

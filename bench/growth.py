@@ -1,7 +1,7 @@
 """``python -m bench.growth``: how cost grows with connections, partitions, groups, record sizes.
 
-Measured are kwire as its wheels bring it, in pure Python where it can't be compiled, and Apache
-Kafka; all steps of all curves take about ten minutes.
+Measured are kwire compiled, in pure Python where it can't be compiled, and Apache Kafka; all steps
+of all curves take about ten minutes.
 
 For each of these a broker is started anew, warmed up, and loaded with more and more of it; a chart
 (SVG) and a JSON file say what a request then costs: its latency, and the broker's CPU. Brokers are

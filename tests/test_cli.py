@@ -64,6 +64,14 @@ def test_listeners_are_given_once() -> None:
     assert (done.returncode, "leave one of them out" in done.stderr) == (1, True)
 
 
+def test_an_unknown_option_shows_those_of_the_command() -> None:
+    """The usage is the command's, not that of kwire."""
+    done = run("serve", "--port", "9093")
+    assert done.returncode == 2
+    assert "usage: kwire serve " in done.stderr
+    assert "unrecognized arguments: --port 9093" in done.stderr
+
+
 def test_an_unknown_setting_warns(tmp_path: Path) -> None:
     """It is ignored, with a hint at the name that was meant."""
     with BrokerProcess(tmp_path, {"num.partitons": "3"}) as broker:

@@ -33,6 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for command in given[:1] if given and given[0] in COMMANDS else COMMANDS:
         import_module(COMMANDS[command]).add_parser(commands)
-    options = parser.parse_args(given)
+    options, unknown = parser.parse_known_args(given)
+    if unknown:  # said with the usage of the command, which has the options that there are
+        commands.choices[options.command].error(f"unrecognized arguments: {' '.join(unknown)}")
     exit_code: int = options.run(options)
     return exit_code

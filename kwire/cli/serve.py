@@ -38,7 +38,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         metavar="NAME=VALUE",
         action="append",
         default=[],
-        help="one of Kafka's settings; may be repeated and counts before the file",
+        help="one of Kafka's settings; may be repeated, and wins over the file",
     )
     serve.add_argument("-v", "--verbose", action="store_true", help="log more")
     serve.set_defaults(run=run)

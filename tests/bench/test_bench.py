@@ -101,6 +101,8 @@ def test_only_selects_by_name() -> None:
     assert found
     assert {row.load for row in found} == {"1 connection, 10 in flight"}
     assert selected(ROWS, "no such row") == []
+    with pytest.raises(SystemExit):
+        options_of(["--only", "no such row"])
 
 
 def test_quick_is_one_short_round() -> None:

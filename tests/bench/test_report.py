@@ -80,7 +80,7 @@ def three_brokers(kwire: list[float], pure: list[float], kafka: list[float]) -> 
         ([37.0, 39.5, 41.0], [10.0], "not met, within ±"),
     ],
 )
-def test_the_bar_is_about_what_wheels_bring(
+def test_the_bar_is_about_the_compiled_build(
     kwire: list[float], pure: list[float], wanted: str
 ) -> None:
     """Pure Python is spoken of where it differs; a miss that the rounds can't tell is marked."""
