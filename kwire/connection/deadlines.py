@@ -4,6 +4,7 @@ Rules:
 
 - The task sleeps until the earliest deadline. Changes that were discarded stay in the heap until
   their time comes, or until they are the greater part of it.
+- A change is in the heap once: one that is added while it is still there is discarded no more.
 """
 
 import heapq
@@ -31,6 +32,10 @@ class Deadlines:
 
     def add(self, change: Change) -> None:
         """Tell a change when its time is up."""
+        if change.is_timed:
+            self._discarded -= 1
+            return
+        change.is_timed = True
         self._number += 1
         heapq.heappush(self._heap, (change.deadline_s, self._number, change))
         if self._sleep.deadline > change.deadline_s:
@@ -38,14 +43,20 @@ class Deadlines:
 
     def discard(self, change: Change) -> None:
         """Don't, for nobody waits for it any more."""
-        is_kept = change.sleeper is not None and not change.is_late
+        is_kept = change.sleeper is not None and change.is_timed
         change.sleeper = None
         if not is_kept:
             return
         self._discarded += 1
         if self._discarded * 2 > len(self._heap) + KEPT:
-            self._heap = [entry for entry in self._heap if entry[2].sleeper is not None]
-            heapq.heapify(self._heap)
+            heap = []
+            for entry in self._heap:
+                if entry[2].sleeper is None:
+                    entry[2].is_timed = False
+                else:
+                    heap.append(entry)
+            heapq.heapify(heap)
+            self._heap = heap
             self._discarded = 0
 
     async def run(self) -> None:
@@ -60,6 +71,7 @@ class Deadlines:
         heap = self._heap
         while heap and (heap[0][0] <= now_s or heap[0][2].sleeper is None):
             change = heapq.heappop(heap)[2]
+            change.is_timed = False
             if change.sleeper is None:
                 self._discarded -= 1
             else:

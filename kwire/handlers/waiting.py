@@ -35,15 +35,17 @@ class Sleeper(Protocol):
 class Change:
     """What a handler waits for, until ``deadline_s`` by trio's clock.
 
-    It may happen again and again; while nobody looks, many times are as good as one.
+    It may happen again and again; while nobody looks, many times are as good as one. ``is_timed``
+    is for who watches the deadline.
     """
 
-    __slots__ = ("deadline_s", "is_late", "is_set", "sleeper")
+    __slots__ = ("deadline_s", "is_late", "is_set", "is_timed", "sleeper")
 
     def __init__(self, deadline_s: float = math.inf) -> None:
         self.deadline_s = deadline_s
         self.is_set = False
         self.is_late = False
+        self.is_timed = False
         self.sleeper: Sleeper | None = None
 
     def set(self) -> None:

@@ -100,3 +100,20 @@ async def test_one_told_may_be_discarded(deadlines, mock_clock):
     for _ in range(10 * KEPT):
         deadlines.discard(change_at(deadlines, trio.current_time() + 1))
     assert len(deadlines) <= KEPT + 1
+
+
+async def test_who_waits_on_is_noted_once(deadlines, mock_clock):
+    """As with fetches that want much and are woken by every little append."""
+    waits = [change_at(deadlines, trio.current_time() + 1) for _ in range(10)]
+    sleepers = [change.sleeper for change in waits]
+    for _ in range(1000):
+        for change, sleeper in zip(waits, sleepers, strict=True):
+            deadlines.discard(change)
+            change.sleeper = sleeper
+            deadlines.add(change)
+    assert len(deadlines) == len(waits)
+    await pass_s(mock_clock, 1)
+    assert [len(sleeper.woken_s) for sleeper in sleepers] == [1] * len(waits)
+    assert not len(deadlines)
+    deadlines.add(waits[0])
+    assert len(deadlines) == 1
