@@ -74,12 +74,12 @@ class Connection:
 
     def on_readable(self) -> None:
         """Serve what has come; what can't be finished now goes on in a task."""
+        if self._is_sending or self._sock.fileno() < 0:
+            return  # told late: meanwhile it is watched for writing, and has to be, or has ended
         waiting = self._waiting  # a name, as the types of attributes outlive calls that change them
         if self._scope is not None or waiting is not None:
             # A request is in hand: what has come is read when that is answered.
             self._unwatch()
-            return
-        if self._is_sending or self._sock.fileno() < 0:
             return
         self.last_active_s = self._poller.now_s
         try:

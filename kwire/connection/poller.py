@@ -7,7 +7,7 @@ Rules:
   answered; it is watched for writing until everything is sent, and nothing is read from it then.
 - A connection whose request waits for a change, like a fetch for an append, is woken. It goes on in
   the turn in which that happens, after those that were ready: they have their answers first, and
-  many appends wake it once.
+  many appends wake it once. Where one append wakes very many, some of them go on in a later turn.
 - A connection whose request needs what takes time has a task of its own until that is done.
 - After it has served something the task looks again for a moment before it goes to sleep: a client
   that has just got its answer asks soon, and to be woken up costs more than to look. It stops
@@ -234,15 +234,25 @@ class Poller:
     def _serve_woken(self) -> None:
         """Serve those that are woken now; who is woken by them has a turn later."""
         woken, self._woken = self._woken, []
-        for connection in woken:
+        if len(woken) == 1:
+            woken[0].go_on()
+            return
+        end_s = perf_counter() + TURN_S
+        for place, connection in enumerate(woken, 1):
             connection.go_on()
+            if perf_counter() > end_s:
+                self._woken[:0] = woken[place:]
+                return
 
     async def _take_turn_of_woken(self) -> None:
         self.now_s = trio.current_time()
         self._is_in_turn = True
+        again, self._again = self._again, {}
+        for connection in again:
+            connection.on_readable()
         self._serve_woken()
         self._is_in_turn = False
-        if self._woken:
+        if self._woken or self._again:  # the poller may be asleep
             self._nursery.start_soon(self._take_turn_of_woken)
 
     def _may_look(self) -> bool:

@@ -7,6 +7,7 @@ import pytest
 import trio
 
 from kwire.broker.partition import Partition
+from kwire.connection.connection import REQUESTS_PER_TURN
 from kwire.metadata.controller import NewTopic, create_topic
 from kwire.protocol.codec import decode
 from kwire.protocol.frame import decode_response_header, encode_request
@@ -178,6 +179,21 @@ async def test_what_comes_behind_it_is_served_behind_it(
     await client.aclose()
 
 
+async def test_more_behind_it_than_one_turn_serves(running: RunningServer, version: int) -> None:
+    """All of it is served after a fetch whose time is up, though nothing more comes to read."""
+    client = await running.connect()
+    first = encode_request(fetch(max_wait_ms=20), version, 0, None)
+    count = 3 * REQUESTS_PER_TURN
+    others = (encode_request(ApiVersionsRequest(), 0, n, None) for n in range(1, count))
+    await client.stream.send_all(b"".join((first, *others)))
+    for number in range(count):
+        with trio.fail_after(10):
+            frame = await client.receive_frame()
+        assert frame is not None
+        assert int.from_bytes(frame[:4]) == number
+    await client.aclose()
+
+
 async def test_a_client_that_goes_away_while_it_waits(
     running: RunningServer, partition: Partition, version: int
 ) -> None:
@@ -224,6 +240,34 @@ async def test_an_answer_behind_what_the_client_does_not_read(
     await waiting(partition, 1)
     append(partition)
     assert await fetched(client, version) == [20]
+    await client.aclose()
+
+
+async def test_what_is_told_late_does_not_keep_it_from_sending(
+    running: RunningServer,
+    partition: Partition,
+    version: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A fetch waits behind what isn't sent yet; that there is more to read was seen before that."""
+    monkeypatch.setattr("kwire.connection.connection.REQUESTS_PER_TURN", 10_000)
+    monkeypatch.setattr("kwire.connection.outbox.FLUSH_BYTES", 1 << 30)
+    client = await running.connect()
+    count = 3000
+    frames = [encode_request(ApiVersionsRequest(), 0, number, None) for number in range(count)]
+    frames.append(encode_request(fetch(), version, count, None))
+    await client.stream.send_all(b"".join(frames))
+    await trio.testing.wait_all_tasks_blocked()
+    (connection,) = running.server.poller.connections
+    connection.on_readable()
+    for number in range(count):
+        with trio.fail_after(10):
+            frame = await client.receive_frame()
+        assert frame is not None
+        assert int.from_bytes(frame[:4]) == number
+    await waiting(partition, 1)
+    append(partition)
+    assert await fetched(client, version) == [0]
     await client.aclose()
 
 

@@ -2,13 +2,14 @@
 
 import socket
 from contextlib import suppress
+from time import perf_counter
 from typing import ClassVar
 
 import pytest
 import trio
 import trio.testing
 
-from kwire.connection.poller import GATHER_FROM, GATHER_MOST, Poller
+from kwire.connection.poller import GATHER_FROM, GATHER_MOST, TURN_S, Poller
 
 
 class Peer:
@@ -200,3 +201,54 @@ async def test_those_that_are_left_are_ended_with_the_poller(nursery):
         await trio.testing.wait_all_tasks_blocked()
         inner.cancel_scope.cancel()
     assert peer.is_aborted
+
+
+class Sleeper(Peer):
+    """One whose request takes a while when it is woken."""
+
+    def go_on(self):
+        """Work for a quarter of a turn."""
+        super().go_on()
+        end_s = perf_counter() + TURN_S / 4
+        while perf_counter() < end_s:
+            pass
+
+
+class Waker(Peer):
+    """One whose request wakes others."""
+
+    woken = ()
+
+    def on_readable(self):
+        """Read one byte, and wake them."""
+        super().on_readable()
+        for other in self.woken:
+            self.poller.wake(other)
+
+
+@pytest.mark.parametrize("in_turn", [False, True])
+async def test_many_that_are_woken_do_not_hold_up_the_others(poller, in_turn):
+    sleepers, waker = [Sleeper(poller) for _ in range(100)], Waker(poller)
+    waker.woken = sleepers
+    if in_turn:
+        waker.far.send(b"x")
+    else:
+        for sleeper in sleepers:
+            poller.wake(sleeper)
+    await until(lambda: sleepers[0].turns)
+    assert not sleepers[-1].turns
+    await until(lambda: sleepers[-1].turns)
+    assert [sleeper.turns for sleeper in sleepers] == [1] * len(sleepers)
+
+
+async def test_who_asks_for_another_turn_between_turns_has_it(poller):
+    """Though nothing comes that would wake the poller up."""
+
+    class Woken(Peer):
+        def go_on(self):
+            self.poller.serve_again(self)
+
+    woken = Woken(poller)
+    await trio.testing.wait_all_tasks_blocked(0.01)
+    poller.wake(woken)
+    await until(lambda: woken.turns)
