@@ -14,6 +14,7 @@ from bench.report import (
     number,
     ratio_text,
     restarts_of,
+    rounds_text,
     sections_of,
     text_of,
 )
@@ -52,9 +53,9 @@ def facts(run: Run) -> str:
         f"| {name} | {number(value)} {unit} |\n" for name, (value, unit) in run["limits"].items()
     )
     return (
-        f"Medians of {options['rounds']} rounds of {options['seconds']:g} s a row, brokers in turn"
-        f" in every row, after {options['warm_up']:g} s of warm-up and more. ± is half the distance"
-        f" between the extremes.\n\n"
+        f"Medians of {rounds_text(options['rounds'])} of {options['seconds']:g} s a row, brokers in"
+        f" turn in every row, after {options['warm_up']:g} s of warm-up and more. ± is half the"
+        " distance between the extremes.\n\n"
         f"| the machine | |\n| --- | --- |\n{machine}\n"
         f"| its own limits | |\n| --- | ---: |\n{limits}"
     )

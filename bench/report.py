@@ -29,6 +29,11 @@ WITHIN = "within ±: the bar is missed by less than the rounds differ"
 RATIO_HEADS = {KWIRE: "kwire / Kafka", PURE: "pure / Kafka"}
 
 
+def rounds_text(rounds: int) -> str:
+    """``1 round``, ``3 rounds``."""
+    return f"{rounds} round{'s' * (rounds != 1)}"
+
+
 class Cell(NamedTuple):
     """One broker's numbers of a row: the median, and half the distance of the extremes."""
 
@@ -189,7 +194,7 @@ def legend(run: Run) -> list[str]:
 
 def table_of(run: Run) -> Table:
     """The table for a terminal."""
-    table = Table(title=f"medians of {run['options']['rounds']} rounds")
+    table = Table(title=f"medians of {rounds_text(run['options']['rounds'])}")
     for index, heading in enumerate(headings(run)):
         table.add_column(heading, justify="left" if index in (0, 1) else "right")
     for section, lines in sections_of(run):
