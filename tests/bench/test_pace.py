@@ -4,7 +4,7 @@ import io
 import json
 from pathlib import Path
 
-from pytest import MonkeyPatch
+import pytest
 from rich.console import Console
 
 from bench.__main__ import options_of
@@ -77,7 +77,7 @@ def test_slow_rows_are_measured_in_fewer_rounds() -> None:
     assert {row.name for row in ALL_ROWS} > SLOW
 
 
-def test_a_load_is_one_step_however_many_rows_look_at_it(monkeypatch: MonkeyPatch) -> None:
+def test_a_load_is_one_step_however_many_rows_look_at_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of each broker, in every round; starts and warm-ups are steps too."""
     monkeypatch.setattr("bench.session.usual_seconds", dict)  # nothing was ever measured
     session = session_of("--rounds", "2", "--only", "10 in flight")
