@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from bench.brokers import Maker, MeasuredBroker
+from bench.lent_memory import touch
 from bench.load import Generator, Load, ask, frame_of, run_load
 from bench.usage import MB, cpu_seconds
 from kwire.protocol.codec import decoder
@@ -23,6 +24,8 @@ CREATE_VERSION = 5
 PRODUCE_VERSION = 11
 TOPIC_ALREADY_EXISTS = 36
 TIME_LIMIT_S = 30
+MOST_BYTES_A_SECOND = 2_000_000_000
+"""More than any broker has written here."""
 GENERATOR_IS_LIMIT = 0.9
 """Above this share of one core the generator, not the broker, may have been the limit."""
 
@@ -152,6 +155,11 @@ def produce_request(
     data = PartitionProduceData(index=partition, records=batch(records, size_bytes))
     topics = [TopicProduceData(name=topic, partition_data=[data])]
     return ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=topics)
+
+
+def ready_for_much_data(running: Running) -> None:
+    """Before a load that writes as fast as the broker can: the page cache will need memory."""
+    touch(int(running.seconds * MOST_BYTES_A_SECOND))
 
 
 def measured(

@@ -25,6 +25,7 @@ from bench.rows.common import (
     delete_topic,
     next_offset,
     produce_request,
+    ready_for_much_data,
 )
 from bench.usage import MB
 
@@ -81,6 +82,7 @@ def producer_row(name: str, size_bytes: int, unit: str, of_records: float, **set
         probe = produce_request(topic, 1, 1)
         first = next_offset(bootstrap, probe)
         given = {**PRODUCER, **{key.replace("_", "."): value for key, value in settings.items()}}
+        ready_for_much_data(running)
         pairs = [f"{key}={value}" for key, value in given.items()]
         numbers = run_client(running, name, topic, "produce", str(size_bytes), *pairs)
         appended = next_offset(bootstrap, probe) - first - 1

@@ -15,6 +15,7 @@ from bench.rows.common import (
     measured,
     next_offset,
     produce_request,
+    ready_for_much_data,
 )
 
 
@@ -29,6 +30,8 @@ def produce_load(
     request = produce_request(topic, records, size_bytes)
     first = next_offset(bootstrap, request)
     frame = frame_of(request, PRODUCE_VERSION)
+    if records > 1:
+        ready_for_much_data(running)
     run = measured(running, name, frame, connections, in_flight)
     appended = next_offset(bootstrap, request) - first
     if appended != (run.load.requests + 1) * records:
