@@ -2,10 +2,10 @@
 
 A guest gives memory that it doesn't use back to its host, and the first touch of each page brings
 it back, slowly: writing a gigabyte to the page cache may take eight times as long as where memory
-has just been in use. What a broker of large batches gets done would then say how much the load before
-it has left behind. Touching as much as the load will need, and giving it free at once, leaves it
-with the guest for the seconds that count. Where memory is the machine's own this takes a moment and
-changes nothing.
+has just been in use. What a broker of large batches gets done would then say how much the load
+before it has left behind. Touching as much as the load will need, and giving it free at once,
+leaves it with the guest for the seconds that count. Where memory is the machine's own this takes
+a moment and changes nothing.
 """
 
 import mmap
