@@ -15,6 +15,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -q --disable-pip-version-check
 
+# The unit tests share out the processors; a few are given by ARGS, and sooner run in one process.
+PARALLEL := -n auto --maxprocesses 4 --dist worksteal
+
 # Extension modules need a C compiler and Python's headers; kwire itself needs neither.
 CAN_COMPILE = command -v cc >/dev/null && \
 	test -f "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h"
@@ -36,14 +39,14 @@ run: $(VENV)/.core ## serve on 127.0.0.1:9092, data in ./kwire-data (ARGS="…" 
 
 test: check compat spark compiled-tests ## every test: check, stock clients and Java tools, Spark, demo, the compiled build
 
-check: $(VENV)/.test ## format, lint, types, structure and unit tests, in a minute or two
+check: $(VENV)/.test ## format, lint, types, structure and unit tests, in less than a minute
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/pytest -q tests
+	$(BIN)/pytest -q tests $(PARALLEL)
 
 unit: $(VENV)/.test ## unit tests only (ARGS="tests/log -k roll")
-	$(BIN)/pytest -q $(or $(ARGS),tests)
+	$(BIN)/pytest -q $(or $(ARGS),tests $(PARALLEL))
 
 compat: $(VENV)/.test ## stock clients and Kafka's Java tools, against kwire or BOOTSTRAP=host:port
 	KWIRE_BOOTSTRAP=$(BOOTSTRAP) $(BIN)/pytest -q compat_tests $(ARGS)
@@ -60,7 +63,7 @@ compiled-tests: $(VENV)/.test ## unit tests and the stock clients again, on the 
 
 # What requests cost is counted in calls of Python functions, which compiled ones aren't.
 compiled-unit: build/compiled/.built
-	$(COMPILED_PYTEST) $(or $(ARGS),tests --ignore tests/performance)
+	$(COMPILED_PYTEST) $(or $(ARGS),tests --ignore tests/performance $(PARALLEL))
 
 compiled-compat: build/compiled/.built
 	KWIRE_BOOTSTRAP= $(COMPILED_PYTEST) $(COMPILED_COMPAT)
@@ -84,7 +87,7 @@ crash: $(VENV)/.test ## kill -9 under load, again and again; nothing may be lost
 	$(BIN)/python -m compat_tests.crash --kills $(or $(KILLS),50) $(if $(SEED),--seed $(SEED))
 
 fuzz: $(VENV)/.test ## the property tests with many more examples
-	KWIRE_FUZZ_EXAMPLES=$(or $(EXAMPLES),5000) $(BIN)/pytest -q tests -m hypothesis $(ARGS)
+	KWIRE_FUZZ_EXAMPLES=$(or $(EXAMPLES),5000) $(BIN)/pytest -q tests -m hypothesis $(PARALLEL) $(ARGS)
 
 docs: $(VENV)/.test ## renew the README's table of APIs
 	PYTHONPATH=. $(BIN)/python docs/api_table.py

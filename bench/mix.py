@@ -20,13 +20,12 @@ from collections import deque
 from bench.load import connected, frame_of
 from bench.rows.common import PRODUCE_VERSION, batch, produce_request
 from bench.rows.fetch import FETCH_VERSION, fetch_request
+from bench.rows.mix import SHARES
 from bench.usage import MB
 
-PAIRS = 20
 BATCHES_A_SECOND = 100
 RECORDS, RECORD_BYTES = 10, 100
 WAIT_MS = 500
-SHARES = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999, "p99.99": 0.9999}
 SENTINEL = 0x1122334455667788
 LAST_WAIT_S = 10.0
 WARM_UP_SHARE = 0.1

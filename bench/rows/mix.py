@@ -10,7 +10,6 @@ import sys
 import time
 from typing import Any
 
-from bench.mix import PAIRS, SHARES
 from bench.rows.common import (
     GENERATOR_IS_LIMIT,
     Row,
@@ -23,6 +22,9 @@ from bench.rows.common import (
 from bench.usage import cpu_seconds
 
 NAME = "20 producers and 20 consumers"
+PAIRS = 20
+SHARES = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999, "p99.99": 0.9999}
+"""The percentiles that are told, by their labels."""
 
 
 def mix(running: Running) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 Rules:
 
-- A config's name is a logger's, ``root`` or one of kwire's; its value is the level in force, in
-  Kafka's words. Levels live as long as the process.
+- A config's name is a logger's: ``root``, ``kwire``, a room's like ``kwire.log``, or a module's.
+  Its value is the level in force, in Kafka's words. Levels live as long as the process.
 - SET gives a logger a level; DELETE takes it away again, so that the logger above it counts.
 
 Source: KIP-412, RuntimeLoggerManager of Kafka.
@@ -54,12 +54,9 @@ def alter_loggers(alterations: Sequence[Alteration], *, validate_only: bool) -> 
 
 
 def _loggers() -> dict[str, logging.Logger]:
-    found = logging.Logger.manager.loggerDict
-    loggers = {
-        name: logger
-        for name, logger in found.items()
-        if isinstance(logger, logging.Logger) and name.partition(".")[0] == "kwire"
-    }
+    """By name; a room has one as soon as one of its modules does."""
+    known = list(logging.Logger.manager.loggerDict)
+    loggers = {name: logging.getLogger(name) for name in known if name.partition(".")[0] == "kwire"}
     return {ROOT: logging.getLogger(), **loggers}
 
 

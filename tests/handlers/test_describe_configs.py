@@ -172,11 +172,11 @@ async def test_keys(server, keys, count):
 
 
 async def test_loggers_are_configs_of_the_broker(server):
-    """Their levels are told in Kafka's words."""
+    """Kwire's, its rooms' and modules'; their levels are told in Kafka's words."""
     rows = _rows(await _describe(server, LOGGER, "1"))
     assert rows["root"][1] in ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL")
     assert rows["root"][3] == 6
-    assert "kwire.connection" in rows
+    assert {"kwire", "kwire.connection", "kwire.connection.acceptor", "kwire.log"} <= set(rows)
 
 
 @pytest.mark.parametrize(
