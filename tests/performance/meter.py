@@ -24,6 +24,7 @@ import trio
 
 KERNEL_MODULES = {"posix", "select", "_socket", "socket", "fcntl", "mmap"}
 NOT_THE_KERNEL = {"fileno", "fspath", "gettimeout", "cpu_count", "set_inheritable", "close_nowait"}
+NOT_THE_KERNEL |= {"_path_normpath", "_path_splitroot_ex"}  # of Python 3.11 and 3.13, for pathlib
 COPY_BYTES = 1024
 OUTSIDE = (str(Path(trio.__file__).parent), __file__)
 
