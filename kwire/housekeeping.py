@@ -6,8 +6,12 @@ Rules:
 - What is to be flushed for the time that has passed (``flush.ms``), and segments that were rolled,
   are looked for every second, or every ``log.flush.scheduler.interval.ms`` where that is shorter.
 - Retention and checkpoints begin half a minute after the start, as in Kafka.
+- When a data directory fails, the fetches that wait on its partitions are answered. In Kafka
+  they wait until somebody appends to another of their partitions, or time is up.
 - When the last data directory has failed there is nothing left to serve: the server ends.
 """
+
+from functools import partial
 
 import trio
 
@@ -47,6 +51,8 @@ class Housekeeping:
         self._sweep_due_s = trio.current_time() + SWEEP_INTERVAL_S
         self._retention_due_ms = first_ms
         self._checkpoint_due_ms = dict.fromkeys(CHECKPOINT_INTERVALS, first_ms)
+        call_soon = trio.lowlevel.current_trio_token().run_sync_soon
+        broker.log_manager.tell_of_failures(partial(call_soon, self._wake_offline, idempotent=True))
 
     async def run(self) -> None:
         """Do what is due, for ever; StorageLost when the last data directory has failed."""
@@ -76,6 +82,12 @@ class Housekeeping:
             if partition.log.flush_time_is_due(now_ms) and not partition.is_offline:
                 self._broker.flusher.demand(partition)
         self._broker.flusher.forget()
+
+    def _wake_offline(self) -> None:
+        """Whoever waits on a partition that is offline is told."""
+        for partition in self._broker.partitions():
+            if partition.is_offline:
+                partition.wake()
 
     def _sweep(self, now_s: float) -> None:
         """Idle connections end or give back memory."""

@@ -109,10 +109,10 @@ class Poller:
         self._patience = MAX_PATIENCE
 
     def add(self, connection: Pollable) -> None:
-        """Begin to serve a connection."""
+        """Begin to serve a connection; OSError where it can't be watched."""
+        self.watch(connection)  # first, for the kernel may refuse it: then nothing is counted
         self.connections.add(connection)
         self.per_address[connection.peer_host] += 1
-        self.watch(connection)
 
     def remove(self, connection: Pollable) -> None:
         """A connection, not watched any more, has ended."""

@@ -17,6 +17,7 @@ Source: LogDirFailureChannel of Kafka, which takes a full disk offline too.
 import errno
 import logging
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from kwire.errors import ErrorCode, KafkaError
@@ -30,14 +31,18 @@ PASSING = NO_ROOM | {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errn
 
 
 class DirectoryHealth:
-    """``failure`` says why the directory is offline, None while it serves."""
+    """``failure`` says why the directory is offline, None while it serves.
 
-    __slots__ = ("_missing", "_refused", "failure", "is_short_of_room", "path")
+    ``tell`` is called when it goes offline, in whatever thread notices.
+    """
+
+    __slots__ = ("_missing", "_refused", "failure", "is_short_of_room", "path", "tell")
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.failure: str | None = None
         self.is_short_of_room = False
+        self.tell: Callable[[], None] | None = None
         self._refused = False
         self._missing: set[str] = set()
 
@@ -64,6 +69,8 @@ class DirectoryHealth:
         if self.failure is None:
             self.failure = f"{what}: {reason}"
             self.announce()
+            if self.tell is not None:
+                self.tell()
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{what}: {reason}")
 
     def announce(self) -> None:

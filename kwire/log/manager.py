@@ -68,9 +68,10 @@ class LogManager:
         """The data directories, in the order of ``log.dirs``."""
         return list(self._data_directories)
 
-    def failure(self, directory: Path) -> str | None:
-        """Why a data directory is offline, None while it serves."""
-        return self._data_directories[directory].health.failure
+    def tell_of_failures(self, tell: Callable[[], None]) -> None:
+        """Have ``tell`` called when a directory fails, in whatever thread notices."""
+        for data in self._data_directories.values():
+            data.health.tell = tell
 
     @property
     def failures(self) -> dict[Path, str]:

@@ -1,5 +1,6 @@
 """Fetches that wait: woken once, in order, without a task, whoever goes away meanwhile."""
 
+import errno
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import trio
 
 from kwire.broker.partition import Partition
 from kwire.connection.connection import REQUESTS_PER_TURN
+from kwire.errors import ErrorCode
 from kwire.metadata.controller import NewTopic, create_topic
 from kwire.protocol.codec import decode
 from kwire.protocol.frame import decode_response_header, encode_request
@@ -34,8 +36,9 @@ pytestmark = pytest.mark.parametrize("version", VERSIONS)
 
 @pytest.fixture
 async def running(tmp_path: Path) -> AsyncIterator[RunningServer]:
-    """A server with one topic of one partition."""
-    async with running_server(tmp_path) as server:
+    """A server with one topic of one partition, and more than one data directory."""
+    directories = {"log.dirs": f"{tmp_path / 'a'},{tmp_path / 'b'}"}
+    async with running_server(tmp_path, directories) as server:
         broker, topic = server.broker, NewTopic(TOPIC, 1, 1)
         await broker.commit(lambda image: create_topic(image, topic, broker.random))
         yield server
@@ -73,18 +76,26 @@ def fetch(offset: int = 0, *, max_wait_ms: int = 60_000, min_bytes: int = 1) -> 
 
 async def fetched(client: RawClient, version: int) -> list[int]:
     """The base offsets of the batches that the next answer brings."""
+    code, offsets = await answered(client, version)
+    assert code == ErrorCode.NONE
+    return offsets
+
+
+async def answered(client: RawClient, version: int) -> tuple[int, list[int]]:
+    """The error code of the next answer, and the base offsets of the batches that it brings."""
     with trio.fail_after(20):
         frame = await client.receive_frame()
     assert frame is not None
     _, position = decode_response_header(frame, FetchResponse, version)
     response = decode(FetchResponse, version, memoryview(frame)[position:])
-    records = response.responses[0].partitions[0].records
+    [data] = response.responses[0].partitions
+    records = data.records
     offsets, at = [], 0
     while at < len(records):
         found = RecordBatch(memoryview(records)[at:])
         offsets.append(found.base_offset)
         at += found.size_bytes
-    return offsets
+    return data.error_code, offsets
 
 
 async def waiting(partition: Partition, count: int) -> None:
@@ -268,6 +279,20 @@ async def test_what_is_told_late_does_not_keep_it_from_sending(
     await waiting(partition, 1)
     append(partition)
     assert await fetched(client, version) == [0]
+    await client.aclose()
+
+
+async def test_an_error_of_the_disk_answers_those_that_wait(
+    running: RunningServer, partition: Partition, version: int
+) -> None:
+    """With KAFKA_STORAGE_ERROR, at once, whoever in whatever thread has noticed it."""
+    client = await running.connect()
+    await client.send(fetch(), version)
+    await waiting(partition, 1)
+    error = OSError(errno.EIO, "broken")
+    await trio.to_thread.run_sync(partition.log.health.fail, "cannot read", error)
+    assert await answered(client, version) == (ErrorCode.KAFKA_STORAGE_ERROR, [])
+    assert not partition.waiters
     await client.aclose()
 
 

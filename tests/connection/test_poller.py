@@ -193,6 +193,18 @@ async def test_counts_by_address_and_the_end_of_all(poller):
     assert not poller.per_address
 
 
+async def test_one_that_cannot_be_watched_is_not_counted(poller, tmp_path):
+    """The kernel may refuse it, as it does a file; the poller ends all the same."""
+    peer = Peer(poller)
+    peer.abort_nowait()
+    with (tmp_path / "file").open("w") as refused:
+        peer.fileno = refused.fileno
+        with pytest.raises(PermissionError):
+            poller.add(peer)
+    assert not poller.connections
+    assert not poller.per_address
+
+
 async def test_those_that_are_left_are_ended_with_the_poller(nursery):
     async with trio.open_nursery() as inner:
         poller = Poller(inner)
