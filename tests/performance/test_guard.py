@@ -96,4 +96,4 @@ async def test_a_wake_up_more_is_seen(tmp_path, mock_clock, monkeypatch, handled
 def test_a_little_memory_more_is_no_growth():
     recorded = {"peak bytes": 3000.0, "bytes kept": 0.0, "calls": 40.0}
     assert grown({"peak bytes": 3200, "bytes kept": 100, "calls": 40}, recorded) == []
-    assert grown({"calls": 40.04}, recorded) == ["calls grew from 40 to 40.04"]
+    assert grown({"calls": 41.04}, recorded) == ["calls grew from 40 to 41.04"]
