@@ -10,9 +10,12 @@ import os
 import sys
 import tomllib
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from setuptools import setup
+from setuptools import Distribution, Extension, setup
+from setuptools.command.build_ext import build_ext
+from setuptools.errors import BaseError, CCompilerError
 
 # What profiles of a loaded broker show, and what that calls for every request: mypyc gains most
 # where compiled modules call each other. What isn't here is called seldom, or is mostly coroutines
@@ -43,6 +46,35 @@ COMPILED_MODULES = [
     "kwire/record/varint.py",
 ]
 
+COMPILER_FAILED = """
+kwire's compiled build needs a C compiler and Python's headers; what there is failed: {reason}
+Install them (Debian and Ubuntu: apt install gcc python3-dev; macOS: xcode-select --install), or \
+leave KWIRE_COMPILED out: kwire runs without them as well."""
+
+
+class Compilation(build_ext):
+    """Compiles; ends with a word on what to do where that can't be done."""
+
+    def run(self) -> None:
+        """Compile every extension."""
+        try:
+            super().run()
+        except (BaseError, CCompilerError, OSError) as error:
+            raise SystemExit(COMPILER_FAILED.format(reason=str(error)[:200])) from None
+
+
+def try_compiler() -> None:
+    """Compile next to nothing: who can't need not wait for mypyc to learn it, nor search for it."""
+    with TemporaryDirectory() as directory:
+        source = Path(directory, "nothing.c")
+        source.write_text(
+            "#include <Python.h>\nPyMODINIT_FUNC PyInit_nothing(void) { return NULL; }\n"
+        )
+        trial = Compilation(Distribution({"ext_modules": [Extension("nothing", [str(source)])]}))
+        trial.build_temp = trial.build_lib = directory
+        trial.ensure_finalized()
+        trial.run()
+
 
 options: dict[str, Any] = {}
 if os.environ.get("KWIRE_COMPILED", "") not in ("", "0"):
@@ -51,8 +83,10 @@ if os.environ.get("KWIRE_COMPILED", "") not in ("", "0"):
     project = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))["project"]
     options["setup_requires"] = ["mypy>=2.0", *project["dependencies"]]
     if "bdist_wheel" in sys.argv:
+        try_compiler()
         from mypyc.build import mypycify
 
+        options["cmdclass"] = {"build_ext": Compilation}
         options["ext_modules"] = mypycify(
             COMPILED_MODULES, opt_level="3", debug_level="0", group_name="kwire"
         )

@@ -5,6 +5,9 @@ both (``make compiled-tests``).
 """
 
 import ast
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -82,3 +85,22 @@ def test_no_descriptor_is_taken_from_a_file_that_is_let_go(path: Path) -> None:
         if any(isinstance(part, ast.Attribute) and part.attr == "fd" for part in node.args)
     ]
     assert wrong == []
+
+
+@pytest.mark.parametrize("compiler", ["/nowhere/cc", "false"])
+def test_without_a_compiler_the_build_says_what_to_do(compiler: str) -> None:
+    """At once, and in a few lines: one that isn't there, and one that fails."""
+    build = subprocess.run(
+        [sys.executable, "setup.py", "-q", "bdist_wheel"],
+        cwd=ROOT,
+        env=os.environ | {"CC": compiler, "KWIRE_COMPILED": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    *_, reason, remedy = build.stderr.splitlines()
+    assert build.returncode == 1
+    assert compiler in reason
+    assert "apt install gcc python3-dev" in remedy
+    assert "leave KWIRE_COMPILED out" in remedy
+    assert len(build.stdout.splitlines() + build.stderr.splitlines()) < 10
