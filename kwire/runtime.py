@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import trio
 
 from kwire.coordinator.effects import Effects
-from kwire.coordinator.records import CoordinatorRecord
+from kwire.coordinator.records import Content, CoordinatorRecord
 from kwire.errors import ErrorCode, KafkaError
 from kwire.protocol.codec import MalformedRequest
 from kwire.record.batch import RecordBatch
@@ -56,6 +56,9 @@ class Coordinator(Protocol):
 
     def replay(self, record: Record, producer_id: int, now_ms: int, *, loading: bool) -> None:
         """Take a record in; MalformedRequest for one that is damaged."""
+
+    def take_in(self, content: Content, offset: int, producer_id: int, now_ms: int) -> None:
+        """As ``replay`` of the record of which this is the content, just written at an offset."""
 
     def replay_end_transaction(self, producer_id: int, *, committed: bool) -> None:
         """Take in the end of a transaction."""
@@ -164,6 +167,7 @@ class CoordinatorRuntime:
 
     def _write(self, effects: Effects) -> None:
         now_ms = self._now_ms()
+        coordinator = self.coordinator
         producer = effects.producer
         is_transactional = producer is not NO_PRODUCER
         for written in [effects.records] if effects.is_atomic else _split(effects.records):
@@ -175,8 +179,11 @@ class CoordinatorRuntime:
             )
             first = self._append(batch, now_ms)
             for offset, record in enumerate(written, first):
-                replayed = Record(offset, now_ms, record.key, record.value)
-                self.coordinator.replay(replayed, producer.producer_id, now_ms, loading=False)
+                if record.content is not None:
+                    coordinator.take_in(record.content, offset, producer.producer_id, now_ms)
+                else:
+                    replayed = Record(offset, now_ms, record.key, record.value)
+                    coordinator.replay(replayed, producer.producer_id, now_ms, loading=False)
 
     def _give_up(self, effects: Effects, error: KafkaError) -> KafkaError:
         """Nothing was written: go back, and tell everybody; what the one who asked is told."""

@@ -29,7 +29,6 @@ from kwire.coordinator.group_coordinator import GroupCoordinator
 from kwire.coordinator.history import Histories
 from kwire.coordinator.settings import GroupSettings
 from kwire.errors import ErrorCode, KafkaError
-from kwire.log.partition_log import AppendOrigin
 from kwire.record.batch import RecordBatch
 from kwire.runtime import CoordinatorRuntime
 
@@ -246,16 +245,17 @@ class Groups:
         self._loaded[index] = loaded
 
     def _new(self, partition: Partition) -> LoadedCoordinator:
-        def append(batch: bytearray, now_ms: int) -> int:
-            info = partition.append(batch, now_ms=now_ms, origin=AppendOrigin.COORDINATOR)
-            return info.first_offset
-
         groups = GroupCoordinator(
             self._settings(), self._random_id, self.surroundings, self._histories
         )
         compression = self._broker.integer("offsets.topic.compression.codec")
         runtime = CoordinatorRuntime(
-            groups, append, self.now_ms, self._wake_by, compression, lambda: partition.flush
+            groups,
+            partition.append_own,
+            self.now_ms,
+            self._wake_by,
+            compression,
+            lambda: partition.flush,
         )
         return LoadedCoordinator(groups, runtime, partition)
 

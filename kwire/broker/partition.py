@@ -19,7 +19,7 @@ from kwire.log.partition_log import AppendInfo, AppendOrigin, PartitionLog
 from kwire.log.plain_append import append_plain
 from kwire.log.validation import CheckedBatch
 from kwire.protocol.file_slice import FileSlice
-from kwire.record.batch import Buffer, RecordBatch
+from kwire.record.batch import NO_PRODUCER_ID, Buffer, RecordBatch
 
 ACKS_ALL = -1
 
@@ -128,6 +128,27 @@ class Partition:
             if self.waiters:
                 self.wake()
         return first_offset
+
+    def append_own(self, records: bytearray, now_ms: int) -> int:
+        """Append the one batch that a coordinator of this broker built; its first offset.
+
+        Raises KafkaError as ``append`` does, the slow twin: the fast path is that of
+        ``append_plain``, for all batches but a transaction's.
+        """
+        size_bytes = len(records)
+        config = self.log.config
+        if (
+            config.takes_own
+            and size_bytes <= config.max_message_bytes
+            and size_bytes <= config.segment_bytes
+        ):
+            batch = RecordBatch(records)
+            if batch.producer_id == NO_PRODUCER_ID:
+                first_offset = self.append_plain(batch, ACKS_ALL)
+                if first_offset >= 0:
+                    return first_offset
+        info = self.append(records, now_ms=now_ms, origin=AppendOrigin.COORDINATOR)
+        return info.first_offset
 
     def _check_in_sync(self, required_acks: int) -> None:
         if required_acks == ACKS_ALL and self.isr_size < self.min_isr:

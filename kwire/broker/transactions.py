@@ -33,7 +33,6 @@ from kwire.coordinator.transaction.coordinator import (
 )
 from kwire.coordinator.transaction.state import ProducerIdAndEpoch, TopicPartition, Transaction
 from kwire.errors import ErrorCode, KafkaError
-from kwire.log.partition_log import AppendOrigin
 from kwire.metadata.features import TRANSACTION_VERSION
 from kwire.runtime import CoordinatorRuntime
 
@@ -240,13 +239,13 @@ class Transactions:
         self._finish(loaded)
 
     def _new(self, partition: Partition) -> LoadedTransactions:
-        def append(batch: bytearray, now_ms: int) -> int:
-            info = partition.append(batch, now_ms=now_ms, origin=AppendOrigin.COORDINATOR)
-            return info.first_offset
-
         coordinator = TransactionCoordinator(self._current_settings())
         runtime = CoordinatorRuntime(
-            coordinator, append, self._broker.now_ms, lambda _: None, flush=lambda: partition.flush
+            coordinator,
+            partition.append_own,
+            self._broker.now_ms,
+            lambda _: None,
+            flush=lambda: partition.flush,
         )
         return LoadedTransactions(coordinator, runtime, partition)
 

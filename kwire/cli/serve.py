@@ -47,16 +47,11 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 def run(options: argparse.Namespace) -> int:
     """Serve; the exit code."""
     own_process.begin()
-    import logging
-
+    from kwire.cli import log_lines
     from kwire.config.broker import BrokerConfig
     from kwire.config.settings import ConfigError
 
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=logging.DEBUG if options.verbose else logging.INFO,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
+    log_lines.begin(sys.stderr, verbose=options.verbose)
     try:
         config = BrokerConfig.load(_properties(options))
     except (ConfigError, UsageError) as error:

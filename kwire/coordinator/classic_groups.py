@@ -16,6 +16,7 @@ from kwire.coordinator.group import GroupRegistry
 from kwire.coordinator.joining import Client, JoinAttempt, join
 from kwire.coordinator.records import (
     GroupMetadataValue,
+    WrittenGroup,
     group_metadata,
     parse_group_metadata_key,
     parse_value,
@@ -193,6 +194,12 @@ class ClassicGroups:
             groups[group_id] = ClassicGroup.from_record(group_id, metadata, now_ms)
         elif isinstance(known, ClassicGroup):
             known.take_in(metadata, now_ms)
+
+    def take_in(self, content: WrittenGroup, now_ms: int) -> None:
+        """Take in a generation that was just written, as ``replay`` of its record does."""
+        known = self._registry.groups.get(content.group)
+        if isinstance(known, ClassicGroup):
+            known.take_in(content.value, now_ms)
 
 
 def _let_go(group: ClassicGroup, identity: MemberIdentity, turn: Turn) -> str:

@@ -26,7 +26,9 @@ from kwire.coordinator.records import (
     GROUP_METADATA_TYPE,
     LEGACY_OFFSET_COMMIT_TYPE,
     OFFSET_COMMIT_TYPE,
+    Content,
     OffsetCommitValue,
+    WrittenOffset,
     group_metadata,
     parse_offset_commit_key,
     parse_value,
@@ -153,6 +155,19 @@ class GroupCoordinator:
         group_kind = _KINDS_OF_RECORDS.get(record_kind)
         if group_kind is not None:
             self._kinds[group_kind].replay(record_kind, record, now_ms, loading=loading)
+
+    def take_in(self, content: Content, offset: int, producer_id: int, now_ms: int) -> None:
+        """Take in what was just written at an offset, in a transaction if ``producer_id`` isn't -1.
+
+        The fast path of ``replay``, which would read the same from the record.
+        """
+        if isinstance(content, WrittenOffset):
+            committed = CommittedOffset.from_record(content.value, offset)
+            self.offsets.put(
+                content.group, content.topic, content.partition, committed, producer_id
+            )
+        else:
+            self.classic.take_in(content, now_ms)
 
     def _replay_offset(self, key: bytes, record: Record, producer_id: int) -> None:
         parsed = parse_offset_commit_key(key)

@@ -9,7 +9,7 @@ client said how long to keep them) and groups in version 3, as Kafka 4.3 does.
 """
 
 from struct import Struct
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from kwire.protocol.codec import decoder, encode
 from kwire.protocol.types import (
@@ -36,13 +36,6 @@ EXPIRING_OFFSET_COMMIT_VERSION = 1
 GROUP_METADATA_VERSION = 3
 
 _VERSION = Struct(">h")
-
-
-class CoordinatorRecord(NamedTuple):
-    """A record as it is written: bytes, or None for a tombstone."""
-
-    key: bytes
-    value: bytes | None
 
 
 class OffsetCommitKey(Schema, versions=(0, 1), flexible=None):
@@ -94,6 +87,38 @@ class GroupMetadataValue(Schema, versions=(0, 4), flexible=4):
     members: list[GroupMetadataMember] = array(GroupMetadataMember)
 
 
+class WrittenGroup(NamedTuple):
+    """What the record of a classic group's generation says."""
+
+    group: str
+    value: GroupMetadataValue
+
+
+class WrittenOffset(NamedTuple):
+    """What the record of a committed offset says."""
+
+    group: str
+    topic: str
+    partition: int
+    value: OffsetCommitValue
+
+
+Content: TypeAlias = WrittenGroup | WrittenOffset
+"""What a record says: what would be read from it."""
+
+
+class CoordinatorRecord(NamedTuple):
+    """A record as it is written: bytes, or None for a tombstone.
+
+    ``content`` is what those bytes say, of the records that are written most: whoever has written
+    it needn't read it again. None: read it.
+    """
+
+    key: bytes
+    value: bytes | None
+    content: Content | None = None
+
+
 def record_type(key: bytes) -> int:
     """The type of a record; -1 for a key that is too short to have one."""
     return int(_VERSION.unpack_from(key)[0]) if len(key) >= _VERSION.size else -1
@@ -104,20 +129,23 @@ def offset_commit(
 ) -> CoordinatorRecord:
     """The record of a committed offset, or its tombstone."""
     key = OffsetCommitKey(group=group, topic=topic, partition=partition)
-    packed = None
-    if value is not None:
-        expires = value.expire_timestamp >= 0
-        version = EXPIRING_OFFSET_COMMIT_VERSION if expires else OFFSET_COMMIT_VERSION
-        packed = _with_version(value, version)
-    return CoordinatorRecord(_VERSION.pack(OFFSET_COMMIT_TYPE) + encode(key, 1), packed)
+    packed = _VERSION.pack(OFFSET_COMMIT_TYPE) + encode(key, 1)
+    if value is None:
+        return CoordinatorRecord(packed, None)
+    if value.expire_timestamp >= 0:
+        # The older version leaves some fields out: what it says has to be read.
+        return CoordinatorRecord(packed, _with_version(value, EXPIRING_OFFSET_COMMIT_VERSION))
+    content = WrittenOffset(group, topic, partition, value)
+    return CoordinatorRecord(packed, _with_version(value, OFFSET_COMMIT_VERSION), content)
 
 
 def group_metadata(group: str, value: GroupMetadataValue | None) -> CoordinatorRecord:
     """The record of a classic group's generation, or its tombstone."""
-    return CoordinatorRecord(
-        _VERSION.pack(GROUP_METADATA_TYPE) + encode(GroupMetadataKey(group=group), 2),
-        None if value is None else _with_version(value, GROUP_METADATA_VERSION),
-    )
+    key = _VERSION.pack(GROUP_METADATA_TYPE) + encode(GroupMetadataKey(group=group), 2)
+    if value is None:
+        return CoordinatorRecord(key, None)
+    packed = _with_version(value, GROUP_METADATA_VERSION)
+    return CoordinatorRecord(key, packed, WrittenGroup(group, value))
 
 
 def parse_offset_commit_key(key: bytes) -> OffsetCommitKey:

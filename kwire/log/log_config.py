@@ -17,7 +17,7 @@ class LogConfig:
 
     ``compression`` is None where the producer's is kept; ``segment_bytes`` and the others have
     Kafka's defaults. ``takes_plain``: nothing is asked of a batch but to be sound, and nothing is
-    waited for.
+    waited for; ``takes_own`` says the same of batches of the broker's own coordinators.
     """
 
     compact: bool = False
@@ -45,15 +45,17 @@ class LogConfig:
     segment_ms: int = 604_800_000
     producer_id_expiration_ms: int = 86_400_000
     takes_plain: bool = field(init=False, repr=False)
+    takes_own: bool = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        takes_own = not self.log_append_time and self.flush_messages == NO_LIMIT
         takes_plain = (
-            not self.compact
-            and not self.log_append_time
+            takes_own
+            and not self.compact
             and self.compression is None
             and self.timestamp_before_max_ms == NO_LIMIT
-            and self.flush_messages == NO_LIMIT
         )
+        object.__setattr__(self, "takes_own", takes_own)
         object.__setattr__(self, "takes_plain", takes_plain)
 
     @classmethod

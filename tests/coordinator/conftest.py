@@ -49,8 +49,8 @@ from kwire.protocol.messages.sync_group import (
     SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
-from kwire.record.records import Record
 from tests.coordinator.scripts import START_MS, TickingScript, Words
+from tests.coordinator.written import take_in
 
 GROUP = "g"
 
@@ -215,11 +215,9 @@ class GroupScript(TickingScript):
                 self.answer(waiter, type(response)(error_code=ErrorCode.NOT_COORDINATOR))
             self.take(undone)
             return
-        for key, value in effects.records:
-            record = Record(len(self.log), self.now_ms, key, value)
-            self.log.append(record)
-            self.trace.append(f"record {_describe_record(key, value)}")
-            self.coordinator.replay(record, -1, self.now_ms, loading=False)
+        for written in effects.records:
+            self.trace.append(f"record {_describe_record(written.key, written.value)}")
+            self.log.append(take_in(self.coordinator, written, len(self.log), self.now_ms))
         for waiter, response in effects.replies:
             self.answer(waiter, response)
 

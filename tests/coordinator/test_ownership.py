@@ -171,7 +171,7 @@ class World:
 
     def take(self, effects: Effects) -> None:
         """Write, replay, answer."""
-        for key, value in effects.records:
+        for key, value, _ in effects.records:
             record = Record(len(self.log), self.now_ms, key, value)
             self.log.append(record)
             self.coordinator.replay(record, -1, self.now_ms, loading=False)

@@ -63,7 +63,7 @@ class _Watched:
         """Note whether the log tells everything: the end of a generation may be missing from it."""
         if effects.records and self.script.writes_fail:
             self.failed = True
-        elif any(record_type(key) == GROUP_METADATA_TYPE for key, _ in effects.records):
+        elif any(record_type(key) == GROUP_METADATA_TYPE for key, *_ in effects.records):
             self.failed = False
         self._take(effects)
 

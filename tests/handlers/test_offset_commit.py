@@ -158,7 +158,7 @@ async def test_unstable_offsets_are_said_to_be(server, member):
     """Only to those who ask for stable ones (KIP-447)."""
     await _commit(server, member, 9, _topic(server, 9, (0, 41, None)))
     coordinator = server.broker.groups.coordinator("billing").groups
-    [(key, value)] = _offset_record()
+    [(key, value, _)] = _offset_record()
     coordinator.replay(Record(99, 0, key, value), 7, 0, loading=False)
     wanted = OffsetFetchRequestGroup(
         group_id="billing",

@@ -18,6 +18,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from kwire.coordinator.effects import Effects
+from kwire.coordinator.records import Content
 from kwire.coordinator.transaction.end import EndOfTransaction, may_end
 from kwire.coordinator.transaction.records import (
     FLEXIBLE_SINCE,
@@ -287,6 +288,9 @@ class TransactionCoordinator:
         self.transactions[transactional_id] = transaction
         if transaction.state in PREPARED:
             self.unfinished[transactional_id] = None
+
+    def take_in(self, content: Content, offset: int, producer_id: int, now_ms: int) -> None:
+        """Its records are written without their content: ``replay`` takes them in."""
 
     def replay_end_transaction(self, producer_id: int, *, committed: bool) -> None:
         """There are no transactions in ``__transaction_state`` itself."""

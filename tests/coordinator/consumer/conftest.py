@@ -198,7 +198,7 @@ class ConsumerScript(ClassicCommands, TickingScript):
         # What is said of a classic group is for its own tests.
         if isinstance(self.coordinator.groups.get(GROUP), ConsumerGroup):
             self.trace += [note.removeprefix(f"group {GROUP}: ") for note in effects.notes]
-        for key, value in effects.records:
+        for key, value, _ in effects.records:
             record = Record(len(self.log), self.now_ms, key, value)
             self.log.append(record)
             self.coordinator.replay(record, -1, self.now_ms, loading=False)

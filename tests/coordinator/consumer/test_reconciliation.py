@@ -87,7 +87,7 @@ def test_records_of_before_kip_1251_say_no_epochs():
 def test_a_description_of_topics_that_kafka_4_0_wrote_is_done_away_with():
     """The hash in the group's record has taken its place."""
     groups: dict[str, Group] = {}
-    key, value = metadata("g", MetadataValue(epoch=3))
+    key, value, _ = metadata("g", MetadataValue(epoch=3))
     replay_into(groups, 3, Record(0, 0, key, value), loading=True)
     tombstone = partition_metadata_tombstone("g")
     old = Record(1, 0, tombstone.key, b"\0\0\1\0")

@@ -189,7 +189,7 @@ class TransactionScript(Script):
         if self.writes_fail and effects.records:
             self.coordinator.undo(effects, self.now_ms)
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
-        for key, value in effects.records:
+        for key, value, _ in effects.records:
             record = Record(len(self.log), self.now_ms, key, value)
             self.log.append(record)
             transactional_id = parse_key(key)
