@@ -65,8 +65,7 @@ async def measured(sequence, directory):
         for n in range(WARM_UP):
             await clients.run(nth(n))
         gc.disable()
-        gc.collect()
-        gc.freeze()
+        gc.freeze()  # what is garbage now is no matter: to find it takes longer than all the rest
         try:
             work = await measure_work(clients, nth, repeats)
             memory = await measure_memory(clients, nth, WARM_UP + repeats)
