@@ -5,8 +5,12 @@ for new ones and for many more of them.
 """
 
 import os
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+from kwire.metadata import embedded
 
 settings.register_profile(
     "repeatable",
@@ -23,3 +27,16 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("fuzz" if "KWIRE_FUZZ_EXAMPLES" in os.environ else "repeatable")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nobody_waits_for_the_disk() -> Iterator[None]:
+    """Brokers in this process don't wait for syncs, which would take most of a short test's time.
+
+    No test cuts a real power: what is synced, and when, is seen at the door to the disk
+    (``kwire.testing.machine``). Files are real, and brokers in processes of their own do sync.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", os.fstat)
+        patch.setattr(embedded, "SYNCHRONOUS", "OFF")
+        yield

@@ -31,6 +31,8 @@ from kwire.metadata.store import Commit, RevisionConflict, RevisionGone, StoreUn
 FILE_NAME = "kwire-metadata.db"
 FORMAT = "1"
 COMMITS_BEFORE_SNAPSHOT = 1000
+SYNCHRONOUS = "FULL"
+"""A commit is on the disk before it is told; tests that cut no power do without."""
 
 
 class EmbeddedStore:
@@ -138,7 +140,7 @@ def _unusable(path: Path, error: Exception) -> StoreUnusable:
 def _load(connection: sqlite3.Connection, path: Path) -> tuple[MetadataImage, int]:
     """The image that the file's commits make, and their number."""
     connection.execute("PRAGMA journal_mode=WAL")
-    connection.execute("PRAGMA synchronous=FULL")
+    connection.execute(f"PRAGMA synchronous={SYNCHRONOUS}")
     _check_format(connection, path)
     image = MetadataImage()
     commits = 0
@@ -155,6 +157,7 @@ def _create(path: Path) -> None:
     unfinished.unlink(missing_ok=True)
     with closing(sqlite3.connect(unfinished, isolation_level=None)) as connection:
         connection.execute("PRAGMA journal_mode=OFF")
+        connection.execute(f"PRAGMA synchronous={SYNCHRONOUS}")
         connection.execute("BEGIN")
         _create_tables(connection)
         connection.execute("COMMIT")
