@@ -16,7 +16,7 @@ settings.register_profile(
     "repeatable",
     derandomize=True,
     deadline=None,
-    max_examples=50,
+    max_examples=30,
     database=None,
     suppress_health_check=[HealthCheck.too_slow],
 )

@@ -8,7 +8,7 @@ and when the coordinator restarts is random; then all is calm, and the group has
 from collections import Counter
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kwire.coordinator.classic_group import ClassicGroup, GroupState
@@ -228,7 +228,6 @@ deeds = st.one_of(
 )
 
 
-@settings(max_examples=60)
 @given(st.lists(deeds, max_size=60), st.sampled_from(["a", "ab", "abcs", "cs", "bt"]))
 def test_partitions_have_one_owner_and_all_have_one_in_the_end(history, left):
     """Whatever happened before; a client that forgets its id is as good as a new one."""

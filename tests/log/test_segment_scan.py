@@ -3,7 +3,7 @@
 import logging
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kwire.log import loading, segment_scan
@@ -69,7 +69,6 @@ def expected_indexes(batches, interval=200):
     return offsets, times
 
 
-@settings(max_examples=60, deadline=None)
 @given(batch_shapes, st.integers(61, 2000))
 def test_a_scan_finds_what_was_written(shapes, chunk_bytes):
     """Ends, indexes, timestamps and the batches that the producers need, for any size of chunk."""
@@ -91,7 +90,6 @@ def test_a_scan_finds_what_was_written(shapes, chunk_bytes):
         assert {p for p, b in replayed.items() if b.producer_id == producer_id} == wanted
 
 
-@settings(max_examples=60, deadline=None)
 @given(batch_shapes.filter(len), st.integers(61, 2000), st.data())
 def test_a_scan_ends_before_what_is_not_sound(shapes, chunk_bytes, chance):
     """A byte changed under the checksum, a torn end, garbage: the batches before count."""

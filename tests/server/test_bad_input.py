@@ -257,9 +257,10 @@ def test_a_client_that_never_reads(tmp_path: Path) -> None:
             ],
             max_bytes=20_000_000,
         )
-        with trio.move_on_after(1.5):
+        many = bytes(encode_request(fetch, 11, 1, "silent")) * 1000
+        with trio.move_on_after(0.5):
             while True:
-                await silent.send(fetch, 11)
+                await silent.stream.send_all(many)
         response = await client.request(MetadataRequest(), 5, MetadataResponse)
         assert response.controller_id == 1
         await silent.aclose()

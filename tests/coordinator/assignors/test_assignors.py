@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kwire.coordinator.assignors import ASSIGNORS
@@ -138,7 +138,6 @@ def test_uniform_newcomers_take_no_more_than_their_share(spec: AssignmentSpec) -
             assert partitions <= before[member].get(topic, frozenset())
 
 
-@settings(max_examples=50)
 @given(spec=specs(), moved=st.integers(0, 30))
 def test_uniform_moves_little_where_subscriptions_differ(spec: AssignmentSpec, moved: int) -> None:
     """After one partition has gone astray, at most a chain of partitions moves."""

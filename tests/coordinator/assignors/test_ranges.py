@@ -2,7 +2,7 @@
 
 from itertools import permutations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kwire.coordinator.assignors import rack_exchange
@@ -93,7 +93,6 @@ def test_no_fewer_partitions_are_near_than_without_racks(spec: AssignmentSpec) -
         assert shares == plain
 
 
-@settings(max_examples=60)
 @given(spec=racked(most=5, equal=True))
 def test_as_many_partitions_are_near_as_can_be(spec: AssignmentSpec) -> None:
     """No other way to deal partitions, alike for all topics, brings more near."""

@@ -201,7 +201,7 @@ def check_settled(script, clients):
         assert member.assigned.keys() <= ids
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=2 * settings().max_examples)
 @given(steps=st.lists(STEP, min_size=8, max_size=40), interval=st.sampled_from((0, 1000)))
 def test_any_history_keeps_the_promises(new_script, steps, interval):
     """One owner, everything owned once settled, nothing forgotten."""
