@@ -26,6 +26,17 @@ COMPILED_MODULES = [
     "kwire/connection/inbox.py",
     "kwire/connection/outbox.py",
     "kwire/connection/poller.py",
+    "kwire/coordinator/classic_group.py",
+    "kwire/coordinator/classic_groups.py",
+    "kwire/coordinator/classic_member.py",
+    "kwire/coordinator/classic_protocol.py",
+    "kwire/coordinator/effects.py",
+    "kwire/coordinator/group_offsets.py",
+    "kwire/coordinator/history.py",
+    "kwire/coordinator/joining.py",
+    "kwire/coordinator/membership.py",
+    "kwire/coordinator/offsets.py",
+    "kwire/coordinator/settling.py",
     "kwire/handlers/plain_fetch.py",
     "kwire/handlers/plain_fetch_answer.py",
     "kwire/handlers/plain_produce.py",
@@ -42,8 +53,10 @@ COMPILED_MODULES = [
     "kwire/protocol/frame.py",
     "kwire/protocol/wire.py",
     "kwire/record/batch.py",
+    "kwire/record/records.py",
     "kwire/record/spans.py",
     "kwire/record/varint.py",
+    "kwire/runtime.py",
 ]
 
 COMPILER_FAILED = """

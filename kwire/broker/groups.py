@@ -14,8 +14,9 @@ Rules:
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from struct import unpack
 
 import trio
 
@@ -43,13 +44,19 @@ def partition_for(group_id: str, partitions: int) -> int:
 
     The value that has no absolute one counts as 0, as in Kafka's Utils.abs.
     """
-    units = group_id.encode("utf-16-be", "surrogatepass")
     code = 0
-    for index in range(0, len(units), 2):
-        code = (31 * code + (units[index] << 8) + units[index + 1]) & 0xFFFFFFFF
+    for unit in _utf_16_units(group_id):
+        code = (31 * code + unit) & 0xFFFFFFFF
     if code == _NO_ABSOLUTE_VALUE:
         return 0
     return min(code, (1 << 32) - code) % partitions
+
+
+def _utf_16_units(text: str) -> Sequence[int]:
+    if text.isascii():
+        return text.encode()
+    packed = text.encode("utf-16-be", "surrogatepass")
+    return unpack(f">{len(packed) // 2}H", packed)
 
 
 class LoadedCoordinator:

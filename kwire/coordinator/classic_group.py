@@ -8,13 +8,13 @@ States and what leads from one to the next::
     STABLE, COMPLETING_… → PREPARING_…     a member joins, leaves, or is silent for too long
     PREPARING_REBALANCE → EMPTY            nobody is left
 
-This is bookkeeping only; ``classic_protocol`` decides. Source: ClassicGroup, ClassicGroupMember.
+This is bookkeeping only; ``classic_protocol`` decides. Source: ClassicGroup.
 """
 
 from enum import Enum
 
+from kwire.coordinator.classic_member import Member, Protocols
 from kwire.coordinator.consumer_subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
-from kwire.coordinator.effects import Waiter
 from kwire.coordinator.group import Committer, GroupType
 from kwire.coordinator.records import (
     CoordinatorRecord,
@@ -26,8 +26,8 @@ from kwire.coordinator.settling import Pace, Settling
 from kwire.errors import ErrorCode, KafkaError
 from kwire.protocol.messages.join_group import JoinGroupResponseMember
 
-Protocols = tuple[tuple[str, bytes], ...]
-"""Names of assignors and the member's subscription for each, in the order of its preference."""
+NEVER_MS = (1 << 63) - 1
+"""Later than any deadline."""
 
 
 class GroupState(Enum):
@@ -41,69 +41,6 @@ class GroupState(Enum):
     COMPLETING_REBALANCE = "CompletingRebalance"
     STABLE = "Stable"
     DEAD = "Dead"
-
-
-class Member:
-    """A member; ``joining`` and ``syncing`` are who waits for its answers.
-
-    ``is_new`` until the first generation it is part of: it doesn't know its id yet, so that it
-    can't send heartbeats.
-    """
-
-    __slots__ = (
-        "assignment",
-        "client_host",
-        "client_id",
-        "group_instance_id",
-        "is_new",
-        "joining",
-        "member_id",
-        "protocols",
-        "rebalance_timeout_ms",
-        "session_deadline_ms",
-        "session_timeout_ms",
-        "syncing",
-    )
-
-    def __init__(
-        self,
-        member_id: str,
-        group_instance_id: str | None,
-        client_id: str,
-        client_host: str,
-        rebalance_timeout_ms: int,
-        session_timeout_ms: int,
-        protocols: Protocols,
-    ) -> None:
-        self.member_id = member_id
-        self.group_instance_id = group_instance_id
-        self.client_id = client_id
-        self.client_host = client_host
-        self.rebalance_timeout_ms = rebalance_timeout_ms
-        self.session_timeout_ms = session_timeout_ms
-        self.protocols = protocols
-        self.assignment = b""
-        self.joining: Waiter | None = None
-        self.syncing: Waiter | None = None
-        self.is_new = False
-        self.session_deadline_ms = 0
-
-    @property
-    def counts_as_heard(self) -> bool:
-        """Whether its session can't end: it waits for an answer, which others hold up."""
-        return not self.is_new and (self.joining is not None or self.syncing is not None)
-
-    def renew_session(self, now_ms: int) -> None:
-        """The member was heard of."""
-        self.session_deadline_ms = now_ms + self.session_timeout_ms
-
-    def metadata(self, protocol: str | None) -> bytes:
-        """The member's subscription for a protocol; empty where it doesn't have that."""
-        return next((data for name, data in self.protocols if name == protocol), b"")
-
-    def vote(self, candidates: set[str]) -> str:
-        """The candidate this member likes best."""
-        return next(name for name, _ in self.protocols if name in candidates)
 
 
 class ClassicGroup:
@@ -304,6 +241,9 @@ class ClassicGroup:
 
     def select_protocol(self) -> str:
         """The protocol that most members like best among those that all have."""
+        if len(self.members) == 1:
+            [alone] = self.members.values()
+            return alone.protocols[0][0]
         candidates = self._common_protocols()
         votes: dict[str, int] = {}
         for member in self.members.values():
@@ -324,18 +264,17 @@ class ClassicGroup:
 
     def next_deadline_ms(self) -> int | None:
         """When something is due next."""
-        deadlines = [
-            deadline
-            for deadline in (
-                self.settling.deadline_ms if self.settling else None,
-                self.rebalance_deadline_ms,
-                self.sync_deadline_ms,
-            )
-            if deadline is not None
-        ]
-        deadlines += self.pending_joins.values()
-        deadlines += [m.session_deadline_ms for m in self.members.values() if not m.counts_as_heard]
-        return min(deadlines, default=None)
+        due_ms = NEVER_MS if self.settling is None else self.settling.deadline_ms
+        if self.rebalance_deadline_ms is not None:
+            due_ms = min(due_ms, self.rebalance_deadline_ms)
+        if self.sync_deadline_ms is not None:
+            due_ms = min(due_ms, self.sync_deadline_ms)
+        if self.pending_joins:
+            due_ms = min(due_ms, *self.pending_joins.values())
+        for member in self.members.values():
+            if member.session_deadline_ms < due_ms and not member.counts_as_heard:
+                due_ms = member.session_deadline_ms
+        return None if due_ms == NEVER_MS else due_ms
 
     def to_record(self, assignments: dict[str, bytes]) -> GroupMetadataValue:
         """The generation in the form in which it is kept."""

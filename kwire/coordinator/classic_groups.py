@@ -68,7 +68,8 @@ class ClassicGroups:
             new_id = f"{request.group_instance_id or client.client_id}-{self._registry.new_id()}"
             if len(new_id.encode()) > MAX_ID_BYTES:
                 raise KafkaError(ErrorCode.INVALID_REQUEST)
-        attempt = JoinAttempt(request, client, new_id, waiter)
+        protocols = tuple([(p.name, p.metadata) for p in request.protocols])
+        attempt = JoinAttempt(request, client, new_id, waiter, protocols)
         turn = self._registry.turn(now_ms)
         announced = self._announcements.count(request.group_id, now_ms)
         if known is None:

@@ -13,7 +13,8 @@ Source: GroupMetadataManager of Kafka (the classicGroup… methods); KIP-345, KI
 
 from functools import partial
 
-from kwire.coordinator.classic_group import ClassicGroup, GroupState, Member
+from kwire.coordinator.classic_group import ClassicGroup, GroupState
+from kwire.coordinator.classic_member import Member
 from kwire.coordinator.effects import Effects, Turn, Waiter
 from kwire.coordinator.records import group_metadata
 from kwire.coordinator.settling import first_rebalance

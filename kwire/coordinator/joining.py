@@ -20,7 +20,8 @@ from functools import partial
 from typing import NamedTuple
 
 from kwire.coordinator import classic_protocol as protocol
-from kwire.coordinator.classic_group import ClassicGroup, GroupState, Member, Protocols
+from kwire.coordinator.classic_group import ClassicGroup, GroupState
+from kwire.coordinator.classic_member import Member, Protocols
 from kwire.coordinator.effects import Turn, Waiter
 from kwire.coordinator.records import group_metadata
 from kwire.errors import ErrorCode, KafkaError
@@ -43,17 +44,16 @@ class Client(NamedTuple):
 
 
 class JoinAttempt(NamedTuple):
-    """A request to join, the id it gets if it has none, and who waits for the answer."""
+    """A request to join, the id it gets if it has none, and who waits for the answer.
+
+    ``protocols`` are the assignors the member offers.
+    """
 
     request: JoinGroupRequest
     client: Client
     new_id: str
     waiter: Waiter
-
-    @property
-    def protocols(self) -> Protocols:
-        """The assignors the member offers."""
-        return tuple((p.name, p.metadata) for p in self.request.protocols)
+    protocols: Protocols
 
     @property
     def client_reason(self) -> str:

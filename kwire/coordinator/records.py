@@ -11,7 +11,7 @@ client said how long to keep them) and groups in version 3, as Kafka 4.3 does.
 from struct import Struct
 from typing import NamedTuple, TypeAlias, TypeVar
 
-from kwire.protocol.codec import decoder, encode
+from kwire.protocol.codec import decoder, encode, encoder
 from kwire.protocol.types import (
     ZERO_UUID,
     Nested,
@@ -170,4 +170,6 @@ def parse_value(schema: type[_M], value: bytes) -> _M:
 
 
 def _with_version(value: Schema, version: int) -> bytes:
-    return _VERSION.pack(version) + encode(value, version)
+    out = bytearray(_VERSION.pack(version))
+    encoder(type(value), version)(value, out, [])
+    return bytes(out)

@@ -172,7 +172,7 @@ class BatchBuilder:
         if self._count == 0:
             self._first_timestamp = timestamp
         delta = self._last_delta + 1 if offset is None else offset - self.base_offset
-        record = bytearray(b"\x00")
+        record = bytearray(1)  # the attributes
         append_varint(record, timestamp - self._first_timestamp)
         append_varint(record, delta)
         _append_bytes(record, key)
@@ -185,7 +185,8 @@ class BatchBuilder:
         self._body += record
         self._count += 1
         self._last_delta = delta
-        self._max_timestamp = max(self._max_timestamp, timestamp)
+        if timestamp > self._max_timestamp:
+            self._max_timestamp = timestamp
 
     def build(
         self,

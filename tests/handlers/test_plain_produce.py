@@ -85,7 +85,7 @@ def some_batch(random, sequences, now_ms):
     count = random.choice([1, 1, 1, 2, 9, 30])
     builder = BatchBuilder()
     for _ in range(count):
-        headers = [("h", b"v")] if random.random() < 0.1 else []
+        headers = (("h", b"v"),) if random.random() < 0.1 else ()
         builder.add(now_ms, random.choice([None, b"key"]), random.randbytes(50), headers)
     producer = ProducerState()
     if random.random() < 0.5:

@@ -19,7 +19,7 @@ def built(count=1, *, compression=0, producer=None, key=b"k", value=b"v", header
     """A batch of records."""
     builder = BatchBuilder()
     for place in range(count):
-        builder.add(NOW_MS + place * step_ms, key, value, list(headers))
+        builder.add(NOW_MS + place * step_ms, key, value, tuple(headers))
     state = ProducerState(*producer) if producer else ProducerState()
     return bytearray(builder.build(compression=compression, producer=state))
 

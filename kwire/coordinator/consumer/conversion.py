@@ -13,7 +13,8 @@ Source: GroupMetadataManager.convertToConsumerGroup and convertToClassicGroup, C
 .fromClassicGroup and ClassicGroup.fromConsumerGroup of Kafka 4.3; KIP-848.
 """
 
-from kwire.coordinator.classic_group import ClassicGroup, GroupState, Member
+from kwire.coordinator.classic_group import ClassicGroup, GroupState
+from kwire.coordinator.classic_member import Member
 from kwire.coordinator.consumer.draft import Draft
 from kwire.coordinator.consumer.embedded import (
     has_user_data,
