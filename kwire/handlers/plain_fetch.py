@@ -5,8 +5,8 @@ files, without the objects in between. ``answer`` gives None for everything that
 having done nothing; then ``kwire.handlers.fetch``, its slow, obvious twin, serves the request. Both
 answer the same bytes, which tests/handlers/test_plain_fetch.py shows.
 
-Common are: versions 12 to 18, a consumer, no session, no tagged fields, partitions that are served,
-no error, and nothing that isn't in memory.
+Common are: versions 12 to 18, a consumer, no session, no tagged fields, partitions that are served
+and aren't very many, no error, and nothing that isn't in memory.
 
 One that has to wait for an append keeps its frame, and reads it again when something has come. When
 that isn't common any more, the twin goes on with the time that is left.
@@ -45,6 +45,9 @@ _WAIT = Struct(">i")
 _NO_TAGS = b"\0"
 _NO_ELEMENTS = 1
 """The length of a compact array without elements."""
+
+MOST_PARTITIONS = 10_000
+"""More are left to the twin, which knows how much one request may ask for."""
 
 _LONGEST_NAME = 127
 _UUID_BYTES = 16
@@ -167,7 +170,10 @@ def _check_end(frame: memoryview, at: int) -> None:
     forgotten, rack = frame[at], frame[at + 1]
     if forgotten != _NO_ELEMENTS or not 1 <= rack <= _LONGEST_NAME:
         raise Uncommon
-    if frame[at + 1 + rack :] != _NO_TAGS:
+    end = at + 1 + rack
+    if rack > 1:
+        str(frame[at + 2 : end], "utf-8")  # the twin takes nothing else
+    if frame[end:] != _NO_TAGS:
         raise Uncommon
 
 
@@ -199,6 +205,7 @@ def topics(frame: memoryview, at: int, version: int, broker: Broker) -> Iterator
     if count <= _NO_ELEMENTS:
         raise Uncommon
     former = ""
+    left = MOST_PARTITIONS
     for _ in range(count - 1):
         begin = at
         if version >= TOPIC_IDS_SINCE:
@@ -215,7 +222,8 @@ def topics(frame: memoryview, at: int, version: int, broker: Broker) -> Iterator
             name = str(frame[begin + 1 : at], "utf-8")
         partitions, at = read_unsigned_varint(frame, at)
         end = at + (partitions - 1) * ENTRY.size
-        if partitions <= _NO_ELEMENTS or frame[end] or name == former:
+        left -= partitions - 1
+        if partitions <= _NO_ELEMENTS or left < 0 or frame[end] or name == former:
             raise Uncommon  # the twin puts the same topic together
         yield Topic(begin, at, end, name)
         former = name

@@ -52,6 +52,10 @@ class Side:
         header, position = decode_request_header(frame)
         if version >= plain_fetch.FLEXIBLE_SINCE:
             position = skip_header_tags(frame, position)
+        return self.served_fast(frame, position, header)
+
+    def served_fast(self, frame, position, header):
+        """What the fast path answers to a frame, as ``fast``."""
         answer = plain_fetch.answer(frame, position, header, self.broker)
 
         def encoded(parts):

@@ -55,8 +55,12 @@ class Side:
 
     def slow(self, request, version):
         """What the handler answers."""
-        frame = self.frame(request, version)
+        return self.served_slowly(self.frame(request, version))
+
+    def served_slowly(self, frame):
+        """What the handler answers to a frame."""
         header, position = decode_request_header(frame)
+        version = header.api_version
         served_by = route(0, version)
         decoded, _ = served_by.decode(frame, skip_header_tags(frame, position))
         context = RequestContext(self.broker, INFO, version, header.client_id)

@@ -4,8 +4,9 @@ from random import Random
 from shutil import rmtree
 
 import pytest
+from crc32c import crc32c
 
-from kwire.errors import KafkaError
+from kwire.errors import ErrorCode, KafkaError
 from kwire.log.log_config import LogConfig
 from kwire.log.plain_append import append_plain
 from kwire.log.plain_batch import plain_batch
@@ -145,10 +146,52 @@ def test_what_the_disk_refuses_leaves_nothing_behind(tools, failing_call):
     assert [value for _, value in tools.values(side.log)] == [b"v"] * 3 + [b"w", b"x"]
 
 
-def test_an_abandoned_or_failed_log_is_left_to_the_twin(tools):
+def test_a_failed_or_an_abandoned_log_is_left_to_the_twin(tools):
     side = Side(tools, is_fast=True)
     for _ in range(3):
         side.append(tools.batch(b"v"), tools.now_ms)
+    assert side.taken
     batch = plain_batch(memoryview(tools.batch(b"w")), side.log.config, tools.now_ms)
+    side.log.needs_cut = True
+    assert append_plain(side.log, batch, 0) == -1
+    side.log.needs_cut = False
+    side.log.health.fail("it is broken", OSError())
+    assert append_plain(side.log, batch, 0) == -1
+    side.log.health.failure = None
     side.log.abandon()
     assert append_plain(side.log, batch, 0) == -1
+
+
+def test_a_producer_with_a_transaction_writes_nothing_beside_it(tools):
+    side = Side(tools, is_fast=True)
+    for sequence in range(3):
+        side.append(tools.batch(b"v", producer=(7, 0, sequence)), tools.now_ms)
+    taken = side.taken
+    side.log.producers.producers[7].current_txn_first_offset = 3
+    side.log.producers.open_transactions[7] = 3
+    refused = side.append(tools.batch(b"w", producer=(7, 0, 3)), tools.now_ms)
+    assert refused is ErrorCode.INVALID_TXN_STATE
+    assert side.taken == taken
+
+
+@pytest.mark.parametrize("is_fast", [True, False])
+def test_a_segment_takes_what_is_as_old_as_it_may_be_and_no_more(tools, is_fast):
+    side = Side(tools, is_fast=is_fast)
+    side.log.update_config(LogConfig(segment_ms=1000))
+    for age_ms in (0, 0, 1000, 1001):
+        side.append(tools.batch(b"v", timestamp=tools.now_ms + age_ms), tools.now_ms)
+    assert [segment.base_offset for segment in side.log.segments] == [0, 3]
+
+
+@pytest.mark.parametrize("is_fast", [True, False])
+def test_a_segment_takes_the_offsets_that_fit_into_its_indexes(tools, is_fast):
+    """What is opened nowhere may say that it is of very many records."""
+    side = Side(tools, is_fast=is_fast)
+    for _ in range(2):
+        side.append(tools.batch(b"v"), tools.now_ms)
+    for _ in range(2):
+        data = bytearray(tools.batch(*[b"v" * 20] * 50, compression=3))
+        data[23:27], data[57:61] = (2**30 - 1).to_bytes(4, "big"), (2**30).to_bytes(4, "big")
+        data[17:21] = crc32c(memoryview(data)[21:]).to_bytes(4, "big")
+        side.append(data, tools.now_ms)
+    assert [segment.base_offset for segment in side.log.segments] == [0, 2**30 + 2]

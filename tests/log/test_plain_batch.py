@@ -98,6 +98,43 @@ def test_topics_that_want_more_are_left_to_the_twin(setting):
     assert not is_plain(built(), LogConfig(**setting))
 
 
+def with_header(data, attributes=None, count=None):
+    """The same records below another header, with a checksum that fits."""
+    if attributes is not None:
+        data[21:23] = attributes.to_bytes(2, "big")
+    if count is not None:
+        data[23:27] = (count - 1).to_bytes(4, "big", signed=True)
+        data[57:61] = count.to_bytes(4, "big", signed=True)
+    return with_crc(data)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        with_crc(built() + b"more"),
+        with_crc(built(20) + b"more"),
+        with_header(built(20), count=1000),
+        with_header(built()[:61], count=0),
+        with_header(built()[:61], count=-1),
+        *[
+            with_header(built(count), attributes=attributes)
+            for count in (2, 20)
+            for attributes in (5, 6, 7, 8, 16, 32, 64, 128, 0x8000, 0x8001)
+        ],
+    ],
+)
+def test_what_a_fitting_checksum_hides_is_left_to_the_twin(data):
+    assert not is_plain(data)
+
+
+@pytest.mark.parametrize("name", ["max_message_bytes", "segment_bytes"])
+@pytest.mark.parametrize("count", [1, 20])
+def test_a_batch_may_be_as_large_as_the_topic_allows(name, count):
+    data = built(count)
+    assert is_plain(data, LogConfig(**{name: len(data)}))
+    assert not is_plain(data, LogConfig(**{name: len(data) - 1}))
+
+
 @given(st.data())
 def test_whatever_is_changed_the_fast_look_agrees_with_the_slow_one(data):
     base = data.draw(
@@ -113,7 +150,7 @@ def test_whatever_is_changed_the_fast_look_agrees_with_the_slow_one(data):
 
 @pytest.mark.parametrize("place", range(8, len(built(2, step_ms=1))))
 def test_each_byte_of_a_small_batch_counts(place):
-    for value in (0, 1, 2, 3, 4, 0x7F, 0x80, 0xFF):
+    for value in (0, 1, 2, 3, 4, 0x7F, 0x80, 0xFF, None):
         changed = built(2, step_ms=1)
-        changed[place] = value
+        changed[place] = changed[place] ^ 1 if value is None else value
         is_plain(with_crc(changed))
