@@ -1,0 +1,125 @@
+"""Many connections that are ready at once: none writes over what another one has read, and each
+has all of its answers.
+"""
+
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import trio
+
+from kwire.connection.connection import Connection
+from kwire.connection.inbox import SCRATCH_BYTES
+from kwire.handlers.context import ConnectionInfo
+from kwire.log.validation import SLOW_RECORDS
+from kwire.metadata.controller import NewTopic, create_topic
+from kwire.protocol.codec import decode
+from kwire.protocol.frame import decode_response_header, encode_request
+from kwire.protocol.messages.api_versions import ApiVersionsRequest
+from kwire.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from kwire.record.records import BatchBuilder
+from kwire.testing.in_process import RunningServer, running_server
+
+TOPIC = "t"
+CLIENTS = 40
+NOW_MS = 1_700_000_000_000
+
+
+@pytest.fixture
+async def running(tmp_path: Path) -> AsyncIterator[RunningServer]:
+    """A server with a topic that wants its batches compressed."""
+    async with running_server(tmp_path) as server:
+        broker = server.broker
+        topic = NewTopic(TOPIC, 1, 1, configs={"compression.type": "lz4"})
+        await broker.commit(lambda image: create_topic(image, topic, broker.random))
+        yield server
+
+
+def connect(running: RunningServer, number: int) -> socket.socket:
+    """A client at a connection that sends little at a time."""
+    near, far = socket.socketpair()
+    near.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    far.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+    for side in (near, far):
+        side.setblocking(False)
+    poller = running.server.poller
+    info = ConnectionInfo(number, "PLAINTEXT", "127.0.0.1", 1, "127.0.0.1", 2)
+    poller.add(Connection(near, info, running.broker, poller, 10**8))
+    return far
+
+
+async def receive(far: socket.socket) -> bytes:
+    """The next answer without its size."""
+    answer = b""
+    while len(answer) < 4 or len(answer) < 4 + int.from_bytes(answer[:4]):
+        await trio.lowlevel.wait_readable(far)
+        wanted = 4 + int.from_bytes(answer[:4]) if len(answer) >= 4 else 4
+        received = far.recv(wanted - len(answer))
+        assert received, "the server closed the connection"
+        answer += received
+    return answer[4:]
+
+
+def version_requests(numbers: range) -> bytes:
+    """One request for each number."""
+    return b"".join(encode_request(ApiVersionsRequest(), 0, number, "me") for number in numbers)
+
+
+async def test_what_has_not_come_whole_is_not_written_over(running: RunningServer) -> None:
+    clients = [connect(running, number) for number in range(CLIENTS)]
+    rows = [version_requests(range(3 * n, 3 * n + 3)) for n in range(CLIENTS)]
+    cuts = [len(row) - 1 - n % 11 for n, row in enumerate(rows)]
+    for far, row, cut in zip(clients, rows, cuts, strict=True):
+        assert far.send(row[:cut]) == cut
+    with trio.fail_after(10):
+        for n, far in enumerate(clients):
+            for place in range(2):
+                assert int.from_bytes((await receive(far))[:4]) == 3 * n + place
+        for far, row, cut in zip(clients, rows, cuts, strict=True):
+            far.send(row[cut:])
+        for n, far in enumerate(clients):
+            assert int.from_bytes((await receive(far))[:4]) == 3 * n + 2
+            far.close()
+
+
+async def test_answers_that_do_not_go_at_once_come_later(running: RunningServer) -> None:
+    """And so do those to requests that were left for another turn."""
+    clients = [connect(running, number) for number in range(CLIENTS)]
+    row = version_requests(range(150))
+    for far in clients:
+        assert far.send(row) == len(row)
+    with trio.fail_after(10):
+        for far in clients:
+            for number in range(150):
+                assert int.from_bytes((await receive(far))[:4]) == number
+            far.close()
+
+
+async def test_what_a_thread_looks_at_is_not_written_over(running: RunningServer) -> None:
+    """The request lies in the buffer into which all connections are read."""
+    builder = BatchBuilder()
+    for _ in range(SLOW_RECORDS + 1):
+        builder.add(NOW_MS, None, b"v")
+    data = PartitionProduceData(index=0, records=bytes(builder.build()))
+    topic = TopicProduceData(name=TOPIC, partition_data=[data])
+    request = ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[topic])
+    produce = encode_request(request, 11, 1, "me")
+    assert len(produce) < SCRATCH_BYTES
+    other = encode_request(ApiVersionsRequest(), 0, 2, "x" * 30_000)
+    first, second = connect(running, 1), connect(running, 2)
+    assert first.send(produce) == len(produce)
+    assert second.send(other) == len(other)
+    with trio.fail_after(10):
+        found = memoryview(await receive(first))
+        _, position = decode_response_header(found, ProduceResponse, 11)
+        answer = decode(ProduceResponse, 11, found[position:])
+        assert answer.responses[0].partition_responses[0].error_code == 0
+        await receive(second)
+    first.close()
+    second.close()
