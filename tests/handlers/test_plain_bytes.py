@@ -2,7 +2,7 @@
 
 import pytest
 
-from kwire.handlers import plain_fetch, plain_produce
+from kwire.handlers import plain_fetch, plain_produce, plain_produce_many
 from kwire.protocol.frame import decode_request_header, skip_header_tags
 from kwire.protocol.messages.create_topics import (
     CreatableTopic,
@@ -145,6 +145,26 @@ async def test_very_many_partitions_are_left_to_the_twin(tmp_path):
             assert (side.fast(request, 12) is not None) is is_taken
 
 
+async def test_a_topic_that_is_named_twice_is_told_once(tmp_path):
+    async with running_server(tmp_path) as server:
+        side = await test_plain_fetch.create(server)
+        topics = [
+            FetchTopic(topic=test_plain_fetch.NAMES[0], partitions=[FetchPartition(partition=n)])
+            for n in range(2)
+        ]
+        request = FetchRequest(max_wait_ms=0, min_bytes=0, topics=topics)
+        assert side.fast(request, 12) in (None, side.slow(request, 12))
+
+
+async def test_very_many_batches_are_left_to_the_twin(tmp_path):
+    async with running_server(tmp_path) as server:
+        await test_plain_produce.create(server)
+        side = test_plain_produce.Side(server.broker, server.broker.now_ms())
+        request = produce_request(side, 1)
+        request.topic_data[0].partition_data *= plain_produce_many.MOST_PARTITIONS + 1
+        assert side.fast(request, 12) is None
+
+
 async def test_a_topic_of_the_broker_is_left_to_the_twin(tmp_path):
     """Whatever its settings are."""
     async with running_server(tmp_path) as server:
@@ -159,6 +179,10 @@ async def test_a_topic_of_the_broker_is_left_to_the_twin(tmp_path):
         await client.aclose()
         side = test_plain_produce.Side(server.broker, server.broker.now_ms())
         side.slow(produce_request(side, 2), 12)  # what is empty is left to the twin, too
+        batch = produce_request(side, 1).topic_data[0].partition_data[0].records
+        for index in range(2):
+            internal = server.broker.partition(INTERNAL, index)
+            internal.append(batch, now_ms=server.broker.now_ms())
         for count in (1, 2):
             request = produce_request(side, count)
             assert side.fast(request, 12) is not None

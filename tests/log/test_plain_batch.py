@@ -99,7 +99,8 @@ def test_topics_that_want_more_are_left_to_the_twin(setting):
 
 
 def with_header(data, attributes=None, count=None):
-    """The same records below another header, with a checksum that fits."""
+    """The same records below another header, with a length and a checksum that fit."""
+    data[8:12] = (len(data) - 12).to_bytes(4, "big")
     if attributes is not None:
         data[21:23] = attributes.to_bytes(2, "big")
     if count is not None:
@@ -113,6 +114,7 @@ def with_header(data, attributes=None, count=None):
     [
         with_crc(built() + b"more"),
         with_crc(built(20) + b"more"),
+        with_header(built() + b"more"),
         with_header(built(20), count=1000),
         with_header(built()[:61], count=0),
         with_header(built()[:61], count=-1),
