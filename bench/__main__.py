@@ -14,7 +14,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bench.brokers import KAFKA, Maker
+from bench.brokers import KAFKA, KWIRE, PURE, Maker
 from bench.chart import draw_ratios
 from bench.choice import add_choice, brokers_of
 from bench.pace import Teller, minutes
@@ -34,8 +34,9 @@ def options_of(arguments: list[str] | None = None) -> argparse.Namespace:
     """The command line; ``--quick`` is one short round."""
     parser = argparse.ArgumentParser(prog="bench", description="measure kwire and Apache Kafka")
     add_choice(parser)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--slow-rounds", type=int, default=2, help="rounds of the slow rows")
+    parser.formatter_class = argparse.ArgumentDefaultsHelpFormatter
+    parser.add_argument("--rounds", type=int, default=3, help="how often each row is measured")
+    parser.add_argument("--slow-rounds", type=int, default=2, help="how often slow rows are")
     parser.add_argument("--seconds", type=float, default=2.0, help="load for each row")
     parser.add_argument("--mix-seconds", type=float, default=60.0, help="length of the mix")
     parser.add_argument("--spark-mb", type=int, default=1000, help="how much Spark reads")
@@ -47,6 +48,10 @@ def options_of(arguments: list[str] | None = None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if not selected(ALL_ROWS, options.only):
         parser.error(f"no row's name has {options.only}; docs/PERFORMANCE.md names them all")
+    if options.rounds < 1 or options.slow_rounds < 1 or options.seconds <= 0:
+        parser.error("--rounds and --slow-rounds are 1 or more, --seconds more than 0")
+    if options.publish and not options.profile and (options.quick or options.only):
+        parser.error("--publish writes the whole table: leave out --quick and --only")
     if options.quick:
         options.rounds, options.seconds, options.warm_up = 1, 0.5, min(options.warm_up, 2.0)
         options.mix_seconds, options.spark_mb = 5.0, 100
@@ -86,11 +91,16 @@ def main() -> int:
     console = Console()
     console.width = max(console.width, TABLE_WIDTH)
     makers = brokers_of(options, console)
+    if options.publish and not options.profile and set(makers) != {KWIRE, PURE, KAFKA}:
+        console.print("nothing to publish: that takes Apache Kafka, and kwire of both kinds")
+        return 1
     if options.profile:
         profile_rows(options, makers, console)
         return 0
     session = Session(options, makers, Teller(console))
     console.print(f"{', '.join(makers)}: about {minutes(session.usual_s)}", highlight=False)
+    if "Python" in session.run["machine"]["load generator"]:
+        console.print("the load generator is in Python, and often the limit: no C compiler here")
     session.run["limits"] = limits_of_the_machine(min(options.seconds, LIMITS_S))
     # Who is told to end has measured something.
     signal.signal(signal.SIGTERM, signal.default_int_handler)

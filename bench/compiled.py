@@ -21,7 +21,10 @@ def compiled_kwire(console: Console) -> Path:
     """The directory with the compiled package; it is renewed when sources have changed."""
     if not any(map(shutil.which, ("cc", "gcc", "clang"))):
         raise NotCompiled("a C compiler is needed")
-    with console.status("compiling kwire: a minute when its sources have changed"):
+    what = "compiling kwire: about a minute when its sources have changed"
+    if not console.is_terminal:
+        console.print(what, highlight=False)
+    with console.status(what):
         run = subprocess.run(
             ["make", "-s", "compiled"],
             cwd=ROOT,

@@ -24,16 +24,24 @@ from rich.table import Table
 from bench.brokers import Maker, MeasuredBroker
 from bench.chart import draw_growth
 from bench.choice import add_choice, brokers_of
+from bench.lent_memory import touch
 from bench.load import Generator, Load, ask, frame_of, new_generator, run_load
 from bench.publish import OUT, publish_growth
 from bench.report import Grown, Growth, cells_of, restarts_of
-from bench.rows.common import PRODUCE_VERSION, create_topic, next_offset, produce_request
+from bench.rows.common import (
+    MOST_BYTES_A_SECOND,
+    PRODUCE_VERSION,
+    create_topic,
+    next_offset,
+    produce_request,
+)
 from bench.rows.members import Members
 from bench.rows.warm_up import warm_up_of
 from bench.usage import cpu_seconds, resident_mb
 from kwire.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 
 SECONDS = 2.0
+ALL_STEPS = 1 << 31
 TABLE_WIDTH = 130
 PARTITIONS_PER_REQUEST = 500
 
@@ -108,6 +116,7 @@ def record_bytes(measuring: Measuring) -> Iterator[Point]:
     """Larger and larger records on one connection."""
     for size_bytes in measuring.steps:
         frame = frame_to(measuring.broker, f"growth-{size_bytes}", size_bytes)
+        touch(int(SECONDS * MOST_BYTES_A_SECOND))
         yield point(measuring, size_bytes, frame, 1)
 
 
@@ -200,9 +209,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="bench-growth-") as directory:
         root = Path(directory)
         generator = new_generator(root)
-        for curve in CURVES:
-            if options.only and options.only not in curve.name:
-                continue
+        for curve in curves_of(options):
             made = curve._replace(steps=tuple(x for x in curve.steps if x <= options.most))
             points, restarts = {}, {}
             with Progress(console=console, transient=True) as progress:
@@ -225,16 +232,27 @@ def main() -> None:
         publish_growth(OUT / "growth.json")
 
 
+def curves_of(options: argparse.Namespace) -> list[Curve]:
+    """The curves that are wanted."""
+    return [curve for curve in CURVES if not options.only or options.only in curve.name]
+
+
 def options_of(arguments: list[str] | None = None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="bench.growth", description="how cost grows")
     add_choice(parser)
     parser.set_defaults(pure=False)
     parser.add_argument("--only", metavar="TEXT", help="only curves whose name has this")
-    parser.add_argument("--most", type=int, default=1 << 31, help="no step beyond this")
+    parser.add_argument("--most", type=int, default=ALL_STEPS, help="no step beyond this")
     parser.add_argument("--warm-up", type=float, default=10.0, help="seconds of load before")
     parser.add_argument("--publish", action="store_true", help="write docs/PERFORMANCE.md too")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if not curves_of(options):
+        names = ", ".join(curve.name for curve in CURVES)
+        parser.error(f"no curve's name has {options.only}; there are {names}")
+    if options.publish and options.most < ALL_STEPS:
+        parser.error("--publish is for whole curves: leave out --most")
+    return options
 
 
 if __name__ == "__main__":

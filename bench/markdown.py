@@ -11,6 +11,7 @@ from bench.report import (
     cells_of,
     headings,
     legend,
+    lines_of,
     number,
     ratio_text,
     restarts_of,
@@ -31,16 +32,16 @@ def rows_table(run: Run, lines: list[Line]) -> str:
     return table([headings(run), *(text_of(run, line) for line in lines)], 2)
 
 
-def legend_text(run: Run) -> str:
-    """What the marks mean, as a paragraph."""
-    said = [mark.replace("*", r"\*", 1) for mark in legend(run)]
+def legend_text(run: Run, lines: list[Line]) -> str:
+    """What the marks in these lines mean, as a paragraph."""
+    said = [mark.replace("*", r"\*", 1) for mark in legend(run, lines)]
     return ";\n".join(said) + ".\n" if said else ""
 
 
 def whole_table(run: Run) -> str:
     """The whole table, section by section."""
     parts = [f"### {section}\n\n{rows_table(run, lines)}" for section, lines in sections_of(run)]
-    parts.append(legend_text(run))
+    parts.append(legend_text(run, list(lines_of(run))))
     parts += [f"Not measured: {note}.\n" for note in run["notes"]]
     return "\n".join(filter(None, parts))
 
@@ -54,8 +55,7 @@ def facts(run: Run) -> str:
     )
     return (
         f"Medians of {rounds_text(options['rounds'])} of {options['seconds']:g} s a row, brokers in"
-        f" turn in every row, after {options['warm_up']:g} s of warm-up and more. ± is half the"
-        " distance between the extremes.\n\n"
+        f" turn in every row, after {options['warm_up']:g} s of warm-up and more.\n\n"
         f"| the machine | |\n| --- | --- |\n{machine}\n"
         f"| its own limits | |\n| --- | ---: |\n{limits}"
     )
@@ -124,5 +124,5 @@ def growth_tables(growth: Growth) -> str:
     for name, grown in growth.items():
         parts.append(table(cells_of(name, grown), 0))
         if restarts := restarts_of(grown):
-            parts.append(f"{restarts.capitalize()}.\n")
+            parts.append(f"{restarts[0].upper()}{restarts[1:]}.\n")
     return "\n".join(parts)

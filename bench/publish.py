@@ -38,7 +38,8 @@ def between_markers(text: str, made: str, start: str = START, end: str = END) ->
 
 def readme_part(run: Run) -> str:
     """The README's table."""
-    return f"{rows_table(run, main_lines(run))}\n{legend_text(run)}"
+    lines = main_lines(run)
+    return f"{rows_table(run, lines)}\n{legend_text(run, lines)}"
 
 
 def performance_part(run: Run) -> str:

@@ -23,6 +23,7 @@ Grown = dict[str, Any]
 Growth = dict[str, Grown]
 COSTS = {"p50 µs": "p50_us", "p99 µs": "p99_us", "CPU µs": "cpu_us", "MB": "memory_mb"}
 DIGITS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+SPREAD = "±: half the distance between the extremes of the rounds"
 LIMITED = "* the load generator was the limit: the broker can do more"
 OWN_BARS = "bars in parentheses are our own (level with Apache Kafka), the others were given"
 WITHIN = "within ±: the bar is missed by less than the rounds differ"
@@ -177,15 +178,15 @@ def headings(run: Run) -> list[str]:
     return ["what", "unit", *names, *ratios, "bar", ""]
 
 
-def legend(run: Run) -> list[str]:
-    """What the marks in a run's table mean, of those that are in it."""
-    lines = list(lines_of(run))
+def legend(run: Run, lines: list[Line]) -> list[str]:
+    """What the marks in these lines of a run's table mean, of those that are in them."""
     compared = KAFKA in run["brokers"]
-    few = sorted({line.rounds for line in lines if line.rounds < run["options"]["rounds"]})
-    marks = ", ".join(str(rounds).translate(DIGITS) for rounds in few)
+    rounds = run["options"]["rounds"]
+    few = sorted({line.rounds for line in lines if line.rounds < rounds})
     said = {
-        LIMITED: any(run["limited"].values()),
-        f"{marks} measured in so many rounds only": bool(few),
+        SPREAD: rounds > 1,
+        LIMITED: any(cell.limited for line in lines for cell in line.cells.values()),
+        **{f"{str(n).translate(DIGITS)} measured in {rounds_text(n)}": True for n in few},
         OWN_BARS: compared and any(line.bar.own for line in lines),
         WITHIN: any(line.within_spread for line in lines),
     }
@@ -202,7 +203,7 @@ def table_of(run: Run) -> Table:
         table.add_row(f"[bold]{section}")
         for line in lines:
             table.add_row(*text_of(run, line))
-    table.caption = "\n".join(legend(run))
+    table.caption = "\n".join(legend(run, list(lines_of(run))))
     return table
 
 

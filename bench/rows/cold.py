@@ -48,7 +48,8 @@ def cold_reader(running: Running) -> Iterator[None]:
     topic = create_topic(bootstrap, f"bench-old-{time.monotonic_ns()}")
     for _ in range(OLD_MB):
         next_offset(bootstrap, random_request(topic))
-    (directory,) = Path(running.broker.data_dir).rglob(f"{topic}-0")
+    data_dir, name = Path(running.broker.data_dir), f"{topic}-0"
+    (directory,) = [*data_dir.glob(name), *data_dir.glob(f"*/{name}")]
     command = [sys.executable, "-m", "bench.cold_reader", bootstrap, topic, str(directory)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as reader:
         assert reader.stdout is not None

@@ -11,7 +11,8 @@ from kwire.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kwire.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from kwire.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
-GROUPS = 100
+GROUPS = 500
+"""Ten for each partition of the offsets topic: what its first record costs doesn't decide."""
 JOIN_VERSION, SYNC_VERSION = 3, 2
 
 

@@ -118,7 +118,9 @@ class LogSegment:
         for suffix in _INDEX_SUFFIXES:
             self._disk.remove(self.path(suffix))
         file = self._file.get(create=True)
-        file.truncate(0)
+        # Only if need be: what was once cut to nothing ext4 writes out while it is being closed.
+        if file.size():
+            file.truncate(0)
 
     def file(self) -> OpenFile:
         """The open log file; OSError where it is gone."""

@@ -109,7 +109,7 @@ def test_a_figure_says_in_how_many_rounds_a_row_was_measured() -> None:
     run = run_of(rows={SLOW_ROW: {"kwire": [251.0], "kafka": [235.0]}})
     text = whole_table(run)
     assert f"| {SLOW_ROW} ¹ | MB/s |" in text
-    assert "¹ measured in so many rounds only" in text
+    assert "¹ measured in 1 round;" in text
 
 
 def test_bars_of_our_own_are_in_parentheses() -> None:

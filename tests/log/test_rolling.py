@@ -9,7 +9,9 @@ from itertools import pairwise
 
 import pytest
 
+from kwire.log.disk import Disk
 from kwire.log.partition_log import AppendOrigin
+from kwire.log.segment import LogSegment
 from kwire.record.records import BatchBuilder
 
 START_MS = 1_700_000_000_000
@@ -128,3 +130,22 @@ def test_offsets_that_no_longer_fit_into_an_index_entry(tools):
         data[:8] = base.to_bytes(8, "big")
         log.append(data, leader_epoch=0, now_ms=START_MS, origin=AppendOrigin.REPLICATION)
     assert [segment.base_offset for segment in log.segments] == [0, 2**31]
+
+
+def test_only_what_a_former_segment_left_is_cut(tmp_path):
+    """What is new isn't cut to nothing: ext4 would write it out whenever it is closed."""
+    cut = []
+
+    class Watched(Disk):
+        def truncate(self, fd, size_bytes):
+            cut.append(size_bytes)
+            super().truncate(fd, size_bytes)
+
+    for left in (b"", b"left behind"):
+        if left:
+            (tmp_path / "00000000000000000000.log").write_bytes(left)
+        new = LogSegment(tmp_path, 0, Watched(), index_bytes=4096, index_interval_bytes=4096)
+        new.create()
+        assert cut == [0] * bool(left)
+        assert new.file().size() == 0
+        new.close()
