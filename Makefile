@@ -14,6 +14,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -q --disable-pip-version-check
+WHICH_PYTHON := import sys; print(sys.version, sys.base_prefix)
 
 # The unit tests share out the processors; a few are given by ARGS, and sooner run in one process.
 PARALLEL := -n auto --maxprocesses 4 --dist worksteal
@@ -21,7 +22,7 @@ PARALLEL := -n auto --maxprocesses 4 --dist worksteal
 # Extension modules need a C compiler and Python's headers; kwire itself needs neither.
 CAN_COMPILE = command -v cc >/dev/null && \
 	test -f "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h"
-NO_COMPILER = the compiled build is left out: it needs a C compiler and Python.h \
+NO_COMPILER = it needs a C compiler and Python.h \
 	(Debian and Ubuntu: apt install gcc python3-dev)
 # The compiled kwire comes first on the path, also for the processes that tests start.
 COMPILED := PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/compiled:$(CURDIR)
@@ -29,7 +30,7 @@ COMPILED_PYTEST := $(COMPILED) $(BIN)/pytest -q -o "pythonpath=build/compiled ."
 COMPILED_COMPAT := $(addprefix compat_tests/test_,clients.py produce_records.py fetch_limits.py \
 	aborted.py compaction.py list_offsets.py broker_kills.py)
 
-.PHONY: help run test check unit compat spark compiled compiled-tests compiled-unit compiled-compat bench costs growth crash demo kafka fuzz docs format lock clean
+.PHONY: help run test check unit compat spark compiled compiled-tests compiled-unit compiled-compat bench costs growth crash demo kafka fuzz docs format lock clean usable-python
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,7 +60,7 @@ compiled: build/compiled/.built ## kwire with its hot modules compiled, in build
 
 compiled-tests: $(VENV)/.test ## unit tests and the stock clients again, on the compiled build
 	@if $(CAN_COMPILE); then $(MAKE) --no-print-directory compiled-unit compiled-compat; \
-	else echo "$(NO_COMPILER)"; fi
+	else echo "the compiled build is left out: $(NO_COMPILER)"; fi
 
 # What requests cost is counted in calls of Python functions, which compiled ones aren't.
 compiled-unit: build/compiled/.built
@@ -87,6 +88,8 @@ crash: $(VENV)/.test ## kill -9 under load, again and again; nothing may be lost
 	$(BIN)/python -m compat_tests.crash --kills $(or $(KILLS),50) $(if $(SEED),--seed $(SEED))
 
 fuzz: $(VENV)/.test ## the property tests with many more examples
+	@[[ "$(or $(EXAMPLES),1)" =~ ^[1-9][0-9]*$$ ]] || { \
+		echo "EXAMPLES=$(EXAMPLES): write how many examples each test gets, as in EXAMPLES=5000"; exit 1; }
 	KWIRE_FUZZ_EXAMPLES=$(or $(EXAMPLES),5000) $(BIN)/pytest -q tests -m hypothesis $(PARALLEL) $(ARGS)
 
 docs: $(VENV)/.test ## renew the README's table of APIs
@@ -106,12 +109,22 @@ clean: ## remove the environments, caches and build output (never kwire-data)
 	rm -rf build .venv .venv-* .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis bench/out
 
 # The environments. A stamp file says what is installed; a changed lock installs anew.
-$(BIN)/python:
-	@[ -n "$(PYTHON)" ] || { echo "kwire needs Python 3.11 or newer on PATH (or PYTHON=/path/to/python3)"; exit 1; }
+$(BIN)/python: | usable-python
 	@echo "creating $(VENV) with $(PYTHON) …"
 	@$(PYTHON) -m venv $(VENV) || { echo "could not create $(VENV): on Debian and Ubuntu install python3-venv"; exit 1; }
 
-$(VENV)/.core: requirements/core.txt pyproject.toml | $(BIN)/python
+# Asked before there is an environment, and whenever PYTHON is given: it must be the environment's.
+usable-python:
+ifneq ($(origin PYTHON) $(wildcard $(BIN)/python),file $(BIN)/python)
+	@[ -n "$(PYTHON)" ] || { echo "kwire needs Python 3.11 or newer on PATH (or PYTHON=/path/to/python3)"; exit 1; }
+	@command -v $(PYTHON) >/dev/null || { echo "PYTHON=$(PYTHON): there is no such program"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "PYTHON=$(PYTHON): kwire needs Python 3.11 or newer, and this is $$($(PYTHON) -V)"; exit 1; }
+	@[ ! -e $(BIN)/python ] || [ "$$($(PYTHON) -c '$(WHICH_PYTHON)')" = "$$($(BIN)/python -c '$(WHICH_PYTHON)')" ] || { \
+		echo "PYTHON=$(PYTHON): $(VENV) was made with another one, $$($(BIN)/python -V); make clean first"; exit 1; }
+endif
+
+$(VENV)/.core: requirements/core.txt pyproject.toml | usable-python $(BIN)/python
 	@echo "installing kwire and its dependencies …"
 	@$(PIP) --require-hashes -r requirements/core.txt
 	@$(PIP) --no-build-isolation --no-deps -e .
@@ -129,8 +142,8 @@ $(VENV)/.bench: requirements/bench.txt $(VENV)/.test
 
 # What `pip install` makes of the compiled wheel; all of it anew when any source has changed.
 build/compiled/.built: setup.py pyproject.toml $(shell find kwire -name '*.py' -o -name '*.tsv') | $(VENV)/.test
-	@$(CAN_COMPILE) || { echo "$(NO_COMPILER)"; exit 1; }
-	@echo "compiling kwire's hot modules, under a minute …"
+	@$(CAN_COMPILE) || { echo "the compiled build can't be made: $(NO_COMPILER)"; exit 1; }
+	@echo "compiling kwire's hot modules, about a minute …"
 	@rm -rf build
 	@KWIRE_COMPILED=1 $(PIP) --no-build-isolation --no-deps --target build/compiled .
 	@touch $@

@@ -8,7 +8,6 @@ Both builds have the same sources and behave alike (docs/decisions/0013-a-compil
 
 import os
 import sys
-import tomllib
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -93,6 +92,10 @@ options: dict[str, Any] = {}
 if os.environ.get("KWIRE_COMPILED", "") not in ("", "0"):
     # Only this build needs mypy, and what kwire imports, for its types. pip runs this file to learn
     # of that and of the wheel's metadata too: then nothing is compiled.
+    try:
+        import tomllib
+    except ModuleNotFoundError:  # of an older Python, which pip finds out about only after this
+        raise SystemExit("kwire needs Python 3.11 or newer") from None
     project = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))["project"]
     options["setup_requires"] = ["mypy>=2.0", *project["dependencies"]]
     if "bdist_wheel" in sys.argv:

@@ -9,7 +9,6 @@ Rules:
 """
 
 import logging
-import os
 import socket
 from collections.abc import Callable
 from functools import partial
@@ -143,7 +142,7 @@ class Server:
             raise StartError(str(error)) from error
 
     def _directories(self) -> list[Path]:
-        return [Path(name).absolute() for name in self.config.strings("log.dirs")]
+        return data_directories(self.config)
 
     def _all_directories(self) -> list[Path]:
         """That of the metadata, and those of the logs."""
@@ -151,7 +150,7 @@ class Server:
 
     def _metadata_directory(self) -> Path:
         named = self.config["metadata.log.dir"]
-        return Path(str(named)).absolute() if named else self._directories()[0]
+        return _absolute(str(named)) if named else self._directories()[0]
 
     def _open_logs(self) -> LogManager:
         self._disk.max_open_files = _descriptors_for_logs()
@@ -321,6 +320,12 @@ def _descriptors_for_logs() -> int:
     return MAX_OPEN_FILES if soft == resource.RLIM_INFINITY else min(soft // 2, MAX_OPEN_FILES)
 
 
-def data_directory_text(config: BrokerConfig) -> str:
-    """The data directories as the ready line names them."""
-    return ",".join(os.path.abspath(name) for name in config.strings("log.dirs"))
+def data_directories(config: BrokerConfig) -> list[Path]:
+    """Where the data is, the first of them first."""
+    return [_absolute(name) for name in config.strings("log.dirs")]
+
+
+def _absolute(name: str) -> Path:
+    """The path that a person can read: what ``..`` means depends on links in front of it."""
+    path = Path(name).absolute()
+    return path.resolve() if ".." in path.parts else path

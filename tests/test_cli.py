@@ -35,8 +35,12 @@ def test_version() -> None:
         ("num.partitions=many", ("num.partitions", "many", "whole number")),
         ("compression.type=brotli", ("compression.type", "brotli", "one of")),
         ("listeners=here", ("listeners", "here", "NAME://host:port")),
+        ("listeners=PLAINTEXT://127.0.0.1:99999", ("listeners", "99999", "0 to 65535")),
         ("listeners=SSL://:9093", ("listeners", "SSL", "not served")),
         ("nonsense", ("nonsense", "NAME=VALUE")),
+        ("=4", ("-o =4", "NAME=VALUE")),
+        ("log.dirs=elsewhere", ("--data-dir", "log.dirs", "leave one of them out")),
+        ("log.dir=elsewhere", ("--data-dir", "log.dir", "leave one of them out")),
     ],
 )
 def test_bad_settings_are_named(tmp_path: Path, setting: str, parts: tuple[str, ...]) -> None:
@@ -48,7 +52,7 @@ def test_bad_settings_are_named(tmp_path: Path, setting: str, parts: tuple[str, 
         assert part in line
 
 
-@pytest.mark.parametrize("address", ["here", "127.0.0.1", "[::1]", "here:port", "here:65536"])
+@pytest.mark.parametrize("address", ["here", "here:", "127.0.0.1", "[::1]"])
 def test_an_address_without_a_port_is_named(address: str) -> None:
     """What to write instead, in one line, and exit code 1."""
     done = run("serve", "--listen", address)
@@ -58,10 +62,45 @@ def test_an_address_without_a_port_is_named(address: str) -> None:
     )
 
 
-def test_listeners_are_given_once() -> None:
-    """--listen would win over -o listeners= without a word."""
-    done = run("serve", "--listen", "127.0.0.1:0", "-o", "listeners=PLAINTEXT://127.0.0.1:9092")
+@pytest.mark.parametrize("port", ["99999", "-1", "abc"])
+def test_a_port_that_is_none_is_named(port: str) -> None:
+    """What is wrong is the port, and not how it is written."""
+    done = run("serve", "--listen", f"127.0.0.1:{port}")
+    assert (done.returncode, done.stderr) == (
+        1,
+        f"kwire: --listen 127.0.0.1:{port}: the port {port} must be a number from 0 to 65535\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("--listen", ":0", "-o", "listeners=PLAINTEXT://:0"), ("--listen", "listeners")),
+        (("--data-dir", "x", "--data-dir", "y"), ("--data-dir", "x and y")),
+        (("--config", "x", "--config", "y"), ("--config", "x and y")),
+    ],
+)
+def test_nothing_is_said_twice(arguments: tuple[str, ...], named: tuple[str, ...]) -> None:
+    """One of the two would win without a word."""
+    done = run("serve", *arguments)
     assert (done.returncode, "leave one of them out" in done.stderr) == (1, True)
+    for part in named:
+        assert part in done.stderr
+
+
+def test_a_protocol_that_is_not_served_is_refused_with_listen_too(tmp_path: Path) -> None:
+    """--listen says where; the map still says how."""
+    options = ("--data-dir", str(tmp_path), "--listen", "127.0.0.1:0")
+    done = run("serve", *options, "-o", "listener.security.protocol.map=PLAINTEXT:SASL_SSL")
+    assert done.returncode == 1
+    [line] = done.stderr.splitlines()
+    assert "listener.security.protocol.map: SASL_SSL is not served yet" in line
+
+
+def test_help_names_the_defaults() -> None:
+    """What is served where, without any option."""
+    said = " ".join(run("serve", "--help").stdout.split())
+    assert "keeps data in ./kwire-data and listens on 127.0.0.1:9092" in said
 
 
 def test_an_unknown_option_shows_those_of_the_command() -> None:
@@ -78,6 +117,14 @@ def test_an_unknown_setting_warns(tmp_path: Path) -> None:
         assert "did you mean num.partitions" in broker.log()
 
 
+def test_an_unknown_line_of_a_file_is_found(tmp_path: Path) -> None:
+    """The warning names file and line."""
+    config = tmp_path / "server.properties"
+    config.write_text("node.id=1\ngarbage line\n", encoding="utf-8")
+    done = run("serve", "--config", str(config), "--data-dir", str(config))
+    assert f"{config}, line 2: setting garbage is unknown" in done.stderr
+
+
 def test_a_properties_file(tmp_path: Path) -> None:
     """A server.properties of a real Kafka serves, its controller's listener left out."""
     config = tmp_path / "server.properties"
@@ -89,6 +136,9 @@ def test_a_properties_file(tmp_path: Path) -> None:
     )
     done = run("serve", "--config", str(config), "--data-dir", str(tmp_path / "data"))
     assert "num.partitions" in done.stderr
+    config.write_bytes(b"num.partitions=1\ngarbage line\nlog.dirs=\xff\n")
+    latin = run("serve", "--config", str(config))
+    assert latin.stderr == f"kwire: cannot read {config}: line 3 is not UTF-8\n"
     missing = run("serve", "--config", str(tmp_path / "nothing"))
     assert (missing.returncode, "cannot read" in missing.stderr) == (1, True)
 
@@ -112,13 +162,16 @@ def test_a_port_in_use(tmp_path: Path) -> None:
 
 
 def test_a_directory_that_is_a_file(tmp_path: Path) -> None:
-    """A data directory that can't be written to is one line."""
+    """A data directory that can't be made is one line, without the way that led there."""
     path = tmp_path / "file"
     path.write_text("", encoding="utf-8")
     done = run("serve", "--data-dir", str(path / "data"), "--listen", "127.0.0.1:0")
     assert done.returncode == 1
     assert "cannot use any data directory" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
+    around = str(tmp_path / "elsewhere" / ".." / "file")
+    done = run("serve", "--data-dir", around, "--listen", "127.0.0.1:0")
+    assert f"cannot use any data directory: {path}: it is not a directory;" in done.stderr
 
 
 def test_another_nodes_directory(tmp_path: Path) -> None:

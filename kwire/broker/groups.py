@@ -44,19 +44,18 @@ def partition_for(group_id: str, partitions: int) -> int:
 
     The value that has no absolute one counts as 0, as in Kafka's Utils.abs.
     """
+    units: Sequence[int]
+    if group_id.isascii():
+        units = group_id.encode()
+    else:
+        packed = group_id.encode("utf-16-be", "surrogatepass")
+        units = unpack(f">{len(packed) // 2}H", packed)
     code = 0
-    for unit in _utf_16_units(group_id):
+    for unit in units:
         code = (31 * code + unit) & 0xFFFFFFFF
     if code == _NO_ABSOLUTE_VALUE:
         return 0
     return min(code, (1 << 32) - code) % partitions
-
-
-def _utf_16_units(text: str) -> Sequence[int]:
-    if text.isascii():
-        return text.encode()
-    packed = text.encode("utf-16-be", "surrogatepass")
-    return unpack(f">{len(packed) // 2}H", packed)
 
 
 class LoadedCoordinator:

@@ -1,6 +1,8 @@
 """A connection of a command to a broker: one request, one response, no event loop."""
 
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from kwire.protocol.codec import decode
@@ -8,15 +10,17 @@ from kwire.protocol.frame import decode_response_header, encode_request
 from kwire.protocol.messages import message_classes
 from kwire.protocol.types import Request
 
-TIMEOUT_S = 30
+TIMEOUT_S = 5.0
 _SIZE_BYTES = 4
 
 
 class Connection:
-    """One connection; OSError when the broker isn't there or closes it."""
+    """One connection; OSError when the broker isn't there, closes it, or is silent for too long."""
 
     def __init__(self, host: str, port: int) -> None:
-        self._socket = socket.create_connection((host, port), timeout=TIMEOUT_S)
+        self._address = f"{host}:{port}"
+        with self._patience():
+            self._socket = socket.create_connection((host, port), timeout=TIMEOUT_S)
         self._correlation_id = 0
 
     def __enter__(self) -> "Connection":
@@ -29,11 +33,20 @@ class Connection:
         """Send a request; the response to it."""
         self._correlation_id += 1
         frame = encode_request(request, version, self._correlation_id, "kwire")
-        self._socket.sendall(bytes(frame))
+        with self._patience():
+            self._socket.sendall(bytes(frame))
+            answer = self._receive(int.from_bytes(self._receive(_SIZE_BYTES)))
         response = message_classes(request.API_KEY)[1]
-        answer = self._receive(int.from_bytes(self._receive(_SIZE_BYTES)))
         _, position = decode_response_header(answer, response, version)
         return decode(response, version, memoryview(answer)[position:])
+
+    @contextmanager
+    def _patience(self) -> Iterator[None]:
+        """TimeoutError names the broker."""
+        try:
+            yield
+        except TimeoutError as error:
+            raise TimeoutError(f"{self._address} does not answer") from error
 
     def _receive(self, size_bytes: int) -> bytes:
         received = bytearray()

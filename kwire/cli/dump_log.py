@@ -7,7 +7,6 @@ command line.
 import argparse
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,17 +48,13 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 def run(options: argparse.Namespace) -> int:
     """Dump every file; the exit code."""
-    from kwire.log.dump.lines import DumpError, Problems
+    from kwire.log.dump.lines import Problems
 
     problems = Problems()
     broken = 0
     try:
-        for path in _paths(options.files):
-            try:
-                _dump(path, _options(options), options.json, problems)
-            except DumpError as error:
-                sys.stdout.flush()
-                broken = fail(str(error))
+        for given in options.files:
+            broken |= _dump_all(given, options, problems)
         sys.stdout.flush()
     except BrokenPipeError:
         # Whoever read has enough. Python would try to flush once more when it ends.
@@ -68,6 +63,25 @@ def run(options: argparse.Namespace) -> int:
     for line in problems.lines():
         print(line, file=sys.stderr)
     return 1 if broken or problems else 0
+
+
+def _dump_all(given: Path, options: argparse.Namespace, problems: "Problems") -> int:
+    """Dump a file, or those of a directory; 1 when one can't be."""
+    from kwire.log.dump.lines import DumpError
+
+    broken = 0
+    try:
+        paths = _paths(given)
+    except OSError as error:
+        sys.stdout.flush()
+        return fail(f"cannot read {given}: {error.strerror}")
+    for path in paths:
+        try:
+            _dump(path, _options(options), options.json, problems)
+        except DumpError as error:
+            sys.stdout.flush()
+            broken = fail(str(error))
+    return broken
 
 
 def _dump(path: Path, options: "Options", as_json: bool, problems: "Problems") -> None:
@@ -83,14 +97,13 @@ def _json(path: Path, line: "Line") -> str:
     return json.dumps({"file": str(path), **line.fields}, ensure_ascii=False)
 
 
-def _paths(given: list[Path]) -> Iterator[Path]:
+def _paths(given: Path) -> list[Path]:
+    """What there is to dump in a directory, in order, or the file itself; OSError."""
     from kwire.log.dump.dump import is_dumpable
 
-    for path in given:
-        if path.is_dir():
-            yield from sorted(inner for inner in path.iterdir() if is_dumpable(inner))
-        else:
-            yield path
+    if not given.is_dir():
+        return [given]
+    return sorted(path for path in given.iterdir() if is_dumpable(path))
 
 
 def _options(options: argparse.Namespace) -> "Options":

@@ -4,6 +4,7 @@ A broker that isn't kwire knows no answer: it closes the connection.
 """
 
 import argparse
+import time
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -11,9 +12,11 @@ from kwire.cli.output import fail
 
 if TYPE_CHECKING:
     from kwire.protocol.messages.explain_group import ExplainGroupResponse
+    from kwire.protocol.messages.find_coordinator import Coordinator
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 _FIND_VERSION = 4
+TRY_AGAIN_S = 0.25
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -37,17 +40,20 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 def run(options: argparse.Namespace) -> int:
     """Explain a group; the exit code."""
+    from kwire.config.broker import is_port
     from kwire.errors import ErrorCode, KafkaError
 
     host, _, port = options.bootstrap_server.rpartition(":")
-    if not host or not port.isdecimal():
+    if not host or not is_port(port):
         return fail(f"{options.bootstrap_server} is not HOST:PORT")
     try:
-        found = _ask(host, int(port), options.group)
+        found = _ask(host.strip("[]"), int(port), options.group)
     except KafkaError as error:
         return fail(str(error))
     except ConnectionResetError:
         return fail(f"{options.bootstrap_server} does not answer this question: is it kwire?")
+    except TimeoutError as error:
+        return fail(f"{error}: is it a broker? name one with --bootstrap-server HOST:PORT")
     except OSError as error:
         return fail(
             f"cannot ask {options.bootstrap_server}: {error.strerror or error}; "
@@ -64,15 +70,9 @@ def run(options: argparse.Namespace) -> int:
 def _ask(host: str, port: int, group: str) -> "ExplainGroupResponse":
     """Ask the coordinator of a group, which need not be the broker that was named."""
     from kwire.cli.connection import Connection
-    from kwire.errors import ErrorCode, KafkaError
     from kwire.protocol.messages.explain_group import ExplainGroupRequest, ExplainGroupResponse
-    from kwire.protocol.messages.find_coordinator import FindCoordinatorRequest
 
-    with Connection(host, port) as connection:
-        asked = FindCoordinatorRequest(coordinator_keys=[group])
-        [home] = connection.ask(asked, _FIND_VERSION).coordinators
-    if home.error_code:
-        raise KafkaError(ErrorCode(home.error_code), home.error_message or "no coordinator")
+    home = _find_coordinator(host, port, group)
     with Connection(home.host, home.port) as connection:
         try:
             response = connection.ask(ExplainGroupRequest(group_id=group), 0)
@@ -80,6 +80,26 @@ def _ask(host: str, port: int, group: str) -> "ExplainGroupResponse":
             raise ConnectionResetError from error
     assert isinstance(response, ExplainGroupResponse)
     return response
+
+
+def _find_coordinator(host: str, port: int, group: str) -> "Coordinator":
+    """The coordinator of a group; a broker that has just started is asked again for a while."""
+    from kwire.cli.connection import TIMEOUT_S, Connection
+    from kwire.errors import ErrorCode, KafkaError
+    from kwire.protocol.messages.find_coordinator import FindCoordinatorRequest
+
+    give_up_s = time.monotonic() + TIMEOUT_S
+    with Connection(host, port) as connection:
+        while True:
+            asked = FindCoordinatorRequest(coordinator_keys=[group])
+            [home] = connection.ask(asked, _FIND_VERSION).coordinators
+            if not home.error_code:
+                found: Coordinator = home
+                return found
+            code = ErrorCode(home.error_code)
+            if code is not ErrorCode.COORDINATOR_NOT_AVAILABLE or time.monotonic() > give_up_s:
+                raise KafkaError(code, home.error_message or "the group has no coordinator yet")
+            time.sleep(TRY_AGAIN_S)
 
 
 def _print(group: str, found: "ExplainGroupResponse") -> None:

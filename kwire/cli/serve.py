@@ -22,16 +22,31 @@ class UsageError(Exception):
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """The command's options."""
-    serve = commands.add_parser("serve", help="run a broker until Ctrl-C or SIGTERM")
-    serve.add_argument("--data-dir", metavar="DIR", help="where to keep data (log.dirs)")
+    serve = commands.add_parser(
+        "serve",
+        help="run a broker until Ctrl-C or SIGTERM",
+        description="Runs a broker until Ctrl-C or SIGTERM. Settings have Kafka's names: those of "
+        "-o win over those of the file. Without any it keeps data in ./kwire-data and listens on "
+        "127.0.0.1:9092.",
+    )
+    serve.add_argument(
+        "--data-dir",
+        metavar="DIR",
+        action="append",
+        default=[],
+        help="where to keep data, ./kwire-data if it isn't given (log.dirs)",
+    )
     serve.add_argument(
         "--listen",
         metavar="HOST:PORT",
         action="append",
         default=[],
-        help="where to listen; port 0 picks a free one; may be repeated (listeners)",
+        help="where to listen, 127.0.0.1:9092 if it isn't given; port 0 picks a free one; may be "
+        "repeated (listeners)",
     )
-    serve.add_argument("--config", metavar="FILE", help="a server.properties file")
+    serve.add_argument(
+        "--config", metavar="FILE", action="append", default=[], help="a server.properties file"
+    )
     serve.add_argument(
         "-o",
         dest="settings",
@@ -53,48 +68,91 @@ def run(options: argparse.Namespace) -> int:
 
     log_lines.begin(sys.stderr, verbose=options.verbose)
     try:
-        config = BrokerConfig.load(_properties(options))
+        config = BrokerConfig.load(*_properties(options))
     except (ConfigError, UsageError) as error:
         return fail(str(error))
     return _serve(config)
 
 
-def _properties(options: argparse.Namespace) -> dict[str, str]:
-    """Settings by name: the file, then ``-o``, then the options with names of their own."""
+def _properties(options: argparse.Namespace) -> tuple[dict[str, str], dict[str, str]]:
+    """Settings by name: the file, then ``-o``, then the options with names of their own; and where
+    in the file they stand."""
+    properties, places = _of_file(_only("--config", options.config))
+    own = dict(map(_setting, options.settings))
+    data_dir = _only("--data-dir", options.data_dir)
+    for option, given, name in (
+        ("--data-dir", options.data_dir, "log.dirs"),
+        ("--data-dir", options.data_dir, "log.dir"),
+        ("--listen", options.listen, "listeners"),
+    ):
+        if given and name in own:
+            raise UsageError(f"{option} and -o {name}= say the same: leave one of them out")
+    properties.update(own)
+    if data_dir is not None:
+        properties["log.dirs"] = data_dir
+    if options.listen:
+        properties.update(_listeners(options.listen, properties))
+    return properties, places
+
+
+def _only(option: str, given: list[str]) -> str | None:
+    """The value of an option that is given once at most."""
+    if len(given) > 1:
+        raise UsageError(f"{option} is given twice, {' and '.join(given)}: leave one of them out")
+    return given[0] if given else None
+
+
+def _of_file(name: str | None) -> tuple[dict[str, str], dict[str, str]]:
+    """The settings of a file, and where in it they stand; none without a name."""
+    if name is None:
+        return {}, {}
     from pathlib import Path
 
-    from kwire.config.properties import parse_properties
+    from kwire.config.properties import located_properties
 
-    properties: dict[str, str] = {}
-    if options.config is not None:
-        try:
-            properties.update(parse_properties(Path(options.config).read_text(encoding="utf-8")))
-        except OSError as error:
-            raise UsageError(f"cannot read {options.config}: {error.strerror}") from error
-        except UnicodeDecodeError as error:
-            raise UsageError(f"cannot read {options.config}: {error}") from error
-    for item in options.settings:
-        name, separator, value = item.partition("=")
-        if not separator:
-            raise UsageError(f"-o {item}: write it as NAME=VALUE")
-        properties[name.strip()] = value.strip()
-    if options.data_dir is not None:
-        properties["log.dirs"] = options.data_dir
-    if options.listen:
-        if any(item.partition("=")[0].strip() == "listeners" for item in options.settings):
-            raise UsageError("--listen and -o listeners= say the same: leave one of them out")
-        names = [_listener_name(index) for index in range(len(options.listen))]
-        addresses = zip(names, map(_address, options.listen), strict=True)
-        properties["listeners"] = ",".join(f"{name}://{address}" for name, address in addresses)
-        properties["listener.security.protocol.map"] = ",".join(f"{n}:PLAINTEXT" for n in names)
-    return properties
+    try:
+        data = Path(name).read_bytes()
+        found = located_properties(data.decode())
+    except OSError as error:
+        raise UsageError(f"cannot read {name}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise UsageError(f"cannot read {name}: line {line} is not UTF-8") from error
+    values = {key: value for key, (value, _) in found.items()}
+    return values, {key: f"{name}, line {line}: " for key, (_, line) in found.items()}
+
+
+def _setting(text: str) -> tuple[str, str]:
+    """``NAME=VALUE`` taken apart."""
+    name, separator, value = text.partition("=")
+    if not separator or not name.strip():
+        raise UsageError(f"-o {text}: write it as NAME=VALUE")
+    return name.strip(), value.strip()
+
+
+def _listeners(addresses: list[str], properties: dict[str, str]) -> dict[str, str]:
+    """What ``--listen`` sets: a listener for each address, PLAINTEXT unless the map has it."""
+    names = [_listener_name(index) for index in range(len(addresses))]
+    listeners = zip(names, map(_address, addresses), strict=True)
+    setting = "listener.security.protocol.map"
+    pairs = [pair for pair in properties.get(setting, "").split(",") if pair.strip()]
+    mapped = {pair.partition(":")[0].strip().upper() for pair in pairs}
+    pairs += [f"{name}:PLAINTEXT" for name in names if name not in mapped]
+    return {
+        "listeners": ",".join(f"{name}://{address}" for name, address in listeners),
+        setting: ",".join(pairs),
+    }
 
 
 def _address(text: str) -> str:
     """``HOST:PORT`` as it was given; UsageError for anything else."""
+    from kwire.config.broker import is_port
+
     _, colon, port = text.rpartition(":")
-    if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535:
+    if not colon or not port or "]" in port:
         raise UsageError(f"--listen {text}: write it as HOST:PORT, for instance 127.0.0.1:9092")
+    if not is_port(port):
+        raise UsageError(f"--listen {text}: the port {port} must be a number from 0 to 65535")
     return text
 
 
@@ -107,7 +165,7 @@ def _serve(config: "BrokerConfig") -> int:
     import trio
 
     from kwire.housekeeping import StorageLost
-    from kwire.server import Server, StartError, data_directory_text
+    from kwire.server import Server, StartError, data_directories
 
     async def serve() -> None:
         server = Server(config)
@@ -118,9 +176,10 @@ def _serve(config: "BrokerConfig") -> int:
                     f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
                     for host, port in server.addresses
                 )
+                directories = ",".join(map(str, data_directories(config)))
                 print(
                     f"kwire {version_text()} ready: {addresses} "
-                    f"data={data_directory_text(config)} cluster={server.broker.cluster_id}",
+                    f"data={directories} cluster={server.broker.cluster_id}",
                     flush=True,
                 )
                 async with trio.open_nursery() as serving:

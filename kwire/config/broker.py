@@ -4,9 +4,9 @@ Rules:
 
 - kwire's profile holds the defaults that differ from Kafka's because one broker is the normal
   case (docs/decisions/0001-embedded-profile.md). They can be set back like any other.
-- A setting's name that Kafka doesn't know is kept out and warned about; a bad value raises.
+- A setting's name that Kafka doesn't know is kept out and warned about, and a setting that has no
+  effect is warned about (``without_effect``); a bad value raises.
 - ``broker.id`` and ``node.id`` are the same; ``log.dir`` counts where ``log.dirs`` isn't set.
-- ``listener.name.<listener>.<setting>`` is accepted for every listener.
 - What would be unsafe to leave out (an authorizer, a protocol with authentication) is refused.
 """
 
@@ -46,6 +46,9 @@ _LEAST: dict[str, int] = {
 }
 # Limits that Kafka checks when it starts; -1 lifts those of retention.
 
+_MOST_OFTEN_GIVEN = {"listener.security.protocol.map", "listeners", "log.dirs"}
+# They have an effect: a start with them alone has nothing to look up.
+
 
 class Listener(NamedTuple):
     """An address to listen on or to advertise; an empty host stands for every interface."""
@@ -63,15 +66,15 @@ class BrokerConfig(Mapping[str, Value]):
         self._values = values
 
     @classmethod
-    def load(cls, properties: Mapping[str, str]) -> "BrokerConfig":
-        """Settings from names and texts; ConfigError for a value that is not allowed."""
+    def load(
+        cls, properties: Mapping[str, str], places: Mapping[str, str] | None = None
+    ) -> "BrokerConfig":
+        """Settings from names and texts; ConfigError for a value that is not allowed.
+
+        ``places`` says where settings stand that weren't given on the command line.
+        """
         known = settings(BROKER)
-        given: dict[str, str] = {}
-        for name, text in properties.items():
-            if name in known:
-                given[name] = text
-            elif not name.startswith("listener.name."):
-                _warn_unknown(name, known)
+        given = {name: text for name, text in properties.items() if name in known}
         _resolve_aliases(given)
         values = {
             name: setting.parse(given.get(name, PROFILE.get(name, setting.default)))
@@ -79,6 +82,7 @@ class BrokerConfig(Mapping[str, Value]):
         }
         config = cls(given, values)
         config._check_together()
+        _warn(properties, config, places or {})
         return config
 
     def __getitem__(self, name: str) -> Value:
@@ -144,12 +148,7 @@ class BrokerConfig(Mapping[str, Value]):
         for listener in listeners:
             protocol = self.security_protocol(listener.name)
             if protocol != "PLAINTEXT":
-                problem = (
-                    f"{protocol} is not served yet"
-                    if protocol in _PROTOCOLS
-                    else f"{listener.name} must be in listener.security.protocol.map"
-                )
-                raise ConfigError("listeners", self.given.get("listeners"), problem)
+                raise self._unserved(listener.name, protocol)
         _check_different("listeners", listeners)
         addresses = [f"{host}:{port}" for _, host, port in listeners if port]
         if len(set(addresses)) != len(addresses):
@@ -163,6 +162,18 @@ class BrokerConfig(Mapping[str, Value]):
                     self.given["advertised.listeners"],
                     "must name hosts that clients can reach",
                 )
+
+    def _unserved(self, listener: str, protocol: str) -> ConfigError:
+        """What to say of a listener that is not PLAINTEXT."""
+        name = "listener.security.protocol.map"
+        if protocol not in _PROTOCOLS:
+            problem = f"{listener} must be in {name}"
+            return ConfigError("listeners", self.given.get("listeners"), problem)
+        if name not in self.given or protocol == listener:
+            name = "listeners"
+        return ConfigError(
+            name, self.given.get(name), f"{protocol} is not served yet, only PLAINTEXT is"
+        )
 
 
 def _resolve_aliases(given: dict[str, str]) -> None:
@@ -186,14 +197,41 @@ def parse_listener(setting: str, text: str) -> Listener:
     """``NAME://host:port`` taken apart; ConfigError names ``setting``."""
     name, separator, address = text.strip().partition("://")
     host, colon, port = address.rpartition(":")
-    if not separator or not colon or not port.isdigit() or int(port) > 65535:
+    if not separator or not port or "]" in port or not colon:
         raise ConfigError(setting, text, "must be NAME://host:port, for instance PLAINTEXT://:9092")
+    if not is_port(port):
+        raise ConfigError(setting, text, f"the port {port} must be a number from 0 to 65535")
     return Listener(name.upper(), host.strip("[]"), int(port))
 
 
-def _warn_unknown(name: str, known: Mapping[str, object]) -> None:
+def is_port(text: str) -> bool:
+    """Whether a text is the number of a port; 0 lets the system choose one."""
+    return text.isascii() and text.isdigit() and len(text) < 6 and int(text) <= 65535
+
+
+def _warn(properties: Mapping[str, str], config: BrokerConfig, places: Mapping[str, str]) -> None:
+    """Tell of settings that Kafka doesn't know, and of those that have no effect."""
+    if properties.keys() <= _MOST_OFTEN_GIVEN:
+        return
+    from kwire.config.without_effect import OUTSIDE_THE_TABLE, is_among, warnings
+
+    known = settings(BROKER)
+    asked: dict[str, str] = {}
+    for name, text in properties.items():
+        setting = known.get(name)
+        if setting is None:
+            asked[name] = name
+            if not is_among(name, OUTSIDE_THE_TABLE):
+                _warn_unknown(name, known, places.get(name, ""))
+        elif config[name] != setting.parse(PROFILE.get(name, setting.default)):
+            asked[name] = f"{name}={'(hidden)' if setting.is_sensitive else text.strip()}"
+    for warning in warnings(asked):
+        log.warning("%s", warning)
+
+
+def _warn_unknown(name: str, known: Mapping[str, object], place: str) -> None:
     from difflib import get_close_matches
 
     close = get_close_matches(name, known, n=1)
     hint = f"; did you mean {close[0]}?" if close else ""
-    log.warning("setting %s is unknown and ignored%s", name, hint)
+    log.warning("%ssetting %s is unknown and ignored%s", place, name or "without a name", hint)

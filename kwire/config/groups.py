@@ -8,11 +8,12 @@ from collections.abc import Mapping
 
 from kwire.config.settings import ConfigError, Value
 
-_LIMITED = (
+LIMITED = (
     "consumer.assignment.interval.ms",
     "consumer.heartbeat.interval.ms",
     "consumer.session.timeout.ms",
 )
+"""Settings with limits: those of the name with ``min`` and ``max`` after its first word."""
 
 ASSIGNOR_CLASSES = {
     "org.apache.kafka.coordinator.group.assignor.UniformAssignor": "uniform",
@@ -30,7 +31,7 @@ def assignors(values: Mapping[str, Value]) -> tuple[str, ...]:
 
 def check_groups(values: Mapping[str, Value]) -> None:
     """Raise ConfigError unless the settings of groups go together."""
-    for name in _LIMITED:
+    for name in LIMITED:
         _check_limits(name, values)
     heartbeat, session = "group.consumer.heartbeat.interval.ms", "group.consumer.session.timeout.ms"
     if _number(values, heartbeat) >= _number(values, session):

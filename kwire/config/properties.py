@@ -17,20 +17,27 @@ _SEPARATOR = re.compile(r"[ \t\f]*[=:]?[ \t\f]*")
 
 def parse_properties(text: str) -> dict[str, str]:
     """The keys and values of a ``.properties`` file."""
+    return {key: value for key, (value, _) in located_properties(text).items()}
+
+
+def located_properties(text: str) -> dict[str, tuple[str, int]]:
+    """The keys and values of a ``.properties`` file, and the numbers of the lines they end on."""
     properties = {}
-    for line in _logical_lines(text):
+    for number, line in _logical_lines(text):
         key = _KEY.match(line)
         assert key is not None  # the pattern matches the empty string too
         separator = _SEPARATOR.match(line, key.end())
         assert separator is not None
-        properties[_unescape(key[0])] = _unescape(line[separator.end() :])
+        properties[_unescape(key[0])] = (_unescape(line[separator.end() :]), number)
     return properties
 
 
-def _logical_lines(text: str) -> Iterator[str]:
-    """Lines with their continuations joined; comments and blank lines left out."""
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Lines with their continuations joined, and their last numbers; comments and blank lines left
+    out."""
     pending = ""
-    for natural in re.split(r"\r\n|\r|\n", text):
+    number = 0
+    for number, natural in enumerate(re.split(r"\r\n|\r|\n", text), 1):
         line = natural.lstrip(" \t\f")
         if not pending and (not line or line[0] in "#!"):
             continue
@@ -38,10 +45,10 @@ def _logical_lines(text: str) -> Iterator[str]:
         if backslashes % 2:
             pending += line[:-1]
         else:
-            yield pending + line
+            yield number, pending + line
             pending = ""
     if pending:
-        yield pending
+        yield number, pending
 
 
 def _unescape(text: str) -> str:

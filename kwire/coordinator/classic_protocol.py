@@ -95,7 +95,7 @@ def _begin_rebalance(group: ClassicGroup, reason: str, turn: Turn) -> None:
         group.settling = group.settling or first_rebalance(turn, timeout_ms, group.announced)
     turn.note(
         group.group_id,
-        f"{reason}; so generation {group.generation}, {group.state.value}, rebalances",
+        f"{reason}; a rebalance begins, generation {group.generation} was {group.state.value}",
     )
     group.move_to(GroupState.PREPARING_REBALANCE, turn.now_ms)
     group.leader_reconsiders = False
@@ -177,7 +177,7 @@ def sync(
         if member.member_id == group.leader and _has_reconsidered(group, assignments):
             refusal = SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
             turn.effects.reply(waiter, refusal)
-            prepare_rebalance(group, f"{member.member_id}, the leader, assigns otherwise", turn)
+            prepare_rebalance(group, f"the leader {member.member_id} has a new assignment", turn)
         else:
             turn.effects.reply(waiter, sync_response(group, member.assignment))
         return

@@ -13,6 +13,7 @@ Rules:
 import logging
 import threading
 from collections.abc import Callable, Mapping
+from errno import EACCES, EPERM, EROFS
 from pathlib import Path
 from typing import TypeAlias
 
@@ -55,6 +56,7 @@ class DataDirectory:
         """
         self.path = path
         self.health = DirectoryHealth(path)
+        self.health.is_opening = True
         self.meta: MetaProperties | None = None
         self.was_clean = False
         self.recovery_points: dict[TopicPartition, int] = {}
@@ -67,8 +69,7 @@ class DataDirectory:
         try:
             self._open()
         except (OSError, ValueError) as error:
-            reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-            self.health.failure = f"cannot open it: {reason}"  # announced if others are left
+            self.health.failure = _why_not(error)  # announced if others are left
 
     @property
     def is_online(self) -> bool:
@@ -166,6 +167,15 @@ class DataDirectory:
         if self._lock >= 0:
             self._disk.close(self._lock)
             self._lock = -1
+
+
+def _why_not(error: OSError | ValueError) -> str:
+    """Why a directory can't be opened."""
+    if isinstance(error, FileExistsError):
+        return "it is not a directory"
+    reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    refused = isinstance(error, OSError) and error.errno in (EACCES, EPERM, EROFS)
+    return f"cannot {'write to' if refused else 'open'} it: {reason}"
 
 
 def open_directories(paths: list[Path], node_id: int, disk: Disk) -> list[DataDirectory]:

@@ -33,14 +33,24 @@ PASSING = NO_ROOM | {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errn
 class DirectoryHealth:
     """``failure`` says why the directory is offline, None while it serves.
 
-    ``tell`` is called when it goes offline, in whatever thread notices.
+    ``tell`` is called when it goes offline, in whatever thread notices. While it ``is_opening``,
+    whoever opens it says what is wrong: a start that fails says it once.
     """
 
-    __slots__ = ("_missing", "_refused", "failure", "is_short_of_room", "path", "tell")
+    __slots__ = (
+        "_missing",
+        "_refused",
+        "failure",
+        "is_opening",
+        "is_short_of_room",
+        "path",
+        "tell",
+    )
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.failure: str | None = None
+        self.is_opening = False
         self.is_short_of_room = False
         self.tell: Callable[[], None] | None = None
         self._refused = False
@@ -68,7 +78,8 @@ class DirectoryHealth:
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         if self.failure is None:
             self.failure = f"{what}: {reason}"
-            self.announce()
+            if not self.is_opening:
+                self.announce()
             if self.tell is not None:
                 self.tell()
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{what}: {reason}")

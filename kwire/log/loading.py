@@ -111,8 +111,12 @@ def load_logs(
                     "remove the one in the directory that failed last"
                 )
             logs[key] = opened
+        if not data.is_online and any(other.is_online for other in directories):
+            data.health.announce()
     if not any(data.is_online for data in directories):
         raise all_failed(list(directories))
+    for data in directories:
+        data.health.is_opening = False
     return list(logs.values())
 
 

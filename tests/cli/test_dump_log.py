@@ -1,5 +1,6 @@
 """``kwire dump-log`` on the directory that Apache Kafka wrote, on damaged files and on anything."""
 
+import errno
 import json
 import shutil
 import tarfile
@@ -192,3 +193,20 @@ def test_any_bytes_at_all(tmp_path_factory, content, kind):
     for suffix in {"log", "index", kind}:
         (directory / f"{FIRST}.{suffix}").write_bytes(content)
     assert main(["dump-log", "--print-data-log", str(directory / f"{FIRST}.{kind}")]) in (0, 1)
+
+
+def test_a_directory_that_cannot_be_read(tmp_path, dump, monkeypatch):
+    """One line, and what else was named is dumped all the same."""
+    inner = Path.iterdir
+
+    def iterdir(path):
+        if path.name == "secret":
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return inner(path)
+
+    monkeypatch.setattr(Path, "iterdir", iterdir)
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "meta.properties").write_text("version=1\n", encoding="utf-8")
+    code, lines, said = dump(tmp_path / "secret", tmp_path)
+    assert (code, said) == (1, f"kwire: cannot read {tmp_path / 'secret'}: Permission denied\n")
+    assert f"Dumping {tmp_path / 'meta.properties'}" in lines

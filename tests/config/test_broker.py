@@ -48,20 +48,22 @@ def test_every_default_is_of_its_own_type():
 
 
 def test_kafkas_own_file_is_understood(caplog):
-    """The stock server.properties works as it is; the controller's listener is left out."""
+    """The stock server.properties works as it is; the controller's listener is left out, and what
+    is for several brokers is named."""
     config = BrokerConfig.load(parse_properties(SERVER_PROPERTIES))
     assert config.listeners() == [Listener("PLAINTEXT", "", 9092)]
     assert config.advertised_listeners()[0] == Listener("PLAINTEXT", "localhost", 9092)
     assert config.given["log.retention.hours"] == "168"
-    assert not caplog.records
+    [warning] = [record.getMessage() for record in caplog.records]
+    assert "controller.quorum.bootstrap.servers=localhost:9093, inter.broker" in warning
 
 
 def test_an_unknown_name_warns_with_a_hint(caplog):
-    """A typo is not silent, and not fatal; settings of one listener are no typos."""
+    """A typo is not silent, and not fatal."""
     with caplog.at_level(logging.WARNING):
-        config = BrokerConfig.load({"nm.partitions": "3", "listener.name.x.ssl.keystore.type": "y"})
+        config = BrokerConfig.load({"nm.partitions": "3"}, {"nm.partitions": "a file, line 2: "})
     assert [record.getMessage() for record in caplog.records] == [
-        "setting nm.partitions is unknown and ignored; did you mean num.partitions?"
+        "a file, line 2: setting nm.partitions is unknown and ignored; did you mean num.partitions?"
     ]
     assert config["num.partitions"] == 1
 
@@ -72,7 +74,15 @@ def test_an_unknown_name_warns_with_a_hint(caplog):
         ({"num.partitions": "0"}, "num.partitions: must be at least 1"),
         ({"num.partitions": "many"}, "num.partitions: must be a whole number of type int"),
         ({"listeners": "PLAINTEXT:9092"}, "must be NAME://host:port"),
-        ({"listeners": "PLAINTEXT://:70000"}, "must be NAME://host:port"),
+        ({"listeners": "PLAINTEXT://:"}, "must be NAME://host:port"),
+        ({"listeners": "PLAINTEXT://[::1]"}, "must be NAME://host:port"),
+        ({"listeners": "PLAINTEXT://:70000"}, "70000 must be a number from 0 to 65535"),
+        ({"listeners": "PLAINTEXT://:-1"}, "-1 must be a number from 0 to 65535"),
+        ({"listeners": "PLAINTEXT://:abc"}, "abc must be a number from 0 to 65535"),
+        (
+            {"listener.security.protocol.map": "PLAINTEXT:SASL_SSL"},
+            "value PLAINTEXT:SASL_SSL for configuration listener.security.protocol.map: SASL_SSL",
+        ),
         ({"listeners": "SSL://:9092"}, "SSL is not served yet"),
         ({"listeners": "MINE://:9092"}, "must be in listener.security.protocol.map"),
         ({"listeners": "PLAINTEXT://:1,PLAINTEXT://:2"}, "different name"),

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kwire.config import BrokerConfig, parse_properties, settings, topic_settings
+from kwire.config.properties import located_properties
 from kwire.config.settings import BROKER, TOPIC
 from kwire.config.topic import SYNONYMS
 
@@ -28,6 +29,12 @@ from kwire.config.topic import SYNONYMS
 def test_syntax(text, expected):
     """java.util.Properties reads the same."""
     assert parse_properties(text) == expected
+
+
+def test_where_a_setting_stands():
+    """The number of the line it ends on, for who is to find it."""
+    text = "# x\na=1\r\nb=\\\n 2\nc"
+    assert located_properties(text) == {"a": ("1", 2), "b": ("2", 4), "c": ("", 5)}
 
 
 def _escaped(text):

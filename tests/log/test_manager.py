@@ -1,5 +1,8 @@
 """Data directories: identity, lock, checkpoints, clean and unclean stops, creating and deleting."""
 
+import errno
+import logging
+
 import pytest
 
 from kwire.errors import ErrorCode, KafkaError
@@ -7,6 +10,7 @@ from kwire.log.data_directory import LogDirectoryError
 from kwire.log.log_config import LogConfig
 from kwire.log.manager import LogManager
 from kwire.log.partition_metadata import write_topic_id
+from kwire.testing.faulty_disk import FaultyDisk
 
 ID_1, ID_2 = bytes([1] * 16), bytes([2] * 16)
 
@@ -106,13 +110,31 @@ def test_a_directory_in_use_or_of_somebody_else_is_refused(tools, open_manager):
         open_manager(node_id=2)
     blocked = tools.root / "file"
     blocked.write_text("")
-    with pytest.raises(LogDirectoryError, match=r"cannot use any data directory: .*File exists"):
+    with pytest.raises(LogDirectoryError, match=r"file: it is not a directory"):
         open_manager("file")
     other = open_manager("other")
     other.close(tools.now_ms)
     with pytest.raises(LogDirectoryError, match="belongs to cluster"):
         open_manager("data", "other")
     open_manager().close(tools.now_ms)
+
+
+def test_a_start_that_fails_says_it_once(tmp_path, caplog):
+    """In the error where no directory is left, in the log where some are."""
+    paths, disk = [tmp_path / "a", tmp_path / "b"], FaultyDisk()
+    LogManager.open(paths, node_id=1, now_ms=0, disk=disk).close(0)
+    for broken, problem in (
+        (tmp_path / "a", "cannot write to it: Read-only file system"),
+        (tmp_path / "a" / ".kafka_cleanshutdown", "cannot take away the mark of a clean stop"),
+    ):
+        disk.broken = {broken: errno.EROFS}
+        with pytest.raises(LogDirectoryError, match=problem):
+            LogManager.open(paths[:1], node_id=1, now_ms=0, disk=disk)
+        assert [r for r in caplog.records if r.levelno >= logging.ERROR] == []
+        LogManager.open(paths, node_id=1, now_ms=0, disk=disk).close(0)
+        [said] = [r.getMessage() for r in caplog.records if r.levelno >= logging.ERROR]
+        assert problem in said
+        caplog.clear()
 
 
 def test_new_partitions_go_to_the_directory_with_the_fewest(tools, open_manager):

@@ -1,0 +1,139 @@
+"""Settings that Kafka has and that have no effect here yet: whoever sets one is told.
+
+Rules:
+
+- ``WITHOUT_EFFECT`` names every broker setting that no code of kwire goes by, and none other; a
+  name that ends in a dot stands for all that begin with it. A test compares it with the sources.
+- A value that is in force anyway, Kafka's default or kwire's, is no reason to say anything.
+- What should keep clients out is told apart from what makes a broker faster or smaller.
+- A secret is never shown.
+"""
+
+from collections.abc import Mapping
+
+PROTECTION = (
+    "allow.everyone.if.no.acl.found",
+    "connection.failed.authentication.delay.ms",
+    "connections.max.reauth.ms",
+    "delegation.token.",
+    "principal.builder.class",
+    "sasl.",
+    "security.",
+    "ssl.",
+    "super.users",
+)
+"""Settings of security. Two are those of Kafka's authorizer, which its table doesn't hold."""
+
+OUTSIDE_THE_TABLE = (
+    "allow.everyone.if.no.acl.found",
+    "config.providers.",
+    "listener.name.",
+    "rlmm.config.",
+    "rsm.config.",
+    "super.users",
+)
+"""Names that Kafka reads although they aren't in its table of settings."""
+
+WITHOUT_EFFECT = (
+    *PROTECTION,
+    *OUTSIDE_THE_TABLE,
+    "alter.config.policy.class.name",
+    "alter.log.dirs.replication.quota.",
+    "auto.leader.rebalance.enable",
+    "background.threads",
+    "broker.heartbeat.interval.ms",
+    "broker.session.timeout.ms",
+    "client.quota.callback.class",
+    "config.providers",
+    "controlled.shutdown.enable",
+    "controller.performance.",
+    "controller.quorum.",
+    "controller.quota.window.",
+    "controller.socket.timeout.ms",
+    "cordoned.log.dirs",
+    "create.topic.policy.class.name",
+    "delete.records.purgatory.purge.interval.requests",
+    "early.start.listeners",
+    "fetch.purgatory.purge.interval.requests",
+    "follower.fetch.last.tiered.offset.enable",
+    "group.consumer.regex.refresh.interval.ms",
+    "group.coordinator.append.linger.ms",
+    "group.coordinator.background.threads",
+    "group.coordinator.cached.buffer.max.bytes",
+    "group.coordinator.threads",
+    "group.share.",
+    "group.streams.",
+    "initial.broker.registration.timeout.ms",
+    "inter.broker.listener.name",
+    "internal.metadata.",
+    "kafka.metrics.",
+    "leader.imbalance.check.interval.seconds",
+    "log.dir.failure.timeout.ms",
+    "log.initial.task.delay.ms",
+    "log.local.retention.",
+    "log.preallocate",
+    "max.connection.creation.rate",
+    "max.connections.per.ip.overrides",
+    "metadata.log.max.",
+    "metadata.log.segment.",
+    "metadata.max.",
+    "metric.reporters",
+    "metrics.",
+    "num.io.threads",
+    "num.network.threads",
+    "num.replica.",
+    "offsets.commit.timeout.ms",
+    "offsets.load.buffer.size",
+    "producer.id.expiration.check.interval.ms",
+    "producer.purgatory.purge.interval.requests",
+    "queued.max.",
+    "quota.window.",
+    "remote.",
+    "replica.fetch.",
+    "replica.lag.time.max.ms",
+    "replica.selector.class",
+    "replica.socket.",
+    "replication.quota.window.",
+    "request.timeout.ms",
+    "server.max.startup.time.ms",
+    "share.",
+    "socket.connection.setup.timeout.",
+    "socket.listen.backlog.size",
+    "socket.receive.buffer.bytes",
+    "telemetry.max.bytes",
+    "transaction.state.log.load.buffer.size",
+    "transaction.two.phase.commit.enable",
+    "unclean.leader.election.enable",
+    "unclean.leader.election.interval.ms",
+    "unstable.",
+)
+"""Every broker setting without an effect."""
+
+
+def is_among(name: str, names: tuple[str, ...]) -> bool:
+    """Whether a list of names and of what names begin with has this one."""
+    return any(name.startswith(one) if one.endswith(".") else name == one for one in names)
+
+
+def warnings(asked: Mapping[str, str]) -> list[str]:
+    """What to say of settings, each by its name as it is to be shown; a line for each kind."""
+    protecting, others = [], []
+    for name, shown in asked.items():
+        if is_among(name, PROTECTION) or _is_protection_of_a_listener(name):
+            protecting.append(shown)
+        elif is_among(name, WITHOUT_EFFECT):
+            others.append(shown)
+    said = []
+    if protecting:
+        names = ", ".join(protecting)
+        said.append(
+            f"known to Kafka, without effect here yet: {names}; clients connect without a login "
+            "or encryption, and may do everything"
+        )
+    if others:
+        said.append(f"known to Kafka, without effect here yet: {', '.join(others)}")
+    return said
+
+
+def _is_protection_of_a_listener(name: str) -> bool:
+    return name.startswith("listener.name.") and (".ssl." in name or ".sasl." in name)

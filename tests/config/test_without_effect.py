@@ -1,0 +1,112 @@
+"""Settings without an effect: the list of them is that of the sources, and who sets one is told."""
+
+import ast
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kwire.config import BROKER, TOPIC, BrokerConfig, settings
+from kwire.config.groups import LIMITED
+from kwire.config.topic import SYNONYMS
+from kwire.config.without_effect import OUTSIDE_THE_TABLE, WITHOUT_EFFECT, is_among
+
+PACKAGE = Path(__file__).parents[2] / "kwire"
+SAYS_BUT_DOES_NOTHING = {
+    "broker/configs.py",
+    "config/topic.py",
+    "config/values.py",
+    "config/without_effect.py",
+    "metadata/config_checks.py",
+}
+"""Modules that describe and check values; what they name goes no further."""
+
+
+def _texts(path: Path) -> Iterator[str]:
+    """The texts in a module that name what is read: the keys of a table are what is set."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    keys = {id(key) for node in ast.walk(tree) if isinstance(node, ast.Dict) for key in node.keys}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in keys:
+            yield node.value
+
+
+def _settings_read() -> set[str]:
+    """The broker settings that code goes by."""
+    modules = [
+        path
+        for path in PACKAGE.rglob("*.py")
+        if path.relative_to(PACKAGE).as_posix() not in SAYS_BUT_DOES_NOTHING
+        and path.relative_to(PACKAGE).parts[0] not in ("protocol", "record", "testing")
+    ]
+    read = {text for path in modules for text in _texts(path)}
+    for name in settings(TOPIC):  # log_config puts the names of compression levels together
+        if name in _texts_of("log/log_config.py") or name.startswith("compression."):
+            read.update(synonym.name for synonym in SYNONYMS.get(name, ()))
+    read.update(f"group.{text}" for text in _texts_of("broker/group_surroundings.py"))
+    for name in LIMITED:
+        kind, _, rest = name.partition(".")
+        read.update({f"group.{kind}.min.{rest}", f"group.{kind}.max.{rest}"})
+    return read & settings(BROKER).keys()
+
+
+def _texts_of(module: str) -> set[str]:
+    return set(_texts(PACKAGE / module))
+
+
+def test_the_list_is_that_of_the_sources():
+    """A setting is on it exactly if no code goes by it, and every line of it is of use."""
+    known = settings(BROKER).keys()
+    listed = {name for name in known if is_among(name, WITHOUT_EFFECT)}
+    assert listed == known - _settings_read()
+    for line in set(WITHOUT_EFFECT) - set(OUTSIDE_THE_TABLE):
+        assert any(is_among(name, (line,)) for name in known), line
+    assert not any(is_among(name, OUTSIDE_THE_TABLE) for name in known)
+
+
+def _said(caplog: pytest.LogCaptureFixture, given: dict[str, str]) -> list[str]:
+    caplog.clear()
+    with caplog.at_level(logging.WARNING):
+        BrokerConfig.load(given)
+    return [record.getMessage() for record in caplog.records]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "shown"),
+    [
+        ("ssl.client.auth", "required", "ssl.client.auth=required"),
+        ("sasl.enabled.mechanisms", "PLAIN", "sasl.enabled.mechanisms=PLAIN"),
+        ("super.users", "User:admin", "super.users"),
+        ("ssl.keystore.password", "secret", "ssl.keystore.password=(hidden)"),
+        ("listener.name.x.ssl.keystore.key", "secret", "listener.name.x.ssl.keystore.key"),
+    ],
+)
+def test_who_asks_for_protection_is_told_that_there_is_none(caplog, name, value, shown):
+    """One line names the setting; a secret is not shown."""
+    [said] = _said(caplog, {name: value})
+    assert said == (
+        f"known to Kafka, without effect here yet: {shown}; clients connect without a login or "
+        "encryption, and may do everything"
+    )
+
+
+def test_settings_without_an_effect_share_a_line(caplog):
+    """Each with its value."""
+    given = {"remote.log.storage.system.enable": "true", "num.io.threads": "16"}
+    [said] = _said(caplog, given)
+    assert said == (
+        "known to Kafka, without effect here yet: remote.log.storage.system.enable=true, "
+        "num.io.threads=16"
+    )
+
+
+def test_what_is_in_force_anyway_is_not_worth_a_word(caplog):
+    """Kafka's default, kwire's own, and settings that have an effect."""
+    given = {
+        "ssl.client.auth": "none",
+        "num.io.threads": " 8",
+        "share.coordinator.state.topic.min.isr": "1",
+        "num.partitions": "3",
+    }
+    assert _said(caplog, given) == []
