@@ -4,6 +4,7 @@
 - ``settings``: what settings exist (``settings.tsv``).
 - ``properties``: Java's ``.properties`` syntax.
 - ``broker``: the static settings of one broker, with kwire's profile of defaults.
+- ``without_effect``: the settings that nothing here goes by, and what is said of them.
 - ``topic``: settings of a topic, and which broker settings stand behind them.
 """
 
