@@ -43,7 +43,9 @@ class CachedPartition:
     def is_quiet(self) -> bool:
         """Whether a look at the partition would find nothing that the client doesn't know.
 
-        In a session with many partitions nearly all are; this is all that they cost.
+        A fast path: in a session with many partitions nearly all are quiet, and this is all that
+        they cost. Its slow twin is to look and then ask ``is_news``; that clients know the same in
+        the end as without a session, tests/handlers/test_fetch_sessions.py shows.
         """
         partition = self.partition
         return (

@@ -88,7 +88,7 @@ class Connection:
         except Exception as error:
             self._end(error)
             return
-        if self._poller.gathers and self._outbox and self._is_gathered():
+        if self._poller.gathers and self._outbox and self._waiting is None:
             self._inbox.leave_scratch()
             self._poller.gather(self)
         elif self._waiting is not None or self._outbox or self._inbox.has_frame:
@@ -190,12 +190,8 @@ class Connection:
                 break
             if self._outbox.is_large and not self._outbox.send_nowait():
                 return
-        if not self._poller.gathers or not self._is_gathered():
+        if not self._poller.gathers or self._waiting is not None:
             self._outbox.send_nowait()
-
-    def _is_gathered(self) -> bool:
-        """Whether the answer can be sent together with those of other connections."""
-        return self._waiting is None and self._outbox.is_small
 
     def _serve(self, frame: memoryview) -> None:
         """Serve one request; raise ConnectionClosed if there is nothing sensible to answer."""
@@ -294,7 +290,7 @@ class Connection:
         if change is None:
             if self._inbox.has_frame:
                 self._poller.serve_again(self)
-        elif change.is_set or change.is_late:
+        elif change.is_set:
             self.wake()
         else:
             change.sleeper = self

@@ -67,11 +67,6 @@ class Outbox:
         return bool(self._slices) or len(self._out) > FLUSH_BYTES
 
     @property
-    def is_small(self) -> bool:
-        """Whether it holds bytes and no slices, and none of it has been sent."""
-        return not self._parts and not self._slices
-
-    @property
     def waits_for_disk(self) -> bool:
         """Whether sending stopped at what isn't in memory; ``send`` alone gets further."""
         return self._cold is not None
@@ -147,7 +142,11 @@ class Outbox:
         self._warm_bytes = window_bytes
 
     def _join_small(self) -> bool:
-        """Read the slices into the bytes, if they are small and in memory. SliceEnded."""
+        """Read the slices into the bytes, if they are small and in memory. SliceEnded.
+
+        A fast path of ``_to_parts`` and ``_send_parts``, the slow twin: the client gets the same
+        bytes either way, which tests/connection/test_outbox.py shows.
+        """
         size_bytes = 0
         for _, part in self._slices:
             size_bytes += part.size_bytes

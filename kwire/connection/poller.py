@@ -99,7 +99,7 @@ class Poller:
         self._selector = selectors.DefaultSelector()
         self._again: dict[Pollable, None] = {}  # in the order in which they asked
         self._woken: list[Pollable] = []
-        self.gathers = False  # whether small answers are to be gathered
+        self.gathers = False  # whether answers are to be gathered
         self._gathered: list[Pollable] = []
         self._is_in_turn = False
         self._has_ended = False
@@ -222,7 +222,11 @@ class Poller:
                 key.data.on_writable()
 
     def _serve_many(self, ready: Ready) -> None:
-        """Serve some, send these their answers, and so on."""
+        """Serve some, send these their answers, and so on.
+
+        A fast path of ``_serve``, the slow twin, which has each send its own: every client gets the
+        same either way, which tests/connection/test_shared_scratch.py shows.
+        """
         self.gathers = True
         for start in range(0, len(ready), GATHER_MOST):
             self._serve(ready[start : start + GATHER_MOST])

@@ -139,7 +139,9 @@ class ProducerStates:
         return None
 
     def goes_on(self, batch: RecordBatch) -> ProducerEntry | None:
-        """The producer of a batch that is next in a known epoch, outside of transactions."""
+        """The producer of a batch that goes on in its epoch, outside of transactions: a fast path
+        of ``check`` and ``update``, the slow twins, which let it pass and do what ``note`` does.
+        """
         entry = self.producers.get(batch.producer_id)
         if (
             entry is None

@@ -5,9 +5,10 @@ that no longer fit into an index entry, and by age: the time between the first b
 one (``segment.ms`` less a part of ``segment.jitter.ms``), or since the segment was opened where the
 first batch has no timestamp.
 
-``is_full`` looks at one batch. ``note_room`` says for all that follow, by three numbers that the
-segment keeps, up to where ``is_full`` is sure to say no; the segment forgets them when it changes
-otherwise than by appends, or an index is full, and the log when the settings change.
+``is_full`` looks at one batch. A fast path: ``note_room`` says for all that follow, by three
+numbers that the segment keeps, up to where ``is_full``, its slow, obvious twin, says no: both draw
+the same line, which tests/log/test_rolling.py shows. The segment forgets the numbers when it
+changes otherwise than by appends, or an index is full, and the log when the settings change.
 
 Source: LogSegment.shouldRoll of Kafka.
 """

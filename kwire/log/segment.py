@@ -216,7 +216,11 @@ class LogSegment:
             position += done
 
     def find(self, offset: int) -> BatchHeader | None:
-        """The batch that holds ``offset`` or the first one after it; None at the end."""
+        """The batch that holds ``offset`` or the first one after it; None at the end.
+
+        The tail is a fast path: it knows where the batches at the end begin. Its slow twin is
+        ``position_before``, by the index; tests/log/test_segment.py shows that both find the same.
+        """
         place = bisect_left(self._tail_offsets, offset)
         # The batch before has to be in the tail too: else an earlier one may hold the offset.
         if 0 < place < len(self._tail_offsets):

@@ -31,6 +31,8 @@ NOW_MS = 1_700_000_000_000
 VERSIONS = [11, 12]
 """Without and with the fast path."""
 
+UNREAD = 3000
+
 pytestmark = pytest.mark.parametrize("version", VERSIONS)
 
 
@@ -254,31 +256,73 @@ async def test_an_answer_behind_what_the_client_does_not_read(
     await client.aclose()
 
 
+async def wait_behind_what_is_not_read(client: RawClient, version: int) -> None:
+    """Have a fetch wait behind UNREAD answers, more than the socket takes."""
+    frames = [encode_request(ApiVersionsRequest(), 0, number, None) for number in range(UNREAD)]
+    frames.append(encode_request(fetch(), version, UNREAD, None))
+    await client.stream.send_all(b"".join(frames))
+    await trio.testing.wait_all_tasks_blocked()
+
+
+async def read_what_was_not_read(client: RawClient) -> None:
+    """Those answers, all of them in order."""
+    for number in range(UNREAD):
+        with trio.fail_after(10):
+            frame = await client.receive_frame()
+        assert frame is not None
+        assert int.from_bytes(frame[:4]) == number
+
+
+@pytest.fixture
+def all_in_one_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever was read is served in one turn, and then sent."""
+    monkeypatch.setattr("kwire.connection.connection.REQUESTS_PER_TURN", 10_000)
+    monkeypatch.setattr("kwire.connection.outbox.FLUSH_BYTES", 1 << 30)
+
+
 async def test_what_is_told_late_does_not_keep_it_from_sending(
+    running: RunningServer, partition: Partition, version: int, all_in_one_turn: None
+) -> None:
+    """A fetch waits behind what isn't sent yet; that there is more to read was seen before that."""
+    client = await running.connect()
+    await wait_behind_what_is_not_read(client, version)
+    (connection,) = running.server.poller.connections
+    connection.on_readable()
+    await read_what_was_not_read(client)
+    await waiting(partition, 1)
+    append(partition)
+    assert await fetched(client, version) == [0]
+    await client.aclose()
+
+
+async def test_what_comes_while_it_can_not_be_told_is_told_later(
+    running: RunningServer, partition: Partition, version: int, all_in_one_turn: None
+) -> None:
+    """An append wakes no fetch that waits behind what isn't sent yet, but is not lost on it."""
+    client = await running.connect()
+    await wait_behind_what_is_not_read(client, version)
+    await waiting(partition, 1)
+    append(partition)
+    await read_what_was_not_read(client)
+    assert await fetched(client, version) == [0]
+    await client.aclose()
+
+
+async def test_deadlines_of_what_is_answered_are_forgotten(
     running: RunningServer,
     partition: Partition,
     version: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A fetch waits behind what isn't sent yet; that there is more to read was seen before that."""
-    monkeypatch.setattr("kwire.connection.connection.REQUESTS_PER_TURN", 10_000)
-    monkeypatch.setattr("kwire.connection.outbox.FLUSH_BYTES", 1 << 30)
+    """Fetches that might have waited for a minute leave nothing behind that does."""
+    monkeypatch.setattr("kwire.connection.deadlines.KEPT", 5)
     client = await running.connect()
-    count = 3000
-    frames = [encode_request(ApiVersionsRequest(), 0, number, None) for number in range(count)]
-    frames.append(encode_request(fetch(), version, count, None))
-    await client.stream.send_all(b"".join(frames))
-    await trio.testing.wait_all_tasks_blocked()
-    (connection,) = running.server.poller.connections
-    connection.on_readable()
-    for number in range(count):
-        with trio.fail_after(10):
-            frame = await client.receive_frame()
-        assert frame is not None
-        assert int.from_bytes(frame[:4]) == number
-    await waiting(partition, 1)
-    append(partition)
-    assert await fetched(client, version) == [0]
+    for offset in range(20):
+        await client.send(fetch(offset), version)
+        await waiting(partition, 1)
+        append(partition)
+        assert await fetched(client, version) == [offset]
+    assert len(running.server.poller.deadlines) <= 10
     await client.aclose()
 
 

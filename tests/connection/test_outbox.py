@@ -4,10 +4,12 @@ import os
 import random
 import socket
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 
 from kwire.broker.cold_reads import ColdReads
 from kwire.connection import outbox
@@ -166,3 +168,91 @@ async def test_a_file_that_cannot_be_read(
         with pytest.raises(SliceEnded):
             await sending.send()
     os.close(directory)
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_small_slices_come_as_they_would_one_by_one(
+    monkeypatch: pytest.MonkeyPatch, file: FileSlice, seed: int
+) -> None:
+    """Read into the bytes around them or sent for themselves: it is the same to the client."""
+    streams = []
+
+    def refuse(fd: int, size_bytes: int, position: int) -> bytes:
+        raise ColdPages(fd, position, size_bytes)
+
+    for _ in range(2):
+        chance = random.Random(seed)
+        ours, theirs = pair()
+        with ours, theirs:
+            sending = Outbox(ours, ColdReads())
+            for _ in range(chance.randint(1, 9)):
+                if chance.random() < 0.3:
+                    sending.append_plain(chance.randbytes(chance.randint(1, 200)))
+                size_bytes = chance.choice([1, 70, 3000, 9000])
+                start = chance.randrange(SIZE_BYTES - size_bytes)
+                respond(sending, FileSlice(file.fd, start, size_bytes, file.owner))
+            assert sending.send_nowait()
+            streams.append(theirs.recv(1 << 20))
+        monkeypatch.setattr(outbox, "pread_nowait", refuse)
+        monkeypatch.setattr(outbox, "is_cold", lambda *stretch: False)
+    assert streams[0] == streams[1]
+
+
+async def test_what_was_in_memory_may_not_be_after_a_long_wait(
+    monkeypatch: pytest.MonkeyPatch, file: FileSlice
+) -> None:
+    """A window of a slice that was looked at is looked at again when the client has slept."""
+    looks = []
+
+    def is_cold(fd: int, position: int, size_bytes: int) -> bool:
+        looks.append(position)
+        return False
+
+    monkeypatch.setattr(outbox, "is_cold", is_cold)
+    ours, theirs = pair()
+    with ours, theirs:
+        sending = Outbox(ours, ColdReads())
+        respond(sending, file)
+        assert not sending.send_nowait()
+        assert looks == [0]
+        drain(theirs)
+        assert not sending.send_on(outbox.LONG_WAIT_S)
+        assert looks == [0]
+        drain(theirs)
+        assert not sending.send_on(outbox.LONG_WAIT_S + 0.001)
+        assert len(looks) == 2
+
+
+async def test_what_a_task_sends_is_looked_at_again_after_a_long_wait(
+    monkeypatch: pytest.MonkeyPatch, file: FileSlice, mock_clock: trio.testing.MockClock
+) -> None:
+    """As above, where a task waits for the client."""
+    looks = []
+
+    def is_cold(fd: int, position: int, size_bytes: int) -> bool:
+        looks.append(position)
+        return False
+
+    monkeypatch.setattr(outbox, "is_cold", is_cold)
+    ours, theirs = pair()
+    with ours, theirs:
+        sending = Outbox(ours, ColdReads())
+        respond(sending, file)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(sending.send)
+            await trio.testing.wait_all_tasks_blocked()
+            drain(theirs)
+            await trio.testing.wait_all_tasks_blocked()
+            assert len(looks) == 1
+            mock_clock.jump(outbox.LONG_WAIT_S + 0.001)
+            drain(theirs)
+            await trio.testing.wait_all_tasks_blocked()
+            assert len(looks) == 2
+            nursery.cancel_scope.cancel()
+
+
+def drain(theirs: socket.socket) -> None:
+    """Read all that has come."""
+    with suppress(BlockingIOError):
+        while theirs.recv(1 << 20):
+            pass

@@ -1,5 +1,7 @@
 """All that are readable are served, nobody starves, and others have their turn."""
 
+import itertools
+import os
 import socket
 from contextlib import suppress
 from time import perf_counter
@@ -264,3 +266,78 @@ async def test_who_asks_for_another_turn_between_turns_has_it(poller):
     await trio.testing.wait_all_tasks_blocked(0.01)
     poller.wake(woken)
     await until(lambda: woken.turns)
+
+
+class Talker(Peer):
+    """One whose client asks again as soon as it is served, MOST times."""
+
+    MOST = 20_000
+
+    def on_readable(self):
+        """Read one byte; there is another one at once."""
+        super().on_readable()
+        if self.turns < self.MOST:
+            self.far.send(b"x")
+
+
+@pytest.fixture
+def time_by_looks(monkeypatch):
+    """The poller's time goes on by 10 µs with every look at it; there is a second processor."""
+    looks = itertools.count()
+    monkeypatch.setattr("kwire.connection.poller.perf_counter", lambda: next(looks) * 1e-5)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0, 1}, raising=False)
+
+
+async def test_a_client_that_never_stops_does_not_keep_tasks_from_what_comes(
+    time_by_looks, nursery
+):
+    """A turn has an end, though nobody could go on yet who waits for a socket or a time."""
+    ours, theirs = socket.socketpair()
+    seen = []
+
+    class Telling(Talker):
+        def on_readable(self):
+            super().on_readable()
+            if self.turns == 3:
+                theirs.send(b"x")
+
+    async def wait():
+        await trio.lowlevel.wait_readable(ours)
+        seen.append(talker.turns)
+
+    with ours, theirs:
+        poller = Poller(nursery)
+        talker = Telling(poller)
+        nursery.start_soon(wait)
+        nursery.start_soon(poller.run)
+        await trio.testing.wait_all_tasks_blocked()
+        talker.far.send(b"x")
+        await until(lambda: seen)
+        assert 3 <= seen[0] < Talker.MOST // 10
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_turn_ends_when_a_task_can_go_on(time_by_looks, nursery):
+    """However much more there is to serve."""
+    event, ends = trio.Event(), set()
+
+    class Waking(Talker):
+        def on_readable(self):
+            super().on_readable()
+            if self.turns == 5:
+                event.set()
+
+    class Steps(trio.abc.Instrument):
+        def after_task_step(self, task):
+            ends.add(talker.turns)
+
+    poller = Poller(nursery)
+    talker = Waking(poller)
+    nursery.start_soon(event.wait)
+    nursery.start_soon(poller.run)
+    await trio.testing.wait_all_tasks_blocked()
+    trio.lowlevel.add_instrument(Steps())
+    talker.far.send(b"x")
+    await until(event.is_set)
+    assert 5 in ends
+    nursery.cancel_scope.cancel()

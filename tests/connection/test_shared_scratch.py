@@ -5,11 +5,12 @@ has all of its answers.
 import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
+from random import Random
 
 import pytest
 import trio
 
-from kwire.connection.connection import Connection
+from kwire.connection.connection import REQUESTS_PER_TURN, Connection
 from kwire.connection.inbox import SCRATCH_BYTES
 from kwire.handlers.context import ConnectionInfo
 from kwire.log.validation import SLOW_RECORDS
@@ -17,6 +18,7 @@ from kwire.metadata.controller import NewTopic, create_topic
 from kwire.protocol.codec import decode
 from kwire.protocol.frame import decode_response_header, encode_request
 from kwire.protocol.messages.api_versions import ApiVersionsRequest
+from kwire.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kwire.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -41,10 +43,10 @@ async def running(tmp_path: Path) -> AsyncIterator[RunningServer]:
         yield server
 
 
-def connect(running: RunningServer, number: int) -> socket.socket:
-    """A client at a connection that sends little at a time."""
+def connect(running: RunningServer, number: int, buffer_bytes: int = 4096) -> socket.socket:
+    """A client at a connection that sends little at a time, unless more is asked for."""
     near, far = socket.socketpair()
-    near.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    near.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, buffer_bytes)
     far.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
     for side in (near, far):
         side.setblocking(False)
@@ -88,15 +90,25 @@ async def test_what_has_not_come_whole_is_not_written_over(running: RunningServe
             far.close()
 
 
-async def test_answers_that_do_not_go_at_once_come_later(running: RunningServer) -> None:
+@pytest.mark.parametrize(
+    ("requests", "buffer_bytes"),
+    [
+        (REQUESTS_PER_TURN // 2, 4096),
+        (REQUESTS_PER_TURN * 2, 1 << 20),
+        (REQUESTS_PER_TURN * 2, 4096),
+    ],
+)
+async def test_answers_that_do_not_go_at_once_come_later(
+    running: RunningServer, requests: int, buffer_bytes: int
+) -> None:
     """And so do those to requests that were left for another turn."""
-    clients = [connect(running, number) for number in range(CLIENTS)]
-    row = version_requests(range(150))
+    clients = [connect(running, number, buffer_bytes) for number in range(CLIENTS)]
+    row = version_requests(range(requests))
     for far in clients:
         assert far.send(row) == len(row)
     with trio.fail_after(10):
         for far in clients:
-            for number in range(150):
+            for number in range(requests):
                 assert int.from_bytes((await receive(far))[:4]) == number
             far.close()
 
@@ -123,3 +135,35 @@ async def test_what_a_thread_looks_at_is_not_written_over(running: RunningServer
         await receive(second)
     first.close()
     second.close()
+
+
+async def test_many_together_are_told_what_each_is_told_alone(running: RunningServer) -> None:
+    """Their answers are gathered and sent in a row; alone each is sent its own at once."""
+    random = Random(5)
+    partition = running.broker.partition(TOPIC, 0)
+    for size_bytes in (10, 100, 60_000, 500_000):
+        builder = BatchBuilder()
+        builder.add(NOW_MS, None, random.randbytes(size_bytes))
+        partition.append(builder.build(), now_ms=NOW_MS)
+    requests = [version_requests(range(number, number + 1)) for number in range(4)]
+    for offset in range(4):
+        wanted = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=100)
+        topics = [FetchTopic(topic=TOPIC, partitions=[wanted])]
+        requests.append(encode_request(FetchRequest(session_epoch=-1, topics=topics), 12, 9, "me"))
+    rows = [random.choices(requests, k=random.randint(1, 5)) for _ in range(CLIENTS)]
+
+    async def answers(far: socket.socket, count: int) -> list[bytes]:
+        return [await receive(far) for _ in range(count)]
+
+    with trio.fail_after(20):
+        alone = []
+        for number, row in enumerate(rows):
+            with connect(running, number) as far:
+                far.send(b"".join(row))
+                alone.append(await answers(far, len(row)))
+        clients = [connect(running, number) for number in range(CLIENTS)]
+        for far, row in zip(clients, rows, strict=True):
+            far.send(b"".join(row))
+        for far, row, expected in zip(clients, rows, alone, strict=True):
+            assert await answers(far, len(row)) == expected
+            far.close()

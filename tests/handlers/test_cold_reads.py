@@ -104,12 +104,15 @@ async def running(tmp_path: Path, cold: ColdDisk) -> AsyncIterator[RunningServer
         yield server
 
 
-def fetch_request(offset: int) -> FetchRequest:
+def fetch_topic(name: str, offset: int) -> FetchTopic:
     """One partition, as much as there is in a segment."""
     partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 24)
-    return FetchRequest(
-        max_wait_ms=100, min_bytes=1, topics=[FetchTopic(topic=TOPIC, partitions=[partition])]
-    )
+    return FetchTopic(topic=name, partitions=[partition])
+
+
+def fetch_request(offset: int) -> FetchRequest:
+    """The topic from an offset on."""
+    return FetchRequest(max_wait_ms=100, min_bytes=1, topics=[fetch_topic(TOPIC, offset)])
 
 
 async def read_all(client: RawClient) -> list[int]:
@@ -183,4 +186,36 @@ async def test_pages_that_never_stay(
     client = await running.connect()
     with trio.fail_after(20):
         assert await read_all(client) == list(range(BATCHES))
+    await client.aclose()
+
+
+async def test_what_comes_while_the_disk_is_waited_for_is_not_missed(
+    running: RunningServer, cold: ColdDisk
+) -> None:
+    """A fetch that found too little looks again before it waits: what it saw first may be old."""
+    client = await running.connect()
+    topic = CreatableTopic(name="new", num_partitions=1, replication_factor=1)
+    await client.request(CreateTopicsRequest(topics=[topic]), 5, CreateTopicsResponse)
+    found = await client.request(fetch_request(0), 12, FetchResponse)
+    found_bytes = len(found.responses[0].partitions[0].records)
+    cold.warm.clear()
+    cold.waiting.clear()
+    cold.gate.clear()
+    request = FetchRequest(
+        max_wait_ms=60_000,
+        min_bytes=found_bytes + 1,
+        topics=[fetch_topic("new", 0), fetch_topic(TOPIC, 0)],
+    )
+    with trio.fail_after(20):
+        await client.send(request, 12)
+        await trio.to_thread.run_sync(cold.waiting.wait, 20)
+        builder = BatchBuilder()
+        builder.add(1_700_000_000_000, None, b"v")
+        news = builder.build()
+        size_bytes = len(news)
+        running.broker.partition("new", 0).append(news, now_ms=1_700_000_000_000)
+        cold.gate.set()
+        answer = await client.receive_frame()
+    assert answer is not None
+    assert len(answer) > found_bytes + size_bytes
     await client.aclose()

@@ -1,8 +1,10 @@
 """Idempotent and transactional producers: sequences, epochs, transactions, snapshots."""
 
+from random import Random
+
 import pytest
 
-from kwire.errors import ErrorCode
+from kwire.errors import ErrorCode, KafkaError
 from kwire.log.producer_state import ProducerStates, snapshot_offsets
 from kwire.record.batch import RecordBatch, complete_batches
 from kwire.record.control import ControlType, end_transaction_marker
@@ -321,3 +323,45 @@ def test_what_waits_is_bounded():
     for producer_id in range(3000):
         states.expect_first(producer_id, 0, 5)
     assert len(states._awaited) == 1000
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_goes_on_is_what_the_slow_way_lets_pass(tools, seed):
+    """Nothing else goes on, and all of it that is common does; the state is the same afterwards."""
+    random = Random(seed)
+    slow, fast = ProducerStates(), ProducerStates()
+    taken = 0
+    for offset in range(600):
+        producer_id, epoch = random.randrange(3), random.choice([0] * 9 + [1])
+        entry = slow.producers.get(producer_id)
+        following = 0 if entry is None else (entry.last_sequence + 1) % (MAX + 1)
+        sequence = random.choice([following] * 8 + [0, 3, MAX - 1])
+        transactional = random.random() < 0.05
+        values = [b"v"] * random.choice([1, 2, 5])
+        data = tools.batch(
+            *values, producer=(producer_id, epoch, sequence), transactional=transactional
+        )
+        batch = RecordBatch(data)
+        going_on = None if transactional else fast.goes_on(batch)
+        try:
+            passes = slow.check(batch) is None
+        except KafkaError:
+            passes = False
+        is_common = entry is not None and entry.producer_epoch == epoch and not transactional
+        assert (going_on is not None) == (passes and is_common)
+        batch.base_offset = offset * 10
+        if going_on is not None:
+            going_on.note(batch)
+            taken += 1
+        elif passes:
+            fast.update(batch)
+        if passes:
+            slow.update(batch)
+            if transactional and random.random() < 0.8:
+                marker = RecordBatch(tools.marker(producer_id, epoch, commit=True))
+                slow.update(marker)
+                fast.update(marker)
+        assert fast.to_snapshot() == slow.to_snapshot()
+        kept = [list(entry.batches) for entry in slow.producers.values()]
+        assert [list(entry.batches) for entry in fast.producers.values()] == kept
+    assert taken > 100

@@ -10,8 +10,11 @@ from itertools import pairwise
 import pytest
 
 from kwire.log.disk import Disk
+from kwire.log.log_config import LogConfig
 from kwire.log.partition_log import AppendOrigin
+from kwire.log.rolling import is_full, note_room
 from kwire.log.segment import LogSegment
+from kwire.record.batch import RecordBatch
 from kwire.record.records import BatchBuilder
 
 START_MS = 1_700_000_000_000
@@ -149,3 +152,57 @@ def test_only_what_a_former_segment_left_is_cut(tmp_path):
         assert cut == [0] * bool(left)
         assert new.file().size() == 0
         new.close()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_room_that_is_noted_ends_where_a_segment_is_full(tools, seed):
+    """The fast path draws the same line as its slow twin, by size, by offset and by age."""
+    chance = random.Random(seed)
+    jitter_ms = chance.choice([0, 700])
+    config = LogConfig(segment_bytes=3000, segment_ms=1000, segment_jitter_ms=jitter_ms)
+    log = tools.open(segment_bytes=1 << 20)
+    segment = log.segments[-1]
+    seen = set()
+    for _ in range(30):
+        time = START_MS + chance.randrange(100)
+        log.append(batch([time - START_MS], [b"v"]), leader_epoch=0, now_ms=START_MS)
+        note_room(segment, config)
+        for _ in range(20):
+            age_ms = chance.choice([0, chance.randrange(1100), 300, 301, 1000, 1001])
+            data = batch([age_ms], [bytes(chance.randrange(3000))])
+            offset = chance.choice([segment.base_offset + 2**31 - 2 + chance.randrange(3), 500])
+            wanted = RecordBatch(data)
+            has_room = (
+                segment.size_bytes + len(data) <= segment.room_bytes
+                and offset <= segment.room_offset
+                and wanted.max_timestamp <= segment.room_timestamp
+            )
+            assert has_room == (not is_full(segment, wanted, offset, config, START_MS))
+            seen.add(has_room)
+    assert seen == {True, False}
+
+
+def test_no_room_is_noted_where_an_index_is_full(tools):
+    """Whatever comes next begins a segment."""
+    log = tools.open(segment_index_bytes=24, index_interval_bytes=0)
+    segment = log.segments[-1]
+    while not (segment.offset_index.is_full or segment.time_index.is_full):
+        log.append(batch([log.log_end_offset], [b"v"]), leader_epoch=0, now_ms=START_MS)
+        assert len(log.segments) == 1
+    note_room(segment, log.config)
+    assert segment.room_bytes == -1
+    assert is_full(segment, RecordBatch(batch([0], [b"v"])), 9, log.config, START_MS)
+
+
+def test_no_room_is_noted_where_the_clock_decides(tools):
+    """The first batch has no timestamp: whether the segment is old changes by itself."""
+    log = tools.open(segment_ms=1000)
+    data = batch([-1 - START_MS], [b"v"])
+    log.append(data, leader_epoch=0, now_ms=START_MS, origin=AppendOrigin.REPLICATION)
+    segment = log.segments[-1]
+    note_room(segment, log.config)
+    assert segment.room_bytes == -1
+    wanted = RecordBatch(data)
+    created_ms = segment.created_ms
+    assert not is_full(segment, wanted, 1, log.config, created_ms + 1000)
+    assert is_full(segment, wanted, 1, log.config, created_ms + 1001)
