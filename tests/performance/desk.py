@@ -9,6 +9,7 @@ import os
 import random
 import socket
 from contextlib import asynccontextmanager
+from functools import cache
 from typing import NamedTuple
 
 import trio
@@ -22,6 +23,7 @@ from kwire.protocol.messages import message_classes
 from kwire.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kwire.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kwire.testing.in_process import running_server
+from tests.performance.answers import brings_records, error_codes
 
 NOW_MS = 1_700_000_000_000
 SETTINGS = {
@@ -32,11 +34,37 @@ SETTINGS = {
 
 
 class Message(NamedTuple):
-    """A request on one of the connections."""
+    """A request on one of the connections, and what its answer has to be like.
+
+    What is refused costs little, so every answer is looked at: each ``error_code`` in it has to be
+    the one given here, and so many partitions have to bring records.
+    """
 
     request: object
     version: int
     connection: int = 0
+    error_code: int = 0
+    brings: int = 0
+
+
+class Sent(NamedTuple):
+    """A message as it is sent, so many times in one piece."""
+
+    message: Message
+    frames: bytes
+    times: int = 1
+
+
+def sent(message, times=1):
+    """A message, ready to be sent."""
+    frame = bytes(encode_request(message.request, message.version, 1, "client"))
+    return Sent(message, frame * times, times)
+
+
+@cache
+def answer_class(api_key):
+    """What answers a request; looked up once, for a look leaves things in memory."""
+    return message_classes(api_key)[1]
 
 
 class Desk:
@@ -48,19 +76,15 @@ class Desk:
         self._far = []
         self._connections = []
 
-    def frame(self, message):
-        """The bytes of a message."""
-        return bytes(encode_request(message.request, message.version, 1, "client"))
-
     async def send(self, connection, frame):
         """Send one or more requests; nobody else has a turn unless the socket is full."""
         while len(self._far) <= connection:
             self._connect()
         sock = self._far[connection]
-        sent = sock.send(frame)
-        while sent < len(frame):
+        done = sock.send(frame)
+        while done < len(frame):
             await trio.lowlevel.wait_writable(sock)
-            sent += sock.send(memoryview(frame)[sent:])
+            done += sock.send(memoryview(frame)[done:])
 
     async def receive(self, connection):
         """The next response, its size before it."""
@@ -74,40 +98,56 @@ class Desk:
             response += received
         return response
 
-    async def ask(self, message):
-        """The answer to a message."""
-        await self.send(message.connection, self.frame(message))
+    async def answer(self, message):
+        """The next answer to a message that was sent, whatever it says."""
         found = memoryview(await self.receive(message.connection))[4:]
-        answer = message_classes(message.request.API_KEY)[1]
+        answer = answer_class(message.request.API_KEY)
         _, position = decode_response_header(found, answer, message.version)
         return decode(answer, message.version, found[position:])
 
-    async def run(self, stages):
-        """Send each stage's messages together, when all is quiet; then read as many answers.
+    async def expect(self, message):
+        """The next answer to a message that was sent, which is like it has to be."""
+        answer = await self.answer(message)
+        name = type(answer).__name__
+        unexpected = set(error_codes(answer)) - {message.error_code}
+        assert not unexpected, f"{name} has error codes {unexpected}"
+        brings = brings_records(answer)
+        assert brings == message.brings, f"{name} brings records of {brings} partitions"
+        return answer
 
-        A stage is a list of (connection, bytes, number of requests).
+    async def ask(self, message):
+        """Send a message; its answer, which is like it has to be."""
+        await self.send(message.connection, sent(message).frames)
+        return await self.expect(message)
+
+    async def run(self, stages):
+        """Send each stage's messages together, when all is quiet; then read and check the answers.
+
+        A stage is a list of what is ``Sent``.
         """
         for stage in stages:
-            for connection, frame, _ in stage:
-                await self.send(connection, frame)
+            for message, frames, _ in stage:
+                await self.send(message.connection, frames)
             if stage is not stages[-1]:
                 await trio.testing.wait_all_tasks_blocked()
         for stage in stages:
-            for connection, _, requests in stage:
-                for _ in range(requests):
-                    await self.receive(connection)
+            for message, _, times in stage:
+                for _ in range(times):
+                    await self.expect(message)
         await trio.testing.wait_all_tasks_blocked()
 
     async def create_topic(self, name, partitions):
         """Create a topic."""
         topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
-        response = await self.ask(Message(CreateTopicsRequest(topics=[topic]), 5))
-        assert response.topics[0].error_code == 0
+        await self.ask(Message(CreateTopicsRequest(topics=[topic]), 5))
 
     async def find_coordinator(self, kind, key):
         """Wait until the coordinator of a group (0) or transactional id (1) is there."""
-        request = FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
-        while (await self.ask(Message(request, 4))).coordinators[0].error_code:
+        message = Message(FindCoordinatorRequest(key_type=kind, coordinator_keys=[key]), 4)
+        is_found = False
+        while not is_found:
+            await self.send(message.connection, sent(message).frames)
+            is_found = not any(error_codes(await self.answer(message)))
             await trio.testing.wait_all_tasks_blocked()
 
     def close(self):

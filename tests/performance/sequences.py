@@ -1,116 +1,75 @@
 """The fixed sequences of requests whose cost is recorded.
 
 A sequence gets a desk, prepares what it needs, and gives a function of n: what is sent for the
-n-th time, as stages of ``(connection, frames, number of requests)``.
+n-th time, as stages of what is ``Sent``. How many partitions a fetch has to bring records of, and
+which error is the answer that is wanted, its message says.
 """
 
+from kwire.errors import ErrorCode
 from kwire.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
 )
 from kwire.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kwire.protocol.messages.end_txn import EndTxnRequest
-from kwire.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kwire.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kwire.protocol.messages.heartbeat import HeartbeatRequest
 from kwire.protocol.messages.init_producer_id import InitProducerIdRequest
-from kwire.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from kwire.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
 from kwire.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from kwire.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
 from kwire.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
-from kwire.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from kwire.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from kwire.record.records import NO_PRODUCER, BatchBuilder, ProducerState
-from tests.performance.desk import NOW_MS, Message
+from kwire.record.records import ProducerState
+from tests.performance.desk import Message, sent
+from tests.performance.messages import (
+    GROUP,
+    MEGABYTE,
+    TOPIC,
+    batch,
+    commit,
+    fetch,
+    join,
+    produce,
+    sync,
+)
 
-TOPIC = "orders"
-GROUP = "readers"
 TRANSACTION = "transfers"
-MEGABYTE = 1_000_000  # 1 << 20 with a header is more than max.message.bytes
 
 
-def batch(records=1, record_bytes=100, producer=NO_PRODUCER, *, transactional=False):
-    """One batch."""
-    builder = BatchBuilder()
-    for _ in range(records):
-        builder.add(NOW_MS, b"key", bytes(record_bytes))
-    return bytes(builder.build(producer=producer, transactional=transactional))
-
-
-def produce(data, partitions=1, transaction=None):
-    """A batch for each of some partitions."""
-    wanted = [PartitionProduceData(index=n, records=data) for n in range(partitions)]
-    topics = [TopicProduceData(name=TOPIC, partition_data=wanted)]
-    request = ProduceRequest(
-        transactional_id=transaction, acks=-1, timeout_ms=1000, topic_data=topics
-    )
-    return Message(request, 11)
-
-
-def fetch(partitions=1, offset=0, isolation=0, session=(0, -1), max_bytes=1000, wait_ms=0):
-    """What some partitions hold from an offset on; session is (id, epoch)."""
-    wanted = [
-        FetchPartition(partition=n, fetch_offset=offset, partition_max_bytes=max_bytes)
-        for n in range(partitions)
-    ]
-    request = FetchRequest(
-        max_wait_ms=wait_ms,
-        min_bytes=1 if wait_ms else 0,
-        max_bytes=10 * MEGABYTE,
-        isolation_level=isolation,
-        session_id=session[0],
-        session_epoch=session[1],
-        topics=[FetchTopic(topic=TOPIC, partitions=wanted)] if wanted else [],
-    )
-    return Message(request, 12)
-
-
-def again(desk, *messages):
+def again(*messages):
     """The same requests every time, each of one connection."""
-    stage = [(message.connection, desk.frame(message), 1) for message in messages]
+    stage = [sent(message) for message in messages]
     return lambda _n: [stage]
 
 
-def one_after_another(desk, *messages):
+def one_after_another(*messages):
     """The stages of requests that each wait for the one before to be answered."""
-    return [[(message.connection, desk.frame(message), 1)] for message in messages]
-
-
-async def appended(desk, message):
-    """Have a batch appended: what is refused costs little."""
-    for topic in (await desk.ask(message)).responses:
-        assert not any(partition.error_code for partition in topic.partition_responses)
+    return [[sent(message)] for message in messages]
 
 
 async def produce_1(desk):
     """One connection, one record."""
     await desk.create_topic(TOPIC, 10)
-    return again(desk, produce(batch()))
+    return again(produce(batch()))
 
 
 async def produce_2(desk):
     """Two records, so that the batch is not of the shape that is fastest."""
     await desk.create_topic(TOPIC, 10)
-    return again(desk, produce(batch(2)))
+    return again(produce(batch(2)))
 
 
 async def produce_100(desk):
     """A batch as busy producers make them."""
     await desk.create_topic(TOPIC, 10)
-    return again(desk, produce(batch(100)))
+    return again(produce(batch(100)))
 
 
 async def produce_idempotent(desk):
@@ -121,7 +80,7 @@ async def produce_idempotent(desk):
 
     def nth(n):
         producer = ProducerState(found.producer_id, found.producer_epoch, n)
-        return one_after_another(desk, produce(batch(producer=producer)))
+        return one_after_another(produce(batch(producer=producer)))
 
     return nth
 
@@ -129,57 +88,58 @@ async def produce_idempotent(desk):
 async def produce_10_in_flight(desk):
     """Ten requests that are read together."""
     await desk.create_topic(TOPIC, 10)
-    frame = desk.frame(produce(batch()))
-    return lambda _n: [[(0, frame * 10, 10)]]
+    together = sent(produce(batch()), times=10)
+    return lambda _n: [[together]]
 
 
 async def produce_8_clients(desk):
     """Eight connections that are readable together."""
     await desk.create_topic(TOPIC, 10)
-    frame = desk.frame(produce(batch()))
-    return lambda _n: [[(connection, frame, 1) for connection in range(8)]]
+    return again(*(produce(batch())._replace(connection=number) for number in range(8)))
 
 
 async def produce_100_partitions(desk):
     """One request, one hundred partitions."""
     await desk.create_topic(TOPIC, 100)
-    return again(desk, produce(batch(), partitions=100))
+    return again(produce(batch(), partitions=100))
 
 
 async def produce_megabyte(desk):
     """A payload that should never be copied."""
     await desk.create_topic(TOPIC, 1)
-    message = produce(batch(record_bytes=MEGABYTE))
-    await appended(desk, message)
-    return again(desk, message)
+    return again(produce(batch(record_bytes=MEGABYTE)))
 
 
 async def fetch_1(desk):
     """One partition, one record."""
     await desk.create_topic(TOPIC, 10)
     await desk.ask(produce(batch()))
-    return again(desk, fetch())
+    return again(fetch())
 
 
 async def fetch_10(desk):
     """Ten partitions, records in one of them."""
     await desk.create_topic(TOPIC, 10)
     await desk.ask(produce(batch()))
-    return again(desk, fetch(10))
+    return again(fetch(10))
 
 
 async def fetch_100(desk):
     """One hundred partitions without a session, records in all of them."""
     await desk.create_topic(TOPIC, 100)
     await desk.ask(produce(batch(), partitions=100))
-    return again(desk, fetch(100))
+    return again(fetch(100, brings=100))
 
 
 async def fetch_session(desk):
     """A session of one hundred partitions in which nothing happens."""
     await desk.create_topic(TOPIC, 100)
-    opened = await desk.ask(fetch(100, session=(0, 0)))
-    return lambda n: one_after_another(desk, fetch(0, session=(opened.session_id, n + 1)))
+    opened = await desk.ask(fetch(100, session=(0, 0), brings=0))
+
+    def nth(n):
+        return one_after_another(fetch(0, session=(opened.session_id, n + 1), brings=0))
+
+    return nth
 
 
 async def fetch_committed(desk):
@@ -187,26 +147,26 @@ async def fetch_committed(desk):
     await desk.create_topic(TOPIC, 1)
     transaction = await begin_transactions(desk)
     for message in transaction(0, committed=False):
-        assert not getattr(await desk.ask(message), "error_code", 0)
+        await desk.ask(message)
     await desk.ask(produce(batch()))
-    return again(desk, fetch(isolation=1))
+    return again(fetch(isolation=1))
 
 
 async def fetch_megabyte(desk):
     """A payload that should go from the page cache to the socket."""
     await desk.create_topic(TOPIC, 1)
-    await appended(desk, produce(batch(record_bytes=MEGABYTE)))
+    await desk.ask(produce(batch(record_bytes=MEGABYTE)))
     wanted = fetch(max_bytes=2 * MEGABYTE)
     found = (await desk.ask(wanted)).responses[0].partitions[0]
     assert len(found.records) > MEGABYTE
-    return again(desk, wanted)
+    return again(wanted)
 
 
 async def long_poll(desk):
     """A fetch that waits for the record of another connection."""
     await desk.create_topic(TOPIC, 1)
     produced = produce(batch())._replace(connection=1)
-    return lambda n: one_after_another(desk, fetch(offset=n, wait_ms=30_000), produced)
+    return lambda n: one_after_another(fetch(offset=n, wait_ms=30_000), produced)
 
 
 async def list_offsets(desk):
@@ -214,64 +174,25 @@ async def list_offsets(desk):
     await desk.create_topic(TOPIC, 10)
     wanted = [ListOffsetsPartition(partition_index=0, timestamp=-1)]
     request = ListOffsetsRequest(topics=[ListOffsetsTopic(name=TOPIC, partitions=wanted)])
-    return again(desk, Message(request, 7))
+    return again(Message(request, 7))
 
 
 async def metadata(desk):
     """A topic of ten partitions."""
     await desk.create_topic(TOPIC, 10)
-    return again(desk, Message(MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)]), 12))
+    return again(Message(MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)]), 12))
 
 
-async def heartbeat_of_nobody(desk):
+async def heartbeat_of_nobody(_desk):
     """What a request costs that does next to nothing."""
-    return again(desk, Message(HeartbeatRequest(group_id=GROUP, member_id="m"), 4))
+    request = HeartbeatRequest(group_id=GROUP, member_id="m")
+    return again(Message(request, 4, error_code=ErrorCode.NOT_COORDINATOR))
 
 
 async def find_coordinator(desk):
     """Where a group is at home."""
     await desk.find_coordinator(0, GROUP)
-    return again(desk, Message(FindCoordinatorRequest(coordinator_keys=[GROUP]), 4))
-
-
-def join(member_id):
-    """JoinGroup, as a member asks that wants to lead."""
-    protocols = [JoinGroupRequestProtocol(name="range", metadata=b"\0\0\0\0\0\0\0\0\0\0")]
-    request = JoinGroupRequest(
-        group_id=GROUP,
-        session_timeout_ms=30_000,
-        rebalance_timeout_ms=30_000,
-        member_id=member_id,
-        protocol_type="consumer",
-        protocols=protocols,
-    )
-    return Message(request, 7)
-
-
-def sync(member_id, generation):
-    """SyncGroup of a leader."""
-    assignments = [SyncGroupRequestAssignment(member_id=member_id, assignment=b"all")]
-    request = SyncGroupRequest(
-        group_id=GROUP, generation_id=generation, member_id=member_id, assignments=assignments
-    )
-    return Message(request, 4)
-
-
-def commit(member_id, generation, offset):
-    """OffsetCommit of ten partitions."""
-    wanted = [
-        OffsetCommitRequestPartition(
-            partition_index=n, committed_offset=offset, committed_metadata=""
-        )
-        for n in range(10)
-    ]
-    request = OffsetCommitRequest(
-        group_id=GROUP,
-        generation_id_or_member_epoch=generation,
-        member_id=member_id,
-        topics=[OffsetCommitRequestTopic(name=TOPIC, partitions=wanted)],
-    )
-    return Message(request, 8)
+    return again(Message(FindCoordinatorRequest(coordinator_keys=[GROUP]), 4))
 
 
 async def join_group(desk):
@@ -280,28 +201,27 @@ async def join_group(desk):
     await desk.find_coordinator(0, GROUP)
     member_id = (await desk.ask(join(""))).member_id
     joined = await desk.ask(join(member_id))
-    assert joined.error_code == 0
-    assert (await desk.ask(sync(member_id, joined.generation_id))).error_code == 0
+    await desk.ask(sync(member_id, joined.generation_id))
     return member_id, joined.generation_id
 
 
 async def rejoin(desk):
-    """A leader joins again and syncs."""
-    member_id, first = await join_group(desk)
-    return lambda n: one_after_another(desk, join(member_id), sync(member_id, first + n + 1))
+    """A leader joins again, which its group's generation outlasts, and syncs."""
+    member_id, generation = await join_group(desk)
+    return lambda _n: one_after_another(join(member_id), sync(member_id, generation))
 
 
 async def offset_commit(desk):
     """A member commits ten partitions."""
     member_id, generation = await join_group(desk)
-    return again(desk, commit(member_id, generation, 5))
+    return again(commit(member_id, generation, 5))
 
 
 async def heartbeat(desk):
     """A member is alive."""
     member_id, generation = await join_group(desk)
     request = HeartbeatRequest(group_id=GROUP, generation_id=generation, member_id=member_id)
-    return again(desk, Message(request, 4))
+    return again(Message(request, 4))
 
 
 async def offset_fetch(desk):
@@ -310,7 +230,7 @@ async def offset_fetch(desk):
     await desk.ask(commit(member_id, generation, 5))
     topics = [OffsetFetchRequestTopics(name=TOPIC, partition_indexes=list(range(10)))]
     groups = [OffsetFetchRequestGroup(group_id=GROUP, topics=topics)]
-    return again(desk, Message(OffsetFetchRequest(groups=groups), 8))
+    return again(Message(OffsetFetchRequest(groups=groups), 8))
 
 
 async def consumer_heartbeat(desk):
@@ -325,11 +245,10 @@ async def consumer_heartbeat(desk):
         topic_partitions=[],
     )
     joined = await desk.ask(Message(request, 1))
-    assert joined.error_code == 0
     alive = ConsumerGroupHeartbeatRequest(
         group_id=GROUP, member_id="m", member_epoch=joined.member_epoch
     )
-    return again(desk, Message(alive, 1))
+    return again(Message(alive, 1))
 
 
 async def begin_transactions(desk):
@@ -337,7 +256,6 @@ async def begin_transactions(desk):
     await desk.find_coordinator(1, TRANSACTION)
     request = InitProducerIdRequest(transactional_id=TRANSACTION, transaction_timeout_ms=60_000)
     found = await desk.ask(Message(request, 4))
-    assert found.error_code == 0
     mine = {"producer_id": found.producer_id, "producer_epoch": found.producer_epoch}
     add = AddPartitionsToTxnRequest(
         v3_and_below_transactional_id=TRANSACTION,
@@ -361,7 +279,7 @@ async def transaction(desk):
     """AddPartitionsToTxn, Produce, EndTxn."""
     await desk.create_topic(TOPIC, 1)
     nth = await begin_transactions(desk)
-    return lambda n: one_after_another(desk, *nth(n))
+    return lambda n: one_after_another(*nth(n))
 
 
 SEQUENCES = {

@@ -5,8 +5,9 @@ number grow for a reason renews it: ``make costs``. The numbers are of the oldes
 supported; later ones call less, but for a path now and then, whose parts pathlib takes from more
 functions. ``meter`` says what is counted, ``desk`` why it is always the same.
 
-Each sequence is run to warm up, so that what is loaded or compiled on first use doesn't count, and
-then some times for the work and MEMORY_REPEATS times for the memory.
+Each sequence is run to warm up, so that what is loaded or compiled on first use doesn't count, then
+some times for the work, MEMORY_REPEATS times for the memory, and KEPT_REPEATS times for ``bytes
+kept``: what is there afterwards that wasn't there before, for each time.
 """
 
 import gc
@@ -27,8 +28,15 @@ RENEW = "KWIRE_RENEW_COSTS"
 WARM_UP = 3
 REPEATS = 25
 FEW_REPEATS = 4
-MEMORY_REPEATS = 5
-MEMORY = ("bytes copied", "bytes kept", "peak bytes")
+MEMORY_REPEATS = 3
+KEPT_REPEATS = 50
+TOLERANCE = {
+    "bytes allocated": (1.001, 48),
+    "bytes copied": (1.1, 512),
+    "bytes kept": (1, 8),
+    "peak bytes": (1.1, 512),
+}
+"""How much more memory is no growth: a part of what was recorded, and bytes."""
 
 
 async def measure_work(clients, nth, repeats):
@@ -40,21 +48,29 @@ async def measure_work(clients, nth, repeats):
 
 
 async def measure_memory(clients, nth, start):
-    """Bytes copied, at the peak and kept, each time: what it nearly always is."""
-    stages = [nth(n) for n in range(start, start + MEMORY_REPEATS)]
+    """Bytes allocated, copied and at the peak, each time: what it nearly always is."""
     meters = []
-    tracemalloc.start(1)
-    try:
-        for stage in stages:
-            gc.collect()
-            with MemoryMeter() as meter:
-                await clients.run(stage)
-            gc.collect()
-            meter.close()
-            meters.append(meter.counts)
-    finally:
-        tracemalloc.stop()
+    for n in range(start, start + MEMORY_REPEATS):
+        stages = nth(n)
+        gc.collect()
+        with MemoryMeter() as meter:
+            await clients.run(stages)
+        meter.close()
+        meters.append(meter.counts)
     return {name: median(counts[name] for counts in meters) for name in meters[0]}
+
+
+async def measure_kept(clients, nth, start):
+    """Bytes that are still there, each time."""
+    runs = [nth(n) for n in range(start, start + WARM_UP + KEPT_REPEATS)]
+    for stages in runs[:WARM_UP]:
+        await clients.run(stages)
+    gc.collect()
+    before = tracemalloc.get_traced_memory()[0]
+    for stages in runs[WARM_UP:]:
+        await clients.run(stages)
+    gc.collect()
+    return {"bytes kept": (tracemalloc.get_traced_memory()[0] - before) / KEPT_REPEATS}
 
 
 async def measured(sequence, directory):
@@ -68,8 +84,12 @@ async def measured(sequence, directory):
         gc.freeze()  # what is garbage now is no matter: to find it takes longer than all the rest
         try:
             work = await measure_work(clients, nth, repeats)
-            memory = await measure_memory(clients, nth, WARM_UP + repeats)
+            tracemalloc.start(1)
+            start = WARM_UP + repeats
+            memory = await measure_memory(clients, nth, start)
+            memory |= await measure_kept(clients, nth, start + MEMORY_REPEATS)
         finally:
+            tracemalloc.stop()
             gc.unfreeze()
             gc.enable()
     return memory if sequence in LARGE else {**work, **memory}
@@ -89,7 +109,7 @@ def record(sequence, costs):
     recorded = read_costs() if COSTS.exists() else {}
     recorded[sequence] = costs
     rows = [
-        f"{sequence}\t{name}\t{number:g}"
+        f"{sequence}\t{name}\t{number:.10g}"
         for sequence in ALL
         for name, number in sorted(recorded.get(sequence, {}).items())
     ]
@@ -98,8 +118,9 @@ def record(sequence, costs):
 
 def allowed(name, recorded):
     """How much something may cost; an object is a little larger here and there."""
-    if name in MEMORY:
-        return recorded * 1.1 + 512
+    if name in TOLERANCE:
+        times, more = TOLERANCE[name]
+        return recorded * times + more
     return recorded + (name == "calls" and sys.version_info >= (3, 12))
 
 

@@ -5,49 +5,75 @@ import os
 import pytest
 import trio
 
-from kwire.handlers import heartbeat, route
-from tests.performance.desk import stand_still
+from kwire.handlers import heartbeat, plain_fetch, plain_produce, route
+from tests.performance.desk import desk, sent, stand_still
+from tests.performance.messages import TOPIC, batch, fetch, produce
 from tests.performance.test_costs import grown, measured, read_costs
 
 SEQUENCE = "heartbeat of nobody"
 leaked = []
 
 
-def no_more():
-    """Costs nothing."""
+def no_more(*_arguments):
+    """Costs what it costs to do something more."""
 
 
-def calls():
+def calls(*_arguments):
     """Calls a function."""
     no_more()
 
 
-def stats():
+def stats(*_arguments):
     """Asks the kernel."""
     os.stat("/")
 
 
-def copies():
+def copies(*_arguments):
     """Copies something large, and gives it back at once."""
     len(bytes(4096))
 
 
-def leaks():
-    """Keeps a little more every time."""
-    leaked.append(bytes(600))
+def makes_one_object(*_arguments):
+    """Makes something that isn't large."""
+    len(bytes(600))
 
 
-def holds():
+def makes_some_objects(frame, *_arguments):
+    """Makes what is small, and each gives its memory to the next."""
+    len(bytes(frame[:8]))
+    len(dict(a=1))  # noqa: C408 - a literal is made without a call
+    len([1] * 20)
+
+
+def copies_the_frame(frame, *_arguments):
+    """Makes a copy that nobody needs."""
+    bytearray(frame)
+
+
+def leaks(*_arguments):
+    """Keeps the smallest object that there is every time."""
+    leaked.append(object())
+
+
+def holds(*_arguments):
     """Needs memory for a moment, in small pieces."""
     sum(len(piece) for piece in [bytes(500) for _ in range(100)])
 
 
 @pytest.fixture
-def handled_with(monkeypatch):
-    """Puts another handler in the place of the one for heartbeats."""
+def also(monkeypatch):
+    """Has something more done before a handler, or a fast path, is called; one thing at a time."""
+    handlers = {}
 
-    def use(handle):
-        monkeypatch.setattr(heartbeat, "handle", handle)
+    def use(module, more):
+        name = "answer" if hasattr(module, "answer") else "handle"
+        real = handlers.setdefault(module, getattr(module, name))
+
+        def handle(*arguments):
+            more(*arguments)
+            return real(*arguments)
+
+        monkeypatch.setattr(module, name, handle)
         route.cache_clear()
 
     yield use
@@ -57,30 +83,31 @@ def handled_with(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("more", "what"),
+    ("sequence", "module", "more", "what"),
     [
-        (calls, "calls"),
-        (stats, "system call: stat"),
-        (copies, "bytes copied"),
-        (leaks, "bytes kept"),
-        (holds, "peak bytes"),
+        (SEQUENCE, heartbeat, calls, "calls"),
+        (SEQUENCE, heartbeat, stats, "system call: stat"),
+        (SEQUENCE, heartbeat, copies, "bytes copied"),
+        (SEQUENCE, heartbeat, leaks, "bytes kept"),
+        (SEQUENCE, heartbeat, holds, "peak bytes"),
+        ("produce, 1 record", plain_produce, makes_some_objects, "bytes allocated"),
+        ("fetch, 1 partition", plain_fetch, makes_one_object, "bytes allocated"),
+        ("fetch that waits, produce", plain_fetch, copies_the_frame, "bytes allocated"),
+        ("fetch that waits, produce", plain_fetch, leaks, "bytes kept"),
     ],
 )
-async def test_what_grows_is_named(tmp_path, mock_clock, monkeypatch, handled_with, more, what):
+async def test_what_grows_is_named(
+    tmp_path, mock_clock, monkeypatch, also, sequence, module, more, what
+):
     stand_still(monkeypatch)
-    real = heartbeat.handle
-
-    def handle(request, context):
-        more()
-        return real(request, context)
-
-    handled_with(handle)
-    costs = await measured(SEQUENCE, tmp_path)
-    found = grown(costs, read_costs()[SEQUENCE])
+    also(module, no_more)
+    before = await measured(sequence, tmp_path / "before")
+    also(module, more)
+    found = grown(await measured(sequence, tmp_path / "after"), before)
     assert any(line.startswith(f"{what} grew from ") for line in found), found
 
 
-async def test_a_wake_up_more_is_seen(tmp_path, mock_clock, monkeypatch, handled_with):
+async def test_a_wake_up_more_is_seen(tmp_path, mock_clock, monkeypatch, also):
     stand_still(monkeypatch)
     real = heartbeat.handle
 
@@ -88,12 +115,25 @@ async def test_a_wake_up_more_is_seen(tmp_path, mock_clock, monkeypatch, handled
         await trio.lowlevel.checkpoint()
         return real(request, context)
 
-    handled_with(handle)
+    monkeypatch.setattr(heartbeat, "handle", handle)
+    route.cache_clear()
     costs = await measured(SEQUENCE, tmp_path)
     assert costs["wake-ups"] > read_costs()[SEQUENCE]["wake-ups"]
 
 
+async def test_a_refusal_is_told(tmp_path, mock_clock):
+    """It would cost less than what it refuses."""
+    async with desk(tmp_path) as clients:
+        await clients.create_topic(TOPIC, 1)
+        too_large = produce(batch(record_bytes=1 << 20))
+        with pytest.raises(AssertionError, match="ProduceResponse has error codes"):
+            await clients.run([[sent(too_large)]])
+        with pytest.raises(AssertionError, match="FetchResponse brings records of 0 partitions"):
+            await clients.run([[sent(fetch())]])
+
+
 def test_a_little_memory_more_is_no_growth():
-    recorded = {"peak bytes": 3000.0, "bytes kept": 0.0, "calls": 40.0}
-    assert grown({"peak bytes": 3200, "bytes kept": 100, "calls": 40}, recorded) == []
+    recorded = {"peak bytes": 3000.0, "bytes kept": 0.0, "bytes allocated": 1000.0, "calls": 40.0}
+    costs = {"peak bytes": 3200, "bytes kept": 6, "bytes allocated": 1040, "calls": 40}
+    assert grown(costs, recorded) == []
     assert grown({"calls": 41.04}, recorded) == ["calls grew from 40 to 41.04"]
