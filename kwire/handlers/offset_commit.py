@@ -23,6 +23,9 @@ from kwire.protocol.messages.offset_commit import (
 
 TOPIC_IDS_SINCE = 10
 
+LATEST_MS = (1 << 63) - 1
+"""The latest time a record can hold; where Kafka's sum goes beyond, the offset expires at once."""
+
 
 def handle(request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse:
     """Write every offset that may be committed."""
@@ -78,7 +81,7 @@ def _value(
         leader_epoch=partition.committed_leader_epoch,
         metadata=partition.committed_metadata or "",
         commit_timestamp=now_ms,
-        expire_timestamp=NO_EXPIRY if keep_ms < 0 else now_ms + keep_ms,
+        expire_timestamp=NO_EXPIRY if keep_ms < 0 else min(now_ms + keep_ms, LATEST_MS),
         topic_id=topic_id,
     )
 

@@ -187,3 +187,14 @@ async def test_an_empty_group_id_keeps_offsets(server, member):
     """Kafka lets very old clients commit without a group's name."""
     codes = await _commit(server, member, 9, _topic(server, 9, (0, 41, None)), group_id="")
     assert codes == [(0, ErrorCode.NONE)]
+
+
+async def test_offsets_can_be_kept_for_ever(server, member):
+    """A client that asks for the longest time there is gets it, though its end is past all time."""
+    for keep_ms in (1 << 62, (1 << 63) - 1):
+        topic = _topic(server, 4, (0, 41, "note"))
+        codes = await _commit(server, member, 4, topic, retention_time_ms=keep_ms)
+        assert codes == [(0, ErrorCode.NONE)]
+    kept = server.broker.groups.coordinator("billing").groups.offsets.of("billing")
+    [(_, _, committed)] = kept.items()
+    assert committed.expire_timestamp_ms == (1 << 63) - 1
