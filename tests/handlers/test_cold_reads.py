@@ -198,6 +198,7 @@ async def test_what_comes_while_the_disk_is_waited_for_is_not_missed(
     await client.request(CreateTopicsRequest(topics=[topic]), 5, CreateTopicsResponse)
     found = await client.request(fetch_request(0), 12, FetchResponse)
     found_bytes = len(found.responses[0].partitions[0].records)
+    running.broker.partition(TOPIC, 0).log.flush(1_700_000_000_000)  # or that would wake it later
     cold.warm.clear()
     cold.waiting.clear()
     cold.gate.clear()

@@ -334,7 +334,8 @@ def test_what_goes_on_is_what_the_slow_way_lets_pass(tools, seed):
     for offset in range(600):
         producer_id, epoch = random.randrange(3), random.choice([0] * 9 + [1])
         entry = slow.producers.get(producer_id)
-        following = 0 if entry is None else (entry.last_sequence + 1) % (MAX + 1)
+        begin = random.choice([0, MAX, MAX - 1])
+        following = begin if entry is None else (entry.last_sequence + 1) % (MAX + 1)
         sequence = random.choice([following] * 8 + [0, 3, MAX - 1])
         transactional = random.random() < 0.05
         values = [b"v"] * random.choice([1, 2, 5])
@@ -364,4 +365,15 @@ def test_what_goes_on_is_what_the_slow_way_lets_pass(tools, seed):
         assert fast.to_snapshot() == slow.to_snapshot()
         kept = [list(entry.batches) for entry in slow.producers.values()]
         assert [list(entry.batches) for entry in fast.producers.values()] == kept
-    assert taken > 100
+    assert taken > 20
+
+
+def test_a_repetition_does_not_go_on_though_its_sequence_is_next(tools):
+    """A batch that says it has all sequences ends where it begins."""
+    data = tools.batch(b"v", producer=(1, 0, 0))
+    data[23:27] = MAX.to_bytes(4, "big")
+    batch = RecordBatch(data)
+    states = ProducerStates()
+    states.update(batch)
+    assert states.check(batch) is not None
+    assert states.goes_on(batch) is None

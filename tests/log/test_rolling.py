@@ -168,7 +168,8 @@ def test_the_room_that_is_noted_ends_where_a_segment_is_full(tools, seed):
         log.append(batch([time - START_MS], [b"v"]), leader_epoch=0, now_ms=START_MS)
         note_room(segment, config)
         for _ in range(20):
-            age_ms = chance.choice([0, chance.randrange(1100), 300, 301, 1000, 1001])
+            oldest_ms = segment.room_timestamp - START_MS
+            age_ms = chance.choice([0, chance.randrange(1100), oldest_ms, oldest_ms + 1])
             data = batch([age_ms], [bytes(chance.randrange(3000))])
             offset = chance.choice([segment.base_offset + 2**31 - 2 + chance.randrange(3), 500])
             wanted = RecordBatch(data)
