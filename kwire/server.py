@@ -141,22 +141,19 @@ class Server:
         except TakeoverError as error:
             raise StartError(str(error)) from error
 
-    def _directories(self) -> list[Path]:
-        return data_directories(self.config)
-
     def _all_directories(self) -> list[Path]:
         """That of the metadata, and those of the logs."""
-        return list(dict.fromkeys([self._metadata_directory(), *self._directories()]))
+        return list(dict.fromkeys([self._metadata_directory(), *data_directories(self.config)]))
 
     def _metadata_directory(self) -> Path:
         named = self.config["metadata.log.dir"]
-        return _absolute(str(named)) if named else self._directories()[0]
+        return _absolute(str(named)) if named else data_directories(self.config)[0]
 
     def _open_logs(self) -> LogManager:
         self._disk.max_open_files = _descriptors_for_logs()
         try:
             return LogManager.open(
-                self._directories(),
+                data_directories(self.config),
                 disk=self._disk,
                 node_id=self.config.integer("node.id"),
                 now_ms=self._now_ms(),

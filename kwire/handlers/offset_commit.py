@@ -81,9 +81,14 @@ def _value(
         leader_epoch=partition.committed_leader_epoch,
         metadata=partition.committed_metadata or "",
         commit_timestamp=now_ms,
-        expire_timestamp=NO_EXPIRY if keep_ms < 0 else min(now_ms + keep_ms, LATEST_MS),
+        expire_timestamp=NO_EXPIRY if keep_ms == -1 else _end(now_ms, keep_ms),
         topic_id=topic_id,
     )
+
+
+def _end(now_ms: int, keep_ms: int) -> int:
+    """When an offset expires whose client says how long it is to be kept (versions 2 to 4)."""
+    return max(0, min(now_ms + keep_ms, LATEST_MS))
 
 
 def _commit(

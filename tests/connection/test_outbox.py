@@ -198,17 +198,23 @@ async def test_small_slices_come_as_they_would_one_by_one(
     assert streams[0] == streams[1]
 
 
-async def test_what_was_in_memory_may_not_be_after_a_long_wait(
-    monkeypatch: pytest.MonkeyPatch, file: FileSlice
-) -> None:
-    """A window of a slice that was looked at is looked at again when the client has slept."""
-    looks = []
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Where it was looked whether a file is in memory, which it always is."""
+    looked: list[int] = []
 
     def is_cold(fd: int, position: int, size_bytes: int) -> bool:
-        looks.append(position)
+        looked.append(position)
         return False
 
     monkeypatch.setattr(outbox, "is_cold", is_cold)
+    return looked
+
+
+async def test_what_was_in_memory_may_not_be_after_a_long_wait(
+    looks: list[int], file: FileSlice
+) -> None:
+    """A window of a slice that was looked at is looked at again when the client has slept."""
     ours, theirs = pair()
     with ours, theirs:
         sending = Outbox(ours, ColdReads())
@@ -224,16 +230,9 @@ async def test_what_was_in_memory_may_not_be_after_a_long_wait(
 
 
 async def test_what_a_task_sends_is_looked_at_again_after_a_long_wait(
-    monkeypatch: pytest.MonkeyPatch, file: FileSlice, mock_clock: trio.testing.MockClock
+    looks: list[int], file: FileSlice, mock_clock: trio.testing.MockClock
 ) -> None:
     """As above, where a task waits for the client."""
-    looks = []
-
-    def is_cold(fd: int, position: int, size_bytes: int) -> bool:
-        looks.append(position)
-        return False
-
-    monkeypatch.setattr(outbox, "is_cold", is_cold)
     ours, theirs = pair()
     with ours, theirs:
         sending = Outbox(ours, ColdReads())

@@ -1,5 +1,7 @@
 """OffsetCommit and OffsetFetch over a socket."""
 
+import pytest
+
 from kwire.errors import ErrorCode
 from kwire.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -198,3 +200,15 @@ async def test_offsets_can_be_kept_for_ever(server, member):
     kept = server.broker.groups.coordinator("billing").groups.offsets.of("billing")
     [(_, _, committed)] = kept.items()
     assert committed.expire_timestamp_ms == (1 << 63) - 1
+
+
+@pytest.mark.parametrize(("keep_ms", "expires_ms"), [(-1, -1), (-(1 << 62), 0), (0, None)])
+async def test_offsets_are_kept_as_long_as_asked(server, member, keep_ms, expires_ms):
+    """-1 is as long as the settings say; any other negative time is over already, as in Kafka."""
+    topic = _topic(server, 4, (0, 41, "note"))
+    await _commit(server, member, 4, topic, retention_time_ms=keep_ms)
+    kept = server.broker.groups.coordinator("billing").groups.offsets.of("billing")
+    [(_, _, committed)] = kept.items()
+    if expires_ms is None:
+        expires_ms = committed.commit_timestamp_ms
+    assert committed.expire_timestamp_ms == expires_ms

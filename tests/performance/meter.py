@@ -18,6 +18,7 @@ A meter is an instrument of trio: it looks on while any task but the client's ru
 
 import sys
 import tracemalloc
+from abc import abstractmethod
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -77,9 +78,9 @@ class Meter(trio.abc.Instrument):
     def begin(self):
         """A step begins."""
 
+    @abstractmethod
     def on_event(self, frame, event, argument):
         """The interpreter's call."""
-        raise NotImplementedError
 
 
 class WorkMeter(Meter):

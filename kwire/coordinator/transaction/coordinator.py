@@ -290,7 +290,8 @@ class TransactionCoordinator:
             self.unfinished[transactional_id] = None
 
     def take_in(self, content: Content, offset: int, producer_id: int, now_ms: int) -> None:
-        """Its records are written without their content: ``replay`` takes them in."""
+        """Never asked: its records are written without content, and ``replay`` takes them in."""
+        raise AssertionError(f"a record of transactions has content: {content}")
 
     def replay_end_transaction(self, producer_id: int, *, committed: bool) -> None:
         """There are no transactions in ``__transaction_state`` itself."""

@@ -318,6 +318,14 @@ def test_other_records_are_passed_over():
         coordinator.replay(Record(3, 0, b"\0", None), -1, 0, loading=True)
 
 
+def test_what_was_written_is_replayed_and_never_taken_in():
+    """Its records carry no content of their own; one that did must not be lost without a word."""
+    coordinator = TransactionCoordinator(TransactionSettings())
+    assert transaction_record(_state(TransactionState.EMPTY), 2).content is None
+    with pytest.raises(AssertionError, match="has content"):
+        coordinator.take_in(object(), 0, -1, 0)
+
+
 def test_many_ids_expire_a_thousand_at_a_time():
     """A batch of tombstones has a limit."""
     coordinator = TransactionCoordinator(TransactionSettings(id_expiration_ms=1))
