@@ -4,6 +4,7 @@ The settings are those of ``compat_tests.apache_kafka``: Kafka's own ``server.pr
 broker, its own JVM options. Its log configuration is quieter than Kafka's own, in its favour.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from bench.load import ask
@@ -15,8 +16,8 @@ from kwire.protocol.messages.api_versions import ApiVersionsRequest
 class MeasuredKafka(ApacheKafka):
     """One broker whose directory is ready."""
 
-    def __init__(self, data_dir: Path) -> None:
-        super().__init__(data_dir)
+    def __init__(self, data_dir: Path, settings: Mapping[str, str]) -> None:
+        super().__init__(data_dir, settings)
         self.prepare()
 
     def _answers(self) -> bool:

@@ -14,6 +14,9 @@ from kwire.testing.process import BrokerProcess
 
 ROOT = Path(__file__).parent.parent
 KWIRE, PURE, KAFKA = "kwire", "pure", "kafka"
+SETTINGS = {"log.segment.delete.delay.ms": "100"}
+"""Every broker's: what a load has deleted is gone before the next one begins."""
+
 COMPILED_MARK = "__mypyc"
 """What the files of compiled modules have in their names."""
 TITLES = {KWIRE: "kwire", PURE: "kwire, pure Python", KAFKA: "Apache Kafka 4.3.1"}
@@ -44,7 +47,7 @@ def new_kafka(directory: Path) -> MeasuredBroker:
     """Apache Kafka, formatted; Java is needed."""
     from bench.apache_kafka import MeasuredKafka
 
-    return MeasuredKafka(directory)
+    return MeasuredKafka(directory, SETTINGS)
 
 
 def kwire_maker(package_parent: Path | None) -> Maker:
@@ -54,7 +57,7 @@ def kwire_maker(package_parent: Path | None) -> Maker:
     """
     parent = package_parent or ROOT
     compile_dir(parent / "kwire", quiet=1)
-    return lambda directory: BrokerProcess(directory, package_parent=parent)
+    return lambda directory: BrokerProcess(directory, SETTINGS, package_parent=parent)
 
 
 def is_compiled(pid: int) -> bool:

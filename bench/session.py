@@ -3,8 +3,8 @@
 Each broker is started anew as often as there are rounds, to measure that; the last one stays. In
 every round each row is measured on one broker and then on the others, the first one in turn; slow
 rows are measured in the first rounds only. Before a load starts, what the load before wrote is on
-the disk, so that nobody pays for somebody else. A row that can't be measured is noted, and the run
-goes on.
+the disk and what it deleted is gone, so that nobody pays for somebody else. A row that can't be
+measured is noted, and the run goes on.
 """
 
 import argparse
@@ -33,6 +33,9 @@ from bench.rows.common import (
 )
 from bench.rows.memory import IDLE_ROWS
 from bench.rows.warm_up import warm_up, warm_up_of
+
+DELETED_S = 10.0
+"""How long what is deleted may take to be gone."""
 
 GUESS_MORE_S = 2.0
 """What a row takes beside its load, where nothing is known of it."""
@@ -75,6 +78,17 @@ def note(run: Run, row: Row, name: str, running: Running) -> None:
         return
     if message not in run["notes"]:
         run["notes"].append(message)
+
+
+def settle(running: Running) -> None:
+    """Wait until what a broker has deleted is gone, and what was written is on the disk."""
+    data_dir = Path(running.broker.data_dir)
+    limit = time.monotonic() + DELETED_S
+    while any(data_dir.glob("*-delete")) or any(data_dir.glob("*/*-delete")):
+        if time.monotonic() > limit:
+            raise RuntimeError(f"what was deleted in {data_dir} isn't gone after {DELETED_S} s")
+        time.sleep(0.01)
+    os.sync()
 
 
 def spent(run: Run, what: str, name: str, started_s: float) -> None:
@@ -125,6 +139,7 @@ class Session:
             for name, running in all_running.items():
                 with self._step("warm-up", name):
                     warm_up(running, warm_up_of(name, self._options.warm_up), self._rows)
+                settle(running)
             for n in range(self._options.rounds):
                 self._round(n, all_running)
                 yield n
@@ -194,8 +209,8 @@ class Session:
                     continue
                 done.add((what, name))
                 with self._step(what, name, f"round {n + 1}, "):
-                    os.sync()
                     note(self.run, row, name, running)
+                settle(running)
                 self.run["limited"][name] = sorted(running.limited)
 
 

@@ -165,7 +165,7 @@ def test_the_smoke_test_of_kafka(bootstrap: str, smoke_topics: None, tmp_path: P
     driver = subprocess.Popen(
         streams_command(SMOKE, files[2], "run"),
         stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
+        stderr=subprocess.STDOUT,
         text=True,
     )
     try:

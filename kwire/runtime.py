@@ -11,6 +11,7 @@ Rules:
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import Any, Protocol
 
 import trio
@@ -122,7 +123,8 @@ class CoordinatorRuntime:
     ``append(batch, now_ms)`` writes a batch and gives its first offset; KafkaError says that it
     can't. ``schedule(deadline_ms)`` is told when the coordinator has something to do next.
     ``compression`` is the codec of the records. ``flush()`` gives what the last write has to wait
-    for, None where the page cache is enough.
+    for, None where the page cache is enough. ``do_afterwards(function)`` does what nobody waits
+    for, which is to tell what has happened.
     """
 
     def __init__(
@@ -133,6 +135,7 @@ class CoordinatorRuntime:
         schedule: Callable[[int], None],
         compression: int = 0,
         flush: Callable[[], Flush | None] = lambda: None,
+        do_afterwards: Callable[[Callable[[], object]], object] = lambda do: do(),
     ) -> None:
         self.coordinator = coordinator
         self._append = append
@@ -140,11 +143,12 @@ class CoordinatorRuntime:
         self._schedule = schedule
         self._compression = compression
         self._flush = flush
+        self._do_afterwards = do_afterwards
 
     def carry_out(self, effects: Effects) -> None:
         """Write, replay and answer; KafkaError, told to everybody, when it can't be written."""
-        for note in effects.notes:
-            log.info("%s", note)
+        if effects.notes:
+            self._do_afterwards(partial(_tell, effects.notes))
         try:
             if effects.records:
                 self._write(effects)
@@ -251,6 +255,11 @@ def _split(written: list[CoordinatorRecord]) -> Iterator[list[CoordinatorRecord]
             part, size_bytes = [], 0
     if part:
         yield part
+
+
+def _tell(notes: list[str]) -> None:
+    for note in notes:
+        log.info("%s", note)
 
 
 def _give(waiter: object, response: Any, flush: Flush | None = None) -> None:

@@ -21,6 +21,7 @@ from kwire.broker.broker import Broker, wall_clock_ms
 from kwire.config.broker import BrokerConfig, Listener
 from kwire.connection.acceptor import Acceptor
 from kwire.connection.connection import Connection
+from kwire.connection.own_wait import OwnWait
 from kwire.connection.poller import Poller
 from kwire.handlers.context import ConnectionInfo
 from kwire.housekeeping import Housekeeping
@@ -60,8 +61,10 @@ class Server:
         config: BrokerConfig,
         now_ms: Callable[[], int] = wall_clock_ms,
         disk: Disk | None = None,
+        own_wait: OwnWait | None = None,
     ) -> None:
         self.config = config
+        self._own_wait = own_wait
         self._disk = disk or Disk()
         self.addresses: list[tuple[str, int]] = []
         self.broker: Broker
@@ -235,7 +238,8 @@ class Server:
             broker = self.broker
             broker.begin(background)
             async with trio.open_nursery() as connections:
-                self.poller = Poller(connections)
+                self.poller = Poller(connections, self._own_wait)
+                broker.do_afterwards = self.poller.do_afterwards
                 connections.start_soon(self.poller.run)
                 acceptors = [self._accept(listener, bound) for listener, bound in self._sockets]
                 self.housekeeping = Housekeeping(broker, self.poller)

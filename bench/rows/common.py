@@ -101,16 +101,13 @@ def load_codecs() -> None:
 def create_topic(
     bootstrap: str, name: str, partitions: int = 1, configs: dict[str, str] | None = None
 ) -> str:
-    """Make sure that a topic exists, whose files go soon after it is deleted.
-
-    A broker that has just started may refuse it for a moment.
-    """
-    settings = {"file.delete.delay.ms": "1000", **(configs or {})}
+    """Make sure that a topic exists; a broker that has just started may refuse it for a moment."""
+    settings = (configs or {}).items()
     topic = CreatableTopic(
         name=name,
         num_partitions=partitions,
         replication_factor=1,
-        configs=[CreatableTopicConfig(name=key, value=value) for key, value in settings.items()],
+        configs=[CreatableTopicConfig(name=key, value=value) for key, value in settings],
     )
     time_limit = time.monotonic() + TIME_LIMIT_S
     while True:

@@ -52,7 +52,6 @@ SETTINGS = {
     "cleanup.policy": "compact",
     "min.cleanable.dirty.ratio": "1.0",
     "segment.bytes": str(64 * MB),
-    "file.delete.delay.ms": "1000",
 }
 
 

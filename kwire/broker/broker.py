@@ -84,6 +84,7 @@ class Broker:
         self.settings: Mapping[str, Value] = config
         self.bugs: list[Exception] = []
         self.is_stopping = False
+        self.do_afterwards: Callable[[Callable[[], object]], object] = lambda do: do()
         self.fetch_sessions = FetchSessions(self.random)
         self.flusher = Flusher(now_ms)
         self.cold_reads = ColdReads()

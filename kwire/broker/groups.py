@@ -262,6 +262,7 @@ class Groups:
             self._wake_by,
             compression,
             lambda: partition.flush,
+            lambda function: self._broker.do_afterwards(function),
         )
         return LoadedCoordinator(groups, runtime, partition)
 

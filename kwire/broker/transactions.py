@@ -246,6 +246,7 @@ class Transactions:
             self._broker.now_ms,
             lambda _: None,
             flush=lambda: partition.flush,
+            do_afterwards=lambda function: self._broker.do_afterwards(function),
         )
         return LoadedTransactions(coordinator, runtime, partition)
 

@@ -3,9 +3,9 @@
 Format: ``2026-01-31 12:00:00,123 INFO kwire.runtime: what happened``, in local time, a traceback on
 lines of its own; Python's own form of the time.
 
-A rebalance is told in three lines while its members wait, so a line has to be cheap: nobody is
-asked for what it doesn't show (the caller, the thread), and the time is put into words once a
-second. A line is written before the next thing happens: a crash loses none.
+A rebalance is told in three lines while its next request is under way, so a line has to be cheap:
+nobody is asked for what it doesn't show (the caller, the thread), and the time is put into words
+once a second. A line is written at once: a crash loses none.
 """
 
 import logging

@@ -164,11 +164,12 @@ def _listener_name(index: int) -> str:
 def _serve(config: "BrokerConfig") -> int:
     import trio
 
+    from kwire.connection.own_wait import own_wait
     from kwire.housekeeping import StorageLost
     from kwire.server import Server, StartError, data_directories
 
     async def serve() -> None:
-        server = Server(config)
+        server = Server(config, own_wait=own_wait())
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
             async with trio.open_nursery() as nursery:
                 await nursery.start(server.serve)

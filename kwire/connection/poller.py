@@ -16,6 +16,7 @@ Rules:
   many times in a row costs less, here and where many answers are read at once. Where few are ready
   each is sent its answer at once, so that its client doesn't wait for the others.
 - Other tasks have their turn after ``TURN_S`` at the latest.
+- What needn't be done before the answers, like telling of them, is done when they have been sent.
 """
 
 import os
@@ -29,6 +30,7 @@ import trio
 
 from kwire.connection.deadlines import Deadlines
 from kwire.connection.inbox import Scratch
+from kwire.connection.own_wait import OwnWait
 
 TURN_S = 0.002
 LOOK_S = 50e-6
@@ -87,9 +89,12 @@ class Pollable(Protocol):
 
 
 class Poller:
-    """The connections of a server; ``run`` serves them, in ``nursery`` those that have to wait."""
+    """The connections of a server; ``run`` serves them, in ``nursery`` those that have to wait.
 
-    def __init__(self, nursery: trio.Nursery) -> None:
+    With ``own_wait`` it sleeps by itself.
+    """
+
+    def __init__(self, nursery: trio.Nursery, own_wait: OwnWait | None = None) -> None:
         self.connections: set[Pollable] = set()
         self.per_address: Counter[str] = Counter()
         self.scratch = Scratch()
@@ -97,8 +102,12 @@ class Poller:
         self.now_s = trio.current_time()
         self._nursery = nursery
         self._selector = selectors.DefaultSelector()
+        self._own_wait = own_wait
+        if own_wait is not None:
+            own_wait.watch(self._selector.fileno())
         self._again: dict[Pollable, None] = {}  # in the order in which they asked
         self._woken: list[Pollable] = []
+        self._afterwards: list[Callable[[], object]] = []
         self.gathers = False  # whether answers are to be gathered
         self._gathered: list[Pollable] = []
         self._is_in_turn = False
@@ -152,6 +161,13 @@ class Poller:
         if not self._is_in_turn and len(self._woken) == 1:
             self._nursery.start_soon(self._take_turn_of_woken)
 
+    def do_afterwards(self, function: Callable[[], object]) -> None:
+        """Do this when the answers of this turn have been sent; between turns, at once."""
+        if self._is_in_turn:
+            self._afterwards.append(function)
+        else:
+            function()
+
     def start_task(self, function: Callable[[], Awaitable[None]]) -> None:
         """Run what has to wait."""
         self._nursery.start_soon(function)
@@ -165,6 +181,7 @@ class Poller:
     async def run(self) -> None:
         """Serve the connections, for ever."""
         self._nursery.start_soon(self.deadlines.run)
+        own = self._own_wait
         try:
             while True:
                 if self._again or self._woken:
@@ -172,9 +189,11 @@ class Poller:
                 else:
                     await trio.lowlevel.wait_readable(self._selector.fileno())
                 self._is_in_turn = True
-                self._take_turn()
+                while not self._take_turn() and own is not None and not self._woken and own.sleep():
+                    pass  # some connection is ready
                 self._is_in_turn = False
         finally:
+            self._finish_turn()
             # Who has a task ends in it, a little later.
             for connection in list(self.connections):
                 connection.abort_nowait()
@@ -182,8 +201,11 @@ class Poller:
             if not self.connections:
                 self._selector.close()
 
-    def _take_turn(self) -> None:
-        """Serve those that are ready, and those that become so meanwhile."""
+    def _take_turn(self) -> bool:
+        """Serve those that are ready, and those that become so meanwhile.
+
+        Whether there may be more to do, here or elsewhere; if not it is time to sleep.
+        """
         self.now_s = trio.current_time()
         select = self._selector.select
         served_s = begin_s = perf_counter()
@@ -198,17 +220,25 @@ class Poller:
                 self._serve_many(ready)
             if self._woken:
                 self._serve_woken()
+            if self._afterwards:
+                self._finish_turn()
             now_s = perf_counter()
             if now_s - begin_s > TURN_S or self._again:
-                return
+                return True
             if ready:
                 self._patience = min(self._patience + (served_s > begin_s), MAX_PATIENCE)
                 served_s = now_s
                 if not self._may_look():
-                    return
+                    return False
             elif now_s - served_s > LOOK_S:
                 self._patience = self._patience - 1 if self._patience else -MAX_PATIENCE
-                return
+                return False
+
+    def _finish_turn(self) -> None:
+        """Do what was left for when the answers are sent."""
+        afterwards, self._afterwards = self._afterwards, []
+        for function in afterwards:
+            function()
 
     def gather(self, connection: Pollable) -> None:
         """Call ``send_gathered`` soon in this turn."""
@@ -256,6 +286,8 @@ class Poller:
             connection.on_readable()
         self._serve_woken()
         self._is_in_turn = False
+        if self._afterwards:
+            self._finish_turn()
         if self._woken or self._again:  # the poller may be asleep
             self._nursery.start_soon(self._take_turn_of_woken)
 
@@ -266,4 +298,6 @@ class Poller:
         if self._patience < 0:
             self._patience += 1
             return False
+        if self._own_wait is not None:
+            return self._own_wait.others == 0
         return trio.lowlevel.current_statistics().tasks_runnable == 0

@@ -137,6 +137,44 @@ async def test_the_answers_of_many_are_sent_in_a_row(poller, clients, order):
     assert not poller.gathers
 
 
+class Teller(Server):
+    """One that has something to tell when it has answered."""
+
+    def on_readable(self):
+        """Answer, in one way or the other."""
+        self.poller.do_afterwards(lambda: self.served.append("told"))
+        super().on_readable()
+
+
+@pytest.mark.parametrize("clients", [1, 3, GATHER_MOST + 1])
+async def test_what_can_wait_is_done_when_all_have_their_answers(poller, clients):
+    Server.served = []
+    tellers = [Teller(poller) for _ in range(clients)]
+    for teller in tellers:
+        teller.far.send(b"x")
+    await until(lambda: len(Server.served) == 3 * clients)
+    assert sorted(Server.served[: 2 * clients]) == ["read"] * clients + ["sent"] * clients
+    assert Server.served[2 * clients :] == ["told"] * clients
+
+
+async def test_what_can_wait_is_done_at_once_between_turns(poller):
+    done = []
+    poller.do_afterwards(lambda: done.append("now"))
+    assert done == ["now"]
+
+
+async def test_what_can_wait_is_done_after_those_who_were_woken(poller):
+    class Woken(Peer):
+        def go_on(self):
+            self.poller.do_afterwards(lambda: order.append("told"))
+            order.append("sent")
+
+    order = []
+    poller.wake(Woken(poller))
+    await until(lambda: len(order) == 2)
+    assert order == ["sent", "told"]
+
+
 async def test_one_with_much_to_do_does_not_hold_up_the_others(poller):
     busy, other = Peer(poller, pieces=1000), Peer(poller)
     busy.far.send(bytes(1000))

@@ -1,6 +1,7 @@
 """The driver of coordinators: writing before answering, going back, splitting, loading."""
 
 import logging
+from contextlib import suppress
 
 import pytest
 import trio
@@ -74,6 +75,29 @@ async def test_answers_come_after_the_write(runtime, memory_log):
     runtime.carry_out(_commit(6))
     committed = runtime.coordinator.offsets.of("g").get("t", 0)
     assert (committed.offset, committed.record_offset) == (6, 1)
+
+
+async def test_what_happened_is_told_afterwards(memory_log, caplog):
+    """Nobody waits for a line of the log; it is told all the same where the write fails."""
+    caplog.set_level(logging.INFO)
+    left = []
+    coordinator = GroupCoordinator(GroupSettings(), lambda: "id")
+    runtime = CoordinatorRuntime(
+        coordinator, memory_log.append, lambda: 1000, lambda _: None, do_afterwards=left.append
+    )
+    for error in (None, ErrorCode.NOT_ENOUGH_REPLICAS):
+        memory_log.error = error
+        effects = _commit()
+        effects.notes.append(f"with {error}")
+        effects.reply(reply := Reply(), SyncGroupResponse())
+        with suppress(KafkaError):
+            runtime.carry_out(effects)
+        assert reply.is_given
+        assert not caplog.messages
+        left.pop()()
+        assert caplog.messages == [f"with {error}"]
+        caplog.clear()
+    assert not left
 
 
 @pytest.mark.parametrize(

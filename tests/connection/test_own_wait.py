@@ -1,0 +1,295 @@
+"""Sleeping without trio's loop: the same is served, and nobody who waits for trio is forgotten."""
+
+import os
+import signal
+import socket
+import sys
+import threading
+from functools import partial
+
+import pytest
+import trio
+
+from kwire.connection.own_wait import OwnWait, epoll_instances, own_wait
+from kwire.connection.poller import Poller
+from tests.connection.test_poller import Peer
+
+ROUNDS = 300
+
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="only Linux tells which descriptor is trio's epoll instance"
+)
+
+
+class Echo(Peer):
+    """One that answers every byte."""
+
+    def on_readable(self):
+        """Answer with what has come."""
+        self.turns += 1
+        self.near.send(self.near.recv(1))
+
+
+class Loops(trio.abc.Instrument):
+    """Counts how often trio looks for events."""
+
+    count = 0
+
+    def before_io_wait(self, timeout):
+        """It looks."""
+        self.count += 1
+
+
+class World:
+    """A loop with a poller, which waits by itself or has trio wait."""
+
+    def __init__(self, nursery, own):
+        self.loops = Loops()
+        trio.lowlevel.add_instrument(self.loops)
+        self.poller = Poller(nursery, own)
+        self.echo = Echo(self.poller)
+
+    def talk(self, rounds=ROUNDS):
+        """A client in a thread: asks, waits for the answer, asks again; the answers."""
+        answers = b""
+        self.echo.far.settimeout(10)
+        for number in range(rounds):
+            self.echo.far.send(bytes([number % 256]))
+            answers += self.echo.far.recv(1)
+        return answers
+
+
+def run(scenario, *, own=True):
+    """Run a scenario in a loop of its own; fails where it takes long."""
+    before = epoll_instances()
+
+    async def main():
+        waiting = None
+        if own:
+            [trio_fd] = epoll_instances() - before
+            waiting = OwnWait(trio_fd)
+            trio.lowlevel.add_instrument(waiting)
+        async with trio.open_nursery() as nursery:
+            world = World(nursery, waiting)
+            nursery.start_soon(world.poller.run)
+            with trio.fail_after(10) as limit:
+                await scenario(world)
+            assert not limit.cancel_called
+            nursery.cancel_scope.cancel()
+
+    trio.run(main)
+
+
+@pytest.fixture(params=[0.0, 50e-6])
+def look_s(request, monkeypatch):
+    """How long the poller looks before it sleeps."""
+    monkeypatch.setattr("kwire.connection.poller.LOOK_S", request.param)
+
+
+@pytest.mark.usefixtures("look_s")
+@pytest.mark.parametrize("own", [True, False])
+def test_a_client_has_the_same_answers_either_way(own):
+    """And the fast path is one: trio's loop hardly turns."""
+    loops = []
+
+    async def scenario(world):
+        answers = await trio.to_thread.run_sync(world.talk)
+        assert answers == bytes(number % 256 for number in range(ROUNDS))
+        loops.append(world.loops.count)
+
+    run(scenario, own=own)
+    if own:
+        assert loops[0] < ROUNDS // 2
+
+
+def test_a_time_comes_while_nobody_asks():
+    async def scenario(world):
+        began = trio.current_time()
+        with trio.move_on_after(0.02):
+            await trio.sleep_forever()
+        assert trio.current_time() - began >= 0.02
+
+    run(scenario)
+
+
+@pytest.mark.usefixtures("look_s")
+def test_a_time_comes_while_a_client_never_stops():
+    async def scenario(world):
+        ended = threading.Event()
+
+        def talk():
+            while not ended.is_set():
+                world.talk(1)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.to_thread.run_sync, talk)
+            for _ in range(20):
+                with trio.move_on_after(0.001):
+                    await trio.sleep_forever()
+            ended.set()
+        assert world.echo.turns
+
+    run(scenario)
+
+
+def test_a_deadline_that_is_set_in_a_turn_is_kept():
+    """As those of requests are that wait."""
+
+    async def scenario(world):
+        with trio.CancelScope() as scope:
+
+            class Setting(Peer):
+                def on_readable(self):
+                    super().on_readable()
+                    scope.deadline = trio.current_time() + 0.02
+
+            setting = Setting(world.poller)
+            setting.far.send(b"x")
+            await trio.sleep_forever()
+        assert setting.read == b"x"
+
+    run(scenario)
+
+
+def test_a_thread_that_is_done_is_heard_of():
+    async def scenario(world):
+        for number in range(50):
+            assert await trio.to_thread.run_sync(lambda n=number: n) == number
+
+    run(scenario)
+
+
+def test_another_socket_is_heard_of():
+    async def scenario(world):
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            later = threading.Timer(0.02, theirs.send, [b"x"])
+            later.start()
+            await trio.lowlevel.wait_readable(ours)
+            assert ours.recv(10) == b"x"
+            later.join()
+
+    run(scenario)
+
+
+def test_a_signal_is_heard_of():
+    async def scenario(world):
+        with trio.open_signal_receiver(signal.SIGUSR1) as signals:
+            later = threading.Timer(0.02, os.kill, [os.getpid(), signal.SIGUSR1])
+            later.start()
+            assert await anext(signals) == signal.SIGUSR1
+            later.join()
+
+    run(scenario)
+
+
+@pytest.mark.usefixtures("look_s")
+def test_tasks_that_can_run_do():
+    """However many run beside the poller, in whatever order; and while a client never stops."""
+
+    async def steps(done):
+        for _ in range(300):
+            await trio.lowlevel.checkpoint()
+        done.append(True)
+
+    async def scenario(world):
+        for talks in (False, True):
+            done = []
+            async with trio.open_nursery() as nursery:
+                if talks:
+                    nursery.start_soon(trio.to_thread.run_sync, world.talk)
+                for _ in range(3):
+                    nursery.start_soon(steps, done)
+            assert done == [True] * 3
+
+    run(scenario)
+
+
+def test_a_task_that_a_request_starts_runs():
+    async def scenario(world):
+        told = trio.Event()
+
+        class Starting(Peer):
+            def on_readable(self):
+                super().on_readable()
+                self.poller.start_task(tell)
+
+        async def tell():
+            told.set()
+
+        starting = Starting(world.poller)
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        starting.far.send(b"x")
+        await told.wait()
+
+    run(scenario)
+
+
+def test_it_sleeps_only_when_it_is_known_that_no_other_task_can_run():
+    """Which takes a moment in which trio itself would sleep."""
+    ours, theirs = socket.socketpair()
+
+    async def main():
+        waiting = OwnWait(ours.fileno())
+        waiting.watch(ours.fileno())
+        theirs.send(b"x")
+        known = []
+        task = trio.lowlevel.current_task()
+        for step in (
+            partial(waiting.before_task_step, task),
+            partial(waiting.task_scheduled, task),
+            partial(waiting.before_io_wait, 0.0),
+            partial(waiting.before_io_wait, 1.0),
+            partial(waiting.task_scheduled, task),
+            partial(waiting.before_io_wait, 0.0),
+            partial(waiting.before_task_step, task),
+        ):
+            step()
+            known.append(waiting.others == 0)
+            assert not waiting.sleep()
+        assert known == [False] * 3 + [True, False, False, True]
+
+    with ours, theirs:
+        trio.run(main)
+
+
+def test_it_sleeps_no_longer_than_trio_would():
+    """Until the next deadline; not at all when one is past."""
+    asked = []
+
+    class Poll:
+        def poll(self, timeout_ms):
+            asked.append(timeout_ms)
+            return []
+
+    async def main():
+        waiting = OwnWait(0)
+        waiting.before_io_wait(1.0)
+        waiting._poll = Poll()
+        with trio.move_on_after(3):
+            assert not waiting.sleep()
+            with trio.CancelScope(deadline=trio.current_time() + 0.001) as scope:
+                while trio.current_time() < scope.deadline:
+                    pass
+                assert not waiting.sleep()
+                await trio.lowlevel.checkpoint()  # which is cancelled
+        assert not waiting.sleep()
+
+    trio.run(main)
+    assert len(asked) == 2, asked
+    assert 2000 < asked[0] <= 3001
+    assert asked[1] == 3_600_001
+
+
+def test_it_is_known_which_descriptor_is_that_of_trio(monkeypatch):
+    """Where there are two, or none is told of, nobody guesses."""
+
+    async def main(instances):
+        monkeypatch.setattr("kwire.connection.own_wait.epoll_instances", lambda: set(instances))
+        return own_wait()
+
+    one = trio.run(main, [7])
+    assert one is not None
+    assert one.trio_fd == 7
+    assert trio.run(main, [7, 8]) is None
+    assert trio.run(main, []) is None
