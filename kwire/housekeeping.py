@@ -5,6 +5,7 @@ Rules:
 - Nothing here waits for a disk in the event loop: what may take long runs in a thread.
 - What is to be flushed for the time that has passed (``flush.ms``), and segments that were rolled,
   are looked for every second, or every ``log.flush.scheduler.interval.ms`` where that is shorter.
+- Files whose ``file.delete.delay.ms`` has passed are removed within a second.
 - Retention and checkpoints begin half a minute after the start, as in Kafka.
 - When a data directory fails, the fetches that wait on its partitions are answered. In Kafka
   they wait until somebody appends to another of their partitions, or time is up.
@@ -107,6 +108,7 @@ class Housekeeping:
         if now_ms >= self._retention_due_ms:
             self._retention_due_ms = now_ms + integer("log.retention.check.interval.ms")
             manager.housekeeping(now_ms, self._high_watermarks())
+        if manager.has_doomed(now_ms):
             await trio.to_thread.run_sync(manager.remove_doomed, now_ms)
         due = [name for name, due_ms in self._checkpoint_due_ms.items() if now_ms >= due_ms]
         for name in due:

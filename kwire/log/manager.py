@@ -22,12 +22,8 @@ from functools import partial
 from pathlib import Path
 
 from kwire.errors import ErrorCode, KafkaError
-from kwire.log.checkpoints import (
-    HIGH_WATERMARKS,
-    LOG_START_OFFSETS,
-    RECOVERY_POINTS,
-    TopicPartition,
-)
+from kwire.log.checkpointed import ALL_CHECKPOINTS, offsets_of
+from kwire.log.checkpoints import RECOVERY_POINTS, TopicPartition
 from kwire.log.data_directory import DataDirectory, open_directories
 from kwire.log.disk import Disk
 from kwire.log.loading import DELETE_SUFFIX, STRAY_SUFFIX, load_logs
@@ -35,12 +31,10 @@ from kwire.log.log_config import LogConfig
 from kwire.log.partition_log import PartitionLog
 from kwire.log.partition_metadata import holds_another_log, write_topic_id
 from kwire.log.recovery import NO_TOPIC_ID, open_log
-from kwire.log.retention import delete_old_segments, remove_doomed
-from kwire.log.segments import LogSegments
+from kwire.log.retention import delete_old_segments, has_doomed, remove_doomed
 
 log = logging.getLogger(__name__)
 
-ALL_CHECKPOINTS = (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS)
 _MAX_DIRECTORY_NAME = 255
 
 
@@ -296,6 +290,13 @@ class LogManager:
             except KafkaError as error:
                 log.error("housekeeping of %s failed: %s", opened.name, error)
 
+    def has_doomed(self, now_ms: int) -> bool:
+        """Whether there are files whose time to be removed has come."""
+        return any(remove_ms <= now_ms for remove_ms, _ in self._doomed) or any(
+            opened.doomed and not opened.is_offline and has_doomed(opened, now_ms)
+            for opened in self.logs.values()
+        )
+
     def remove_doomed(self, now_ms: int) -> None:
         """Remove the files whose time has come; for a thread, since large ones take a while."""
         for opened in list(self.logs.values()):
@@ -338,7 +339,7 @@ class LogManager:
             for opened in logs().values() if RECOVERY_POINTS in names else ():
                 opened.flush_rolled()
             for name in names:
-                data.write_checkpoint(name, partial(_offsets, name, logs, high_watermarks))
+                data.write_checkpoint(name, partial(offsets_of, name, logs, high_watermarks))
         except KafkaError:
             return False
         except OSError as error:
@@ -364,36 +365,3 @@ class LogManager:
         for data in self._data_directories.values():
             is_clean = clean and data.is_online and data.path not in unclean
             data.close(clean=is_clean and self._checkpoint(data, {}, ALL_CHECKPOINTS))
-
-
-def _offsets(
-    name: str,
-    get_logs: Callable[[], Mapping[TopicPartition, PartitionLog]],
-    high_watermarks: Mapping[TopicPartition, int],
-) -> dict[TopicPartition, int]:
-    """What a checkpoint says of the logs of a directory."""
-    logs = get_logs()
-    if name == RECOVERY_POINTS:
-        return {key: _recovery_point(opened) for key, opened in logs.items()}
-    if name == LOG_START_OFFSETS:
-        return {
-            key: opened.log_start_offset
-            for key, opened in logs.items()
-            if opened.log_start_offset > opened.segments[0].base_offset
-        }
-    return {key: high_watermarks.get(key, opened.log_end_offset) for key, opened in logs.items()}
-
-
-def _recovery_point(opened: PartitionLog) -> int:
-    """The recovery point to be written down.
-
-    Who finds a segment wholly before it trusts its indexes too, so it stays within the first
-    segment whose indexes aren't synced: they are completed when it is rolled.
-    """
-    segments = LogSegments(opened.segments)  # a thread looks at it, and they may change
-    unsure = [*opened.unflushed, segments.active][0].base_offset
-    following = segments[segments.index_of(unsure) + 1 :]
-    end_offset = following[0].base_offset if following else opened.log_end_offset
-    if opened.sure_end_offset == opened.log_end_offset or end_offset == unsure:
-        return opened.recovery_point
-    return min(opened.recovery_point, end_offset - 1)

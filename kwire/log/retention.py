@@ -56,6 +56,12 @@ def _drop_snapshots(log: PartitionLog, disk: Disk) -> None:
             disk.remove(snapshot_path(log.directory, offset))
 
 
+def has_doomed(log: PartitionLog, now_ms: int) -> bool:
+    """Whether the time has come to remove the files of some deleted segment."""
+    delay_ms = log.config.file_delete_delay_ms
+    return any(now_ms - deleted_ms >= delay_ms for deleted_ms, _ in log.doomed)
+
+
 def remove_doomed(log: PartitionLog, now_ms: int, disk: Disk) -> None:
     """Remove the files of deleted segments after ``file.delete.delay.ms``; for a thread."""
     for doomed in list(log.doomed):

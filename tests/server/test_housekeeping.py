@@ -1,9 +1,10 @@
 """What a running server does of itself, each thing at its interval, by the broker's clock."""
 
+import os
 from pathlib import Path
 
 from kwire.housekeeping import FIRST_TASKS_MS
-from kwire.metadata.controller import NewTopic, create_topic
+from kwire.metadata.controller import NewTopic, create_topic, delete_topic
 from kwire.record.records import BatchBuilder
 from kwire.testing.in_process import running_server
 
@@ -41,13 +42,28 @@ async def test_a_week_passes(tmp_path: Path) -> None:
         names = {path.name for path in partition.log.directory.iterdir()}
         assert f"{0:020d}.log.deleted" in names
         partition.log.roll(start_ms)
-        await keep_house(start_ms + FIRST_TASKS_MS + 4 * MINUTE_MS)
+        await keep_house(start_ms + FIRST_TASKS_MS + 1000 + MINUTE_MS - 1)
         assert f"{0:020d}.log.deleted" in {p.name for p in partition.log.directory.iterdir()}
-        await keep_house(start_ms + FIRST_TASKS_MS + 6 * MINUTE_MS)
+        await keep_house(start_ms + FIRST_TASKS_MS + 1000 + MINUTE_MS)
         names = {path.name for path in partition.log.directory.iterdir()}
         assert not any(name.endswith(".deleted") for name in names)
         await keep_house(start_ms + WEEK_MS + 10 * MINUTE_MS)
         assert partition.log.log_start_offset == 2
+
+
+async def test_the_files_of_a_deleted_topic_go_when_their_time_has_come(tmp_path: Path) -> None:
+    """After file.delete.delay.ms, however seldom retention looks."""
+    settings = {"log.segment.delete.delay.ms": "2000"}
+    async with running_server(tmp_path, settings) as running:
+        broker, keep_house = running.broker, running.server.housekeeping.keep_house
+        await broker.commit(lambda image: create_topic(image, NewTopic("t", 1, 1), broker.random))
+        before_ms = broker.now_ms()
+        await broker.commit(lambda image: delete_topic(image, image.topics_by_name["t"].topic_id))
+        after_ms = broker.now_ms()
+        await keep_house(before_ms + 1999)
+        assert [name for name in os.listdir(tmp_path) if name.startswith("t-0.")]
+        await keep_house(after_ms + 2000)
+        assert not [name for name in os.listdir(tmp_path) if name.startswith("t-0")]
 
 
 async def test_each_checkpoint_has_its_interval(tmp_path: Path) -> None:
