@@ -7,8 +7,9 @@ Rules:
   buffer of the connection's own.
 - A connection's own buffer grows with the bytes that came, never with the size a client announces.
   It is kept while the client goes on with large requests, and given back when it is idle.
-- Frames are views. While one is in use that lies in the scratch buffer, that buffer is left to it,
-  and the connections get another.
+- Frames are views, good until the connection reads on, which it does when it has answered them.
+  While one in the scratch buffer is in use, that buffer is left to it, and the connections get
+  another.
 """
 
 import socket
@@ -129,12 +130,17 @@ class Inbox:
         capacity = len(self._view)
         if self._end < capacity and self._start == 0:
             return
-        if (self._end - self._start) * 2 > capacity:
-            capacity *= 2
-        self._move(capacity)
+        held = self._end - self._start
+        if held * 2 > capacity:
+            self._move(2 * capacity)
+        elif self._view is self._own:  # a new one of a megabyte would be filled with zeros first
+            self._own[:held] = self._own[self._start : self._end]
+            self._start, self._end = 0, held
+        else:
+            self._move(capacity)
 
     def _move(self, capacity: int) -> None:
-        """Move what there is to a new buffer, because views into the old one may still be held."""
+        """Move what there is to a new buffer of this size."""
         held = self._end - self._start
         view = memoryview(bytearray(min(capacity, self._max_bytes + 4)))
         view[:held] = self._view[self._start : self._end]

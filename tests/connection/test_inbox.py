@@ -70,6 +70,25 @@ def test_a_frame_larger_than_the_scratch_buffer(size):
     assert inbox.size_bytes == 0
 
 
+@pytest.mark.parametrize("piece_bytes", [10_007, SCRATCH_BYTES, MAX_BYTES])
+def test_large_frames_go_through_one_buffer(piece_bytes):
+    """Wherever one ends; a new one for each would be filled with zeros first."""
+    bodies = [bytes([number]) * 100_000 for number in range(20)]
+    stream = b"".join(map(framed, bodies))
+    pieces = [stream[at : at + piece_bytes] for at in range(0, len(stream), piece_bytes)]
+    inbox, buffers, found = Inbox(Scratch(), MIN_BYTES, MAX_BYTES), {}, []
+    for piece in pieces:
+        sock = Pieces(piece)
+        while sock.pieces:
+            inbox.receive(sock)
+            while (frame := inbox.next_frame()) is not None:
+                found.append(bytes(frame))
+            inbox.leave_scratch()
+            buffers[id(inbox._own.obj)] = inbox._own.obj  # held, so that no id is used twice
+    assert found == bodies
+    assert len(buffers) <= 8  # as often as it grew
+
+
 @pytest.mark.parametrize("size", [-1, 0, 1, MAX_BYTES + 1, 2**31 - 1])
 def test_a_bad_size_is_told_before_anything_is_read_for_it(size):
     inbox = Inbox(Scratch(), MIN_BYTES, MAX_BYTES)
