@@ -6,6 +6,7 @@ next request before it sleeps answers sooner than that round trip.
 """
 
 import os
+import resource
 import socket
 import tempfile
 import time
@@ -138,6 +139,27 @@ def round_trip(_: Path, seconds: float) -> float:
     return _with_peer(_echo, work)
 
 
+def echo_cpu(_: Path, seconds: float) -> float:
+    """CPU time of a process that receives 100 bytes, sends them and sleeps, a million times."""
+
+    def work(end: socket.socket) -> float:
+        def step() -> int:
+            end.sendall(CHUNK[:100])
+            end.recv(4096)
+            return 1
+
+        return _per_second(step, seconds) * seconds
+
+    before_s = _cpu_of_children_s()
+    count = _with_peer(_echo, work)
+    return (_cpu_of_children_s() - before_s) / count * 1_000_000
+
+
+def _cpu_of_children_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def page_cache(directory: Path, seconds: float) -> float:
     """Append megabytes to files that nobody syncs."""
     with tempfile.TemporaryDirectory(dir=directory) as name:
@@ -176,6 +198,7 @@ LIMITS = [
     Limit(
         "round trip of 100 bytes over loopback TCP, both ends asleep meanwhile", "µs", round_trip
     ),
+    Limit("CPU of a million such echos, for the one that echoes", "s", echo_cpu),
     Limit("page-cache write", "GB/s", page_cache),
     Limit("4 KB appended and synced (fdatasync)", "µs", fsync),
 ]

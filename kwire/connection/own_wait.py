@@ -1,40 +1,51 @@
 """Waiting for connections and for all that trio waits for in one system call, without trio's loop.
 
 A fast path of the poller's ``wait_readable``, its slow twin: that leads through trio's scheduler,
-once before the process sleeps and once after, while a request waits. Here the poller sleeps where
-it is, until a connection is ready or trio has something to do.
+once before the process sleeps and once after, while a request waits. Here the poller sleeps in its
+own selector, which watches trio's epoll instance too. It also sleeps in the socket's first queue
+then, not in one behind another: Linux knows that who has sent a request sleeps next, and runs the
+poller where the request is.
 
 Rules:
 
-- It sleeps only while no other task can run; trio tells its instruments which are scheduled.
+- It sleeps only while no other task can run; trio tells its instruments which can.
 - It goes back to trio for everything that trio waits for: what its epoll instance watches (other
   sockets, threads that are done, signals) and its next deadline.
 - It is for a process that runs nothing but kwire: a host of trio's loop, or a clock of tests, would
   not go on meanwhile. Where trio's epoll instance can't be told, there is the slow twin.
+- The poller's selector must not be waited for by trio: each would watch the other.
 """
 
 import os
-import select
 from contextlib import suppress
 
 import trio
 
-LONGEST_S = 3600
+LONGEST_S = 3600.0
 MANY = 1 << 30
 
 
 class OwnWait(trio.abc.Instrument):
-    """Sleeps in place of trio, whose epoll instance is ``trio_fd``; it has to be an instrument."""
+    """When to sleep in place of trio, whose epoll instance is ``trio_fd``; it has to be an
+    instrument."""
 
     def __init__(self, trio_fd: int) -> None:
-        self.trio_fd = trio_fd
-        self.others = MANY  # tasks that can run; who knows until trio is idle for the first time
-        self._poll = select.poll()
-        self._poll.register(trio_fd, select.POLLIN)
+        self.others = MANY  # tasks that can run; nobody knows until trio's loop turns
+        self.is_trios_turn = False
+        self._trio_fd = trio_fd
 
-    def watch(self, fd: int) -> None:
-        """The descriptor for which it waits beside trio's."""
-        self._poll.register(fd, select.POLLIN)
+    def fileno(self) -> int:
+        """What the poller watches beside its connections."""
+        return self._trio_fd
+
+    def on_readable(self) -> None:
+        """Something has happened for which trio waits."""
+        self.is_trios_turn = True
+
+    def before_io_wait(self, timeout: float) -> None:
+        """Trio's loop turns."""
+        self.others = trio.lowlevel.current_statistics().tasks_runnable
+        self.is_trios_turn = False
 
     def task_scheduled(self, task: trio.lowlevel.Task) -> None:
         """A task can run."""
@@ -44,23 +55,12 @@ class OwnWait(trio.abc.Instrument):
         """It runs."""
         self.others -= 1
 
-    def before_io_wait(self, timeout: float) -> None:
-        """Trio sleeps when none can run."""
-        if timeout > 0:
-            self.others = 0
-
-    def sleep(self) -> bool:
-        """Sleep, and say whether only what ``watch`` was told is ready; if not, it is trio's turn.
-
-        Called by a task, which is none of the ``others``.
-        """
+    def wait_s(self) -> float:
+        """How long a task, which is none of the ``others``, may sleep; 0 if it is trio's turn."""
         if self.others:
-            return False
+            return 0.0
         wait_s = trio.lowlevel.current_statistics().seconds_to_next_deadline
-        if wait_s <= 0:
-            return False
-        ready = self._poll.poll(int(min(wait_s, LONGEST_S) * 1000) + 1)
-        return len(ready) == 1 and ready[0][0] != self.trio_fd
+        return max(0.0, min(wait_s, LONGEST_S))
 
 
 def epoll_instances() -> set[int]:

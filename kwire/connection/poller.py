@@ -104,7 +104,7 @@ class Poller:
         self._selector = selectors.DefaultSelector()
         self._own_wait = own_wait
         if own_wait is not None:
-            own_wait.watch(self._selector.fileno())
+            self.watch(own_wait)
         self._again: dict[Pollable, None] = {}  # in the order in which they asked
         self._woken: list[Pollable] = []
         self._afterwards: list[Callable[[], object]] = []
@@ -184,13 +184,16 @@ class Poller:
         own = self._own_wait
         try:
             while True:
-                if self._again or self._woken:
+                if self._again or self._woken or own is not None:
                     await trio.lowlevel.checkpoint()
                 else:
                     await trio.lowlevel.wait_readable(self._selector.fileno())
                 self._is_in_turn = True
-                while not self._take_turn() and own is not None and not self._woken and own.sleep():
-                    pass  # some connection is ready
+                wait_s = 0.0
+                while not self._take_turn(wait_s) and own is not None and not self._woken:
+                    wait_s = own.wait_s()
+                    if not wait_s:
+                        break
                 self._is_in_turn = False
         finally:
             self._finish_turn()
@@ -201,17 +204,17 @@ class Poller:
             if not self.connections:
                 self._selector.close()
 
-    def _take_turn(self) -> bool:
-        """Serve those that are ready, and those that become so meanwhile.
+    def _take_turn(self, wait_s: float) -> bool:
+        """Serve those that are ready within a time, and those that become so meanwhile.
 
         Whether there may be more to do, here or elsewhere; if not it is time to sleep.
         """
-        self.now_s = trio.current_time()
         select = self._selector.select
+        ready = select(wait_s)
+        self.now_s = trio.current_time()
         served_s = begin_s = perf_counter()
         while True:
             again, self._again = self._again, {}
-            ready = select(0)
             for connection in again:
                 connection.on_readable()
             if len(ready) < GATHER_FROM:
@@ -229,10 +232,11 @@ class Poller:
                 self._patience = min(self._patience + (served_s > begin_s), MAX_PATIENCE)
                 served_s = now_s
                 if not self._may_look():
-                    return False
+                    return self._own_wait is not None and self._own_wait.is_trios_turn
             elif now_s - served_s > LOOK_S:
                 self._patience = self._patience - 1 if self._patience else -MAX_PATIENCE
                 return False
+            ready = select(0)
 
     def _finish_turn(self) -> None:
         """Do what was left for when the answers are sent."""
@@ -299,5 +303,5 @@ class Poller:
             self._patience += 1
             return False
         if self._own_wait is not None:
-            return self._own_wait.others == 0
+            return not self._own_wait.others and not self._own_wait.is_trios_turn
         return trio.lowlevel.current_statistics().tasks_runnable == 0

@@ -12,7 +12,7 @@ import trio
 
 from kwire.connection.own_wait import OwnWait, epoll_instances, own_wait
 from kwire.connection.poller import Poller
-from tests.connection.test_poller import Peer
+from tests.connection.test_poller import Peer, Talker, Waker
 
 ROUNDS = 300
 
@@ -172,6 +172,53 @@ def test_another_socket_is_heard_of():
     run(scenario)
 
 
+def test_another_socket_is_heard_of_at_once_while_a_client_never_stops(time_by_looks):
+    """Not only when the turn has lasted long enough."""
+
+    async def scenario(world):
+        ours, theirs = socket.socketpair()
+
+        class Telling(Talker):
+            def on_readable(self):
+                super().on_readable()
+                if self.turns == 3:
+                    theirs.send(b"x")
+
+        with ours, theirs:
+            talker = Telling(world.poller)
+            talker.far.send(b"x")
+            await trio.lowlevel.wait_readable(ours)
+            assert 3 <= talker.turns < 10
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("looks", [False, True])
+def test_who_is_woken_by_one_that_was_woken_goes_on(looks):
+    """In a later turn, for which nothing has to come."""
+
+    async def scenario(world):
+        world.poller._looks = looks
+        done = trio.Event()
+
+        class Chained(Waker):
+            def go_on(self):
+                super().go_on()
+                for other in self.woken:
+                    self.poller.wake(other)
+                if not self.woken:
+                    done.set()
+
+        first, *others = chain = [Chained(world.poller) for _ in range(4)]
+        for one, following in zip(chain, others, strict=False):
+            one.woken = [following]
+        first.far.send(b"x")
+        await done.wait()
+        assert [one.turns for one in chain] == [1] * len(chain)
+
+    run(scenario)
+
+
 def test_a_signal_is_heard_of():
     async def scenario(world):
         with trio.open_signal_receiver(signal.SIGUSR1) as signals:
@@ -218,7 +265,6 @@ def test_a_task_that_a_request_starts_runs():
             told.set()
 
         starting = Starting(world.poller)
-        await trio.testing.wait_all_tasks_blocked(0.01)
         starting.far.send(b"x")
         await told.wait()
 
@@ -226,59 +272,49 @@ def test_a_task_that_a_request_starts_runs():
 
 
 def test_it_sleeps_only_when_it_is_known_that_no_other_task_can_run():
-    """Which takes a moment in which trio itself would sleep."""
-    ours, theirs = socket.socketpair()
+    """Which it learns when trio's loop turns, whatever was before."""
 
     async def main():
-        waiting = OwnWait(ours.fileno())
-        waiting.watch(ours.fileno())
-        theirs.send(b"x")
-        known = []
+        waiting = OwnWait(0)
         task = trio.lowlevel.current_task()
-        for step in (
-            partial(waiting.before_task_step, task),
-            partial(waiting.task_scheduled, task),
-            partial(waiting.before_io_wait, 0.0),
-            partial(waiting.before_io_wait, 1.0),
-            partial(waiting.task_scheduled, task),
-            partial(waiting.before_io_wait, 0.0),
-            partial(waiting.before_task_step, task),
-        ):
-            step()
-            known.append(waiting.others == 0)
-            assert not waiting.sleep()
-        assert known == [False] * 3 + [True, False, False, True]
+        known = []
+        async with trio.open_nursery() as nursery:
+            for step in (
+                partial(waiting.before_task_step, task),
+                partial(waiting.task_scheduled, task),
+                partial(waiting.before_io_wait, 0.0),
+                partial(waiting.task_scheduled, task),
+                partial(waiting.task_scheduled, task),
+                partial(waiting.before_task_step, task),
+                partial(waiting.before_task_step, task),
+                partial(waiting.before_task_step, task),
+                partial(nursery.start_soon, trio.lowlevel.checkpoint),
+                partial(waiting.before_io_wait, 0.0),
+                partial(waiting.before_task_step, task),
+            ):
+                step()
+                known.append(waiting.wait_s() > 0)
+        assert known == [*[False] * 2, True, *[False] * 2, False, True, *[False] * 3, True]
 
-    with ours, theirs:
-        trio.run(main)
+    trio.run(main)
 
 
 def test_it_sleeps_no_longer_than_trio_would():
     """Until the next deadline; not at all when one is past."""
-    asked = []
-
-    class Poll:
-        def poll(self, timeout_ms):
-            asked.append(timeout_ms)
-            return []
 
     async def main():
         waiting = OwnWait(0)
-        waiting.before_io_wait(1.0)
-        waiting._poll = Poll()
+        waiting.before_io_wait(0.0)
         with trio.move_on_after(3):
-            assert not waiting.sleep()
+            assert 2 < waiting.wait_s() <= 3
             with trio.CancelScope(deadline=trio.current_time() + 0.001) as scope:
                 while trio.current_time() < scope.deadline:
                     pass
-                assert not waiting.sleep()
+                assert waiting.wait_s() == 0
                 await trio.lowlevel.checkpoint()  # which is cancelled
-        assert not waiting.sleep()
+        assert waiting.wait_s() == 3600
 
     trio.run(main)
-    assert len(asked) == 2, asked
-    assert 2000 < asked[0] <= 3001
-    assert asked[1] == 3_600_001
 
 
 def test_it_is_known_which_descriptor_is_that_of_trio(monkeypatch):
@@ -290,6 +326,6 @@ def test_it_is_known_which_descriptor_is_that_of_trio(monkeypatch):
 
     one = trio.run(main, [7])
     assert one is not None
-    assert one.trio_fd == 7
+    assert one.fileno() == 7
     assert trio.run(main, [7, 8]) is None
     assert trio.run(main, []) is None

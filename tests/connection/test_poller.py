@@ -1,7 +1,5 @@
 """All that are readable are served, nobody starves, and others have their turn."""
 
-import itertools
-import os
 import socket
 from contextlib import suppress
 from time import perf_counter
@@ -316,14 +314,6 @@ class Talker(Peer):
         super().on_readable()
         if self.turns < self.MOST:
             self.far.send(b"x")
-
-
-@pytest.fixture
-def time_by_looks(monkeypatch):
-    """The poller's time goes on by 10 µs with every look at it; there is a second processor."""
-    looks = itertools.count()
-    monkeypatch.setattr("kwire.connection.poller.perf_counter", lambda: next(looks) * 1e-5)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0, 1}, raising=False)
 
 
 async def test_a_client_that_never_stops_does_not_keep_tasks_from_what_comes(
