@@ -5,13 +5,15 @@ the count of a word each time the word comes, so that of every word the output h
 nothing twice.
 """
 
+import signal
 import subprocess
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from kafka import KafkaAdminClient
+from kafka import KafkaAdminClient, KafkaConsumer
 
 from compat_tests.clients import produce_confluent
 from compat_tests.java_tools import streams_command
@@ -25,6 +27,7 @@ SOURCE, TARGET = "streams-plaintext-input", "streams-wordcount-output"
 WORDS = ["all", "streams", "lead", "to", "kafka", "hello", "join", "summit"]
 LINES_PER_ROUND = 60
 PATIENCE_S = 120
+ALL_PRODUCED = " 20000 records produced"
 
 
 @contextmanager
@@ -156,10 +159,14 @@ def smoke_topics(bootstrap: str, admin: KafkaAdminClient) -> Iterator[None]:
     delete()
 
 
-def test_the_smoke_test_of_kafka(bootstrap: str, smoke_topics: None, tmp_path: Path) -> None:
+def test_the_smoke_test_of_kafka(
+    bootstrap: str, admin: KafkaAdminClient, smoke_topics: None, tmp_path: Path
+) -> None:
     """Kafka's own driver writes for a minute and a half and then judges what came out.
 
-    Aggregates, windows, joins and suppression, by two clients that are killed meanwhile.
+    Aggregates, windows, joins and suppression, by two clients that are killed meanwhile. The driver
+    takes end offsets and then positions, and calls it a failure where something was written in
+    between: so it is held up until the clients are done with what it wrote.
     """
     files = [settings(tmp_path / name, bootstrap, "SmokeTest") for name in ("a", "b", "driver")]
     driver = subprocess.Popen(
@@ -168,6 +175,10 @@ def test_the_smoke_test_of_kafka(bootstrap: str, smoke_topics: None, tmp_path: P
         stderr=subprocess.STDOUT,
         text=True,
     )
+    assert driver.stdout is not None
+    said: list[str] = []
+    listener = threading.Thread(target=said.extend, args=[driver.stdout])
+    listener.start()
     try:
         with running(SMOKE, files[0], "process"):
             with running(SMOKE, files[1], "process"):
@@ -183,8 +194,41 @@ def test_the_smoke_test_of_kafka(bootstrap: str, smoke_topics: None, tmp_path: P
                     what="them to have counted more",
                 )
         with running(SMOKE, files[0], "process"), running(SMOKE, files[1], "process"):
-            said, _ = driver.communicate(timeout=4 * PATIENCE_S)
+            wait_until(
+                lambda: any(ALL_PRODUCED in line for line in said) or driver.poll() is not None,
+                timeout_s=PATIENCE_S,
+                what="the driver to have written everything",
+            )
+            driver.send_signal(signal.SIGSTOP)
+            try:
+                wait_until(
+                    lambda: lag(bootstrap, admin, "SmokeTest") == 0,
+                    timeout_s=PATIENCE_S,
+                    what="the clients to be done",
+                )
+            finally:
+                driver.send_signal(signal.SIGCONT)
+            driver.wait(4 * PATIENCE_S)
     finally:
         driver.kill()
         driver.wait()
-    assert "\nSUCCESS\n" in said, said[-3000:]
+        listener.join()
+        driver.stdout.close()
+    assert "SUCCESS\n" in said, "".join(said)[-3000:]
+
+
+def lag(bootstrap: str, admin: KafkaAdminClient, group: str) -> int:
+    """How many records a group of Streams has yet to process; -1 while it has committed nothing.
+
+    The marker at the end of a partition that is written in transactions is none.
+    """
+    committed = admin.list_group_offsets(group).get(group, {})
+    consumer = KafkaConsumer(bootstrap_servers=bootstrap)
+    ends = consumer.end_offsets(list(committed))
+    consumer.close()
+    if not committed:
+        return -1
+    return sum(
+        max(0, ends[place] - known.offset - (place.topic.startswith(group)))
+        for place, known in committed.items()
+    )

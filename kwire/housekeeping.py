@@ -102,7 +102,7 @@ class Housekeeping:
         self._broker.log_manager.look_for_room()
 
     async def keep_house(self, now_ms: int) -> None:
-        """Retention and checkpoints, each when its interval has passed."""
+        """Retention and checkpoints, when their interval has passed; files that are to go."""
         integer = self._broker.integer
         manager = self._broker.log_manager
         if now_ms >= self._retention_due_ms:

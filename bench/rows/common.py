@@ -87,6 +87,10 @@ class Row(NamedTuple):
     load: str = ""
 
 
+DELETED: dict[str, list[str]] = {}
+"""Topics that were deleted, by the broker's address, while their files may be there yet."""
+
+
 def load_codecs() -> None:
     """What ``create_topic`` and ``next_offset`` load when they are first called."""
     topic = CreatableTopic(configs=[CreatableTopicConfig()])
@@ -121,7 +125,8 @@ def create_topic(
 
 
 def delete_topic(bootstrap: str, name: str) -> None:
-    """Delete a topic and its data."""
+    """Delete a topic and its data, which takes a moment more."""
+    DELETED.setdefault(bootstrap, []).append(name)
     ask(bootstrap, DeleteTopicsRequest(topic_names=[name], timeout_ms=10_000), 5)
 
 

@@ -5,7 +5,7 @@ lines of its own; Python's own form of the time.
 
 A rebalance is told in three lines while its next request is under way, so a line has to be cheap:
 nobody is asked for what it doesn't show (the caller, the thread), and the time is put into words
-once a second. A line is written at once: a crash loses none.
+once a second. A line that is logged is written at once: a crash loses none.
 """
 
 import logging

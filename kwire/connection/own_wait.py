@@ -8,7 +8,8 @@ poller where the request is.
 
 Rules:
 
-- It sleeps only while no other task can run; trio tells its instruments which can.
+- It sleeps only while no other task can run; trio tells its instruments which can. That takes two
+  short calls for each step of a task, of which there are few.
 - It goes back to trio for everything that trio waits for: what its epoll instance watches (other
   sockets, threads that are done, signals) and its next deadline.
 - It is for a process that runs nothing but kwire: a host of trio's loop, or a clock of tests, would
@@ -16,6 +17,7 @@ Rules:
 - The poller's selector must not be waited for by trio: each would watch the other.
 """
 
+import math
 import os
 from contextlib import suppress
 
@@ -45,7 +47,6 @@ class OwnWait(trio.abc.Instrument):
     def before_io_wait(self, timeout: float) -> None:
         """Trio's loop turns."""
         self.others = trio.lowlevel.current_statistics().tasks_runnable
-        self.is_trios_turn = False
 
     def task_scheduled(self, task: trio.lowlevel.Task) -> None:
         """A task can run."""
@@ -56,11 +57,19 @@ class OwnWait(trio.abc.Instrument):
         self.others -= 1
 
     def wait_s(self) -> float:
-        """How long a task, which is none of the ``others``, may sleep; 0 if it is trio's turn."""
-        if self.others:
+        """How long a task, which is none of the ``others``, may sleep; 0 if it is trio's turn.
+
+        Or if the task is to be cancelled: that happens when it goes back to trio.
+        """
+        statistics = trio.lowlevel.current_statistics()
+        if self.others or statistics.tasks_runnable:
+            trio.lowlevel.add_instrument(
+                self
+            )  # trio drops one that has failed, and tells it no more
             return 0.0
-        wait_s = trio.lowlevel.current_statistics().seconds_to_next_deadline
-        return max(0.0, min(wait_s, LONGEST_S))
+        if trio.current_effective_deadline() == -math.inf:
+            return 0.0
+        return max(0.0, min(statistics.seconds_to_next_deadline, LONGEST_S))
 
 
 def epoll_instances() -> set[int]:

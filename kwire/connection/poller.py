@@ -188,6 +188,8 @@ class Poller:
                     await trio.lowlevel.checkpoint()
                 else:
                     await trio.lowlevel.wait_readable(self._selector.fileno())
+                if own is not None:
+                    own.is_trios_turn = False  # it has just had it
                 self._is_in_turn = True
                 wait_s = 0.0
                 while not self._take_turn(wait_s) and own is not None and not self._woken:
@@ -196,13 +198,14 @@ class Poller:
                         break
                 self._is_in_turn = False
         finally:
-            self._finish_turn()
+            self._is_in_turn = False
             # Who has a task ends in it, a little later.
             for connection in list(self.connections):
                 connection.abort_nowait()
             self._has_ended = True
             if not self.connections:
                 self._selector.close()
+            self._finish_turn()  # of a turn that has failed
 
     def _take_turn(self, wait_s: float) -> bool:
         """Serve those that are ready within a time, and those that become so meanwhile.
@@ -240,9 +243,10 @@ class Poller:
 
     def _finish_turn(self) -> None:
         """Do what was left for when the answers are sent."""
-        afterwards, self._afterwards = self._afterwards, []
-        for function in afterwards:
-            function()
+        while self._afterwards:
+            afterwards, self._afterwards = self._afterwards, []
+            for function in afterwards:
+                function()
 
     def gather(self, connection: Pollable) -> None:
         """Call ``send_gathered`` soon in this turn."""

@@ -291,10 +291,10 @@ class LogManager:
                 log.error("housekeeping of %s failed: %s", opened.name, error)
 
     def has_doomed(self, now_ms: int) -> bool:
-        """Whether there are files whose time to be removed has come."""
-        return any(remove_ms <= now_ms for remove_ms, _ in self._doomed) or any(
+        """Whether there are files whose time to be removed has come; threads may change them."""
+        return any(remove_ms <= now_ms for remove_ms, _ in list(self._doomed)) or any(
             opened.doomed and not opened.is_offline and has_doomed(opened, now_ms)
-            for opened in self.logs.values()
+            for opened in list(self.logs.values())
         )
 
     def remove_doomed(self, now_ms: int) -> None:

@@ -59,7 +59,7 @@ def _drop_snapshots(log: PartitionLog, disk: Disk) -> None:
 def has_doomed(log: PartitionLog, now_ms: int) -> bool:
     """Whether the time has come to remove the files of some deleted segment."""
     delay_ms = log.config.file_delete_delay_ms
-    return any(now_ms - deleted_ms >= delay_ms for deleted_ms, _ in log.doomed)
+    return any(now_ms - deleted_ms >= delay_ms for deleted_ms, _ in list(log.doomed))
 
 
 def remove_doomed(log: PartitionLog, now_ms: int, disk: Disk) -> None:

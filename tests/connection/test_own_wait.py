@@ -5,12 +5,11 @@ import signal
 import socket
 import sys
 import threading
-from functools import partial
 
 import pytest
 import trio
 
-from kwire.connection.own_wait import OwnWait, epoll_instances, own_wait
+from kwire.connection.own_wait import OwnWait, epoll_instances
 from kwire.connection.poller import Poller
 from tests.connection.test_poller import Peer, Talker, Waker
 
@@ -44,6 +43,7 @@ class World:
     """A loop with a poller, which waits by itself or has trio wait."""
 
     def __init__(self, nursery, own):
+        self.waiting = own
         self.loops = Loops()
         trio.lowlevel.add_instrument(self.loops)
         self.poller = Poller(nursery, own)
@@ -59,7 +59,7 @@ class World:
         return answers
 
 
-def run(scenario, *, own=True):
+def run(scenario, *, own=True, polls=True):
     """Run a scenario in a loop of its own; fails where it takes long."""
     before = epoll_instances()
 
@@ -71,7 +71,8 @@ def run(scenario, *, own=True):
             trio.lowlevel.add_instrument(waiting)
         async with trio.open_nursery() as nursery:
             world = World(nursery, waiting)
-            nursery.start_soon(world.poller.run)
+            if polls:
+                nursery.start_soon(world.poller.run)
             with trio.fail_after(10) as limit:
                 await scenario(world)
             assert not limit.cancel_called
@@ -271,61 +272,57 @@ def test_a_task_that_a_request_starts_runs():
     run(scenario)
 
 
-def test_it_sleeps_only_when_it_is_known_that_no_other_task_can_run():
-    """Which it learns when trio's loop turns, whatever was before."""
+def test_a_poller_that_is_cancelled_in_its_turn_ends():
+    """It doesn't sleep first: only trio can end it."""
 
-    async def main():
-        waiting = OwnWait(0)
-        task = trio.lowlevel.current_task()
-        known = []
+    async def scenario(world):
+        ended = trio.Event()
+
+        async def poll():
+            with scope:
+                await poller.run()
+            ended.set()
+
+        class Ending(Peer):
+            def on_readable(self):
+                super().on_readable()
+                scope.cancel()
+
+        scope = trio.CancelScope()
         async with trio.open_nursery() as nursery:
-            for step in (
-                partial(waiting.before_task_step, task),
-                partial(waiting.task_scheduled, task),
-                partial(waiting.before_io_wait, 0.0),
-                partial(waiting.task_scheduled, task),
-                partial(waiting.task_scheduled, task),
-                partial(waiting.before_task_step, task),
-                partial(waiting.before_task_step, task),
-                partial(waiting.before_task_step, task),
-                partial(nursery.start_soon, trio.lowlevel.checkpoint),
-                partial(waiting.before_io_wait, 0.0),
-                partial(waiting.before_task_step, task),
-            ):
-                step()
-                known.append(waiting.wait_s() > 0)
-        assert known == [*[False] * 2, True, *[False] * 2, False, True, *[False] * 3, True]
+            poller = Poller(nursery, world.waiting)
+            ending = Ending(poller)
+            nursery.start_soon(poll)
+            ending.far.send(b"x")
+            await ended.wait()
+            assert ending.is_aborted
+            nursery.cancel_scope.cancel()
 
-    trio.run(main)
+    run(scenario, polls=False)
 
 
-def test_it_sleeps_no_longer_than_trio_would():
-    """Until the next deadline; not at all when one is past."""
+def test_it_goes_on_though_trio_drops_its_instrument():
+    """As it does when one fails: no task is forgotten, and it is taken in again."""
 
-    async def main():
-        waiting = OwnWait(0)
-        waiting.before_io_wait(0.0)
-        with trio.move_on_after(3):
-            assert 2 < waiting.wait_s() <= 3
-            with trio.CancelScope(deadline=trio.current_time() + 0.001) as scope:
-                while trio.current_time() < scope.deadline:
-                    pass
-                assert waiting.wait_s() == 0
-                await trio.lowlevel.checkpoint()  # which is cancelled
-        assert waiting.wait_s() == 3600
+    async def scenario(world):
+        for _ in range(3):
+            trio.lowlevel.remove_instrument(world.waiting)
+            told = trio.Event()
 
-    trio.run(main)
+            class Starting(Peer):
+                def on_readable(self):
+                    super().on_readable()
+                    self.poller.start_task(self.tell)
 
+                async def tell(self, told=told):
+                    told.set()
 
-def test_it_is_known_which_descriptor_is_that_of_trio(monkeypatch):
-    """Where there are two, or none is told of, nobody guesses."""
+            Starting(world.poller).far.send(b"x")
+            await told.wait()
+        await trio.to_thread.run_sync(world.talk)
+        assert world.loops.count < ROUNDS // 2
+        with pytest.raises(KeyError):
+            trio.lowlevel.remove_instrument(Loops())
+        trio.lowlevel.remove_instrument(world.waiting)  # for it is there
 
-    async def main(instances):
-        monkeypatch.setattr("kwire.connection.own_wait.epoll_instances", lambda: set(instances))
-        return own_wait()
-
-    one = trio.run(main, [7])
-    assert one is not None
-    assert one.fileno() == 7
-    assert trio.run(main, [7, 8]) is None
-    assert trio.run(main, []) is None
+    run(scenario)

@@ -150,6 +150,25 @@ def test_new_partitions_go_to_the_directory_with_the_fewest(tools, open_manager)
     again.close(tools.now_ms)
 
 
+def test_logs_may_come_while_it_is_looked_what_is_due(tools, open_manager):
+    """Threads make logs and delete them meanwhile."""
+    manager = open_manager()
+
+    class Coming:
+        is_offline = False
+
+        @property
+        def doomed(self):
+            manager.logs["t", len(manager.logs)] = self
+            return []
+
+    manager.logs["t", 0] = Coming()
+    assert not manager.has_doomed(tools.now_ms)
+    assert len(manager.logs) == 2
+    manager.logs.clear()
+    manager.close(tools.now_ms)
+
+
 def test_deleting_renames_at_once_and_removes_later(tools, open_manager):
     """``topic-N.<32 hex digits>-delete``, then nothing; also when the broker stops in between."""
     manager = open_manager()

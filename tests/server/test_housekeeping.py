@@ -53,16 +53,16 @@ async def test_a_week_passes(tmp_path: Path) -> None:
 
 async def test_the_files_of_a_deleted_topic_go_when_their_time_has_come(tmp_path: Path) -> None:
     """After file.delete.delay.ms, however seldom retention looks."""
-    settings = {"log.segment.delete.delay.ms": "2000"}
+    settings = {"log.segment.delete.delay.ms": str(WEEK_MS)}
     async with running_server(tmp_path, settings) as running:
         broker, keep_house = running.broker, running.server.housekeeping.keep_house
         await broker.commit(lambda image: create_topic(image, NewTopic("t", 1, 1), broker.random))
         before_ms = broker.now_ms()
         await broker.commit(lambda image: delete_topic(image, image.topics_by_name["t"].topic_id))
         after_ms = broker.now_ms()
-        await keep_house(before_ms + 1999)
+        await keep_house(before_ms + WEEK_MS - 1)
         assert [name for name in os.listdir(tmp_path) if name.startswith("t-0.")]
-        await keep_house(after_ms + 2000)
+        await keep_house(after_ms + WEEK_MS)
         assert not [name for name in os.listdir(tmp_path) if name.startswith("t-0")]
 
 
