@@ -8,7 +8,7 @@ nothing twice.
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -27,7 +27,8 @@ SOURCE, TARGET = "streams-plaintext-input", "streams-wordcount-output"
 WORDS = ["all", "streams", "lead", "to", "kafka", "hello", "join", "summit"]
 LINES_PER_ROUND = 60
 PATIENCE_S = 120
-ALL_PRODUCED = " 20000 records produced"
+JUDGES = "echo-0 at position"
+"""What the driver says first when it begins to judge."""
 
 
 @contextmanager
@@ -177,7 +178,16 @@ def test_the_smoke_test_of_kafka(
     )
     assert driver.stdout is not None
     said: list[str] = []
-    listener = threading.Thread(target=said.extend, args=[driver.stdout])
+    judges = threading.Event()
+
+    def listen(lines: Iterable[str]) -> None:
+        for line in lines:
+            said.append(line)
+            if JUDGES in line and not judges.is_set():
+                driver.send_signal(signal.SIGSTOP)
+                judges.set()
+
+    listener = threading.Thread(target=listen, args=[driver.stdout])
     listener.start()
     try:
         with running(SMOKE, files[0], "process"):
@@ -194,12 +204,7 @@ def test_the_smoke_test_of_kafka(
                     what="them to have counted more",
                 )
         with running(SMOKE, files[0], "process"), running(SMOKE, files[1], "process"):
-            wait_until(
-                lambda: any(ALL_PRODUCED in line for line in said) or driver.poll() is not None,
-                timeout_s=PATIENCE_S,
-                what="the driver to have written everything",
-            )
-            driver.send_signal(signal.SIGSTOP)
+            wait_until(judges.is_set, timeout_s=4 * PATIENCE_S, what="the driver to judge")
             try:
                 wait_until(
                     lambda: lag(bootstrap, admin, "SmokeTest") == 0,
