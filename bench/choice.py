@@ -14,12 +14,9 @@ NO = ("no", "0", "false")
 
 def add_no(parser: argparse.ArgumentParser, name: str, help_text: str) -> None:
     """``--no-NAME``, or NAME=no in the environment: without that broker."""
-    parser.add_argument(
-        f"--no-{name}",
-        dest=name,
-        action="store_false",
-        default=os.environ.get(name.upper(), "").lower() not in NO,
-        help=help_text,
+    parser.set_defaults(**{name: os.environ.get(name.upper(), "").lower() not in NO})
+    parser.add_argument(  # no default of its own, for its help would show that
+        f"--no-{name}", dest=name, action="store_false", default=argparse.SUPPRESS, help=help_text
     )
 
 

@@ -1,5 +1,6 @@
 """The command line: what it prints, and the one line it says when it can't start."""
 
+import signal
 import socket
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import trio
 
 from kwire import __version__
 from kwire.build import is_compiled
-from kwire.cli import main
+from kwire.cli import INTERRUPTED, main
 from kwire.housekeeping import StorageLost
 from kwire.server import Server
 from kwire.testing.process import BrokerFailed, BrokerProcess
@@ -207,3 +208,37 @@ def test_a_server_that_ends_says_why_in_one_line(
     monkeypatch.setattr(Server, "serve", lose_storage)
     assert main(["serve", "--data-dir", str(tmp_path)]) == 1
     assert capsys.readouterr().err == "kwire: every data directory has failed\n"
+
+
+@pytest.mark.parametrize("signals", [[signal.SIGINT] * 3, [signal.SIGTERM, signal.SIGINT] * 2])
+def test_who_asks_for_the_end_again_changes_nothing(
+    tmp_path: Path, signals: list[signal.Signals]
+) -> None:
+    """It ends as cleanly, and says nothing."""
+    command = [sys.executable, "-m", "kwire", "serve", "--data-dir", str(tmp_path)]
+    with subprocess.Popen(
+        [*command, "--listen", "127.0.0.1:0"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        for number in signals:
+            process.send_signal(number)
+        said = process.communicate()[1]
+    assert (process.returncode, said) == (0, "")
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+def test_an_early_ctrl_c_says_nothing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the broker takes care of it; the exit code is that of shells."""
+
+    def run(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(trio, "run", run)
+    assert main(["serve"]) == INTERRUPTED == 130
+    assert capsys.readouterr().err == ""

@@ -5,7 +5,7 @@ Rules:
 - A command's module has ``add_parser(commands)`` and ``run(options)``. It is imported when its
   command is given, and imports what it needs when it runs: no command pays for another.
 - Exit codes: 0 when done, 1 when something is wrong, with one line on stderr that says what, 2 for
-  a wrong command line.
+  a wrong command line, 130 for Ctrl-C before the command was under way.
 """
 
 import argparse
@@ -22,6 +22,9 @@ COMMANDS = {
 }
 """The module of each command."""
 
+INTERRUPTED = 130
+"""The exit code of shells for a command that ended with Ctrl-C."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit code."""
@@ -36,5 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options, unknown = parser.parse_known_args(given)
     if unknown:  # said with the usage of the command, which has the options that there are
         commands.choices[options.command].error(f"unrecognized arguments: {' '.join(unknown)}")
-    exit_code: int = options.run(options)
+    try:
+        exit_code: int = options.run(options)
+    except KeyboardInterrupt:  # before the command takes care of it, there is nothing to undo
+        return INTERRUPTED
     return exit_code

@@ -13,6 +13,8 @@ from kwire.cli import own_process
 from kwire.cli.output import fail
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from kwire.config.broker import BrokerConfig
 
 
@@ -170,9 +172,15 @@ def _serve(config: "BrokerConfig") -> int:
 
     async def serve() -> None:
         server = Server(config, own_wait=own_wait())
+        ended = trio.Event()
+
+        async def serve_to_the_end(task_status: trio.TaskStatus[None]) -> None:
+            await server.serve(task_status)
+            ended.set()
+
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
             async with trio.open_nursery() as nursery:
-                await nursery.start(server.serve)
+                await nursery.start(serve_to_the_end)
                 addresses = ",".join(
                     f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
                     for host, port in server.addresses
@@ -188,6 +196,9 @@ def _serve(config: "BrokerConfig") -> int:
                     await anext(signals)
                     serving.cancel_scope.cancel()
                 server.stop()
+                nursery.start_soon(_pass_over, signals)  # who presses Ctrl-C twice means the same
+                await ended.wait()
+                nursery.cancel_scope.cancel()
 
     reasons: list[str] = []
     try:
@@ -195,6 +206,11 @@ def _serve(config: "BrokerConfig") -> int:
     except* (StartError, StorageLost) as group:
         reasons.append(_reason(group))
     return fail(reasons[0]) if reasons else 0
+
+
+async def _pass_over(signals: "AsyncIterator[int]") -> None:
+    async for _ in signals:
+        pass
 
 
 def _reason(error: BaseException) -> str:
