@@ -198,7 +198,7 @@ LIMITS = [
     Limit(
         "round trip of 100 bytes over loopback TCP, both ends asleep meanwhile", "µs", round_trip
     ),
-    Limit("CPU of a million such echos, for the one that echoes", "s", echo_cpu),
+    Limit("CPU of a million such echoes, for the one that echoes", "s", echo_cpu),
     Limit("page-cache write", "GB/s", page_cache),
     Limit("4 KB appended and synced (fdatasync)", "µs", fsync),
 ]

@@ -5,7 +5,7 @@ Rules:
 - A command's module has ``add_parser(commands)`` and ``run(options)``. It is imported when its
   command is given, and imports what it needs when it runs: no command pays for another.
 - Exit codes: 0 when done, 1 when something is wrong, with one line on stderr that says what, 2 for
-  a wrong command line, 130 for Ctrl-C before the command was under way.
+  a wrong command line, 130 for Ctrl-C where the command has no clean end for it.
 """
 
 import argparse
@@ -41,6 +41,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         commands.choices[options.command].error(f"unrecognized arguments: {' '.join(unknown)}")
     try:
         exit_code: int = options.run(options)
-    except KeyboardInterrupt:  # before the command takes care of it, there is nothing to undo
+    except KeyboardInterrupt:  # where a command has something to undo it takes care of signals
         return INTERRUPTED
     return exit_code

@@ -2,9 +2,7 @@
 
 A fast path of the poller's ``wait_readable``, its slow twin: that leads through trio's scheduler,
 once before the process sleeps and once after, while a request waits. Here the poller sleeps in its
-own selector, which watches trio's epoll instance too. It also sleeps in the socket's first queue
-then, not in one behind another: Linux knows that who has sent a request sleeps next, and runs the
-poller where the request is.
+own selector, which watches trio's epoll instance too.
 
 Rules:
 

@@ -3,8 +3,9 @@
 Rules:
 
 - A connection without a request in hand has no task and no buffer; it is an entry of one selector,
-  whose descriptor one task waits for. So is one whose client doesn't read as fast as it is
-  answered; it is watched for writing until everything is sent, and nothing is read from it then.
+  for which one task waits, in trio or by itself (``own_wait``). So is one whose client doesn't read
+  as fast as it is answered; it is watched for writing until everything is sent, and nothing is
+  read from it then.
 - A connection whose request waits for a change, like a fetch for an append, is woken. It goes on in
   the turn in which that happens, after those that were ready: they have their answers first, and
   many appends wake it once. Where one append wakes very many, some of them go on in a later turn.

@@ -5,8 +5,9 @@ A meter is an instrument of trio: it looks on while any task but the client's ru
 - ``calls``: Python functions, a coroutine's once more each time it goes on; not those within trio.
 - ``system call: …``: each by its name. Every call from Python that ends in the kernel is one of a
   built-in function of a handful of modules, which the interpreter's profiler sees; nothing has to
-  be wrapped, so nothing new is missed. ``strace -c`` of a broker shows the same, and an
-  epoll_wait of trio for each time it sleeps; ``modify`` is epoll_ctl, ``poll`` is epoll_wait.
+  be wrapped, so nothing new is missed. ``strace -c`` of a broker shows the same and its sleeps,
+  which are trio's here, for its client is a task of the same loop (decision 16); ``modify`` is
+  epoll_ctl, ``poll`` is epoll_wait.
 - ``wake-ups``: how often trio goes on with a task.
 - ``bytes allocated``: by how much memory grows with each instruction of Python's, even if it is
   given back at once; not within trio. Frames, which Python makes only for who looks on, don't
