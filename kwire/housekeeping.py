@@ -109,12 +109,14 @@ class Housekeeping:
             self._retention_due_ms = now_ms + integer("log.retention.check.interval.ms")
             manager.housekeeping(now_ms, self._high_watermarks())
         if manager.has_doomed(now_ms):
-            await trio.to_thread.run_sync(manager.remove_doomed, now_ms)
+            await self._broker.threads.housekeeping.run(manager.remove_doomed, now_ms)
         due = [name for name, due_ms in self._checkpoint_due_ms.items() if now_ms >= due_ms]
         for name in due:
             self._checkpoint_due_ms[name] = now_ms + integer(CHECKPOINT_INTERVALS[name])
         if due:
-            await trio.to_thread.run_sync(manager.checkpoint, self._high_watermarks(), due)
+            await self._broker.threads.housekeeping.run(
+                manager.checkpoint, self._high_watermarks(), due
+            )
 
     def _high_watermarks(self) -> dict[TopicPartition, int]:
         return {(p.topic, p.index): p.high_watermark for p in self._broker.partitions()}

@@ -24,9 +24,12 @@ ALLOWED: dict[str, set[str]] = {
     "record": {"errors", "config", "protocol"},
     "log": {"errors", "config", "protocol", "record"},
     "coordinator": {"errors", "config", "protocol", "record"},
-    "metadata": {"errors", "config", "protocol", "record"},
+    "budget": {"errors", "config"},
+    "metadata": {"errors", "config", "protocol", "record", "budget"},
 }
-BELOW_RUNTIME = {"errors", "config", "protocol", "record", "log", "coordinator", "metadata"}
+BELOW_RUNTIME = {
+    *("errors", "config", "protocol", "record", "log", "coordinator", "metadata", "budget"),
+}
 ALLOWED["runtime"] = BELOW_RUNTIME
 ALLOWED["broker"] = BELOW_RUNTIME | {"runtime"}
 ALLOWED["security"] = BELOW_RUNTIME | {"runtime"}
@@ -268,3 +271,16 @@ def test_no_marks_of_a_conflict_are_left() -> None:
         if any(line.startswith(marks) for line in path.read_text(encoding="utf-8").splitlines())
     ]
     assert left == []
+
+
+def test_threads_have_limits_of_their_own() -> None:
+    """Work runs in the threads of its kind: trio's default limit would be shared by all kinds."""
+    wrong = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in python_files("kwire")
+        for node in ast.walk(parse(path))
+        if isinstance(node, ast.Attribute)
+        and ast.unparse(node) == "trio.to_thread.run_sync"
+        and path != PACKAGE / "budget" / "threads.py"
+    ]
+    assert not wrong, "\n".join(wrong)

@@ -24,6 +24,7 @@ from kwire.broker.fetch_sessions import FetchSessions
 from kwire.broker.flusher import Flusher
 from kwire.broker.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from kwire.broker.partition import Partition
+from kwire.budget.threads import Threads
 from kwire.config.broker import BrokerConfig
 from kwire.config.settings import BROKER, Value, settings
 from kwire.config.topic import topic_settings
@@ -86,8 +87,9 @@ class Broker:
         self.is_stopping = False
         self.do_afterwards: Callable[[Callable[[], object]], object] = lambda do: do()
         self.fetch_sessions = FetchSessions(self.random)
-        self.flusher = Flusher(now_ms)
-        self.cold_reads = ColdReads()
+        self.threads = Threads()
+        self.flusher = Flusher(now_ms, self.threads.syncing)
+        self.cold_reads = ColdReads(self.threads.cold_reads)
         self.background: trio.Nursery
         self.compaction: Compaction
         self.compacts = trio.Event()
@@ -142,13 +144,9 @@ class Broker:
         self.background = background
         background.start_soon(self.follow)
         background.start_soon(self.flusher.run)
-        homes = (
-            (OFFSETS_TOPIC, lambda: self.groups),
-            (TRANSACTIONS_TOPIC, lambda: self.transactions),
-        )
-        for topic, load in homes:
+        for topic, home in ((OFFSETS_TOPIC, "groups"), (TRANSACTIONS_TOPIC, "transactions")):
             if topic in self.image.topics_by_name:
-                load()
+                getattr(self, home)
 
     def stop(self) -> None:
         """Tell whoever asks for a coordinator, and whoever waits for one, to find another."""
@@ -319,7 +317,7 @@ class Broker:
             if topic is None:
                 continue
             config = self._log_config(name)
-            opened = await trio.to_thread.run_sync(self._open_log, topic, index, config, is_new)
+            opened = await self.threads.logs.run(self._open_log, topic, index, config, is_new)
             if (name, index) in self._offline:  # it may have been deleted meanwhile
                 self._serve_partition(topic, index, opened, is_new=is_new)
 
@@ -341,7 +339,7 @@ class Broker:
 
         for start in range(0, len(missing), LOGS_PER_TURN):
             indexes = missing[start : start + LOGS_PER_TURN]
-            opened = await trio.to_thread.run_sync(open_logs, indexes)
+            opened = await self.threads.logs.run(open_logs, indexes)
             for index, one in zip(indexes, opened, strict=True):
                 self._serve_partition(topic, index, one, is_new=True)
 
@@ -388,7 +386,7 @@ class Broker:
             del self._partitions[partition.topic, partition.index]
             partition.is_deleted = True
             partition.wake()
-        await trio.to_thread.run_sync(self._delete_logs, doomed)
+        await self.threads.logs.run(self._delete_logs, doomed)
 
     def _delete_logs(self, doomed: list[Partition]) -> None:
         """Put logs out of the way; called in a thread, for it waits for the disk."""

@@ -197,7 +197,7 @@ class Compaction:
         """Have a log cleaned; what went wrong, None for nothing."""
         manager = self.manager
         # What takes a record's place has to be as sure to stay as the record was.
-        await trio.to_thread.run_sync(clean.log.flush_rolled)
+        await self._broker.threads.housekeeping.run(clean.log.flush_rolled)
         await worker.begin(clean.job)
         while True:
             answer = await worker.answer()
@@ -211,7 +211,7 @@ class Compaction:
                 return Failure("its segments are others now")
         statistics = CompactionStatistics(**answer["statistics"])
         manager.finish(clean, CompactionResult(answer["end_offset"], statistics))
-        await trio.to_thread.run_sync(manager.write_checkpoints)
+        await self._broker.threads.housekeeping.run(manager.write_checkpoints)
         return None
 
     async def _swap(self, clean: Clean, group: CleanedGroup) -> bool:
@@ -226,13 +226,13 @@ class Compaction:
         if not begin_swap(log, old, group, disk):
             return False
         try:
-            await trio.to_thread.run_sync(self._sync, clean)
+            await self._broker.threads.housekeeping.run(self._sync, clean)
         except BaseException:
             undo_swap(log, group, disk)
             raise
         if not finish_swap(log, old, group, self._broker.now_ms(), disk):
             return False
-        await trio.to_thread.run_sync(self._sync, clean)
+        await self._broker.threads.housekeeping.run(self._sync, clean)
         return True
 
     def _sync(self, clean: Clean) -> None:

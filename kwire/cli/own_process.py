@@ -5,10 +5,12 @@ Rules:
 - Garbage is not collected while the server starts: what is made then stays. Once the first requests
   have had their turn the collector looks at all of it for the last time, and runs seldom from then
   on.
+- The event loop gets the interpreter back from a thread after half a millisecond.
 - Modules that no broker uses are put off (``kwire.cli.deferred``).
 """
 
 import gc
+import sys
 from contextlib import suppress
 
 from kwire.cli.deferred import UNUSED_BY_A_BROKER, defer
@@ -18,10 +20,15 @@ SETTLE_S = 1.0
 
 GC_THRESHOLDS = (50_000, 20, 50)
 
+SWITCH_INTERVAL_S = 0.0005
+"""How long a thread may run Python code while the event loop waits to go on; Python's 5 ms would be
+added to every request of every client for as long as one large request is decoded."""
+
 
 def begin() -> None:
     """Before anything large is imported."""
     gc.disable()
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     defer(UNUSED_BY_A_BROKER)
     _raise_descriptor_limit()
 

@@ -3,13 +3,17 @@ that; what nobody meant to raise is a bug.
 """
 
 import logging
+import select
+import socket
 
 from kwire.broker.broker import Broker
+from kwire.budget.work import ClientGone
 from kwire.connection.inbox import BadFrameSize
 from kwire.connection.outbox import SliceEnded
 from kwire.errors import KafkaError
 from kwire.handlers import Route
 from kwire.protocol.frame import RequestHeader
+from kwire.protocol.wire import MalformedRequest
 
 log = logging.getLogger(__name__)
 
@@ -23,6 +27,9 @@ _OTHER_PROTOCOLS = {
     b"\x16\x03\x01": "a TLS handshake",
     b"\x16\x03\x03": "a TLS handshake",
 }
+
+# Linux tells of a closed end at once; elsewhere only a connection that was reset is noticed.
+_CLOSED_BY_PEER = getattr(select, "POLLRDHUP", 0)
 
 
 class ConnectionClosed(Exception):
@@ -40,12 +47,25 @@ def bad_size(error: BadFrameSize, max_request_bytes: int) -> ConnectionClosed:
     )
 
 
+def has_ended(sock: socket.socket) -> bool:
+    """Whether the other end has closed a connection, even if bytes of it are left to be read."""
+    if sock.fileno() < 0:
+        return True
+    poll = select.poll()
+    poll.register(sock, _CLOSED_BY_PEER)
+    return bool(poll.poll(0))
+
+
 def failed(
     error: Exception, served_by: Route, header: RequestHeader, broker: Broker, peer: str
 ) -> ConnectionClosed:
     """What an exception of a handler comes to; one it didn't mean to raise is a bug."""
     if isinstance(error, ConnectionClosed):
         return error
+    if isinstance(error, MalformedRequest):
+        return ConnectionClosed(f"a malformed {served_by.api.name} request: {error}")
+    if isinstance(error, ClientGone):
+        return ConnectionClosed()
     if isinstance(error, KafkaError):
         # Handlers raise it where the protocol has no answer but a closed connection.
         return ConnectionClosed(f"{served_by.api.name}: {error}")

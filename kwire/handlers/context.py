@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from kwire.budget.work import Work
+
 if TYPE_CHECKING:
     from kwire.broker.broker import Broker
 
@@ -45,17 +47,26 @@ class ConnectionInfo(NamedTuple):
 
 
 class RequestContext:
-    """One request: its API version, its client, and the broker that serves it."""
+    """One request: its API version, its client, and the broker that serves it.
 
-    __slots__ = ("api_version", "broker", "client_id", "connection")
+    ``work`` counts what the request costs.
+    """
+
+    __slots__ = ("api_version", "broker", "client_id", "connection", "work")
 
     def __init__(
-        self, broker: "Broker", connection: ConnectionInfo, api_version: int, client_id: str | None
+        self,
+        broker: "Broker",
+        connection: ConnectionInfo,
+        api_version: int,
+        client_id: str | None,
+        work: Work,
     ) -> None:
         self.broker = broker
         self.connection = connection
         self.api_version = api_version
         self.client_id = client_id
+        self.work = work
 
     @property
     def client_host(self) -> str:

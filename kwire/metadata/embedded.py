@@ -23,6 +23,7 @@ from pathlib import Path
 
 import trio
 
+from kwire.budget.threads import Kind
 from kwire.errors import ErrorCode, KafkaError
 from kwire.metadata.changes import Change, apply, from_json, snapshot, to_json
 from kwire.metadata.image import MetadataImage
@@ -44,6 +45,7 @@ class EmbeddedStore:
         self._commits = commits
         self._recent: deque[Commit] = deque(maxlen=COMMITS_BEFORE_SNAPSHOT)
         self._lock = trio.Lock()
+        self._threads = Kind(1)
         self._watchers: list[trio.MemorySendChannel[Commit]] = []
 
     @classmethod
@@ -79,7 +81,7 @@ class EmbeddedStore:
             revision = expected_revision + 1
             image = apply(self._image, changes, revision)
             try:
-                await trio.to_thread.run_sync(self._write, revision, list(changes), image)
+                await self._threads.run(self._write, revision, list(changes), image)
             except sqlite3.Error as error:
                 raise KafkaError(
                     ErrorCode.KAFKA_STORAGE_ERROR, f"metadata can't be written: {error}"
