@@ -6,12 +6,13 @@ the same slices.
 
 Rules:
 
-- A connection has one ``Work``. Each turn of the connection begins with ``begin``, and a handler
-  counts what it does with ``spend`` before it does it. When ``spend`` says so the handler waits for
-  its next slice: ``if work.spend(20): await later(work.next_slice)``.
-- All connections together do at most ``PASS_UNITS`` at once in one pass of the event loop. After
-  that the work of every connection waits for a slice, and one slice is done in each pass: between
-  two slices every connection that needs no slice has its turn.
+- A connection has one ``Work``. A handler counts what it does with ``spend`` before it does it, and
+  when ``spend`` says so it waits for its next slice:
+  ``if work.spend(20): await later(work.next_slice)``.
+- All connections together do at most ``PASS_UNITS`` at once in one pass of the event loop, which
+  the poller begins by setting ``units_left``. After that the work of every connection waits for a
+  slice, and one slice is done in each pass: between two slices every connection that needs no slice
+  has its turn.
 - The connection that has used the fewest units is served first. A client with one request does not
   wait for a client with a thousand (the idea is that of CFS, the scheduler of Linux). A connection
   that was quiet gets no more than a small credit for it.
@@ -57,10 +58,6 @@ class Turns:
         self._is_taken = False
         self._floor = 0  # what the connection that was served last had used
 
-    def begin_pass(self) -> None:
-        """The event loop begins a pass: connections may work at once again."""
-        self.units_left = PASS_UNITS
-
     async def wait(self, work: "Work") -> None:
         """Wait for a slice: until those that have used less had theirs, and the loop has turned."""
         work.used_units = max(work.used_units, self._floor - CREDIT_UNITS)
@@ -103,7 +100,6 @@ class Work:
 
     __slots__ = (
         "_answer_bytes",
-        "_begun_with",
         "_is_gone",
         "_left",
         "_turns",
@@ -117,38 +113,29 @@ class Work:
     ) -> None:
         self._turns = turns
         self._is_gone = is_gone
-        self._left = self._begun_with = 0
+        self._left = 0
         self._answer_bytes = 0
         self.max_answer_bytes = max_answer_bytes
         self.used_units = 0
         self.has_waited = False
 
-    @property
-    def is_over(self) -> bool:
-        """Whether the slice is used up."""
-        return self._left <= 0
-
-    def begin(self) -> None:
-        """Begin a turn of the connection, in which several requests may be served."""
-        left = self._turns.units_left
-        self._left = self._begun_with = left if left < SLICE_UNITS else SLICE_UNITS
-
-    def end(self) -> None:
-        """End a turn of the connection: what it has done counts for this pass of the loop."""
-        spent = self._begun_with - self._left
-        self._begun_with = self._left
-        self.used_units += spent
-        self._turns.units_left -= spent
-
     def begin_request(self, units: int) -> None:
         """Begin a request, whose smallest cost is ``units``."""
         self.has_waited = False
         self._answer_bytes = 0
-        self._left -= units
+        self.go_on()
+        self.spend(units)
+
+    def go_on(self) -> None:
+        """Go on with the request in hand in another pass of the event loop."""
+        left = self._turns.units_left
+        self._left = left if left < SLICE_UNITS else SLICE_UNITS
 
     def spend(self, units: int) -> bool:
         """Count work that is done next; whether to wait for ``next_slice`` before it."""
         self._left -= units
+        self.used_units += units
+        self._turns.units_left -= units
         return self._left < 0
 
     def answer(self, size_bytes: int) -> None:
@@ -166,9 +153,8 @@ class Work:
 
     async def next_slice(self) -> None:
         """Wait for the next slice; ClientGone if the connection has ended meanwhile."""
-        self.end()
         self.has_waited = True
         await self._turns.wait(self)
         if self._is_gone():
             raise ClientGone
-        self._left = self._begun_with = SLICE_UNITS
+        self._left = SLICE_UNITS

@@ -135,7 +135,7 @@ class Connection:
         self.last_active_s = self._poller.now_s
         try:
             self._poller.deadlines.discard(waiting.change)
-            self._work.begin()
+            self._work.go_on()
             self._finish(waiting)
             if self._waiting is None:
                 self._serve_frames()
@@ -178,7 +178,7 @@ class Connection:
 
     def _serve_frames(self) -> None:
         """Serve whole frames until one has to wait or the client doesn't read, and send."""
-        self._work.begin()
+        turns = self._poller.turns
         for _ in range(REQUESTS_PER_TURN):
             try:
                 frame = self._inbox.next_frame()
@@ -187,11 +187,10 @@ class Connection:
             if frame is None:
                 break
             self._serve(frame)
-            if self._waiting is not None or self._inbox.is_empty or self._work.is_over:
+            if self._waiting is not None or self._inbox.is_empty or turns.units_left <= 0:
                 break
             if self._outbox.is_large and not self._outbox.send_nowait():
                 return
-        self._work.end()
         if not self._poller.gathers or self._waiting is not None:
             self._outbox.send_nowait()
 

@@ -1,5 +1,7 @@
 """From a frame to the API that serves it."""
 
+from typing import TYPE_CHECKING
+
 from kwire.connection.ends import ConnectionClosed
 from kwire.errors import KafkaError
 from kwire.handlers import Route, route
@@ -10,8 +12,10 @@ from kwire.protocol.frame import (
     decode_request_header,
     skip_header_tags,
 )
-from kwire.protocol.messages.api_versions import ApiVersionsResponse
 from kwire.protocol.wire import MalformedRequest
+
+if TYPE_CHECKING:
+    from kwire.protocol.messages.api_versions import ApiVersionsResponse
 
 
 def open_frame(frame: memoryview) -> tuple[RequestHeader, Route | None, int]:
@@ -22,24 +26,19 @@ def open_frame(frame: memoryview) -> tuple[RequestHeader, Route | None, int]:
     """
     try:
         header, position = decode_request_header(frame)
-        served_by = _route(header)
-        if served_by is not None and served_by.request_is_flexible:
+        served_by = route(header.api_key, header.api_version)
+        if served_by.request_is_flexible:
             position = skip_header_tags(frame, position)
+        return header, served_by, position
     except MalformedRequest as malformed:
         raise ConnectionClosed(str(malformed)) from malformed
-    return header, served_by, position
-
-
-def _route(header: RequestHeader) -> Route | None:
-    try:
-        return route(header.api_key, header.api_version)
     except KafkaError as error:
         if header.api_key != API_VERSIONS_KEY:
             raise ConnectionClosed(error.message) from error
-        return None
+        return header, None, position
 
 
-def unknown_api_versions(context: RequestContext) -> tuple[Route, ApiVersionsResponse]:
+def unknown_api_versions(context: RequestContext) -> tuple[Route, "ApiVersionsResponse"]:
     """What answers ApiVersions in a version that isn't served."""
     from kwire.handlers.api_versions import of_unknown_version
 

@@ -6,5 +6,5 @@ from kwire.budget.work import Turns, Work
 def free_work() -> Work:
     """The work of a client that stays, in an event loop that nobody else uses."""
     work = Work(Turns(), is_gone=lambda: False)
-    work.begin()
+    work.begin_request(0)
     return work

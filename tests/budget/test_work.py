@@ -10,7 +10,7 @@ from kwire.errors import KafkaError
 
 def a_work(turns, **options):
     work = Work(turns, lambda: False, **options)
-    work.begin()
+    work.begin_request(0)
     return work
 
 
@@ -36,13 +36,11 @@ def test_all_connections_share_one_pass():
     turns = Turns()
     done = 0
     for _ in range(100):
-        work = Work(turns, lambda: False)
-        work.begin()
+        work = a_work(turns)
         while not work.spend(100):
             done += 100
-        work.end()
-    assert done <= PASS_UNITS
-    turns.begin_pass()
+    assert 0 < done <= PASS_UNITS
+    turns.units_left = PASS_UNITS
     assert not a_work(turns).spend(100)
 
 
