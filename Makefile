@@ -30,7 +30,7 @@ COMPILED_PYTEST := $(COMPILED) $(BIN)/pytest -q -o "pythonpath=build/compiled ."
 COMPILED_COMPAT := $(addprefix compat_tests/test_,clients.py produce_records.py fetch_limits.py \
 	aborted.py compaction.py list_offsets.py broker_kills.py)
 
-.PHONY: help run test check unit compat spark compiled compiled-tests compiled-unit compiled-compat bench costs growth crash demo kafka fuzz docs format lock clean usable-python
+.PHONY: help run test check unit compat spark compiled compiled-tests compiled-unit compiled-compat bench costs hostile growth crash demo kafka fuzz docs format lock clean usable-python
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -74,6 +74,9 @@ bench: $(VENV)/.bench ## kwire and Apache Kafka 4.3.1 side by side in one table 
 
 costs: $(VENV)/.test ## renew what requests cost (calls, system calls, wake-ups, memory) after a change that has its price
 	KWIRE_RENEW_COSTS=1 $(BIN)/pytest -q tests/performance/test_costs.py tests/performance/test_start.py
+
+hostile: $(VENV)/.bench ## what one hostile client costs its neighbours, beside Apache Kafka (KAFKA=no: kwire alone)
+	$(BIN)/python -m bench.hostile $(ARGS)
 
 growth: $(VENV)/.bench ## how cost grows with connections, partitions, groups, record size (KAFKA=no: kwire alone)
 	$(BIN)/python -m bench.growth $(ARGS)
