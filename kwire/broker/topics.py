@@ -4,13 +4,13 @@ Rules: the internal topics have the settings that Kafka gives them. A topic that
 created meanwhile is as good.
 """
 
-from kwire.broker.broker import Broker
 from kwire.broker.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from kwire.broker.view import TopicMaker
 from kwire.errors import ErrorCode, KafkaError
 from kwire.metadata.controller import NewTopic, create_topic
 
 
-def _new_topic(broker: Broker, name: str) -> NewTopic:
+def _new_topic(broker: TopicMaker, name: str) -> NewTopic:
     """How a topic of this name is created when nobody said how."""
     if name == OFFSETS_TOPIC:
         return NewTopic(
@@ -41,7 +41,7 @@ def _new_topic(broker: Broker, name: str) -> NewTopic:
     )
 
 
-async def create_if_missing(broker: Broker, name: str) -> None:
+async def create_if_missing(broker: TopicMaker, name: str) -> None:
     """Create a topic with the broker's defaults; KafkaError as ``create_topic`` raises it."""
     try:
         await broker.commit(
