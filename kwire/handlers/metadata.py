@@ -14,6 +14,8 @@ import logging
 from collections.abc import Collection, Mapping
 from functools import partial
 
+import trio
+
 from kwire.broker.broker import Broker
 from kwire.broker.internal_topics import INTERNAL_TOPICS
 from kwire.broker.topics import create_missing
@@ -25,7 +27,7 @@ from kwire.handlers.context import (
     RequestContext,
 )
 from kwire.handlers.waiting import Unfinished, at_once_or_later, later
-from kwire.metadata.controller import RequestTooLarge, check_topic_name
+from kwire.metadata.controller import RequestTooLarge, check_partition_total, check_topic_name
 from kwire.metadata.image import TopicImage
 from kwire.protocol.messages.metadata import (
     MetadataRequest,
@@ -38,6 +40,9 @@ from kwire.protocol.messages.metadata import (
 from kwire.protocol.types import ZERO_UUID
 
 log = logging.getLogger(__name__)
+
+NAMES_PER_TURN = 1000
+"""After so many names that are checked others have their turn."""
 
 _UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
@@ -132,14 +137,31 @@ async def _create_missing(
     allowed = request.allow_auto_topic_creation or context.api_version < 4
     if not (missing and allowed and broker.setting("auto.create.topics.enable")):
         return {}
-    legal = [name for name in missing if _why_missing(name) is _UNKNOWN]
-    if not legal:
-        return {}
     try:
-        return await later(partial(create_missing, broker, legal, context.connection.is_gone))
+        return await later(partial(_create, missing, context))
     except RequestTooLarge as error:
         log.info("no topic is created for a Metadata request: %s", error.message)
         return {}
+
+
+async def _create(names: list[str], context: RequestContext) -> Mapping[str, KafkaError]:
+    """Create those of the topics whose names are legal; the errors of those that can't be.
+
+    Raises RequestTooLarge as soon as there are too many; others have their turn in between.
+    """
+    legal: list[str] = []
+    for number, name in enumerate(names, 1):
+        if _why_missing(name) is _UNKNOWN:
+            legal.append(name)
+            check_partition_total(len(legal))
+        if number % NAMES_PER_TURN == 0:
+            await trio.lowlevel.checkpoint()
+    if not legal:
+        return {}
+    try:
+        return await create_missing(context.broker, legal, context.connection.is_gone)
+    except RequestTooLarge:
+        raise
     except KafkaError as error:
         return dict.fromkeys(legal, error)
 
