@@ -241,8 +241,14 @@ class ServedPartitions:
     def _serve(
         self, topic: TopicImage, index: int, opened: PartitionLog | KafkaError, *, is_new: bool
     ) -> None:
-        """Serve a partition, or note that it is offline."""
+        """Serve a partition, or note that it is offline.
+
+        An offline partition may be tried again and be created anew at the same time: the first
+        that succeeds counts, for fetches may wait on it already.
+        """
         key = (topic.name, index)
+        if key in self._partitions:
+            return
         if isinstance(opened, KafkaError):
             if key not in self._offline:
                 log.error("%s-%d is offline: %s", *key, opened.message)

@@ -221,3 +221,21 @@ async def test_settings_are_worked_out_once_for_each_topic(tmp_path: Path, monke
         assert server.broker.partition("t", 4).log.config.retention_ms == 1000
         assert server.broker.partition("v", 4).log.config.retention_ms == 3000
         assert server.broker.partition("v", 0).min_isr == 2
+
+
+async def test_a_partition_that_is_opened_twice_is_served_once(tmp_path: Path) -> None:
+    """An offline partition is tried again while its topic gets more partitions, which opens it too.
+
+    Fetches may wait on the first one; and its topic can be deleted.
+    """
+    async with running_server(tmp_path) as server:
+        client = await server.connect()
+        await _ask(client, ["t"])
+        first = server.broker.partition("t", 0)
+        topic = server.broker.image.topics_by_name["t"]
+        server.broker._served._serve(topic, 0, first.log, is_new=True)
+        assert server.broker.partition("t", 0) is first
+        request = DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000)
+        response = await client.request(request, 5, DeleteTopicsResponse)
+        assert response.responses[0].error_code == ErrorCode.NONE
+        assert server.broker.partitions() == []
