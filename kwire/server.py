@@ -22,6 +22,7 @@ from kwire.budget.threads import Kind
 from kwire.config.broker import BrokerConfig, Listener
 from kwire.connection.acceptor import Acceptor
 from kwire.connection.connection import Connection
+from kwire.connection.liveness import is_gone
 from kwire.connection.own_wait import OwnWait
 from kwire.connection.poller import Poller
 from kwire.handlers.context import ConnectionInfo
@@ -305,7 +306,13 @@ class Server:
         local = accepted.getsockname()
         self._next_connection_id += 1
         info = ConnectionInfo(
-            self._next_connection_id, listener.name, local[0], local[1], address, peer[1]
+            self._next_connection_id,
+            listener.name,
+            local[0],
+            local[1],
+            address,
+            peer[1],
+            is_gone=partial(is_gone, accepted),
         )
         max_bytes = self.broker.integer("socket.request.max.bytes")
         self.poller.add(Connection(accepted, info, self.broker, self.poller, max_bytes))

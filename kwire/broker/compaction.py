@@ -16,11 +16,14 @@ import logging
 import math
 import subprocess
 import sys
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
 import trio
 
-from kwire.broker.broker import Broker
+from kwire.broker.partition import Partition
+from kwire.budget.threads import Threads
+from kwire.config.settings import Value
 from kwire.errors import KafkaError
 from kwire.log.checkpoints import TopicPartition
 from kwire.log.compaction.job import (
@@ -36,6 +39,7 @@ from kwire.log.compaction.manager import (
     Failure,
 )
 from kwire.log.compaction.swap import begin_swap, finish_swap, undo_swap
+from kwire.log.manager import LogManager
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +49,23 @@ PAUSE_S = 1.0
 LEAST_BACKOFF_S = 0.01
 RECEIVE_BYTES = 64 * 1024
 COMMAND = (sys.executable, "-P", "-m", "kwire.log.compaction.worker")
+
+
+class CompactedBroker(Protocol):
+    """A broker, as far as its logs are compacted."""
+
+    threads: Threads
+    log_manager: LogManager
+    now_ms: Callable[[], int]
+
+    def setting(self, name: str) -> Value:
+        """The effective value of a setting."""
+
+    def integer(self, name: str) -> int:
+        """The effective value of a setting that is a whole number."""
+
+    def partition(self, topic: str, index: int) -> Partition:
+        """A partition by name; KafkaError where it can't be served."""
 
 
 class WorkerDied(Exception):
@@ -106,7 +127,7 @@ class Worker:
 class Compaction:
     """The compaction of one broker's logs."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: CompactedBroker) -> None:
         self._broker = broker
         manager = broker.log_manager
         self.manager = CompactionManager(manager.logs, manager.directories, manager.disk)

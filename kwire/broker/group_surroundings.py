@@ -8,7 +8,7 @@ Rules:
 
 from collections.abc import Callable, Iterable, Mapping
 
-from kwire.broker.broker import Broker
+from kwire.broker.view import BrokerView
 from kwire.config.groups import assignors
 from kwire.config.settings import GROUP, Value, settings
 from kwire.coordinator.consumer.coordinator import Surroundings
@@ -68,12 +68,12 @@ class ImageTopics:
         return frozenset(self._racks[node] for node in partition.replicas if node in self._racks)
 
 
-def group_surroundings(broker: Broker) -> Surroundings:
+def group_surroundings(broker: BrokerView) -> Surroundings:
     """What consumer groups see of a broker."""
     return Surroundings(_topics_of(broker), _settings_of(broker), BrokerBudget())
 
 
-def _topics_of(broker: Broker) -> Callable[[], Topics]:
+def _topics_of(broker: BrokerView) -> Callable[[], Topics]:
     latest = ImageTopics(broker.image)
 
     def topics() -> Topics:
@@ -85,7 +85,7 @@ def _topics_of(broker: Broker) -> Callable[[], Topics]:
     return topics
 
 
-def _settings_of(broker: Broker) -> Callable[[str], ConsumerSettings]:
+def _settings_of(broker: BrokerView) -> Callable[[str], ConsumerSettings]:
     common, made_from = consumer_settings(broker.settings), broker.settings
 
     def settings_of(group_id: str) -> ConsumerSettings:

@@ -20,11 +20,11 @@ from struct import unpack
 
 import trio
 
-from kwire.broker.broker import Broker
 from kwire.broker.group_surroundings import group_surroundings
 from kwire.broker.internal_topics import OFFSETS_TOPIC
 from kwire.broker.partition import Partition
 from kwire.broker.topics import create_if_missing
+from kwire.broker.view import BrokerView
 from kwire.coordinator.effects import Effects
 from kwire.coordinator.group_coordinator import GroupCoordinator
 from kwire.coordinator.history import Histories
@@ -78,7 +78,7 @@ class LoadedCoordinator:
 class Groups:
     """Every group of the broker."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: BrokerView) -> None:
         self._broker = broker
         self._loaded: dict[int, LoadedCoordinator] = {}
         self._damaged: set[int] = set()

@@ -15,15 +15,17 @@ Rules:
 
 import logging
 from collections.abc import Iterable, Mapping
+from typing import Protocol
 
 import trio
 
-from kwire.broker.broker import Broker
 from kwire.broker.endings import Endings, LoadedTransactions
 from kwire.broker.flusher import Flush
 from kwire.broker.groups import batches_of, partition_for
 from kwire.broker.internal_topics import TRANSACTIONS_TOPIC
+from kwire.broker.markers import MarkedBroker
 from kwire.broker.partition import Partition
+from kwire.broker.producer_ids import ProducerIds
 from kwire.broker.topics import create_if_missing
 from kwire.coordinator.effects import Effects
 from kwire.coordinator.transaction.coordinator import (
@@ -43,10 +45,19 @@ LAST_RETRY_S = 5.0
 """Markers that couldn't be written are tried again, less and less often."""
 
 
+class TransactionsBroker(MarkedBroker, Protocol):
+    """A broker, as far as its transactional ids see it."""
+
+    @property
+    def producer_ids(self) -> ProducerIds:
+        """The producer ids that it gives out."""
+        ...
+
+
 class Transactions:
     """Every transactional id of the broker."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: TransactionsBroker) -> None:
         self._broker = broker
         self._loaded: dict[int, LoadedTransactions] = {}
         self._damaged: dict[int, Partition] = {}

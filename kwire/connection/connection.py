@@ -13,14 +13,13 @@ Rules:
 import logging
 import socket
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
 import trio
 
 from kwire.broker.broker import Broker
 from kwire.budget.work import Work
-from kwire.connection.ends import ConnectionClosed, bad_size, failed, has_ended, tell
+from kwire.connection.ends import ConnectionClosed, bad_size, failed, tell
 from kwire.connection.inbox import BadFrameSize, Inbox
 from kwire.connection.large import INLINE_ELEMENTS, encode_large, inline_units, serve_large
 from kwire.connection.outbox import Outbox, SliceEnded
@@ -61,7 +60,7 @@ class Connection:
         self._inbox = Inbox(poller.scratch, MIN_REQUEST_BYTES, max_request_bytes)
         self._outbox = Outbox(sock, broker.cold_reads)
         max_answer_bytes = broker.integer("kwire.response.max.bytes")
-        self._work = Work(poller.turns, partial(has_ended, sock), max_answer_bytes)
+        self._work = Work(poller.turns, info.is_gone, max_answer_bytes)
         self._waiting: Waiting | None = None
         self._scope: trio.CancelScope | None = None
         self._is_watched = True

@@ -3,8 +3,6 @@ that; what nobody meant to raise is a bug.
 """
 
 import logging
-import select
-import socket
 
 from kwire.broker.broker import Broker
 from kwire.budget.work import ClientGone
@@ -28,9 +26,6 @@ _OTHER_PROTOCOLS = {
     b"\x16\x03\x03": "a TLS handshake",
 }
 
-# Linux tells of a closed end at once; elsewhere only a connection that was reset is noticed.
-_CLOSED_BY_PEER = getattr(select, "POLLRDHUP", 0)
-
 
 class ConnectionClosed(Exception):
     """The client is gone, or sent something that ends the connection."""
@@ -45,15 +40,6 @@ def bad_size(error: BadFrameSize, max_request_bytes: int) -> ConnectionClosed:
         f"a request of {error.size_bytes} bytes; "
         f"socket.request.max.bytes allows {max_request_bytes}"
     )
-
-
-def has_ended(sock: socket.socket) -> bool:
-    """Whether the other end has closed a connection, even if bytes of it are left to be read."""
-    if sock.fileno() < 0:
-        return True
-    poll = select.poll()
-    poll.register(sock, _CLOSED_BY_PEER)
-    return bool(poll.poll(0))
 
 
 def failed(

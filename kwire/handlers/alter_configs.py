@@ -45,4 +45,4 @@ async def _alter(
     if validate_only:
         replace_configs(broker.image, target, configs, broker.settings)
     else:
-        await broker.commit(lambda image: replace_configs(image, target, configs, broker.settings))
+        await context.commit(lambda image: replace_configs(image, target, configs, broker.settings))

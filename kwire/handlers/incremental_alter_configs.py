@@ -62,6 +62,6 @@ async def _alter(
     if validate_only:
         alter_configs(broker.image, target, alterations, broker.settings)
     else:
-        await broker.commit(
+        await context.commit(
             lambda image: alter_configs(image, target, alterations, broker.settings)
         )

@@ -5,15 +5,20 @@ Behaviour:
 - No list of topics means all of them from version 1 on, an empty list none; in version 0 an empty
   list means all.
 - A topic that doesn't exist is created on the spot where client and broker allow it, and answered
-  as it is then: the retry that Kafka makes clients do isn't needed.
+  as it is then: the retry that Kafka makes clients do isn't needed. All that a request names are
+  created in one commit; more than CreateTopics may create aren't created at all.
 - By topic id (version 12): UNKNOWN_TOPIC_ID for one that is gone.
 """
 
+import logging
+from collections.abc import Collection, Mapping
 from functools import partial
+
+import trio
 
 from kwire.broker.broker import Broker
 from kwire.broker.internal_topics import INTERNAL_TOPICS
-from kwire.broker.topics import create_if_missing
+from kwire.broker.topics import create_missing
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import (
     CLUSTER_OPERATIONS,
@@ -22,7 +27,7 @@ from kwire.handlers.context import (
     RequestContext,
 )
 from kwire.handlers.waiting import Unfinished, at_once_or_later, later
-from kwire.metadata.controller import check_topic_name
+from kwire.metadata.controller import RequestTooLarge, check_partition_total, check_topic_name
 from kwire.metadata.image import TopicImage
 from kwire.protocol.messages.metadata import (
     MetadataRequest,
@@ -33,6 +38,13 @@ from kwire.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from kwire.protocol.types import ZERO_UUID
+
+log = logging.getLogger(__name__)
+
+NAMES_PER_TURN = 1000
+"""After so many names that are checked others have their turn."""
+
+_UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def handle(request: MetadataRequest, context: RequestContext) -> MetadataResponse | Unfinished:
@@ -69,15 +81,17 @@ async def _topics(request: MetadataRequest, context: RequestContext) -> list[Met
         return [describe(broker, topic, operations) for topic in topics]
     # Named once or a thousand times, a topic is described once.
     distinct = {(wanted.name, wanted.topic_id): wanted for wanted in request.topics}
-    return [await _topic(wanted, request, context, operations) for wanted in distinct.values()]
+    refused = await _create_missing(distinct.values(), request, context)
+    return [_topic(wanted, context, operations, refused) for wanted in distinct.values()]
 
 
-async def _topic(
+def _topic(
     wanted: MetadataRequestTopic,
-    request: MetadataRequest,
     context: RequestContext,
     operations: int,
+    refused: Mapping[str, KafkaError],
 ) -> MetadataResponseTopic:
+    """The answer about one topic; ``refused`` are those that couldn't be created."""
     broker = context.broker
     if wanted.topic_id != ZERO_UUID:
         found = broker.image.topics_by_id.get(wanted.topic_id)
@@ -89,23 +103,67 @@ async def _topic(
             )
         return describe(broker, found, operations)
     name = wanted.name or ""
+    found = broker.image.topics_by_name.get(name)
+    if found is not None:
+        return describe(broker, found, operations)
+    return MetadataResponseTopic(
+        error_code=refused[name].code if name in refused else _why_missing(name),
+        name=name,
+        is_internal=name in INTERNAL_TOPICS,
+    )
+
+
+def _why_missing(name: str) -> ErrorCode:
+    """The error of a topic that doesn't exist and that nobody tried to create."""
     try:
-        if name not in broker.image.topics_by_name:
-            check_topic_name(name)
-            await _create_or_refuse(name, request, context)
-        return describe(broker, broker.image.topics_by_name[name], operations)
+        check_topic_name(name)
     except KafkaError as error:
-        return MetadataResponseTopic(
-            error_code=error.code, name=name, is_internal=name in INTERNAL_TOPICS
-        )
+        return error.code
+    return _UNKNOWN
 
 
-async def _create_or_refuse(name: str, request: MetadataRequest, context: RequestContext) -> None:
-    """Create a missing topic, or raise KafkaError (UNKNOWN_TOPIC_OR_PARTITION)."""
+async def _create_missing(
+    wanted: Collection[MetadataRequestTopic], request: MetadataRequest, context: RequestContext
+) -> Mapping[str, KafkaError]:
+    """Create the topics that don't exist, where that is allowed; those that couldn't be, and why.
+
+    Where they are too many for one request there is none of them, and no error either, as in Kafka:
+    its AutoTopicCreationManager doesn't wait for what the controller answers.
+    """
+    broker = context.broker
+    existing = broker.image.topics_by_name
+    names = [w.name for w in wanted if w.name is not None and w.topic_id == ZERO_UUID]
+    missing = [name for name in names if name not in existing]
     allowed = request.allow_auto_topic_creation or context.api_version < 4
-    if not (allowed and context.broker.setting("auto.create.topics.enable")):
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    await later(partial(create_if_missing, context.broker, name))
+    if not (missing and allowed and broker.setting("auto.create.topics.enable")):
+        return {}
+    try:
+        return await later(partial(_create, missing, context))
+    except RequestTooLarge as error:
+        log.info("no topic is created for a Metadata request: %s", error.message)
+        return {}
+
+
+async def _create(names: list[str], context: RequestContext) -> Mapping[str, KafkaError]:
+    """Create those of the topics whose names are legal; the errors of those that can't be.
+
+    Raises RequestTooLarge as soon as there are too many; others have their turn in between.
+    """
+    legal: list[str] = []
+    for number, name in enumerate(names, 1):
+        if _why_missing(name) is _UNKNOWN:
+            legal.append(name)
+            check_partition_total(len(legal))
+        if number % NAMES_PER_TURN == 0:
+            await trio.lowlevel.checkpoint()
+    if not legal:
+        return {}
+    try:
+        return await create_missing(context.broker, legal, context.connection.is_gone)
+    except RequestTooLarge:
+        raise
+    except KafkaError as error:
+        return dict.fromkeys(legal, error)
 
 
 def describe(broker: Broker, topic: TopicImage, operations: int) -> MetadataResponseTopic:

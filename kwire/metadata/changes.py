@@ -185,7 +185,9 @@ def snapshot(image: MetadataImage) -> list[Change]:
 
 def to_json(changes: Sequence[Change]) -> str:
     """The form in which a store keeps the changes of one revision."""
-    return json.dumps([{"type": type(c).__name__, **_fields(c)} for c in changes])
+    # One by one: a single call would keep every other thread from running until all is written.
+    texts = (json.dumps({"type": type(change).__name__, **_fields(change)}) for change in changes)
+    return f"[{', '.join(texts)}]"
 
 
 def _fields(change: Change) -> dict[str, Any]:

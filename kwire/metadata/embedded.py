@@ -79,9 +79,8 @@ class EmbeddedStore:
             if self._image.revision != expected_revision:
                 raise RevisionConflict
             revision = expected_revision + 1
-            image = apply(self._image, changes, revision)
             try:
-                await self._threads.run(self._write, revision, list(changes), image)
+                image = await self._threads.run(self._write, revision, list(changes))
             except sqlite3.Error as error:
                 raise KafkaError(
                     ErrorCode.KAFKA_STORAGE_ERROR, f"metadata can't be written: {error}"
@@ -110,8 +109,12 @@ class EmbeddedStore:
             watcher.close()
         self._connection.close()
 
-    def _write(self, revision: int, changes: list[Change], image: MetadataImage) -> None:
-        """Write one commit, or a snapshot in the place of all; called in a thread."""
+    def _write(self, revision: int, changes: list[Change]) -> MetadataImage:
+        """Write one commit, or a snapshot in the place of all; the image that it leads to.
+
+        Called in a thread: both take long where very much changes at once.
+        """
+        image = apply(self._image, changes, revision)
         is_snapshot = self._commits >= COMMITS_BEFORE_SNAPSHOT
         connection = self._connection
         connection.execute("BEGIN IMMEDIATE")
@@ -126,6 +129,7 @@ class EmbeddedStore:
                 connection.execute("ROLLBACK")
             raise
         self._commits = 1 if is_snapshot else self._commits + 1
+        return image
 
 
 _NO_LIMIT = 1 << 30
