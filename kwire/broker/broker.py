@@ -294,8 +294,7 @@ class Broker:
             self.compacts.set()
 
     def _log_config(self, topic: str) -> LogConfig:
-        expiration_ms = self.integer("producer.id.expiration.ms")
-        return LogConfig.from_settings(self.topic_settings(topic), expiration_ms)
+        return LogConfig.from_settings(self.topic_settings(topic), self.settings)
 
     def _refresh_settings(self) -> None:
         """Dynamic values of this broker count first, then those of all brokers, then the file."""
