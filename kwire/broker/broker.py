@@ -385,8 +385,7 @@ class Broker:
         self._offline = {key: new for key, new in self._offline.items() if key[0] in topics}
         for partition in doomed:
             del self._partitions[partition.topic, partition.index]
-            partition.is_deleted = True
-            partition.wake()
+            partition.delete()
         await trio.to_thread.run_sync(self._delete_logs, doomed)
 
     def _delete_logs(self, doomed: list[Partition]) -> None:
