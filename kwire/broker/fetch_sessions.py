@@ -27,7 +27,6 @@ from typing import NamedTuple, Protocol
 
 from kwire.broker.partition import NOWHERE, Partition
 from kwire.errors import ErrorCode, KafkaError
-from kwire.metadata.controller import MAX_TOPIC_NAME_LENGTH
 from kwire.protocol.messages.fetch import PartitionData
 
 NO_SESSION = 0
@@ -35,6 +34,8 @@ INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 EVICTION_MS = 120_000
 MAX_ID = 0x7FFFFFFF
+LONGEST_NAME = 249
+"""Of a topic."""
 
 PartitionKey = tuple[str, bytes, int]
 """Topic name (empty in versions with ids), topic id, partition."""
@@ -252,4 +253,4 @@ class FetchSessions:
 
 def _are_short(wanted: Iterable[tuple[PartitionKey, WantedPartition]]) -> bool:
     """Whether every topic has a name that topics may have."""
-    return all(len(key[0]) <= MAX_TOPIC_NAME_LENGTH for key, _ in wanted)
+    return all(len(key[0]) <= LONGEST_NAME for key, _ in wanted)

@@ -119,11 +119,7 @@ def _session(request: FetchRequest, context: RequestContext) -> tuple[FetchSessi
     """The session of a fetch, if it has one, and the partitions it is about."""
     sessions = context.broker.fetch_sessions
     uses_topic_ids = context.api_version >= TOPIC_IDS_SINCE
-    integer, now_ms = context.broker.integer, context.broker.now_ms()
-    limits = SessionLimits(
-        integer("max.incremental.fetch.session.cache.slots"),
-        integer("kwire.fetch.session.cache.max.partitions"),
-    )
+    now_ms = context.broker.now_ms()
     wanted: Wanted = [
         ((topic.topic, topic.topic_id, partition.partition), partition)
         for topic in request.topics
@@ -135,16 +131,25 @@ def _session(request: FetchRequest, context: RequestContext) -> tuple[FetchSessi
         if request.session_epoch == FINAL_EPOCH or not wanted:
             return None, wanted
         return sessions.create(
-            wanted, uses_topic_ids=uses_topic_ids, limits=limits, now_ms=now_ms
+            wanted, uses_topic_ids=uses_topic_ids, limits=_limits(context), now_ms=now_ms
         ), wanted
     session = sessions.get(request.session_id, request.session_epoch, uses_topic_ids, now_ms)
-    forgotten = (
-        (topic.topic, topic.topic_id, partition)
-        for topic in request.forgotten_topics_data
-        for partition in topic.partitions
-    )
-    sessions.update(session, wanted, forgotten, limits)
+    if wanted or request.forgotten_topics_data:
+        forgotten = (
+            (topic.topic, topic.topic_id, partition)
+            for topic in request.forgotten_topics_data
+            for partition in topic.partitions
+        )
+        sessions.update(session, wanted, forgotten, _limits(context))
     return session, list(session.partitions.items())
+
+
+def _limits(context: RequestContext) -> SessionLimits:
+    integer = context.broker.integer
+    return SessionLimits(
+        integer("max.incremental.fetch.session.cache.slots"),
+        integer("kwire.fetch.session.cache.max.partitions"),
+    )
 
 
 async def _read(

@@ -69,7 +69,10 @@ class ProducerEntry:
     def note(self, batch: RecordBatch) -> None:
         """A batch of records was appended, its offsets assigned."""
         if self.last_offset != _NO_OFFSET:
-            self._earlier = (*self._earlier[2 - BATCHES_KEPT :], self._last_batch())
+            earlier = self._earlier
+            if len(earlier) == BATCHES_KEPT - 1:
+                earlier = earlier[1:]
+            self._earlier = (*earlier, self._last_batch())
         delta, timestamp = batch.last_offset_delta, batch.max_timestamp
         self.last_sequence = batch.last_sequence
         self.offset_delta = delta
@@ -101,14 +104,18 @@ class ProducerEntry:
 
     def repeated(self, batch: RecordBatch) -> BatchInfo | None:
         """The kept batch that has the same sequences as ``batch``."""
-        first, last = batch.base_sequence, batch.last_sequence
-        if self.last_offset != _NO_OFFSET and self.last_sequence == last:
-            newest = self._last_batch()
-            if newest.first_sequence == first:
-                return newest
+        first = batch.base_sequence
+        # A batch that goes on begins with another sequence than any: there is little to compute.
         for kept in self._earlier:
-            if kept.first_sequence == first and kept.last_sequence == last:
+            if kept.first_sequence == first and kept.last_sequence == batch.last_sequence:
                 return kept
+        if self.last_offset != _NO_OFFSET and (self.last_sequence - self.offset_delta) in (
+            first,
+            first - MAX_SEQUENCE - 1,
+        ):
+            newest = self._last_batch()
+            if newest[:2] == (first, batch.last_sequence):
+                return newest
         return None
 
     def _last_batch(self) -> BatchInfo:

@@ -53,6 +53,7 @@ class EmbeddedStore:
     ) -> None:
         """``written`` has the bytes of each commit in the file, the snapshot's first."""
         self._connection = connection
+        self._cursor = connection.cursor()  # one for all: each new one would be remembered a while
         self._image = image
         self._snapshot_bytes = written[0] if written else 0
         self._commits = len(written)
@@ -135,16 +136,16 @@ class EmbeddedStore:
         )
         if is_snapshot:
             text = to_json(snapshot(image))
-        connection = self._connection
-        connection.execute("BEGIN IMMEDIATE")
+        connection, execute = self._connection, self._cursor.execute
+        execute("BEGIN IMMEDIATE")
         try:
             if is_snapshot:
-                connection.execute("DELETE FROM commits")
-            connection.execute("INSERT INTO commits VALUES (?, ?)", (revision, text))
-            connection.execute("COMMIT")
+                execute("DELETE FROM commits")
+            execute("INSERT INTO commits VALUES (?, ?)", (revision, text))
+            execute("COMMIT")
         except BaseException:
             if connection.in_transaction:
-                connection.execute("ROLLBACK")
+                execute("ROLLBACK")
             raise
         if is_snapshot:
             self._commits, self._bytes, self._snapshot_bytes = 1, 0, len(text)
