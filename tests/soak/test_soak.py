@@ -154,7 +154,6 @@ async def test_what_clients_make_and_remove_leaves_nothing(soak, mock_clock):
         largest = tracemalloc.take_snapshot().compare_to(first, "lineno")[:15]
     finally:
         tracemalloc.stop()
-    print(grown)
     where = "\n".join(str(line) for line in largest)
     assert grown <= BYTES_ALLOWED, f"{grown:.0f} bytes stay of each cycle:\n{where}"
     found = count_of(Partition, PartitionLog, ProducerEntry)
