@@ -30,7 +30,7 @@ COMPILED_PYTEST := $(COMPILED) $(BIN)/pytest -q -o "pythonpath=build/compiled ."
 COMPILED_COMPAT := $(addprefix compat_tests/test_,clients.py produce_records.py fetch_limits.py \
 	aborted.py compaction.py list_offsets.py broker_kills.py)
 
-.PHONY: help run test check unit compat spark compiled compiled-tests compiled-unit compiled-compat bench costs hostile growth crash demo kafka fuzz docs format lock clean usable-python
+.PHONY: help run test check unit compat spark compiled compiled-tests compiled-unit compiled-compat bench costs hostile growth crash demo kafka fuzz soak docs format lock clean usable-python
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -94,6 +94,11 @@ fuzz: $(VENV)/.test ## the property tests with many more examples
 	@[[ "$(or $(EXAMPLES),1)" =~ ^[1-9][0-9]*$$ ]] || { \
 		echo "EXAMPLES=$(EXAMPLES): write how many examples each test gets, as in EXAMPLES=5000"; exit 1; }
 	KWIRE_FUZZ_EXAMPLES=$(or $(EXAMPLES),5000) $(BIN)/pytest -q tests -m hypothesis $(PARALLEL) $(ARGS)
+
+soak: $(VENV)/.test ## make, use and delete everything that a client can make, again and again; memory may not grow (CYCLES=200)
+	@[[ "$(or $(CYCLES),1)" =~ ^[1-9][0-9]*$$ ]] || { \
+		echo "CYCLES=$(CYCLES): write how often everything is made and removed, as in CYCLES=1000"; exit 1; }
+	KWIRE_SOAK_CYCLES=$(or $(CYCLES),200) $(BIN)/pytest -q tests/soak $(ARGS)
 
 docs: $(VENV)/.test ## renew the README's table of APIs
 	PYTHONPATH=. $(BIN)/python docs/api_table.py

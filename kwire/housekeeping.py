@@ -7,6 +7,7 @@ Rules:
   are looked for every second, or every ``log.flush.scheduler.interval.ms`` where that is shorter.
 - Files whose ``file.delete.delay.ms`` has passed are removed within a second.
 - Retention and checkpoints begin half a minute after the start, as in Kafka.
+- Producers are forgotten where all logs know more than ``kwire.producer.ids.max`` together.
 - When a data directory fails, the fetches that wait on its partitions are answered. In Kafka
   they wait until somebody appends to another of their partitions, or time is up.
 - When the last data directory has failed there is nothing left to serve: the server ends.
@@ -24,6 +25,7 @@ from kwire.log.checkpoints import (
     RECOVERY_POINTS,
     TopicPartition,
 )
+from kwire.log.producer_limits import keep_within
 
 TICK_S = 1.0
 SHORTEST_TICK_S = 0.01
@@ -62,6 +64,7 @@ class Housekeeping:
             await trio.sleep(min(TICK_S, max(flush_s, SHORTEST_TICK_S)))
             self.check_storage()
             self.flush_due()
+            await self._bound_producers()
             now_s = trio.current_time()
             if now_s >= self._sweep_due_s:
                 self._sweep_due_s = now_s + SWEEP_INTERVAL_S
@@ -83,6 +86,12 @@ class Housekeeping:
             if partition.log.flush_time_is_due(now_ms) and not partition.is_offline:
                 self._broker.flusher.demand(partition)
         self._broker.flusher.forget()
+
+    async def _bound_producers(self) -> None:
+        """Forget the producers beyond the limit; others have their turn after each log."""
+        logs = list(self._broker.log_manager.logs.values())
+        for _ in keep_within(logs, self._broker.integer("kwire.producer.ids.max")):
+            await trio.lowlevel.checkpoint()
 
     def _wake_offline(self) -> None:
         """Whoever waits on a partition that is offline is told."""

@@ -35,6 +35,4 @@ def settings_of_topic(
 
 def log_config(topic: str, image: MetadataImage, broker: Mapping[str, Value]) -> LogConfig:
     """The effective settings of a topic in the form in which its logs use them."""
-    expiration_ms = broker["producer.id.expiration.ms"]
-    assert isinstance(expiration_ms, int)
-    return LogConfig.from_settings(settings_of_topic(topic, image, broker), expiration_ms)
+    return LogConfig.from_settings(settings_of_topic(topic, image, broker), broker)

@@ -171,8 +171,7 @@ class ServedPartitions:
                 some = doomed[start : start + LOGS_PER_TURN]
                 for partition in some:
                     del self._partitions[partition.topic, partition.index]
-                    partition.is_deleted = True
-                    partition.wake()
+                    partition.delete()
                 await self._threads.run(self._delete_logs, some)
 
     def _delete_logs(self, doomed: list[Partition]) -> None:

@@ -1,4 +1,4 @@
-"""What settings Kafka 4.3 has.
+"""What settings Kafka 4.3 has, and those of kwire's own: their names begin with ``kwire.``.
 
 The table is ``settings.tsv``: scope (broker, topic, group, client-metrics; dynamic-broker for what
 a broker knows only as a dynamic config), name, type, default, allowed values, importance, for

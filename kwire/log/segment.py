@@ -24,6 +24,7 @@ from pathlib import Path
 
 from kwire.log.disk import Disk
 from kwire.log.open_files import LazyFile, OpenFile
+from kwire.log.producer_state import NO_LIMIT
 from kwire.log.segment_scan import SegmentScan
 from kwire.log.sparse_index import OffsetIndex, TimeIndex
 from kwire.log.transaction_index import TransactionIndex
@@ -302,7 +303,7 @@ class LogSegment:
         self.max_timestamp_offset = scan.max_timestamp_offset
         self.finish()
 
-    def scan(self, progress: Callable[[int], None]) -> SegmentScan:
+    def scan(self, progress: Callable[[int], None], producers_kept: int = NO_LIMIT) -> SegmentScan:
         """Read all of the file, as after a crash."""
         file = self.file()
         scan = SegmentScan(
@@ -310,6 +311,7 @@ class LogSegment:
             self.size_bytes,
             self.base_offset,
             self._index_interval_bytes,
+            producers_kept,
         )
         scan.scan(progress)
         return scan
