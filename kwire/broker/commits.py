@@ -30,6 +30,9 @@ coroutine, which lets others have their turn in between."""
 Publish: TypeAlias = Callable[[MetadataImage, Sequence[Change]], Awaitable[None]]
 """Makes the changes that led to an image felt on this broker."""
 
+TOPICS_PER_TURN = 25
+"""After so many topics that are decided others have their turn."""
+
 CHANGES_PER_TURN = 200
 """More changes than these are applied to the image in a thread."""
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import trio
 
-from kwire.broker.commits import nobody_is_gone
+from kwire.broker.commits import TOPICS_PER_TURN, nobody_is_gone
 from kwire.broker.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from kwire.broker.view import TopicMaker
 from kwire.errors import KafkaError
@@ -20,9 +20,6 @@ from kwire.metadata.controller import (
     check_partition_total,
 )
 from kwire.metadata.image import MetadataImage
-
-TOPICS_PER_TURN = 25
-"""After so many topics that are decided others have their turn."""
 
 
 def _new_topic(broker: TopicMaker, name: str) -> NewTopic:

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 
 import trio
 
+from kwire.broker.commits import TOPICS_PER_TURN
 from kwire.broker.configs import topic_configs
 from kwire.broker.internal_topics import INTERNAL_TOPICS
-from kwire.broker.topics import TOPICS_PER_TURN
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
 from kwire.metadata.changes import Change

@@ -11,7 +11,7 @@ Behaviour:
 """
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from functools import partial
 
 import trio
@@ -80,8 +80,14 @@ async def _topics(request: MetadataRequest, context: RequestContext) -> list[Met
         topics = broker.image.topics_by_name.values()
         return [describe(broker, topic, operations) for topic in topics]
     # Named once or a thousand times, a topic is described once.
-    distinct = {(wanted.name, wanted.topic_id): wanted for wanted in request.topics}
-    refused = await _create_missing(distinct.values(), request, context)
+    distinct: dict[tuple[str | None, bytes], MetadataRequestTopic] = {}
+    missing: dict[str, None] = {}
+    existing = broker.image.topics_by_name
+    for wanted in request.topics:
+        distinct[wanted.name, wanted.topic_id] = wanted
+        if wanted.topic_id == ZERO_UUID and wanted.name and wanted.name not in existing:
+            missing[wanted.name] = None
+    refused = await _create_missing(list(missing), request, context) if missing else {}
     return [_topic(wanted, context, operations, refused) for wanted in distinct.values()]
 
 
@@ -123,22 +129,18 @@ def _why_missing(name: str) -> ErrorCode:
 
 
 async def _create_missing(
-    wanted: Collection[MetadataRequestTopic], request: MetadataRequest, context: RequestContext
+    names: list[str], request: MetadataRequest, context: RequestContext
 ) -> Mapping[str, KafkaError]:
-    """Create the topics that don't exist, where that is allowed; those that couldn't be, and why.
+    """Create topics that don't exist, where that is allowed; those that couldn't be, and why.
 
     Where they are too many for one request there is none of them, and no error either, as in Kafka:
     its AutoTopicCreationManager doesn't wait for what the controller answers.
     """
-    broker = context.broker
-    existing = broker.image.topics_by_name
-    names = [w.name for w in wanted if w.name is not None and w.topic_id == ZERO_UUID]
-    missing = [name for name in names if name not in existing]
     allowed = request.allow_auto_topic_creation or context.api_version < 4
-    if not (missing and allowed and broker.setting("auto.create.topics.enable")):
+    if not (allowed and context.broker.setting("auto.create.topics.enable")):
         return {}
     try:
-        return await later(partial(_create, missing, context))
+        return await later(partial(_create, names, context))
     except RequestTooLarge as error:
         log.info("no topic is created for a Metadata request: %s", error.message)
         return {}

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from kwire.broker.topics import TOPICS_PER_TURN
+from kwire.broker.commits import TOPICS_PER_TURN
 from kwire.errors import ErrorCode
 from kwire.metadata import controller
 from kwire.metadata.changes import ConfigChanged
