@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable, Mapping
 from kwire.broker.broker import Broker
 from kwire.config.groups import assignors
 from kwire.config.settings import GROUP, Value, settings
-from kwire.coordinator.consumer.coordinator import Surroundings
+from kwire.coordinator.consumer.changes import Surroundings
 from kwire.coordinator.consumer.pace import BrokerBudget
+from kwire.coordinator.consumer.regexes import RegexMatches
 from kwire.coordinator.consumer.settings import ConsumerSettings, MigrationPolicy
 from kwire.coordinator.consumer.topics import Topic, Topics
 from kwire.metadata.image import ConfigResourceType, MetadataImage, PartitionImage, TopicImage
@@ -70,7 +71,7 @@ class ImageTopics:
 
 def group_surroundings(broker: Broker) -> Surroundings:
     """What consumer groups see of a broker."""
-    return Surroundings(_topics_of(broker), _settings_of(broker), BrokerBudget())
+    return Surroundings(_topics_of(broker), _settings_of(broker), BrokerBudget(), RegexMatches())
 
 
 def _topics_of(broker: Broker) -> Callable[[], Topics]:

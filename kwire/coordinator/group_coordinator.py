@@ -13,8 +13,9 @@ Rules:
 from collections.abc import Callable, Iterator
 
 from kwire.coordinator.classic_groups import ClassicGroups
+from kwire.coordinator.consumer.changes import Surroundings
 from kwire.coordinator.consumer.classic_members import ClassicMembers
-from kwire.coordinator.consumer.coordinator import ConsumerGroups, Surroundings
+from kwire.coordinator.consumer.coordinator import ConsumerGroups
 from kwire.coordinator.consumer.records import CONSUMER_GROUP_TYPES
 from kwire.coordinator.effects import Effects
 from kwire.coordinator.group import EMPTY_STATE, Group, GroupRegistry, GroupsOfAKind, GroupType
