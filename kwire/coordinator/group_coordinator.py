@@ -30,6 +30,7 @@ from kwire.coordinator.records import (
     Content,
     OffsetCommitValue,
     WrittenOffset,
+    WrittenTarget,
     group_metadata,
     parse_offset_commit_key,
     parse_value,
@@ -167,6 +168,8 @@ class GroupCoordinator:
             self.offsets.put(
                 content.group, content.topic, content.partition, committed, producer_id
             )
+        elif isinstance(content, WrittenTarget):
+            self.consumer.take_in(content)
         else:
             self.classic.take_in(content, now_ms)
 

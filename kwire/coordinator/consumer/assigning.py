@@ -5,19 +5,28 @@ A question is made of what doesn't change, so that it can be answered in a threa
 """
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from kwire.coordinator.assignors import ASSIGNORS
 from kwire.coordinator.assignors.spec import AssignedTopic, AssignmentSpec, Shares, Subscriber
 from kwire.coordinator.consumer.group import NO_PARTITIONS, ResolvedRegex, topics_of
-from kwire.coordinator.consumer.member import ConsumerMember, Partitions
+from kwire.coordinator.consumer.member import ConsumerMember, Partitions, target_record
 from kwire.coordinator.consumer.topics import Topic, Topics
+from kwire.coordinator.records import CoordinatorRecord
 
 QUICK_COST = 1_000
 """What a quick answer costs at most, in partitions that are shared out: one or two ms."""
 
 TOPICS_AT_THE_COST_OF_ONE = 10
 """A topic of a member costs a tenth of what a partition costs."""
+
+
+class Assignment(NamedTuple):
+    """What each member is to have, and records that say so of those that had something else."""
+
+    shares: Shares
+    records: Mapping[str, CoordinatorRecord] = MappingProxyType({})
 
 
 class AssignmentQuestion(NamedTuple):
@@ -48,6 +57,16 @@ class AssignmentQuestion(NamedTuple):
     def answer(self) -> Shares:
         """What each member is to have."""
         return ASSIGNORS[self.assignor](self._spec())
+
+    def answer_with_records(self, group_id: str) -> Assignment:
+        """The same, and what is to be written then; that takes as long again."""
+        shares = self.answer()
+        records = {
+            member_id: target_record(group_id, member_id, partitions)
+            for member_id, partitions in shares.items()
+            if partitions != self.targets.get(member_id)
+        }
+        return Assignment(shares, records)
 
     def _by_subscription(self) -> dict[tuple[tuple[str, ...], str], list[Topic]]:
         """The topics there are of each subscription: by names and by an expression."""

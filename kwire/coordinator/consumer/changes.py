@@ -17,9 +17,9 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple
 
-from kwire.coordinator.assignors.spec import Shares
 from kwire.coordinator.classic_group import ClassicGroup
 from kwire.coordinator.classic_protocol import fail_join, fail_sync, prepare_rebalance
+from kwire.coordinator.consumer.assigning import Assignment
 from kwire.coordinator.consumer.conversion import downgrade, may_downgrade
 from kwire.coordinator.consumer.draft import Draft
 from kwire.coordinator.consumer.group import ConsumerGroup
@@ -107,14 +107,15 @@ class Changes:
         )
         take = partial(self._take_assignment, group.group_id, assigning, question.assignor)
         name = f"the assignment of group {group.group_id} at epoch {group.epoch}"
-        draft.turn.effects.begin(Job(name, question.answer, take))
+        work = partial(question.answer_with_records, group.group_id)
+        draft.turn.effects.begin(Job(name, work, take))
 
     def _take_assignment(
         self,
         group_id: str,
         assigning: Assigning,
         assignor: str,
-        shares: Shares | Exception,
+        assignment: Assignment | Exception,
         now_ms: int,
     ) -> Effects:
         """An assignment was computed, or that failed: then it is tried again after a while."""
@@ -123,8 +124,8 @@ class Changes:
         if not isinstance(group, ConsumerGroup) or group.timers.assigning is not assigning:
             return turn.effects
         group.timers.assigning = None
-        if isinstance(shares, Exception):
-            turn.note(group_id, f"could not be assigned partitions: {shares!r}")
+        if isinstance(assignment, Exception):
+            turn.note(group_id, f"could not be assigned partitions: {assignment!r}")
             _assign_later(group, turn)
             self._registry.reschedule(group)
             return turn.effects
@@ -133,7 +134,7 @@ class Changes:
         if is_overtaken and assigning.overtaken < OVERTAKEN_AT_MOST:
             self._assign(draft, overtaken=assigning.overtaken + 1)
         elif group.members:
-            draft.take_assignment(assigning.epoch, assignor, shares)
+            draft.take_assignment(assigning.epoch, assignor, assignment)
             turn.effects.undo.append(lambda undone: _assign_later(group, undone))
             self.assign(draft)
         self.finish(draft, group)

@@ -43,11 +43,12 @@ from kwire.coordinator.consumer.member import (
     MemberState,
 )
 from kwire.coordinator.consumer.regexes import check_regex
-from kwire.coordinator.consumer.replaying import replay_into
+from kwire.coordinator.consumer.replaying import replay_into, take_target_into
 from kwire.coordinator.consumer.timers import Timer
 from kwire.coordinator.effects import Effects, Turn, Waiter
 from kwire.coordinator.group import GroupRegistry
 from kwire.coordinator.joining import Client
+from kwire.coordinator.records import WrittenTarget
 from kwire.errors import ErrorCode, KafkaError
 from kwire.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -269,6 +270,10 @@ class ConsumerGroups:
     def replay(self, kind: int, record: Record, now_ms: int, *, loading: bool) -> None:
         """Take in a record of a consumer group; MalformedRequest if it is damaged."""
         replay_into(self._registry.groups, kind, record, loading=loading)
+
+    def take_in(self, written: WrittenTarget) -> None:
+        """As ``replay`` of the record that says this, which was just written."""
+        take_target_into(self._registry.groups, written)
 
 
 def _time_revocation(draft: Draft, member: ConsumerMember) -> None:

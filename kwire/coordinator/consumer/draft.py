@@ -11,13 +11,12 @@ Source: GroupCoordinatorRecordHelpers, TargetAssignmentBuilder of Kafka 4.3.
 
 from collections.abc import Iterable, Mapping
 
-from kwire.coordinator.assignors.spec import Shares
-from kwire.coordinator.consumer.assigning import AssignmentQuestion
+from kwire.coordinator.consumer.assigning import Assignment, AssignmentQuestion
 from kwire.coordinator.consumer.group import NO_PARTITIONS, ConsumerGroup, ResolvedRegex
 from kwire.coordinator.consumer.member import (
     ConsumerMember,
     Partitions,
-    target_to_record,
+    target_record,
 )
 from kwire.coordinator.consumer.reconciliation import Target, reconcile
 from kwire.coordinator.consumer.records import (
@@ -30,7 +29,6 @@ from kwire.coordinator.consumer.records import (
     metadata,
     partition_metadata_tombstone,
     regular_expression,
-    target_assignment_member,
     target_assignment_metadata,
 )
 from kwire.coordinator.consumer.regexes import QUICK_COST, Question, RegexMatches, answer
@@ -169,11 +167,12 @@ class Draft:
 
     # The target
 
-    def set_target(self, member_id: str, partitions: Partitions) -> None:
-        """A member is to have something else."""
-        record = target_assignment_member(
-            self.group.group_id, member_id, target_to_record(partitions)
-        )
+    def set_target(
+        self, member_id: str, partitions: Partitions, record: CoordinatorRecord | None = None
+    ) -> None:
+        """A member is to have something else; ``record`` says so, if it is there already."""
+        if record is None:
+            record = target_record(self.group.group_id, member_id, partitions)
         self._write(record).targets[member_id] = partitions
 
     def set_target_epoch(self, epoch: int, timestamp_ms: int) -> None:
@@ -201,11 +200,11 @@ class Draft:
             return
         question = self._question()
         if question.is_quick:
-            self.take_assignment(group.epoch, question.assignor, question.answer())
+            self.take_assignment(group.epoch, question.assignor, Assignment(question.answer()))
         else:
             self.to_assign = question
 
-    def take_assignment(self, epoch: int, assignor: str, shares: Shares) -> None:
+    def take_assignment(self, epoch: int, assignor: str, assignment: Assignment) -> None:
         """The members are to have what an assignor gave them for an epoch of the group.
 
         The group may be further by now. Members that came meanwhile have nothing until the next
@@ -213,13 +212,14 @@ class Draft:
         """
         for member_id in self.group.members:
             known = self.group.targets.get(member_id)
-            partitions: Partitions | None = shares.get(member_id)
+            partitions: Partitions | None = assignment.shares.get(member_id)
             if partitions is None and known is not None:
                 partitions = NO_PARTITIONS
             if partitions is not None and partitions != known:
-                self.set_target(member_id, partitions)
+                record = assignment.records.get(member_id)
+                self.set_target(member_id, partitions, record)
         self.set_target_epoch(epoch, self.turn.now_ms)
-        self.note(f"assigned at epoch {epoch} to {len(shares)} members, {assignor}")
+        self.note(f"assigned at epoch {epoch} to {len(assignment.shares)} members, {assignor}")
 
     def _question(self) -> AssignmentQuestion:
         group = self.group

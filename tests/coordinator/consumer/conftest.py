@@ -35,7 +35,6 @@ from kwire.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
-from kwire.record.records import Record
 from tests.coordinator.consumer.classic_commands import ClassicCommands
 from tests.coordinator.consumer.notation import (
     GROUP,
@@ -46,6 +45,7 @@ from tests.coordinator.consumer.notation import (
     topic_name,
 )
 from tests.coordinator.scripts import TickingScript, Words
+from tests.coordinator.written import take_in
 
 
 class ConsumerScript(ClassicCommands, TickingScript):
@@ -205,10 +205,8 @@ class ConsumerScript(ClassicCommands, TickingScript):
         # What is said of a classic group is for its own tests.
         if isinstance(self.coordinator.groups.get(GROUP), ConsumerGroup):
             self.trace += [note.removeprefix(f"group {GROUP}: ") for note in effects.notes]
-        for key, value, _ in effects.records:
-            record = Record(len(self.log), self.now_ms, key, value)
-            self.log.append(record)
-            self.coordinator.replay(record, -1, self.now_ms, loading=False)
+        for written in effects.records:
+            self.log.append(take_in(self.coordinator, written, len(self.log), self.now_ms))
         for waiter, response in effects.replies:
             self.answer(waiter, response)
         for job in effects.jobs:
