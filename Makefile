@@ -92,8 +92,9 @@ fuzz: $(VENV)/.test ## the property tests with many more examples
 		echo "EXAMPLES=$(EXAMPLES): write how many examples each test gets, as in EXAMPLES=5000"; exit 1; }
 	KWIRE_FUZZ_EXAMPLES=$(or $(EXAMPLES),5000) $(BIN)/pytest -q tests -m hypothesis $(PARALLEL) $(ARGS)
 
-docs: $(VENV)/.test ## renew the README's table of APIs
+docs: $(VENV)/.test ## renew the README's table of APIs and docs/SETTINGS.md
 	PYTHONPATH=. $(BIN)/python docs/api_table.py
+	PYTHONPATH=. $(BIN)/python docs/settings_table.py
 
 format: $(VENV)/.test ## rewrite the code in the house format
 	$(BIN)/ruff format .
