@@ -1,6 +1,6 @@
 """docs/SETTINGS.md: every setting with what it is for, made from the tables of kwire/config.
 
-`make docs` runs this; tests/test_settings_doc.py fails when the page doesn't say what the code does.
+`make docs` runs this; tests/test_settings_doc.py fails when the page isn't what the tables say.
 """
 
 from pathlib import Path
@@ -13,9 +13,10 @@ PAGE = Path(__file__).with_name("SETTINGS.md")
 
 HEAD = """# Settings
 
-Made by `make docs` from the tables in `kwire/config`. Every setting of Apache Kafka 4.3 is known, and
-one without an effect here says so. Set a broker's with `kwire serve --set NAME=VALUE` or in a properties
-file, the others with `kafka-configs` or any admin client. DescribeConfigs gives the same texts.
+Made by `make docs` from the tables in `kwire/config`. Every setting of Apache Kafka 4.3 is known,
+and one that has no effect here says so. A broker's are set with `kwire serve -o NAME=VALUE` or in a
+properties file, the others with `kafka-configs` or any admin client. DescribeConfigs gives the same
+texts.
 """
 
 PARTS = (
