@@ -100,8 +100,9 @@ soak: $(VENV)/.test ## make, use and delete everything that a client can make, a
 		echo "CYCLES=$(CYCLES): write how often everything is made and removed, as in CYCLES=1000"; exit 1; }
 	KWIRE_SOAK_CYCLES=$(or $(CYCLES),200) $(BIN)/pytest -q tests/soak $(ARGS)
 
-docs: $(VENV)/.test ## renew the README's table of APIs
+docs: $(VENV)/.test ## renew the README's table of APIs and docs/SETTINGS.md
 	PYTHONPATH=. $(BIN)/python docs/api_table.py
+	PYTHONPATH=. $(BIN)/python docs/settings_table.py
 
 format: $(VENV)/.test ## rewrite the code in the house format
 	$(BIN)/ruff format .

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import trio
 
-from kwire.coordinator.effects import Effects
+from kwire.coordinator.effects import Effects, Job
 from kwire.coordinator.records import Content, CoordinatorRecord
 from kwire.errors import ErrorCode, KafkaError
 from kwire.protocol.codec import MalformedRequest
@@ -124,7 +124,8 @@ class CoordinatorRuntime:
     can't. ``schedule(deadline_ms)`` is told when the coordinator has something to do next.
     ``compression`` is the codec of the records. ``flush()`` gives what the last write has to wait
     for, None where the page cache is enough. ``do_afterwards(function)`` does what nobody waits
-    for, which is to tell what has happened.
+    for, which is to tell what has happened. ``begin(job)`` has work done that takes long, and hands
+    its result in; without it the work is done at once.
     """
 
     def __init__(
@@ -136,6 +137,7 @@ class CoordinatorRuntime:
         compression: int = 0,
         flush: Callable[[], Flush | None] = lambda: None,
         do_afterwards: Callable[[Callable[[], object]], object] = lambda do: do(),
+        begin: Callable[[Job], object] | None = None,
     ) -> None:
         self.coordinator = coordinator
         self._append = append
@@ -144,6 +146,7 @@ class CoordinatorRuntime:
         self._compression = compression
         self._flush = flush
         self._do_afterwards = do_afterwards
+        self._begin = begin or self._do_at_once
 
     def carry_out(self, effects: Effects) -> None:
         """Write, replay and answer; KafkaError, told to everybody, when it can't be written."""
@@ -157,9 +160,14 @@ class CoordinatorRuntime:
         flush = self._flush() if effects.records else None
         for waiter, response in effects.replies:
             _give(waiter, response, flush)
+        for job in effects.jobs:
+            self._begin(job)
         deadline_ms = self.coordinator.next_deadline_ms()
         if deadline_ms is not None:
             self._schedule(deadline_ms)
+
+    def _do_at_once(self, job: Job) -> None:
+        self.carry_out(job.hand_in(job.work(), self._now_ms()))
 
     def end_transaction(self, marker: bytearray, producer_id: int, *, committed: bool) -> None:
         """Write the marker that ends a transaction here, and take it in.

@@ -24,7 +24,8 @@ from kwire.config.settings import (
     Setting,
     settings,
 )
-from kwire.config.topic import SYNONYMS, from_broker
+from kwire.config.synonyms import SYNONYMS
+from kwire.config.topic import from_broker
 from kwire.metadata.config_checks import find_setting
 from kwire.metadata.image import ConfigResourceType
 

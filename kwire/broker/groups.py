@@ -22,10 +22,11 @@ import trio
 
 from kwire.broker.group_surroundings import group_surroundings
 from kwire.broker.internal_topics import OFFSETS_TOPIC
+from kwire.broker.jobs import Jobs
 from kwire.broker.partition import Partition
 from kwire.broker.topics import create_if_missing
 from kwire.broker.view import BrokerView
-from kwire.coordinator.effects import Effects
+from kwire.coordinator.effects import Effects, Job
 from kwire.coordinator.group_coordinator import GroupCoordinator
 from kwire.coordinator.history import Histories
 from kwire.coordinator.settings import GroupSettings
@@ -88,6 +89,7 @@ class Groups:
         self._next_expiry_ms = self.now_ms() + self._expiry_interval_ms()
         self._is_closed = False
         self._histories = Histories()
+        self._jobs = Jobs(broker.background, broker.threads.computing, broker.bugs)
         self.surroundings = group_surroundings(broker)
 
     def now_ms(self) -> int:
@@ -263,8 +265,21 @@ class Groups:
             compression,
             lambda: partition.flush,
             lambda function: self._broker.do_afterwards(function),
+            lambda job: self._begin(loaded, job),
         )
-        return LoadedCoordinator(groups, runtime, partition)
+        loaded = LoadedCoordinator(groups, runtime, partition)
+        return loaded
+
+    def _begin(self, loaded: LoadedCoordinator, job: Job) -> None:
+        """Have a coordinator's work done that takes long."""
+
+        def is_wanted() -> bool:
+            return not self._is_closed and loaded in self._loaded.values()
+
+        def hand_in(done: Job, result: object) -> None:
+            self._carry_out(loaded, done.hand_in(result, self.now_ms()))
+
+        self._jobs.begin(job, is_wanted, hand_in)
 
     def _wake_by(self, deadline_ms: int) -> None:
         if deadline_ms < self._wakes_at_ms:

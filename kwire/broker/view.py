@@ -8,8 +8,11 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Protocol
 
+import trio
+
 from kwire.broker.commits import Decide
 from kwire.broker.partition import Partition
+from kwire.budget.threads import Threads
 from kwire.config.settings import Value
 from kwire.metadata.image import MetadataImage
 
@@ -33,6 +36,9 @@ class BrokerView(TopicMaker, Protocol):
     settings: Mapping[str, Value]
     now_ms: Callable[[], int]
     do_afterwards: Callable[[Callable[[], object]], object]
+    threads: Threads
+    background: trio.Nursery
+    bugs: list[Exception]
 
     def partition(self, topic: str, index: int) -> Partition:
         """A partition by name.

@@ -24,7 +24,7 @@ SYNCING = 16
 LOGS = 4
 COLD_READS = 8
 HOUSEKEEPING = 2
-ASSIGNING = 1
+COMPUTING = 1
 
 
 class Kind:
@@ -49,7 +49,7 @@ class Threads:
     - ``logs``: the logs of partitions are opened, renamed and cut at their start.
     - ``cold_reads``: pages that are not in the page cache are read.
     - ``housekeeping``: checkpoints are written, files are removed, compaction is prepared.
-    - ``assigning``: a large group's partitions are assigned.
+    - ``computing``: partitions of large groups are assigned, regular expressions are matched.
     """
 
     def __init__(self) -> None:
@@ -59,4 +59,4 @@ class Threads:
         self.logs = Kind(LOGS)
         self.cold_reads = Kind(COLD_READS)
         self.housekeeping = Kind(HOUSEKEEPING)
-        self.assigning = Kind(ASSIGNING)
+        self.computing = Kind(COMPUTING)

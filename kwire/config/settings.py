@@ -57,12 +57,21 @@ class Setting:
         return self.type == "PASSWORD"
 
     def parse(self, text: str | None) -> Value:
-        """The value that ``text`` stands for, checked; ConfigError says what is wrong with it."""
+        """The value that ``text`` stands for, checked.
+
+        ConfigError says what is wrong with it, and what the setting is for.
+        """
         if text is None:
             return None
-        value = parse_value(self.name, self.type, text)
-        if text is not self.default:
-            check_value(self.name, self.valid, value, text)
+        try:
+            value = parse_value(self.name, self.type, text)
+            if text is not self.default:
+                check_value(self.name, self.valid, value, text)
+        except ConfigError as error:
+            from kwire.config.documentation import documentation
+
+            about = documentation(self.scope)[self.name]
+            raise ConfigError(self.name, text, f"{error.allowed} ({about})") from None
         return value
 
     def to_text(self, value: Value) -> str | None:

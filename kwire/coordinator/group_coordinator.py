@@ -13,8 +13,9 @@ Rules:
 from collections.abc import Callable, Iterator
 
 from kwire.coordinator.classic_groups import ClassicGroups
+from kwire.coordinator.consumer.changes import Surroundings
 from kwire.coordinator.consumer.classic_members import ClassicMembers
-from kwire.coordinator.consumer.coordinator import ConsumerGroups, Surroundings
+from kwire.coordinator.consumer.coordinator import ConsumerGroups
 from kwire.coordinator.consumer.records import CONSUMER_GROUP_TYPES
 from kwire.coordinator.effects import Effects
 from kwire.coordinator.group import EMPTY_STATE, Group, GroupRegistry, GroupsOfAKind, GroupType
@@ -29,6 +30,7 @@ from kwire.coordinator.records import (
     Content,
     OffsetCommitValue,
     WrittenOffset,
+    WrittenTarget,
     group_metadata,
     parse_offset_commit_key,
     parse_value,
@@ -166,6 +168,8 @@ class GroupCoordinator:
             self.offsets.put(
                 content.group, content.topic, content.partition, committed, producer_id
             )
+        elif isinstance(content, WrittenTarget):
+            self.consumer.take_in(content)
         else:
             self.classic.take_in(content, now_ms)
 

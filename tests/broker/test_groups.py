@@ -1,12 +1,15 @@
 """The homes of groups: finding, loading, forgetting."""
 
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 
 from kwire.broker.groups import Groups, partition_for
-from kwire.coordinator.effects import Effects
+from kwire.coordinator.effects import Effects, Job
 from kwire.coordinator.group import EMPTY_STATE
 from kwire.coordinator.records import OffsetCommitValue, offset_commit
 from kwire.errors import ErrorCode, KafkaError
@@ -199,3 +202,61 @@ async def test_a_damaged_partition_loses_its_own_groups(tmp_path: Path):
         listed = await client.request(ListGroupsRequest(), 5, ListGroupsResponse)
         assert listed.error_code == ErrorCode.NONE
         assert {g.group_id for g in listed.groups} == {by_partition[0], by_partition[2]}
+
+
+def _begun(server: RunningServer, work: Callable[[], object]) -> list[object]:
+    """Begin a job of a group's coordinator; what is handed in comes into the list."""
+    handed_in: list[object] = []
+
+    def hand_in(result: object, now_ms: int) -> Effects:
+        handed_in.append(result)
+        return Effects()
+
+    effects = Effects()
+    effects.begin(Job("some work", work, hand_in))
+    server.broker.groups.coordinator("g").carry_out(effects)
+    return handed_in
+
+
+async def test_long_work_is_done_while_others_have_their_turn(tmp_path: Path):
+    """It is in a thread, and waits here for what the event loop does meanwhile."""
+    async with running_server(tmp_path, SETTINGS) as server:
+        await server.broker.groups.ensure_topic()
+        others_went_on = threading.Event()
+        handed_in = _begun(server, lambda: others_went_on.wait(timeout=60))
+        await trio.lowlevel.checkpoint()
+        assert handed_in == []
+        others_went_on.set()
+        while not handed_in:
+            await trio.lowlevel.checkpoint()
+        assert handed_in == [True]
+
+
+async def test_work_that_fails_is_logged_and_handed_in_as_its_exception(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    """It is a bug; the coordinator tries again."""
+    async with running_server(tmp_path, SETTINGS) as server:
+        await server.broker.groups.ensure_topic()
+        handed_in = _begun(server, lambda: 1 // 0)
+        while not handed_in:
+            await trio.lowlevel.checkpoint()
+        [error] = handed_in
+        assert isinstance(error, ZeroDivisionError)
+        assert server.broker.bugs == [error]
+        server.broker.bugs.clear()
+    assert "failed: some work" in caplog.text
+
+
+async def test_a_coordinator_that_is_gone_is_handed_in_nothing(tmp_path: Path):
+    """The broker stops while the work is done; what would come next isn't begun."""
+    async with running_server(tmp_path, SETTINGS) as server:
+        await server.broker.groups.ensure_topic()
+        may_end = threading.Event()
+        handed_in = _begun(server, lambda: may_end.wait(timeout=60))
+        never_begun = _begun(server, list)
+        await trio.lowlevel.checkpoint()
+        server.broker.groups.close()
+        may_end.set()
+        await trio.testing.wait_all_tasks_blocked()
+    assert handed_in == never_begun == []

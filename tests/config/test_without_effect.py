@@ -9,7 +9,7 @@ import pytest
 
 from kwire.config import BROKER, TOPIC, BrokerConfig, settings
 from kwire.config.groups import LIMITED
-from kwire.config.topic import SYNONYMS
+from kwire.config.synonyms import SYNONYMS
 from kwire.config.without_effect import OUTSIDE_THE_TABLE, WITHOUT_EFFECT, is_among
 
 PACKAGE = Path(__file__).parents[2] / "kwire"
