@@ -1,4 +1,4 @@
-"""Settings of a topic: its own where it has one, else those of the broker that stand behind them."""
+"""Settings of a topic: its own where it has one, else those of the broker that are behind them."""
 
 from collections.abc import Mapping
 
