@@ -84,13 +84,13 @@ class Changes:
             draft.turn.effects.undo.append(lambda _: _look_again(original))
         self.assign(draft)
 
-    def assign(self, draft: Draft) -> None:
-        """Have the target of the group's epoch computed, now or when it may be."""
-        self._assign(draft, overtaken=0)
-
     # What takes long
 
-    def _assign(self, draft: Draft, *, overtaken: int) -> None:
+    def assign(self, draft: Draft, overtaken: int = 0) -> None:
+        """Have the target of the group's epoch computed, now or when it may be.
+
+        ``overtaken``: how many assignments in a row the group has just changed under.
+        """
         timers = draft.group.timers
         before_ms = timers.assignment_ms
         draft.assign_in_time()
@@ -132,7 +132,7 @@ class Changes:
         draft = self.draft(group, turn)
         is_overtaken = assigning.epoch != group.epoch or assigning.member_ids != set(group.members)
         if is_overtaken and assigning.overtaken < OVERTAKEN_AT_MOST:
-            self._assign(draft, overtaken=assigning.overtaken + 1)
+            self.assign(draft, assigning.overtaken + 1)
         elif group.members:
             draft.take_assignment(assigning.epoch, assignor, assignment)
             turn.effects.undo.append(lambda undone: _assign_later(group, undone))

@@ -9,7 +9,7 @@ Rules:
 Source: GroupCoordinatorRecordHelpers, TargetAssignmentBuilder of Kafka 4.3.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from kwire.coordinator.consumer.assigning import Assignment, AssignmentQuestion
 from kwire.coordinator.consumer.group import NO_PARTITIONS, ConsumerGroup, ResolvedRegex
@@ -54,7 +54,7 @@ class Draft:
         self.settings = settings
         self.is_changed = False
         self.to_assign: AssignmentQuestion | None = None
-        self.to_match: list[Question] = []
+        self.to_match: Sequence[Question] = ()
 
     def _write(self, *records: CoordinatorRecord) -> ConsumerGroup:
         """Add records; the group that may be changed along with them."""
