@@ -1,0 +1,128 @@
+"""Seeded bugs: put a small bug into kwire, run the tests, see whether one of them fails.
+
+``python -m tests.mutants --folder kwire/log --count 200 --seed 1``, or ``make mutants``. The seed
+chooses the bugs: first one of the kinds, then a place for it. What was found is kept in
+``.cache/mutants``: a run that was interrupted goes on, and ``--survivors`` tries those again that
+no test has caught. docs/TESTING.md explains those that are left.
+"""
+
+import argparse
+import difflib
+import json
+import random
+import sys
+from pathlib import Path
+
+from tests.mutants.mutations import Mutation, mutations_of
+from tests.mutants.trial import Trial
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = ["kwire/record", "kwire/log", "kwire/coordinator", "kwire/metadata", "kwire/protocol"]
+
+
+def choose(found: list[Mutation], count: int, seed: int) -> list[Mutation]:
+    """So many of them: each kind as often as any other, as long as there are some left."""
+    chance = random.Random(seed)
+    kinds: dict[str, list[Mutation]] = {}
+    for mutation in found:
+        kinds.setdefault(mutation.kind, []).append(mutation)
+    for some in kinds.values():
+        chance.shuffle(some)
+    chosen: list[Mutation] = []
+    while len(chosen) < count and kinds:
+        kind = chance.choice(sorted(kinds))
+        chosen.append(kinds[kind].pop())
+        if not kinds[kind]:
+            del kinds[kind]
+    return chosen
+
+
+def difference(mutation: Mutation, text: str) -> str:
+    """The bug as a diff."""
+    lines = difflib.unified_diff(
+        text.splitlines(),
+        mutation.apply(text).splitlines(),
+        mutation.path,
+        f"{mutation.path} ({mutation.kind})",
+        n=2,
+        lineterm="",
+    )
+    return "\n".join(lines)
+
+
+class Results:
+    """What earlier runs found, by the mutation's key; a line of JSON for each."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.caught_by: dict[str, str] = {}
+        if file.exists():
+            for line in file.read_text(encoding="utf-8").splitlines():
+                found = json.loads(line)
+                self.caught_by[found["key"]] = found["caught_by"]
+
+    def add(self, key: str, caught_by: str) -> None:
+        """Keep one."""
+        self.caught_by[key] = caught_by
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        with self.file.open("a", encoding="utf-8") as lines:
+            lines.write(json.dumps({"key": key, "caught_by": caught_by}) + "\n")
+
+
+def arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
+    parser.add_argument("--folder", action="append", help="a folder or file of kwire; repeatable")
+    parser.add_argument("--count", type=int, default=200, help="how many bugs (200)")
+    parser.add_argument("--seed", type=int, default=1, help="which bugs (1)")
+    parser.add_argument("--work", type=Path, default=ROOT / ".cache/mutants", help="where to work")
+    parser.add_argument("--survivors", action="store_true", help="try survivors of before again")
+    parser.add_argument("--report", action="store_true", help="print what is known, try nothing")
+    return parser.parse_args()
+
+
+def main() -> int:
+    """Try the bugs out and print what became of each; 1 if one wasn't caught."""
+    options = arguments()
+    files = sorted(
+        {
+            file.relative_to(ROOT).as_posix()
+            for folder in options.folder or FOLDERS
+            for file in (
+                [ROOT / folder] if folder.endswith(".py") else (ROOT / folder).rglob("*.py")
+            )
+        }
+    )
+    texts = {name: (ROOT / name).read_text(encoding="utf-8") for name in files}
+    found = [mutation for name in files for mutation in mutations_of(name, texts[name])]
+    chosen = choose(found, options.count, options.seed)
+    print(f"{len(chosen)} of {len(found)} possible bugs in {len(files)} files", flush=True)
+    results = Results(options.work / "results.jsonl")
+    trial = Trial(ROOT, options.work)
+    if not options.report:
+        trial.copy()
+    survivors, known = [], 0
+    for place, mutation in enumerate(chosen, 1):
+        text = texts[mutation.path]
+        key = mutation.key(text)
+        is_known = key in results.caught_by
+        if not options.report and (
+            not is_known or (options.survivors and not results.caught_by[key])
+        ):
+            results.add(key, trial.try_out(mutation, text))
+        if key not in results.caught_by:
+            continue
+        known += 1
+        caught_by = results.caught_by[key]
+        where = f"{place}: {mutation.path}:{mutation.line} {mutation.kind}"
+        print(f"{where}: {caught_by or 'SURVIVED'}", flush=True)
+        if not caught_by:
+            survivors.append(mutation)
+            print(difference(mutation, text), flush=True)
+    caught = known - len(survivors)
+    print(f"{caught} of {known} bugs were caught ({100 * caught / max(known, 1):.1f} %)")
+    return 1 if survivors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

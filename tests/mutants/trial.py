@@ -1,0 +1,147 @@
+"""A copy of the tree in which bugs are tried out, one at a time, against the tests.
+
+The checkout itself is never changed. The tests that mirror the file run first, then those of its
+room, then all others; the first that fails has caught the bug. A run that takes much longer than
+without the bug, or more memory than ``MEMORY_BYTES``, is caught as well.
+"""
+
+import contextlib
+import os
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tests.mutants.mutations import Mutation
+
+MEMORY_BYTES = 4 << 30
+MIN_LIMIT_S = 60.0
+SLOWER = 5.0
+# They look at the source's text, or count calls, or look at another program.
+LEFT_OUT = (
+    "tests/performance",
+    "tests/bench",
+    "tests/mutants",
+    "tests/test_tidy.py",
+    "tests/test_compiled_build.py",
+    "tests/test_readme.py",
+)
+
+
+class Trial:
+    """``tree`` is the copy; ``usual_s`` is how long each set of tests takes without a bug."""
+
+    def __init__(self, root: Path, work: Path) -> None:
+        self.root = root
+        self.tree = work / "tree"
+        self.temporary = work / "tmp"
+        self.usual_s: dict[tuple[str, ...], float] = {}
+        self.changes = 0
+
+    def copy(self) -> None:
+        """Copy what git knows of, as it is in the checkout now."""
+        shutil.rmtree(self.tree, ignore_errors=True)
+        listed = subprocess.run(
+            ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+            cwd=self.root,
+            capture_output=True,
+            check=True,
+        )
+        for name in listed.stdout.decode().split("\0"):
+            if name and (self.root / name).is_file():
+                target = self.tree / name
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(self.root / name, target)
+
+    def stages(self, path: str) -> list[tuple[str, ...]]:
+        """The tests for a file, nearest first; each stage leaves out what was run before."""
+        folder = Path("tests", *Path(path).parts[1:-1])
+        file = folder / f"test_{Path(path).name}"
+        room = Path("tests", Path(path).parts[1])
+        stages: list[tuple[str, ...]] = []
+        before: list[Path] = []
+        for near in (file, folder, room, Path("tests")):
+            if near not in before and (self.tree / near).exists():
+                stages.append((str(near), *(f"--ignore={done}" for done in before)))
+                before.append(near)
+        stages[-1] += tuple(f"--ignore={name}" for name in LEFT_OUT)
+        return stages
+
+    def try_out(self, mutation: Mutation, text: str) -> str:
+        """Which stage caught the bug, and how; nothing if none did."""
+        file = self.tree / mutation.path
+        for stage in self.stages(mutation.path):
+            if stage not in self.usual_s:
+                outcome, self.usual_s[stage] = self._run(stage, limit_s=3600.0)
+                if outcome:
+                    raise RuntimeError(f"without any bug: {stage[0]}: {outcome}")
+        try:
+            self._write(file, mutation.apply(text))
+            for stage in self.stages(mutation.path):
+                limit_s = max(MIN_LIMIT_S, SLOWER * self.usual_s[stage])
+                outcome, _ = self._run(stage, limit_s)
+                if outcome and self._is_sure(outcome, stage, limit_s):
+                    return outcome
+        finally:
+            self._write(file, text)
+        return ""
+
+    def _is_sure(self, outcome: str, stage: tuple[str, ...], limit_s: float) -> bool:
+        """Whether it fails again: a test that sometimes fails by itself has caught nothing."""
+        failed = re.match(r"(?:FAILED|ERROR) (\S+)", outcome)
+        if failed and self._run((failed[1],), limit_s)[0]:
+            return True
+        return bool(self._run(stage, limit_s)[0])
+
+    def _write(self, file: Path, text: str) -> None:
+        """Write with a time of its own, or Python would take what it compiled before."""
+        file.write_text(text, encoding="utf-8")
+        self.changes += 1
+        moment = time.time_ns() - (1_000_000 - self.changes) * 1_000_000_000
+        os.utime(file, ns=(moment, moment))
+
+    def _run(self, stage: tuple[str, ...], limit_s: float) -> tuple[str, float]:
+        """Run tests until one fails: what failed, or nothing, and how long it took."""
+        shutil.rmtree(self.temporary, ignore_errors=True)
+        self.temporary.mkdir(parents=True)
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
+        command += ["--tb=no", f"--basetemp={self.temporary / 'pytest'}", *stage]
+        environment = {**os.environ, "TMPDIR": str(self.temporary), "PYTHONPATH": str(self.tree)}
+        began = time.monotonic()
+        process = subprocess.Popen(
+            command,
+            cwd=self.tree,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+            preexec_fn=_limit_memory,
+        )
+        try:
+            said, _ = process.communicate(timeout=limit_s)
+        except subprocess.TimeoutExpired:
+            return f"{stage[0]} took more than {limit_s:.0f} s", limit_s
+        finally:
+            _end(process)
+        took_s = time.monotonic() - began
+        if process.returncode in (0, 5):  # 5: no tests there
+            return "", took_s
+        failed = [line for line in said.splitlines() if line.startswith(("FAILED", "ERROR"))]
+        return (failed[0] if failed else f"{stage[0]} ended with {process.returncode}"), took_s
+
+
+def _limit_memory() -> None:
+    """In the new process: a bug that takes all memory fails by itself."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """End the tests and the brokers that they started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
