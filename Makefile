@@ -30,7 +30,7 @@ COMPILED_PYTEST := $(COMPILED) $(BIN)/pytest -q -o "pythonpath=build/compiled ."
 COMPILED_COMPAT := $(addprefix compat_tests/test_,clients.py produce_records.py fetch_limits.py \
 	aborted.py compaction.py list_offsets.py broker_kills.py)
 
-.PHONY: help run test check unit compat spark compiled compiled-tests compiled-unit compiled-compat bench costs growth crash demo kafka fuzz docs format lock clean usable-python
+.PHONY: help run test check unit compat spark compiled compiled-tests compiled-unit compiled-compat bench costs growth crash demo kafka fuzz short-fuzz mutants docs format lock clean usable-python
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,7 +38,7 @@ help: ## list these targets
 run: $(VENV)/.core ## serve on 127.0.0.1:9092, data in ./kwire-data (ARGS="…" for more)
 	@exec $(BIN)/python -m kwire serve $(ARGS)
 
-test: check compat spark compiled-tests ## every test: check, stock clients and Java tools, Spark, demo, the compiled build
+test: check short-fuzz compat spark compiled-tests ## every test: check, a short fuzz, stock clients and Java tools, Spark, demo, the compiled build
 
 check: $(VENV)/.test ## format, lint, types, structure and unit tests, in less than a minute
 	$(BIN)/ruff format --check .
@@ -87,10 +87,22 @@ kafka: $(VENV)/.test ## start a real Apache Kafka 4.3.1 (Java 17 and Maven neede
 crash: $(VENV)/.test ## kill -9 under load, again and again; nothing may be lost (KILLS=50 SEED=…)
 	$(BIN)/python -m compat_tests.crash --kills $(or $(KILLS),50) $(if $(SEED),--seed $(SEED))
 
-fuzz: $(VENV)/.test ## the property tests with many more examples
+# A failing example is printed as it was found, at once; SHRINK=yes makes it small first.
+fuzz: SEED := $(or $(SEED),$(shell echo $$((RANDOM * 32768 + RANDOM))))
+fuzz: $(VENV)/.test ## the property tests with new examples, and many more (EXAMPLES=5000 SEED=… SHRINK=yes)
 	@[[ "$(or $(EXAMPLES),1)" =~ ^[1-9][0-9]*$$ ]] || { \
 		echo "EXAMPLES=$(EXAMPLES): write how many examples each test gets, as in EXAMPLES=5000"; exit 1; }
-	KWIRE_FUZZ_EXAMPLES=$(or $(EXAMPLES),5000) $(BIN)/pytest -q tests -m hypothesis $(PARALLEL) $(ARGS)
+	@[[ "$(SEED)" =~ ^[0-9]+$$ ]] || { \
+		echo "SEED=$(SEED): write the number that an earlier run printed, as in SEED=42"; exit 1; }
+	@echo "to repeat this run: make fuzz EXAMPLES=$(or $(EXAMPLES),5000) SEED=$(SEED) ARGS=\"$(ARGS)\""
+	KWIRE_FUZZ_EXAMPLES=$(or $(EXAMPLES),5000) KWIRE_FUZZ_SHRINK=$(SHRINK) $(BIN)/pytest -q tests \
+		-m hypothesis --hypothesis-seed=$(SEED) $(PARALLEL) $(ARGS)
+
+short-fuzz: ## what CI runs of it: a minute or so, other examples each time
+	@$(MAKE) --no-print-directory fuzz EXAMPLES=$(or $(EXAMPLES),100)
+
+mutants: $(VENV)/.test ## seeded bugs that a test has to catch (ARGS="--folder kwire/log --count 200 --seed 1"); hours
+	nice $(BIN)/python -m tests.mutants $(ARGS)
 
 docs: $(VENV)/.test ## renew the README's table of APIs
 	PYTHONPATH=. $(BIN)/python docs/api_table.py

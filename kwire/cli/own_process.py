@@ -6,9 +6,13 @@ Rules:
   have had their turn the collector looks at all of it for the last time, and runs seldom from then
   on.
 - Modules that no broker uses are put off (``kwire.cli.deferred``).
+- A broker that a test has started ends with the test: where ``KWIRE_ENDS_WITH_STDIN`` is set, the
+  end of the standard input means what SIGTERM means. The parent holds the other end of that pipe,
+  and the system closes it however the parent dies.
 """
 
 import gc
+import os
 from contextlib import suppress
 
 from kwire.cli.deferred import UNUSED_BY_A_BROKER, defer
@@ -18,12 +22,34 @@ SETTLE_S = 1.0
 
 GC_THRESHOLDS = (50_000, 20, 50)
 
+ENDS_WITH_STDIN = "KWIRE_ENDS_WITH_STDIN"
+STOP_TIMEOUT_S = 30.0
+"""How long an orphan has for a clean stop."""
+
 
 def begin() -> None:
     """Before anything large is imported."""
     gc.disable()
     defer(UNUSED_BY_A_BROKER)
     _raise_descriptor_limit()
+    if os.environ.pop(ENDS_WITH_STDIN, ""):
+        _end_with_stdin()
+
+
+def _end_with_stdin() -> None:
+    """Stop when the standard input ends, cleanly if that works."""
+    import signal
+    import threading
+    import time
+
+    def wait() -> None:
+        while os.read(0, 4096):
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(STOP_TIMEOUT_S)
+        os._exit(1)
+
+    threading.Thread(target=wait, name="end of stdin", daemon=True).start()
 
 
 async def settle() -> None:

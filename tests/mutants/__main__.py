@@ -11,27 +11,30 @@ import difflib
 import json
 import random
 import sys
+from itertools import chain
 from pathlib import Path
 
-from tests.mutants.mutations import Mutation, mutations_of
+from tests.mutants.mutations import Mutation, is_python, mutations_of
 from tests.mutants.trial import Trial
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ["kwire/record", "kwire/log", "kwire/coordinator", "kwire/metadata", "kwire/protocol"]
 
 
-def choose(found: list[Mutation], count: int, seed: int) -> list[Mutation]:
-    """So many of them: each kind as often as any other, as long as there are some left."""
+def choose(texts: dict[str, str], count: int, seed: int) -> list[Mutation]:
+    """So many bugs in these files: each kind as often as any other, while there are some left."""
     chance = random.Random(seed)
     kinds: dict[str, list[Mutation]] = {}
-    for mutation in found:
+    for mutation in chain.from_iterable(mutations_of(*file) for file in texts.items()):
         kinds.setdefault(mutation.kind, []).append(mutation)
     for some in kinds.values():
         chance.shuffle(some)
     chosen: list[Mutation] = []
     while len(chosen) < count and kinds:
         kind = chance.choice(sorted(kinds))
-        chosen.append(kinds[kind].pop())
+        mutation = kinds[kind].pop()
+        if is_python(mutation.path, mutation.apply(texts[mutation.path])):
+            chosen.append(mutation)
         if not kinds[kind]:
             del kinds[kind]
     return chosen
@@ -94,9 +97,8 @@ def main() -> int:
         }
     )
     texts = {name: (ROOT / name).read_text(encoding="utf-8") for name in files}
-    found = [mutation for name in files for mutation in mutations_of(name, texts[name])]
-    chosen = choose(found, options.count, options.seed)
-    print(f"{len(chosen)} of {len(found)} possible bugs in {len(files)} files", flush=True)
+    chosen = choose(texts, options.count, options.seed)
+    print(f"{len(chosen)} bugs in {len(files)} files", flush=True)
     results = Results(options.work / "results.jsonl")
     trial = Trial(ROOT, options.work)
     if not options.report:

@@ -11,7 +11,6 @@ imports for type checkers, and log messages.
 import ast
 import hashlib
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 COMPARISONS: dict[type[ast.cmpop], list[tuple[str, str]]] = {
@@ -174,13 +173,17 @@ def _is_hidden(node: ast.AST) -> bool:
     return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
 
 
-def mutations_of(path: str, text: str) -> Iterator[Mutation]:
-    """Every mutation of a file that is still Python afterwards."""
+def mutations_of(path: str, text: str) -> list[Mutation]:
+    """Every mutation of a file; a few of them are no Python any more."""
     finder = _Finder(path, text)
     finder.visit(ast.parse(text))
-    for mutation in finder.found:
-        try:
-            compile(mutation.apply(text), path, "exec")
-        except SyntaxError:
-            continue
-        yield mutation
+    return finder.found
+
+
+def is_python(path: str, text: str) -> bool:
+    """Whether a text can be compiled."""
+    try:
+        compile(text, path, "exec")
+    except SyntaxError:
+        return False
+    return True

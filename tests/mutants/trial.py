@@ -33,13 +33,13 @@ LEFT_OUT = (
 
 
 class Trial:
-    """``tree`` is the copy; ``usual_s`` is how long each set of tests takes without a bug."""
+    """``tree`` is the copy; ``usual_s`` is how long a folder's tests take without a bug."""
 
     def __init__(self, root: Path, work: Path) -> None:
         self.root = root
         self.tree = work / "tree"
         self.temporary = work / "tmp"
-        self.usual_s: dict[tuple[str, ...], float] = {}
+        self.usual_s: dict[str, float] = {}
         self.changes = 0
 
     def copy(self) -> None:
@@ -75,19 +75,18 @@ class Trial:
         """Which stage caught the bug, and how; nothing if none did."""
         file = self.tree / mutation.path
         for stage in self.stages(mutation.path):
-            if stage not in self.usual_s:
-                outcome, self.usual_s[stage] = self._run(stage, limit_s=3600.0)
+            if stage[0] not in self.usual_s:
+                outcome, self.usual_s[stage[0]] = self._run(stage, limit_s=3600.0)
                 if outcome:
                     raise RuntimeError(f"without any bug: {stage[0]}: {outcome}")
-        try:
-            self._write(file, mutation.apply(text))
-            for stage in self.stages(mutation.path):
-                limit_s = max(MIN_LIMIT_S, SLOWER * self.usual_s[stage])
+            limit_s = max(MIN_LIMIT_S, SLOWER * self.usual_s[stage[0]])
+            try:
+                self._write(file, mutation.apply(text))
                 outcome, _ = self._run(stage, limit_s)
                 if outcome and self._is_sure(outcome, stage, limit_s):
                     return outcome
-        finally:
-            self._write(file, text)
+            finally:
+                self._write(file, text)
         return ""
 
     def _is_sure(self, outcome: str, stage: tuple[str, ...], limit_s: float) -> bool:
