@@ -69,13 +69,13 @@ compiled-unit: build/compiled/.built
 compiled-compat: build/compiled/.built
 	KWIRE_BOOTSTRAP= $(COMPILED_PYTEST) $(COMPILED_COMPAT)
 
-bench: $(VENV)/.bench ## kwire and Apache Kafka 4.3.1 side by side in one table (KAFKA=no: kwire alone)
+bench: $(VENV)/.test ## kwire and Apache Kafka 4.3.1 side by side in one table (KAFKA=no: kwire alone)
 	$(BIN)/python -m bench $(ARGS)
 
 costs: $(VENV)/.test ## renew what requests cost (calls, system calls, wake-ups, memory) after a change that has its price
 	KWIRE_RENEW_COSTS=1 $(BIN)/pytest -q tests/performance/test_costs.py tests/performance/test_start.py
 
-growth: $(VENV)/.bench ## how cost grows with connections, partitions, groups, record size (KAFKA=no: kwire alone)
+growth: $(VENV)/.test ## how cost grows with connections, partitions, groups, record size (KAFKA=no: kwire alone)
 	$(BIN)/python -m bench.growth $(ARGS)
 
 demo: $(VENV)/.test ## 336,776 flights through producer, consumers and Spark, with a crash halfway
@@ -115,7 +115,6 @@ lock: $(VENV)/.test ## renew requirements/*.txt from pyproject.toml
 	$(BIN)/python -m pip install -q uv
 	$(call lock,core,--extra build)
 	$(call lock,test,--extra test)
-	$(call lock,bench,--extra test --extra bench)
 
 clean: ## remove the environments, caches and build output (never kwire-data)
 	rm -rf build .venv .venv-* .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis bench/out
@@ -145,11 +144,6 @@ $(VENV)/.core: requirements/core.txt pyproject.toml | usable-python $(BIN)/pytho
 $(VENV)/.test: requirements/test.txt pyproject.toml $(VENV)/.core
 	@echo "installing the test tools …"
 	@$(PIP) --require-hashes -r requirements/test.txt
-	@touch $@
-
-$(VENV)/.bench: requirements/bench.txt $(VENV)/.test
-	@echo "installing what draws charts …"
-	@$(PIP) --require-hashes -r requirements/bench.txt
 	@touch $@
 
 # What `pip install` makes of the compiled wheel; all of it anew when any source has changed.

@@ -13,6 +13,7 @@ import random
 import sys
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from tests.mutants.mutations import Mutation, is_python, mutations_of
 from tests.mutants.trial import Trial
@@ -54,22 +55,74 @@ def difference(mutation: Mutation, text: str) -> str:
 
 
 class Results:
-    """What earlier runs found, by the mutation's key; a line of JSON for each."""
+    """What earlier runs found, by the mutation's key; a line of JSON for each.
+
+    ``caught_by`` is empty where no test has failed; ``tried_all`` says that the far tests ran too.
+    """
 
     def __init__(self, file: Path) -> None:
         self.file = file
-        self.caught_by: dict[str, str] = {}
+        self.known: dict[str, dict[str, Any]] = {}
         if file.exists():
             for line in file.read_text(encoding="utf-8").splitlines():
                 found = json.loads(line)
-                self.caught_by[found["key"]] = found["caught_by"]
+                self.known[found["key"]] = found
 
-    def add(self, key: str, caught_by: str) -> None:
+    def add(self, key: str, caught_by: str, *, tried_all: bool) -> None:
         """Keep one."""
-        self.caught_by[key] = caught_by
+        found = {"key": key, "caught_by": caught_by, "tried_all": tried_all}
+        self.known[key] = found
         self.file.parent.mkdir(parents=True, exist_ok=True)
         with self.file.open("a", encoding="utf-8") as lines:
-            lines.write(json.dumps({"key": key, "caught_by": caught_by}) + "\n")
+            lines.write(json.dumps(found) + "\n")
+
+
+def try_out(
+    chosen: list[Mutation], texts: dict[str, str], results: Results, trial: Trial, *, again: bool
+) -> None:
+    """Try the bugs out: all against the tests near them, then what is left against the others.
+
+    ``again`` tries those again that survived all tests before.
+    """
+    trial.copy()
+    for tried_all in (False, True):
+        for place, mutation in enumerate(chosen, 1):
+            text = texts[mutation.path]
+            key = mutation.key(text)
+            known = results.known.get(key)
+            if known and (known["caught_by"] or (known["tried_all"] and not again)):
+                continue
+            if known and not tried_all and not again:
+                continue
+            stages = trial.far(mutation.path) if tried_all else trial.near(mutation.path)
+            caught_by = trial.try_out(mutation, text, stages)
+            results.add(key, caught_by, tried_all=tried_all)
+            if caught_by or tried_all:
+                print(f"{place}: {caught_by or 'survived'}: {where(mutation)}", flush=True)
+
+
+def where(mutation: Mutation) -> str:
+    """The file, the line and the kind of a bug."""
+    return f"{mutation.path}:{mutation.line} {mutation.kind}"
+
+
+def report(chosen: list[Mutation], texts: dict[str, str], results: Results) -> int:
+    """Print the survivors with their diffs, and how many were caught; the number of survivors."""
+    survivors, caught, untried = [], 0, 0
+    for mutation in chosen:
+        known = results.known.get(mutation.key(texts[mutation.path]))
+        if known and known["caught_by"]:
+            caught += 1
+        elif known and known["tried_all"]:
+            survivors.append(mutation)
+        else:
+            untried += 1
+    for mutation in survivors:
+        print(f"SURVIVED {where(mutation)}\n{difference(mutation, texts[mutation.path])}\n")
+    tried = caught + len(survivors)
+    print(f"{caught} of {tried} bugs were caught ({100 * caught / max(tried, 1):.1f} %)", end="")
+    print(f"; {untried} weren't tried to the end" if untried else "")
+    return len(survivors)
 
 
 def arguments() -> argparse.Namespace:
@@ -100,30 +153,10 @@ def main() -> int:
     chosen = choose(texts, options.count, options.seed)
     print(f"{len(chosen)} bugs in {len(files)} files", flush=True)
     results = Results(options.work / "results.jsonl")
-    trial = Trial(ROOT, options.work)
     if not options.report:
-        trial.copy()
-    survivors, known = [], 0
-    for place, mutation in enumerate(chosen, 1):
-        text = texts[mutation.path]
-        key = mutation.key(text)
-        is_known = key in results.caught_by
-        if not options.report and (
-            not is_known or (options.survivors and not results.caught_by[key])
-        ):
-            results.add(key, trial.try_out(mutation, text))
-        if key not in results.caught_by:
-            continue
-        known += 1
-        caught_by = results.caught_by[key]
-        where = f"{place}: {mutation.path}:{mutation.line} {mutation.kind}"
-        print(f"{where}: {caught_by or 'SURVIVED'}", flush=True)
-        if not caught_by:
-            survivors.append(mutation)
-            print(difference(mutation, text), flush=True)
-    caught = known - len(survivors)
-    print(f"{caught} of {known} bugs were caught ({100 * caught / max(known, 1):.1f} %)")
-    return 1 if survivors else 0
+        trial = Trial(ROOT, options.work)
+        try_out(chosen, texts, results, trial, again=options.survivors)
+    return 1 if report(chosen, texts, results) else 0
 
 
 if __name__ == "__main__":

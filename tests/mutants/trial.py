@@ -1,8 +1,8 @@
 """A copy of the tree in which bugs are tried out, one at a time, against the tests.
 
-The checkout itself is never changed. The tests that mirror the file run first, then those of its
-room, then all others; the first that fails has caught the bug. A run that takes much longer than
-without the bug, or more memory than ``MEMORY_BYTES``, is caught as well.
+The checkout itself is never changed. Near tests are those that mirror the file, then those of its
+room; far ones are all others. The first that fails has caught the bug. A run that takes much longer
+than without the bug, or more memory than ``MEMORY_BYTES``, is caught as well.
 """
 
 import contextlib
@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import TypeAlias
 
 from tests.mutants.mutations import Mutation
 
@@ -30,6 +31,9 @@ LEFT_OUT = (
     "tests/test_compiled_build.py",
     "tests/test_readme.py",
 )
+
+Stage: TypeAlias = tuple[str, ...]
+"""What pytest is given: a folder or file of tests, and what to leave out of it."""
 
 
 class Trial:
@@ -57,24 +61,27 @@ class Trial:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(self.root / name, target)
 
-    def stages(self, path: str) -> list[tuple[str, ...]]:
-        """The tests for a file, nearest first; each stage leaves out what was run before."""
+    def near(self, path: str) -> list[Stage]:
+        """The tests that mirror a file, those of its folder, those of its room."""
         folder = Path("tests", *Path(path).parts[1:-1])
-        file = folder / f"test_{Path(path).name}"
         room = Path("tests", Path(path).parts[1])
-        stages: list[tuple[str, ...]] = []
+        stages: list[Stage] = []
         before: list[Path] = []
-        for near in (file, folder, room, Path("tests")):
-            if near not in before and (self.tree / near).exists():
-                stages.append((str(near), *(f"--ignore={done}" for done in before)))
-                before.append(near)
-        stages[-1] += tuple(f"--ignore={name}" for name in LEFT_OUT)
+        for tests in (folder / f"test_{Path(path).name}", folder, room):
+            if tests not in before and (self.tree / tests).exists():
+                stages.append((str(tests), *(f"--ignore={done}" for done in before)))
+                before.append(tests)
         return stages
 
-    def try_out(self, mutation: Mutation, text: str) -> str:
+    def far(self, path: str) -> list[Stage]:
+        """All other tests."""
+        room = Path("tests", Path(path).parts[1])
+        return [("tests", *(f"--ignore={name}" for name in (room, *LEFT_OUT)))]
+
+    def try_out(self, mutation: Mutation, text: str, stages: list[Stage]) -> str:
         """Which stage caught the bug, and how; nothing if none did."""
         file = self.tree / mutation.path
-        for stage in self.stages(mutation.path):
+        for stage in stages:
             if stage[0] not in self.usual_s:
                 outcome, self.usual_s[stage[0]] = self._run(stage, limit_s=3600.0)
                 if outcome:
@@ -89,7 +96,7 @@ class Trial:
                 self._write(file, text)
         return ""
 
-    def _is_sure(self, outcome: str, stage: tuple[str, ...], limit_s: float) -> bool:
+    def _is_sure(self, outcome: str, stage: Stage, limit_s: float) -> bool:
         """Whether it fails again: a test that sometimes fails by itself has caught nothing."""
         failed = re.match(r"(?:FAILED|ERROR) (\S+)", outcome)
         if failed and self._run((failed[1],), limit_s)[0]:
@@ -103,7 +110,7 @@ class Trial:
         moment = time.time_ns() - (1_000_000 - self.changes) * 1_000_000_000
         os.utime(file, ns=(moment, moment))
 
-    def _run(self, stage: tuple[str, ...], limit_s: float) -> tuple[str, float]:
+    def _run(self, stage: Stage, limit_s: float) -> tuple[str, float]:
         """Run tests until one fails: what failed, or nothing, and how long it took."""
         shutil.rmtree(self.temporary, ignore_errors=True)
         self.temporary.mkdir(parents=True)
