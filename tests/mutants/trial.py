@@ -1,8 +1,8 @@
 """A copy of the tree in which bugs are tried out, one at a time, against the tests.
 
-The checkout itself is never changed. Near tests are those that mirror the file, then those of its
-room; far ones are all others. The first that fails has caught the bug. A run that takes much longer
-than without the bug, or more memory than ``MEMORY_BYTES``, is caught as well.
+The checkout itself is never changed. Near tests are those that mirror or import the file, then
+those of its room; far ones are all others. The first that fails has caught the bug. A run that
+takes much longer than without the bug, or more memory than ``MEMORY_BYTES``, is caught as well.
 """
 
 import contextlib
@@ -22,6 +22,7 @@ from tests.mutants.mutations import Mutation
 MEMORY_BYTES = 4 << 30
 MIN_LIMIT_S = 60.0
 SLOWER = 5.0
+FILES_S = 60.0
 # They look at the source's text, or count calls, or look at another program.
 LEFT_OUT = (
     "tests/performance",
@@ -37,7 +38,7 @@ Stage: TypeAlias = tuple[str, ...]
 
 
 class Trial:
-    """``tree`` is the copy; ``usual_s`` is how long a folder's tests take without a bug."""
+    """``tree`` is the copy; ``usual_s`` is how long tests take without a bug."""
 
     def __init__(self, root: Path, work: Path) -> None:
         self.root = root
@@ -62,16 +63,28 @@ class Trial:
                 shutil.copy(self.root / name, target)
 
     def near(self, path: str) -> list[Stage]:
-        """The tests that mirror a file, those of its folder, those of its room."""
+        """The tests that mirror or import a file, those of its folder, those of its room."""
         folder = Path("tests", *Path(path).parts[1:-1])
-        room = Path("tests", Path(path).parts[1])
-        stages: list[Stage] = []
-        before: list[Path] = []
-        for tests in (folder / f"test_{Path(path).name}", folder, room):
+        closest = self._closest(path, folder / f"test_{Path(path).name}")
+        stages: list[Stage] = [tuple(closest)] if closest else []
+        before = [Path(name) for name in closest]
+        for tests in (folder, Path("tests", Path(path).parts[1])):
             if tests not in before and (self.tree / tests).exists():
                 stages.append((str(tests), *(f"--ignore={done}" for done in before)))
                 before.append(tests)
         return stages
+
+    def _closest(self, path: str, mirror: Path) -> list[str]:
+        """The file of tests that mirrors a file, and those that import it."""
+        module = Path(path).with_suffix("")
+        parts = module.parts[:-1] if module.name == "__init__" else module.parts
+        imports = re.compile(rf"^(from|import) {re.escape('.'.join(parts))}\b(?!\.)", re.MULTILINE)
+        found = [
+            str(tests.relative_to(self.tree))
+            for tests in sorted((self.tree / "tests").rglob("test_*.py"))
+            if tests.relative_to(self.tree) == mirror or imports.search(tests.read_text())
+        ]
+        return [name for name in found if not name.startswith(LEFT_OUT)]
 
     def far(self, path: str) -> list[Stage]:
         """All other tests."""
@@ -82,11 +95,14 @@ class Trial:
         """Which stage caught the bug, and how; nothing if none did."""
         file = self.tree / mutation.path
         for stage in stages:
-            if stage[0] not in self.usual_s:
-                outcome, self.usual_s[stage[0]] = self._run(stage, limit_s=3600.0)
+            name = stage[0]
+            if name.endswith(".py"):
+                self.usual_s[name] = FILES_S  # measuring would take longer than trying
+            if name not in self.usual_s:
+                outcome, self.usual_s[name] = self._run(stage, limit_s=3600.0)
                 if outcome:
-                    raise RuntimeError(f"without any bug: {stage[0]}: {outcome}")
-            limit_s = max(MIN_LIMIT_S, SLOWER * self.usual_s[stage[0]])
+                    raise RuntimeError(f"without any bug: {name}: {outcome}")
+            limit_s = max(MIN_LIMIT_S, SLOWER * self.usual_s[name])
             try:
                 self._write(file, mutation.apply(text))
                 outcome, _ = self._run(stage, limit_s)
