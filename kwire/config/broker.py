@@ -201,6 +201,10 @@ def parse_listener(setting: str, text: str) -> Listener:
         raise ConfigError(setting, text, "must be NAME://host:port, for instance PLAINTEXT://:9092")
     if not is_port(port):
         raise ConfigError(setting, text, f"the port {port} must be a number from 0 to 65535")
+    if host == "*":
+        everywhere = f"{name}://:{port}"
+        problem = f"must leave the host out to mean every interface: {everywhere}"
+        raise ConfigError(setting, text, problem)
     return Listener(name.upper(), host.strip("[]"), int(port))
 
 
