@@ -114,7 +114,7 @@ class Groups:
         """KafkaError (COORDINATOR_NOT_AVAILABLE) while the partition of a group can't be used."""
         topic = self._broker.image.topics_by_name.get(OFFSETS_TOPIC)
         if topic is not None:
-            why = self._why_not(partition_for(group_id, len(topic.partitions)))
+            why = self._why_not(partition_for(group_id, topic.hashed_partitions))
             if why:
                 raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, why)
 
@@ -152,7 +152,7 @@ class Groups:
         topic = self._broker.image.topics_by_name.get(OFFSETS_TOPIC)
         if topic is None:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
-        return partition_for(group_id, len(topic.partitions))
+        return partition_for(group_id, topic.hashed_partitions)
 
     def _get(self, index: int) -> LoadedCoordinator:
         loaded = self._loaded.get(index)

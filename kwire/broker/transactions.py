@@ -77,7 +77,7 @@ class Transactions:
         """KafkaError (COORDINATOR_NOT_AVAILABLE) while the partition of an id can't be used."""
         topic = self._broker.image.topics_by_name.get(TRANSACTIONS_TOPIC)
         if topic is not None:
-            why = self._why_not(partition_for(transactional_id, len(topic.partitions)))
+            why = self._why_not(partition_for(transactional_id, topic.hashed_partitions))
             if why:
                 raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, why)
 
@@ -98,7 +98,7 @@ class Transactions:
         topic = self._broker.image.topics_by_name.get(TRANSACTIONS_TOPIC)
         if topic is None or self._is_closed:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
-        return self._get(partition_for(transactional_id, len(topic.partitions)))
+        return self._get(partition_for(transactional_id, topic.hashed_partitions))
 
     def _get(self, index: int) -> LoadedTransactions:
         loaded = self._loaded.get(index)
