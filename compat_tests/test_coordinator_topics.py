@@ -100,7 +100,8 @@ def test_transactions_end_and_zombies_are_fenced(bootstrap: str, names: Names) -
     seen = []
     while len(seen) < 2:
         message = reader.poll(READ_TIMEOUT_S)
-        assert message is not None and message.error() is None
+        assert message is not None
+        assert message.error() is None
         seen.append(message.value())
     reader.close()
     assert seen == [b"0", b"1"]

@@ -3,12 +3,14 @@
 Rules:
 
 - A group lives in partition ``hash(group id) % partitions`` of ``__consumer_offsets``; the hash is
-  Java's of a string, so that another broker finds it in the same place.
+  Java's of a string, so that another broker finds it in the same place. Partitions that are added
+  to the topic later don't count. Kafka counts them from its next start on, and loses the groups.
 - Coordinators are loaded when the broker starts; until then a group's answer is
   COORDINATOR_LOAD_IN_PROGRESS. The topic is created when somebody first asks for a coordinator.
 - A partition that is damaged or offline has no coordinator: its groups are told NOT_COORDINATOR and
   COORDINATOR_NOT_AVAILABLE, the groups of others don't notice.
-- One task waits for the next deadline of all of them.
+- One task waits for the next deadline of all of them. What is due for a group happens before a
+  request for this group is answered, as in Kafka, whose timers overtake the requests in its queue.
 - Sessions and rebalances go by a clock that never jumps: neither a wall clock that is set anew nor
   a machine that wakes from sleep ends a member's session.
 """
@@ -145,7 +147,11 @@ class Groups:
         """Like ``coordinator``, for requests that Kafka lets have an empty group id."""
         if self._is_closed:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
-        return self._get(self.partition_index(group_id))
+        loaded = self._get(self.partition_index(group_id))
+        now_ms = self.now_ms()
+        if now_ms >= self._wakes_at_ms:
+            _do_due(loaded, group_id, now_ms)
+        return loaded
 
     def partition_index(self, group_id: str) -> int:
         """The partition in which a group lives; KafkaError (NOT_COORDINATOR) without the topic."""
@@ -268,6 +274,7 @@ class Groups:
 
     def _wake_by(self, deadline_ms: int) -> None:
         if deadline_ms < self._wakes_at_ms:
+            self._wakes_at_ms = deadline_ms
             self._changed.set()
 
     def _random_id(self) -> str:
@@ -318,6 +325,16 @@ class Groups:
             loaded.carry_out(effects)
         except KafkaError as error:
             log.error("cannot write to %s: %s", OFFSETS_TOPIC, error)
+
+
+def _do_due(loaded: LoadedCoordinator, group_id: str, now_ms: int) -> None:
+    """Do what is due for one group: the task that keeps the time may not have had its turn yet.
+
+    Whatever can't be written stays due, and that task says so.
+    """
+    with suppress(KafkaError):
+        while (effects := loaded.groups.tick_group(group_id, now_ms)) is not None:
+            loaded.carry_out(effects)
 
 
 def batches_of(partition: Partition) -> Iterator[RecordBatch]:

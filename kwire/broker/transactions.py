@@ -3,7 +3,8 @@
 Rules:
 
 - A transactional id lives in partition ``hash(id) % partitions`` of ``__transaction_state``, by
-  Java's hash. The topic is created when somebody first asks for a coordinator.
+  Java's hash; partitions that are added to the topic later don't count. The topic is created when
+  somebody first asks for a coordinator.
 - Coordinators are loaded when the broker starts; until then the answer is
   COORDINATOR_LOAD_IN_PROGRESS. An end that was decided before is then brought about.
 - A partition that is damaged or offline has no coordinator: its ids are told NOT_COORDINATOR and

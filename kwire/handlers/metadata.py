@@ -4,11 +4,12 @@ Behaviour:
 
 - No list of topics means all of them from version 1 on, an empty list none; in version 0 an empty
   list means all.
-- A topic that doesn't exist is created on the spot where client and broker allow it, and answered
-  as it is then: the retry that Kafka makes clients do isn't needed.
+- A topic that doesn't exist is created where client and broker allow it. The answer is
+  UNKNOWN_TOPIC_OR_PARTITION all the same, as in Kafka: clients ask again and find it then.
 - By topic id (version 12): UNKNOWN_TOPIC_ID for one that is gone.
 """
 
+import logging
 from functools import partial
 
 from kwire.broker.broker import Broker
@@ -33,6 +34,8 @@ from kwire.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from kwire.protocol.types import ZERO_UUID
+
+log = logging.getLogger(__name__)
 
 
 def handle(request: MetadataRequest, context: RequestContext) -> MetadataResponse | Unfinished:
@@ -92,7 +95,7 @@ async def _topic(
     try:
         if name not in broker.image.topics_by_name:
             check_topic_name(name)
-            await _create_or_refuse(name, request, context)
+            await _create_and_refuse(name, request, context)
         return describe(broker, broker.image.topics_by_name[name], operations)
     except KafkaError as error:
         return MetadataResponseTopic(
@@ -100,12 +103,15 @@ async def _topic(
         )
 
 
-async def _create_or_refuse(name: str, request: MetadataRequest, context: RequestContext) -> None:
-    """Create a missing topic, or raise KafkaError (UNKNOWN_TOPIC_OR_PARTITION)."""
+async def _create_and_refuse(name: str, request: MetadataRequest, context: RequestContext) -> None:
+    """Create a missing topic where that is allowed; KafkaError (UNKNOWN_TOPIC_OR_PARTITION)."""
     allowed = request.allow_auto_topic_creation or context.api_version < 4
-    if not (allowed and context.broker.setting("auto.create.topics.enable")):
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    await later(partial(create_if_missing, context.broker, name))
+    if allowed and context.broker.setting("auto.create.topics.enable"):
+        try:
+            await later(partial(create_if_missing, context.broker, name))
+        except KafkaError as error:
+            log.warning("cannot create topic %s by its first use: %s", name, error)
+    raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 def describe(broker: Broker, topic: TopicImage, operations: int) -> MetadataResponseTopic:
