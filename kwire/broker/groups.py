@@ -16,13 +16,14 @@ Rules:
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from struct import unpack
 
 import trio
 
 from kwire.broker.broker import Broker
+from kwire.broker.coordinator_log import CoordinatorLog
 from kwire.broker.group_surroundings import group_surroundings
 from kwire.broker.internal_topics import OFFSETS_TOPIC
 from kwire.broker.partition import Partition
@@ -32,7 +33,6 @@ from kwire.coordinator.group_coordinator import GroupCoordinator
 from kwire.coordinator.history import Histories
 from kwire.coordinator.settings import GroupSettings
 from kwire.errors import ErrorCode, KafkaError
-from kwire.record.batch import RecordBatch
 from kwire.runtime import CoordinatorRuntime
 
 log = logging.getLogger(__name__)
@@ -125,7 +125,7 @@ class Groups:
         if self._broker.is_offline(OFFSETS_TOPIC, index):
             return f"{OFFSETS_TOPIC}-{index} is offline"
         if index in self._damaged:
-            return f"{OFFSETS_TOPIC}-{index} can't be read"
+            return f"{OFFSETS_TOPIC}-{index} could not be loaded; the broker's log says why"
         return ""
 
     def announce(self, group_id: str, connection_id: int) -> None:
@@ -244,13 +244,19 @@ class Groups:
     async def _load(self, index: int) -> None:
         try:
             partition = self._broker.partition(OFFSETS_TOPIC, index)
-            if partition.log.log_end_offset == partition.log.log_start_offset:
-                return
-            loaded = self._new(partition)
-            await loaded.runtime.load(batches_of(partition))
+        except KafkaError as error:
+            log.error("cannot load %s-%d: %s", OFFSETS_TOPIC, index, error)
+            self._damaged.add(index)
+            return
+        if partition.log.log_end_offset == partition.log.log_start_offset:
+            return
+        batches = CoordinatorLog(partition)
+        loaded = self._new(partition)
+        try:
+            await loaded.runtime.load(batches)
         except (KafkaError, OSError) as error:
-            log.error(
-                "cannot load %s-%d, its groups can't be used: %s", OFFSETS_TOPIC, index, error
+            batches.say_why_not_loaded(
+                error, "its groups, and the transactions with offsets of these groups,"
             )
             self._damaged.add(index)
             return
@@ -335,10 +341,3 @@ def _do_due(loaded: LoadedCoordinator, group_id: str, now_ms: int) -> None:
     with suppress(KafkaError):
         while (effects := loaded.groups.tick_group(group_id, now_ms)) is not None:
             loaded.carry_out(effects)
-
-
-def batches_of(partition: Partition) -> Iterator[RecordBatch]:
-    """Every batch of a coordinator's partition."""
-    for segment in list(partition.log.segments):
-        for header in segment.headers():
-            yield segment.batch_at(header)

@@ -20,9 +20,10 @@ from collections.abc import Iterable, Mapping
 import trio
 
 from kwire.broker.broker import Broker
+from kwire.broker.coordinator_log import CoordinatorLog
 from kwire.broker.endings import Endings, LoadedTransactions
 from kwire.broker.flusher import Flush
-from kwire.broker.groups import batches_of, partition_for
+from kwire.broker.groups import partition_for
 from kwire.broker.internal_topics import TRANSACTIONS_TOPIC
 from kwire.broker.partition import Partition
 from kwire.broker.topics import create_if_missing
@@ -88,7 +89,7 @@ class Transactions:
             return f"{TRANSACTIONS_TOPIC}-{index} is offline"
         damaged = self._damaged.get(index)
         if damaged is not None and not damaged.is_deleted:
-            return f"{TRANSACTIONS_TOPIC}-{index} can't be read"
+            return f"{TRANSACTIONS_TOPIC}-{index} could not be loaded; the broker's log says why"
         return ""
 
     def of(self, transactional_id: str) -> LoadedTransactions:
@@ -224,16 +225,12 @@ class Transactions:
         partition = self._broker.partition_if_served(TRANSACTIONS_TOPIC, index)
         if partition is None or partition.log.log_end_offset == partition.log.log_start_offset:
             return
+        batches = CoordinatorLog(partition)
         loaded = self._new(partition)
         try:
-            await loaded.runtime.load(batches_of(partition))
+            await loaded.runtime.load(batches)
         except (KafkaError, OSError) as error:
-            log.error(
-                "cannot load %s-%d, its transactional ids can't be used: %s",
-                TRANSACTIONS_TOPIC,
-                index,
-                error,
-            )
+            batches.say_why_not_loaded(error, "its transactional ids")
             self._damaged[index] = partition
             return
         self._loaded[index] = loaded

@@ -197,18 +197,6 @@ def test_members_that_join_again_unchanged(script):
         join b
             a join: generation 4 range leader a-1 [a-1 b-2]
             b join: generation 4 range leader a-1
-        beat b
-            b beat: ok
-        join a
-            a join: generation 3 range leader a-1 [a-1 b-2]
-        sync a a-1=p0+p2 b-2=p1
-            a sync: REBALANCE_IN_PROGRESS
-        beat b
-            b beat: REBALANCE_IN_PROGRESS
-        join b
-        join a
-            a join: generation 4 range leader a-1 [a-1 b-2]
-            b join: generation 4 range leader a-1
         """
     )
 
