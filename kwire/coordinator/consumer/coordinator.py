@@ -131,7 +131,8 @@ class ConsumerGroups:
         if is_new or about != before.about:
             draft.describe(member)
             self._note_member(draft, before, member, is_new=is_new)
-        self.go_on(draft, original, is_certain=resubscribed)
+        is_certain = resubscribed and _sees_other_topics(draft, original, before, member)
+        self.go_on(draft, original, is_certain=is_certain)
         member = draft.reconcile(member, reported, resubscribed=resubscribed)
         if member != before:
             _time_revocation(draft, member)
@@ -177,6 +178,8 @@ class ConsumerGroups:
             draft.note(f"{member.member_id} subscribes to /{member.about.regex}/")
 
     def _interval_ms(self, draft: Draft) -> int:
+        if draft.group.has_nothing_to_share:
+            return draft.settings.heartbeat_interval_ms
         return draft.group.pace.interval_ms(
             len(draft.group.members),
             draft.settings.heartbeat_interval_ms,
@@ -263,7 +266,7 @@ class ConsumerGroups:
         """Go to the next epoch if that is certain, or if the topics are others; then assign."""
         revision = draft.topics.revision
         is_newer = revision != original.seen_revision
-        if is_certain or is_newer:
+        if is_certain or is_newer or draft.is_changed:
             draft.resolve_regexes(anew=is_newer)
             draft.drop_unused_regexes()
             draft.next_epoch(is_certain=is_certain)
@@ -343,6 +346,21 @@ class ConsumerGroups:
     def replay(self, kind: int, record: Record, now_ms: int, *, loading: bool) -> None:
         """Take in a record of a consumer group; MalformedRequest if it is damaged."""
         replay_into(self._registry.groups, kind, record, loading=loading)
+
+
+def _sees_other_topics(
+    draft: Draft, original: ConsumerGroup, before: ConsumerMember, member: ConsumerMember
+) -> bool:
+    """Whether a member that subscribes otherwise takes its group to the next epoch.
+
+    It does, unless the change is an expression that is new to the group and stands for no other
+    topics than the member had. Kafka doesn't know yet what such an expression stands for.
+    """
+    regex = member.about.regex
+    if before.about.topics != member.about.topics or not regex or regex in original.regexes:
+        return True
+    draft.resolve_regexes(anew=False)
+    return original.topics_of(before) != draft.group.topics_of(member)
 
 
 def _time_revocation(draft: Draft, member: ConsumerMember) -> None:
