@@ -113,12 +113,15 @@ def test_a_leader_that_joins_again_begins_a_generation(bootstrap: str, names: Na
         member.raw.close()
 
 
-def alter(raw: RawClient, kind: int, resource: str, **configs: str) -> str:
-    """Set configs of a resource; the error."""
+def alter(raw: RawClient, kind: int, resource: str, **configs: str | None) -> str:
+    """Set configs of a resource, or delete those that are None; the error."""
     asked = AlterConfigsResource(
         resource_type=kind,
         resource_name=resource,
-        configs=[AlterableConfig(name=n, config_operation=0, value=v) for n, v in configs.items()],
+        configs=[
+            AlterableConfig(name=name, config_operation=int(value is None), value=value)
+            for name, value in configs.items()
+        ],
     )
     [answer] = raw.ask(IncrementalAlterConfigsRequest(resources=[asked]), 1).responses
     return ErrorCode(answer.error_code).name
@@ -150,6 +153,30 @@ def test_a_brokers_config_that_librdkafka_sets(bootstrap: str) -> None:
         assert alter(raw, broker, node, **{"ssl.keystore.type": "PEM"}) == "INVALID_REQUEST"
         assert alter(raw, broker, node, **{"ssl.engine.factory.class": "a.B"}) == "INVALID_REQUEST"
         assert alter(raw, broker, node, **{"cordoned.log.dirs": "/a"}) == "INVALID_REQUEST"
+
+
+def test_configs_of_a_listener(bootstrap: str) -> None:
+    """Kafka's ConfigCommandIntegrationTest sets and reads some, for a listener that isn't there."""
+    admin = AdminClient({"bootstrap.servers": bootstrap}, logger=QUIET)
+    node = str(next(iter(admin.list_topics(timeout=READ_TIMEOUT_S).brokers)))
+    prefix = "listener.name.internal.ssl.truststore"
+    wanted = {f"{prefix}.type": "PKCS12", f"{prefix}.location": "/tmp/test.jks"}
+    secret = {f"{prefix}.password": "password"}
+
+    def described() -> dict[str, str | None]:
+        resource = ConfigResource(ResourceType.BROKER, node)
+        found = admin.describe_configs([resource])[resource].result(READ_TIMEOUT_S)
+        return {name: found[name].value for name in found if name.startswith(prefix)}
+
+    broker = ConfigResource.Type.BROKER.value
+    with RawClient(bootstrap) as raw:
+        assert alter(raw, broker, node, **wanted, **secret) == "NONE"
+        hidden = dict.fromkeys(secret)
+        wait_until(lambda: described() == wanted | hidden, timeout_s=30, what="the configs")
+        assert alter(raw, broker, "", **wanted) == "INVALID_REQUEST"
+        nothing = dict.fromkeys([*wanted, *secret])
+        assert alter(raw, broker, node, **nothing) == "NONE"
+        wait_until(lambda: not described(), timeout_s=30, what="them to be gone")
 
 
 def test_configs_of_kinds_that_may_not_be_served(bootstrap: str, names: Names) -> None:

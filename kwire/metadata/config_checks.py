@@ -95,7 +95,7 @@ def check_broker_configs(
     known = {
         name: setting
         for name in configs
-        if (setting := find_setting(ConfigResourceType.BROKER, _base_name(name))) is not None
+        if (setting := find_setting(ConfigResourceType.BROKER, base_name(name))) is not None
     }
     own = {name: setting for name, setting in known.items() if name == setting.name}
     _refuse(
@@ -127,7 +127,7 @@ def check_broker_configs(
         )
 
 
-def _base_name(name: str) -> str:
+def base_name(name: str) -> str:
     """The name of a config without the prefix that makes it one of a listener."""
     return _LISTENER_PREFIX.sub("", name)
 
