@@ -125,12 +125,7 @@ class _Draft:
             self._delete_topic(change.topic_id)
         elif isinstance(change, PartitionsAdded):
             topic = self.image.topics_by_id[change.topic_id]
-            self._put_topic(
-                topic._replace(
-                    partitions=topic.partitions + change.partitions,
-                    added=topic.added + len(change.partitions),
-                )
-            )
+            self._put_topic(topic._replace(partitions=topic.partitions + change.partitions))
         elif isinstance(change, ConfigChanged):
             self._change_config(change)
         elif isinstance(change, BrokerRegistered):
@@ -198,7 +193,9 @@ def _fields(change: Change) -> dict[str, Any]:
     if isinstance(change, TopicCreated):
         topic = change.topic
         fields = {"name": topic.name, "id": topic.topic_id.hex(), "partitions": topic.partitions}
-        return fields | ({"added": topic.added} if topic.added else {})
+        if topic.hashed_partitions != len(topic.partitions):
+            fields["hashed"] = topic.hashed_partitions
+        return fields
     if "topic_id" in fields:
         fields["topic_id"] = fields["topic_id"].hex()
     return fields
@@ -223,8 +220,8 @@ def _change(kind: str, item: dict[str, Any]) -> Change:
     match kind:
         case "TopicCreated":
             partitions = _partitions(item["partitions"])
-            topic_id, added = bytes.fromhex(item["id"]), item.get("added", 0)
-            return TopicCreated(TopicImage(item["name"], topic_id, partitions, added))
+            topic_id, hashed = bytes.fromhex(item["id"]), item.get("hashed", len(partitions))
+            return TopicCreated(TopicImage(item["name"], topic_id, partitions, hashed))
         case "TopicDeleted":
             return TopicDeleted(bytes.fromhex(item["topic_id"]))
         case "PartitionsAdded":

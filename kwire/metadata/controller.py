@@ -83,7 +83,7 @@ def create_topic(image: MetadataImage, topic: NewTopic, random: Random) -> list[
         ConfigChanged(ConfigResourceType.TOPIC, topic.name, name, value)
         for name, value in topic.configs.items()
     ]
-    changes.append(TopicCreated(TopicImage(topic.name, topic_id, partitions)))
+    changes.append(TopicCreated(TopicImage(topic.name, topic_id, partitions, len(partitions))))
     return changes
 
 

@@ -42,22 +42,15 @@ class PartitionImage(NamedTuple):
 class TopicImage(NamedTuple):
     """A topic; its partitions are numbered by their place.
 
-    ``added`` tells how many of the partitions were added after the topic had been created.
+    ``hashed_partitions`` is how many partitions share out the groups or transactional ids of a
+    coordinators' topic: the number that the topic was created with. A partition that is added later
+    takes nothing over, or the groups that exist would be looked for where they are not.
     """
 
     name: str
     topic_id: bytes
     partitions: tuple[PartitionImage, ...]
-    added: int = 0
-
-    @property
-    def hashed_partitions(self) -> int:
-        """How many partitions share out the groups or transactional ids of a coordinators' topic.
-
-        It is the number that the topic was created with. A partition that is added later takes
-        nothing over, or the groups that exist would be looked for where they are not.
-        """
-        return len(self.partitions) - self.added
+    hashed_partitions: int
 
 
 class BrokerImage(NamedTuple):
