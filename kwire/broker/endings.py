@@ -166,7 +166,7 @@ class Endings:
                 if not is_gone and error.code not in _OVERTAKEN:
                     delayed = error
                     continue
-                log.warning("%s-%d needs no marker of %r: %s", topic, index, marker, error)
+                log.warning("%s-%d needs no marker for %s: %s", topic, index, marker, error)
                 flushes[topic, index] = None
         return _Written(flushes, delayed)
 

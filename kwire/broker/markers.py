@@ -33,6 +33,10 @@ class EndMarker(NamedTuple):
     committed: bool
     transaction_version: int
 
+    def __str__(self) -> str:
+        ending = "commit" if self.committed else "abort"
+        return f"the {ending} of producer {self.producer_id}, epoch {self.producer_epoch}"
+
 
 def write_marker(broker: MarkedBroker, marker: EndMarker, topic: str, index: int) -> Flush | None:
     """Write a marker into a partition; what to wait for until it is on the disk, None if nothing.

@@ -126,11 +126,21 @@ class GroupCoordinator:
 
     def tick(self, now_ms: int) -> Effects:
         """Do what is due by now in one group: its records are one batch, which has to have room."""
-        turn = self._registry.turn(now_ms)
         group = self._registry.take_due(now_ms)
-        if group is not None:
-            self._kinds[group.kind].expire(group, turn)
-            self._registry.reschedule(group)
+        return Effects() if group is None else self._expire(group, now_ms)
+
+    def tick_group(self, group_id: str, now_ms: int) -> Effects | None:
+        """Do what is due by now in this group; None where nothing is."""
+        group = self.groups.get(group_id)
+        if group is None or group.scheduled_ms is None or group.scheduled_ms > now_ms:
+            return None
+        group.scheduled_ms = None
+        return self._expire(group, now_ms)
+
+    def _expire(self, group: Group, now_ms: int) -> Effects:
+        turn = self._registry.turn(now_ms)
+        self._kinds[group.kind].expire(group, turn)
+        self._registry.reschedule(group)
         return turn.effects
 
     def undo(self, effects: Effects, now_ms: int) -> Effects:

@@ -4,14 +4,15 @@ Behaviour:
 
 - No list of topics means all of them from version 1 on, an empty list none; in version 0 an empty
   list means all.
-- A topic that doesn't exist is created on the spot where client and broker allow it, and answered
-  as it is then: the retry that Kafka makes clients do isn't needed. All that a request names are
-  created in one commit; more than CreateTopics may create aren't created at all.
+- A topic that doesn't exist is created where client and broker allow it. The answer is
+  UNKNOWN_TOPIC_OR_PARTITION all the same, as in Kafka: clients ask again and find it then. All
+  topics of a request are created in one commit. If there are more of them than CreateTopics may
+  create, none is created.
 - By topic id (version 12): UNKNOWN_TOPIC_ID for one that is gone.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from functools import partial
 
 import trio
@@ -27,7 +28,7 @@ from kwire.handlers.context import (
     RequestContext,
 )
 from kwire.handlers.waiting import Unfinished, at_once_or_later, later
-from kwire.metadata.controller import RequestTooLarge, check_partition_total, check_topic_name
+from kwire.metadata.controller import check_partition_total, check_topic_name
 from kwire.metadata.image import TopicImage
 from kwire.protocol.messages.metadata import (
     MetadataRequest,
@@ -87,17 +88,18 @@ async def _topics(request: MetadataRequest, context: RequestContext) -> list[Met
         distinct[wanted.name, wanted.topic_id] = wanted
         if wanted.topic_id == ZERO_UUID and wanted.name and wanted.name not in existing:
             missing[wanted.name] = None
-    refused = await _create_missing(list(missing), request, context) if missing else {}
-    return [_topic(wanted, context, operations, refused) for wanted in distinct.values()]
+    if missing:
+        await _create_missing(list(missing), request, context)
+    return [_topic(wanted, context, operations, missing) for wanted in distinct.values()]
 
 
 def _topic(
     wanted: MetadataRequestTopic,
     context: RequestContext,
     operations: int,
-    refused: Mapping[str, KafkaError],
+    missing: Container[str],
 ) -> MetadataResponseTopic:
-    """The answer about one topic; ``refused`` are those that couldn't be created."""
+    """The answer about one topic; ``missing`` are those that didn't exist before the request."""
     broker = context.broker
     if wanted.topic_id != ZERO_UUID:
         found = broker.image.topics_by_id.get(wanted.topic_id)
@@ -110,17 +112,15 @@ def _topic(
         return describe(broker, found, operations)
     name = wanted.name or ""
     found = broker.image.topics_by_name.get(name)
-    if found is not None:
+    if found is not None and name not in missing:
         return describe(broker, found, operations)
     return MetadataResponseTopic(
-        error_code=refused[name].code if name in refused else _why_missing(name),
-        name=name,
-        is_internal=name in INTERNAL_TOPICS,
+        error_code=_why_missing(name), name=name, is_internal=name in INTERNAL_TOPICS
     )
 
 
 def _why_missing(name: str) -> ErrorCode:
-    """The error of a topic that doesn't exist and that nobody tried to create."""
+    """The error of a topic that doesn't exist, or didn't before the request."""
     try:
         check_topic_name(name)
     except KafkaError as error:
@@ -130,26 +130,29 @@ def _why_missing(name: str) -> ErrorCode:
 
 async def _create_missing(
     names: list[str], request: MetadataRequest, context: RequestContext
-) -> Mapping[str, KafkaError]:
-    """Create topics that don't exist, where that is allowed; those that couldn't be, and why.
+) -> None:
+    """Create topics that don't exist, where that is allowed.
 
-    Where they are too many for one request there is none of them, and no error either, as in Kafka:
-    its AutoTopicCreationManager doesn't wait for what the controller answers.
+    A topic that can't be created is a line in the log. The client learns nothing of it, as in
+    Kafka, whose AutoTopicCreationManager doesn't wait for the controller's answer.
     """
     allowed = request.allow_auto_topic_creation or context.api_version < 4
     if not (allowed and context.broker.setting("auto.create.topics.enable")):
-        return {}
+        return
     try:
-        return await later(partial(_create, names, context))
-    except RequestTooLarge as error:
-        log.info("no topic is created for a Metadata request: %s", error.message)
-        return {}
+        refused = await later(partial(_create, names, context))
+    except KafkaError as error:
+        log.warning("cannot create topics by their first use: %s", error)
+        return
+    for name, why in refused.items():
+        log.warning("cannot create topic %s by its first use: %s", name, why)
 
 
 async def _create(names: list[str], context: RequestContext) -> Mapping[str, KafkaError]:
-    """Create those of the topics whose names are legal; the errors of those that can't be.
+    """Create the topics whose names are legal; the errors of those that can't be created.
 
-    Raises RequestTooLarge as soon as there are too many; others have their turn in between.
+    Raises KafkaError, RequestTooLarge as soon as there are too many names. Other clients have their
+    turn in between.
     """
     legal: list[str] = []
     for number, name in enumerate(names, 1):
@@ -160,12 +163,7 @@ async def _create(names: list[str], context: RequestContext) -> Mapping[str, Kaf
             await trio.lowlevel.checkpoint()
     if not legal:
         return {}
-    try:
-        return await create_missing(context.broker, legal, context.connection.is_gone)
-    except RequestTooLarge:
-        raise
-    except KafkaError as error:
-        return dict.fromkeys(legal, error)
+    return await create_missing(context.broker, legal, context.connection.is_gone)
 
 
 def describe(broker: Broker, topic: TopicImage, operations: int) -> MetadataResponseTopic:

@@ -194,7 +194,10 @@ def _fields(change: Change) -> dict[str, Any]:
     fields: dict[str, Any] = change._asdict()
     if isinstance(change, TopicCreated):
         topic = change.topic
-        return {"name": topic.name, "id": topic.topic_id.hex(), "partitions": topic.partitions}
+        fields = {"name": topic.name, "id": topic.topic_id.hex(), "partitions": topic.partitions}
+        if topic.hashed_partitions != len(topic.partitions):
+            fields["hashed"] = topic.hashed_partitions
+        return fields
     if "topic_id" in fields:
         fields["topic_id"] = fields["topic_id"].hex()
     return fields
@@ -219,7 +222,8 @@ def _change(kind: str, item: dict[str, Any]) -> Change:
     match kind:
         case "TopicCreated":
             partitions = _partitions(item["partitions"])
-            return TopicCreated(TopicImage(item["name"], bytes.fromhex(item["id"]), partitions))
+            topic_id, hashed = bytes.fromhex(item["id"]), item.get("hashed", len(partitions))
+            return TopicCreated(TopicImage(item["name"], topic_id, partitions, hashed))
         case "TopicDeleted":
             return TopicDeleted(bytes.fromhex(item["topic_id"]))
         case "PartitionsAdded":

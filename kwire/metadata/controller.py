@@ -151,7 +151,7 @@ def create_topic(
         ConfigChanged(ConfigResourceType.TOPIC, topic.name, name, value)
         for name, value in topic.configs.items()
     ]
-    changes.append(TopicCreated(TopicImage(topic.name, topic_id, partitions)))
+    changes.append(TopicCreated(TopicImage(topic.name, topic_id, partitions, len(partitions))))
     return changes
 
 
@@ -194,7 +194,7 @@ def add_partitions(
             f"{added} partition(s) are to be added, but {len(assignments)} are assigned.",
         )
     else:
-        replicas = _assigned(image, dict(enumerate(assignments)))
+        replicas = _assigned(image, dict(enumerate(assignments, current)), current)
         if any(len(nodes) != factor for nodes in replicas):
             raise KafkaError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
@@ -264,16 +264,16 @@ def _placed(
 
 
 def _assigned(
-    image: MetadataImage, assignments: Mapping[int, Sequence[int]]
+    image: MetadataImage, assignments: Mapping[int, Sequence[int]], first: int = 0
 ) -> list[tuple[int, ...]]:
-    """The node ids a client asked for, by partition, after checking them."""
+    """The node ids that a client asked for, by partition from ``first`` on, after checking them."""
 
     def refuse(message: str) -> KafkaError:
         return KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
 
-    if sorted(assignments) != list(range(len(assignments))):
+    if sorted(assignments) != list(range(first, first + len(assignments))):
         raise refuse("Partitions should be a consecutive 0-based integer sequence.")
-    factor = len(assignments[0])
+    factor = len(assignments[first])
     for partition, nodes in assignments.items():
         if not nodes:
             raise refuse(f"Partition {partition} has no replicas.")
@@ -284,4 +284,4 @@ def _assigned(
         for node in nodes:
             if node not in image.brokers:
                 raise refuse(f"Broker {node} in partition {partition} is not registered.")
-    return [tuple(assignments[index]) for index in range(len(assignments))]
+    return [tuple(assignments[index]) for index in sorted(assignments)]

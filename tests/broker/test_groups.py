@@ -11,8 +11,12 @@ import trio.testing
 from kwire.broker.groups import Groups, partition_for
 from kwire.coordinator.effects import Effects, Job
 from kwire.coordinator.group import EMPTY_STATE
+from kwire.coordinator.joining import Client
 from kwire.coordinator.records import OffsetCommitValue, offset_commit
 from kwire.errors import ErrorCode, KafkaError
+from kwire.metadata.changes import apply, from_json, snapshot, to_json
+from kwire.metadata.controller import add_partitions
+from kwire.metadata.image import MetadataImage
 from kwire.protocol.messages.delete_topics import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
@@ -22,12 +26,15 @@ from kwire.protocol.messages.find_coordinator import (
     FindCoordinatorResponse,
 )
 from kwire.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from kwire.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from kwire.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from kwire.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
 )
+from kwire.protocol.messages.sync_group import SyncGroupRequest
+from kwire.runtime import Reply
 from kwire.testing.in_process import RunningServer, running_server
 
 SETTINGS = {"offsets.topic.num.partitions": "3", "num.partitions": "1"}
@@ -260,3 +267,52 @@ async def test_a_coordinator_that_is_gone_is_handed_in_nothing(tmp_path: Path):
         may_end.set()
         await trio.testing.wait_all_tasks_blocked()
     assert handed_in == never_begun == []
+
+
+async def test_more_partitions_change_no_groups_home(tmp_path: Path):
+    """Not while the broker runs, nor after a restart, nor with a snapshot of the metadata."""
+    groups = [f"group-{n}" for n in range(10)]
+    async with running_server(tmp_path, SETTINGS) as server:
+        await server.broker.groups.ensure_topic()
+        homes = [server.broker.groups.partition_index(group_id) for group_id in groups]
+        await server.broker.commit(
+            lambda image: add_partitions(image, "__consumer_offsets", 7, None, server.broker.random)
+        )
+        assert [server.broker.groups.partition_index(group_id) for group_id in groups] == homes
+        for group_id in groups:
+            _commit(server, group_id, "t", 7)
+        image = server.broker.image
+        again = apply(MetadataImage(), from_json(to_json(snapshot(image))), image.revision)
+        assert again.topics_by_name == image.topics_by_name
+    async with running_server(tmp_path, SETTINGS) as server:
+        while not _is_loaded(server.broker.groups):
+            await trio.lowlevel.checkpoint()
+        for group_id in groups:
+            home = server.broker.groups.coordinator(group_id)
+            assert home.groups.state_of(group_id) == EMPTY_STATE
+
+
+async def test_a_session_that_is_over_does_not_count(tmp_path: Path, mock_clock):
+    """The next request for the group finds it empty, although no timer has had its turn yet."""
+    settings = SETTINGS | {"group.initial.rebalance.delay.ms": "0"}
+    async with running_server(tmp_path, settings) as server:
+        groups = server.broker.groups
+        await groups.ensure_topic()
+        request = JoinGroupRequest(
+            group_id="g",
+            session_timeout_ms=10_000,
+            protocol_type="consumer",
+            protocols=[JoinGroupRequestProtocol(name="range")],
+        )
+        home = groups.coordinator("g")
+        client = Client("client", "/127.0.0.1", 3)
+        home.carry_out(home.groups.members.join(request, client, Reply(), groups.now_ms()))
+        [member_id] = home.groups.groups["g"].members
+        sync = SyncGroupRequest(group_id="g", generation_id=1, member_id=member_id)
+        home.carry_out(home.groups.members.sync(sync, Reply(), groups.now_ms()))
+        with pytest.raises(KafkaError, match="NON_EMPTY_GROUP"):
+            groups.coordinator("g").groups.delete("g")
+        mock_clock.jump(11)
+        home = groups.coordinator("g")
+        home.carry_out(home.groups.delete("g"))
+        assert home.groups.state_of("g") is None

@@ -119,3 +119,12 @@ def test_old_names_still_count():
     assert config["node.id"] == 7
     assert config["log.dirs"] == ["/data"]
     assert BrokerConfig.load({"log.dirs": "/a", "log.dir": "/b"})["log.dirs"] == ["/a"]
+
+
+@pytest.mark.parametrize("topic", ["offsets.topic", "transaction.state.log"])
+def test_segments_of_the_coordinators_topics_have_a_least_size(topic):
+    """Less is refused at once: a topic can't have it, so that nobody would have a coordinator."""
+    name = f"{topic}.segment.bytes"
+    assert BrokerConfig.load({name: "1048576"})[name] == 1_048_576
+    with pytest.raises(ConfigError, match=f"{name}: must be at least 1048576"):
+        BrokerConfig.load({name: "1048575"})

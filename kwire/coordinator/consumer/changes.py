@@ -75,7 +75,7 @@ class Changes:
         """Go to the next epoch if that is certain, or if the topics are others; then assign."""
         revision = draft.topics.revision
         is_newer = revision != original.seen_revision
-        if is_certain or is_newer:
+        if is_certain or is_newer or draft.is_changed:
             draft.resolve_regexes(self._around.matches, anew=is_newer)
             draft.drop_unused_regexes()
             draft.next_epoch(is_certain=is_certain)

@@ -42,7 +42,7 @@ from kwire.coordinator.consumer.member import (
     ConsumerMember,
     MemberState,
 )
-from kwire.coordinator.consumer.regexes import check_regex
+from kwire.coordinator.consumer.regexes import RegexMatches, check_regex
 from kwire.coordinator.consumer.replaying import replay_into, take_target_into
 from kwire.coordinator.consumer.timers import Timer
 from kwire.coordinator.effects import Effects, Turn, Waiter
@@ -112,7 +112,10 @@ class ConsumerGroups:
         if is_new or about != before.about:
             draft.describe(member)
             self._note_member(draft, before, member, is_new=is_new)
-        self.changes.go_on(draft, original, is_certain=resubscribed)
+        is_certain = resubscribed and _sees_other_topics(
+            draft, self._around.matches, original, before, member
+        )
+        self.changes.go_on(draft, original, is_certain=is_certain)
         member = draft.reconcile(member, reported, resubscribed=resubscribed)
         if member != before:
             _time_revocation(draft, member)
@@ -158,6 +161,8 @@ class ConsumerGroups:
             draft.note(f"{member.member_id} subscribes to /{member.about.regex}/")
 
     def _interval_ms(self, draft: Draft) -> int:
+        if draft.group.has_nothing_to_share:
+            return draft.settings.heartbeat_interval_ms
         return draft.group.pace.interval_ms(
             len(draft.group.members),
             draft.settings.heartbeat_interval_ms,
@@ -274,6 +279,25 @@ class ConsumerGroups:
     def take_in(self, written: WrittenTarget) -> None:
         """As ``replay`` of the record that says this, which was just written."""
         take_target_into(self._registry.groups, written)
+
+
+def _sees_other_topics(
+    draft: Draft,
+    matches: RegexMatches,
+    original: ConsumerGroup,
+    before: ConsumerMember,
+    member: ConsumerMember,
+) -> bool:
+    """Whether a member that subscribes otherwise takes its group to the next epoch.
+
+    It does, unless the change is an expression that is new to the group and stands for no other
+    topics than the member had. Kafka doesn't know yet what such an expression stands for.
+    """
+    regex = member.about.regex
+    if before.about.topics != member.about.topics or not regex or regex in original.regexes:
+        return True
+    draft.resolve_regexes(matches, anew=False)
+    return original.topics_of(before) != draft.group.topics_of(member)
 
 
 def _time_revocation(draft: Draft, member: ConsumerMember) -> None:

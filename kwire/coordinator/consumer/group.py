@@ -143,6 +143,12 @@ class ConsumerGroup:
         """Whether it has no members."""
         return not self.members
 
+    @property
+    def has_nothing_to_share(self) -> bool:
+        """Whether nobody has a partition, nor is to have one: no heartbeat brings any news."""
+        is_assigned = self.epoch == self.target_epoch
+        return is_assigned and not self.owners and not any(self.targets.values())
+
     def is_owned(self, topic_id: bytes, partition: int) -> bool:
         """Whether anybody has a partition."""
         return (topic_id, partition) in self.owners
