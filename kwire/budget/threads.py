@@ -35,6 +35,11 @@ class Kind:
     def __init__(self, limit: int) -> None:
         self._limiter = trio.CapacityLimiter(limit)
 
+    @property
+    def running(self) -> int:
+        """How many threads of this kind are at work."""
+        return self._limiter.statistics().borrowed_tokens
+
     async def run(self, function: Callable[..., _T], *args: object) -> _T:
         """``function(*args)`` in a thread; its result, or what it raises."""
         return await trio.to_thread.run_sync(function, *args, limiter=self._limiter)

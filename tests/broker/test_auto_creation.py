@@ -39,25 +39,31 @@ async def _ask(client: RawClient, names: list[str]) -> dict[str, int]:
 
 
 async def test_all_new_topics_of_a_request_are_one_commit(tmp_path: Path) -> None:
-    """Each one that may be is there when it is answered, whatever is wrong with others."""
+    """A topic whose name is legal is there when the answer is; others keep their error."""
     async with running_server(tmp_path) as server:
         client = await server.connect()
         names = [f"t{number}" for number in range(40)]
         revision = server.broker.image.revision
         codes = await _ask(client, [*names[:20], "not a name", "", *names[20:], names[0]])
         assert server.broker.image.revision == revision + 1
-        assert {code for name, code in codes.items() if name in names} == {ErrorCode.NONE}
+        unknown = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        assert {code for name, code in codes.items() if name in names} == unknown
         assert codes["not a name"] == codes[""] == ErrorCode.INVALID_TOPIC_EXCEPTION
         assert all(server.broker.partition(name, 0) for name in names)
+        assert set((await _ask(client, names)).values()) == {ErrorCode.NONE}
 
 
-async def test_those_that_can_not_be_created_keep_their_own_error(tmp_path: Path) -> None:
-    """A collision with a topic that exists is told; the others are created."""
+async def test_a_topic_that_can_not_be_created_is_a_line_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A name that collides with an existing topic's name is refused, and the others are created."""
     async with running_server(tmp_path) as server:
         client = await server.connect()
         await _ask(client, ["a.b"])
         codes = await _ask(client, ["a_b", "new"])
-        assert codes == {"a_b": ErrorCode.INVALID_TOPIC_EXCEPTION, "new": ErrorCode.NONE}
+        assert set(codes.values()) == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        assert "cannot create topic a_b by its first use" in caplog.text
+        assert "new" in server.broker.image.topics_by_name
 
 
 @pytest.mark.parametrize(

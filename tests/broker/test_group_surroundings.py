@@ -17,7 +17,7 @@ def _image(revision: int, rack: str | None, *topics: TopicImage) -> MetadataImag
 
 
 def _topic(name: str, topic_id: bytes, partitions: int = 1) -> TopicImage:
-    return TopicImage(name, topic_id, (PartitionImage(1, 0, (1,), (1,)),) * partitions)
+    return TopicImage(name, topic_id, (PartitionImage(1, 0, (1,), (1,)),) * partitions, partitions)
 
 
 def test_topics_that_stay_the_same_are_not_made_again() -> None:

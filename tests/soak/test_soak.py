@@ -56,6 +56,8 @@ BOUNDS = (
     (settling, "ANNOUNCED_AT_MOST", 2),
     (producer_state, "AWAITED_KEPT", 2),
     (embedded, "RECENT_BYTES", 100),
+    (regexes, "FOUND_AT_MOST", 2),
+    (regexes, "NAMES_AT_MOST", 2),
 )
 
 
@@ -105,6 +107,7 @@ class Soak:
         return not (
             any(name.endswith(("-delete", ".deleted")) for name in names)
             or self.server.server.poller.connections
+            or self.broker.threads.housekeeping.running
             or self.broker.transactions.of("any").coordinator.transactions
         )
 
