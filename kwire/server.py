@@ -10,14 +10,14 @@ Rules:
 
 import logging
 import socket
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import trio
 
-from kwire.broker.broker import Broker, wall_clock_ms
+from kwire.broker.broker import Broker
+from kwire.clock import Clock
 from kwire.config.broker import BrokerConfig, Listener
 from kwire.connection.acceptor import Acceptor
 from kwire.connection.connection import Connection
@@ -59,7 +59,7 @@ class Server:
     def __init__(
         self,
         config: BrokerConfig,
-        now_ms: Callable[[], int] = wall_clock_ms,
+        clock: Clock | None = None,
         disk: Disk | None = None,
         own_wait: OwnWait | None = None,
     ) -> None:
@@ -69,7 +69,7 @@ class Server:
         self.addresses: list[tuple[str, int]] = []
         self.broker: Broker
         self.housekeeping: Housekeeping
-        self._now_ms = now_ms
+        self._clock = clock or Clock()
         self._sockets: list[tuple[Listener, socket.socket]] = []
         self._next_connection_id = 0
         self._stop = trio.Event()
@@ -92,7 +92,7 @@ class Server:
             try:
                 self._listen()
                 image = await self._register(store, manager)
-                self.broker = Broker(self.config, manager, store, image, now_ms=self._now_ms)
+                self.broker = Broker(self.config, manager, store, image, clock=self._clock)
                 self.broker.put_strays_aside()
                 await self._run(task_status)
                 clean = True
@@ -107,7 +107,7 @@ class Server:
             if self._metadata_lock >= 0:
                 self._disk.close(self._metadata_lock)
             # Without the mark of a clean shutdown the next start checks what this one wrote.
-            manager.close(self._now_ms(), clean=clean)
+            manager.close(self._clock.now_ms(), clean=clean)
 
     def stop(self) -> None:
         """Ask the server to end; ``serve`` returns when it has."""
@@ -159,7 +159,7 @@ class Server:
                 data_directories(self.config),
                 disk=self._disk,
                 node_id=self.config.integer("node.id"),
-                now_ms=self._now_ms(),
+                now_ms=self._clock.now_ms(),
                 default_config=LogConfig.from_broker(self.config),
                 recovery_threads=self.config.integer("num.recovery.threads.per.data.dir"),
             )

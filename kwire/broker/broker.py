@@ -5,14 +5,13 @@ Rules:
 - The image changes only by following the store. Whoever commits a change waits until this broker
   has followed it, so that its answer is true when it leaves.
 - A partition's log is opened before the partition is served, and closed after it was taken out.
-- Time and chance come in through ``now_ms`` and ``random``.
+- Time and chance come in through ``clock`` and ``random``.
 - Groups, transactional ids and compaction are loaded when there is something for them: at the start
   where their topics exist, else with the first request for one, or the first log to be compacted.
 """
 
 import logging
 import random as random_module
-import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
@@ -24,6 +23,7 @@ from kwire.broker.fetch_sessions import FetchSessions
 from kwire.broker.flusher import Flusher
 from kwire.broker.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from kwire.broker.partition import Partition
+from kwire.clock import Clock
 from kwire.config.broker import BrokerConfig
 from kwire.config.settings import BROKER, Value, settings
 from kwire.config.topic import topic_settings
@@ -56,11 +56,6 @@ LOGS_PER_TURN = 32
 """How many logs of a new topic a thread makes before they are served."""
 
 
-def wall_clock_ms() -> int:
-    """Milliseconds since the epoch."""
-    return time.time_ns() // 1_000_000
-
-
 class Broker:
     """One broker, made from its settings, its logs and its metadata store."""
 
@@ -71,12 +66,13 @@ class Broker:
         store: MetadataStore,
         image: MetadataImage,
         *,
-        now_ms: Callable[[], int] = wall_clock_ms,
+        clock: Clock | None = None,
         random: random_module.Random | None = None,
     ) -> None:
         self.config = config
         self.log_manager = log_manager
-        self.now_ms = now_ms
+        self.clock = clock or Clock()
+        self.now_ms = self.clock.now_ms
         self.random = random or random_module.Random()
         self.node_id = config.integer("node.id")
         self.advertised_listeners = config.advertised_listeners()
@@ -85,9 +81,8 @@ class Broker:
         self.bugs: list[Exception] = []
         self.is_stopping = False
         self.do_afterwards: Callable[[Callable[[], object]], object] = lambda do: do()
-        self.fetch_sessions = FetchSessions(self.random)
-        self.flusher = Flusher(now_ms)
-        self.cold_reads = ColdReads()
+        self.fetch_sessions, self.cold_reads = FetchSessions(self.random), ColdReads()
+        self.flusher = Flusher(self.clock.steady_ms)
         self.background: trio.Nursery
         self.compaction: Compaction
         self.compacts = trio.Event()
@@ -155,6 +150,11 @@ class Broker:
         self.is_stopping = True
         for coordinators in self._coordinators:
             coordinators.close()
+
+    def wake_coordinators(self) -> None:
+        """Have each coordinator do what is due by the steady clock."""
+        for coordinators in self._coordinators:
+            coordinators.wake_if_due()
 
     async def forget_deleted_topics(self) -> None:
         """Drop the offsets that groups have committed for topics which are gone."""
@@ -358,7 +358,7 @@ class Broker:
             )
             self.log_manager.begin_epoch(opened, topic.partitions[index].leader_epoch)
             if opened.flush_is_due:  # what a crash left unflushed would be seen, and might be lost
-                opened.flush(self.now_ms())
+                opened.flush(self.clock.steady_ms())
             return opened
         except KafkaError as error:
             return error
@@ -393,7 +393,7 @@ class Broker:
     def _delete_logs(self, doomed: list[Partition]) -> None:
         """Put logs out of the way; called in a thread, for it waits for the disk."""
         for partition in doomed:
-            self.log_manager.delete(partition.topic, partition.index, self.now_ms())
+            self.log_manager.delete(partition.topic, partition.index, self.clock.steady_ms())
 
     def partitions(self) -> list[Partition]:
         """Every partition on this broker."""

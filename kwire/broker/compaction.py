@@ -108,6 +108,7 @@ class Compaction:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+        self._steady_ms = broker.clock.steady_ms
         manager = broker.log_manager
         self.manager = CompactionManager(manager.logs, manager.directories, manager.disk)
         self.workers: set[Worker] = set()
@@ -148,7 +149,10 @@ class Compaction:
         try:
             while True:
                 clean = self.manager.next_clean(
-                    self._stable_offset, self.settings(), self._broker.now_ms()
+                    self._stable_offset,
+                    self.settings(),
+                    self._broker.now_ms(),
+                    self._steady_ms(),
                 )
                 if clean is None or not await self._clean(clean, worker):
                     return
@@ -185,12 +189,12 @@ class Compaction:
             failure = Failure(str(error))
         except BaseException:
             await worker.end()
-            self.manager.give_up(clean, Failure("the broker stops"), self._broker.now_ms())
+            self.manager.give_up(clean, Failure("the broker stops"), self._steady_ms())
             raise
         if failure is None:
             return True
         await worker.end()
-        self.manager.give_up(clean, failure, self._broker.now_ms())
+        self.manager.give_up(clean, failure, self._steady_ms())
         return False
 
     async def _carry_out(self, clean: Clean, worker: Worker) -> Failure | None:
@@ -230,7 +234,7 @@ class Compaction:
         except BaseException:
             undo_swap(log, group, disk)
             raise
-        if not finish_swap(log, old, group, self._broker.now_ms(), disk):
+        if not finish_swap(log, old, group, self._steady_ms(), disk):
             return False
         await trio.to_thread.run_sync(self._sync, clean)
         return True

@@ -79,11 +79,11 @@ class FetchSession:
 
     __slots__ = ("epoch", "partitions", "session_id", "used_ms", "uses_topic_ids")
 
-    def __init__(self, session_id: int, uses_topic_ids: bool, now_ms: int) -> None:
+    def __init__(self, session_id: int, uses_topic_ids: bool, steady_ms: int) -> None:
         self.session_id = session_id
         self.uses_topic_ids = uses_topic_ids
         self.epoch = 1
-        self.used_ms = now_ms
+        self.used_ms = steady_ms
         self.partitions: dict[PartitionKey, CachedPartition] = {}
 
     def update(
@@ -113,28 +113,30 @@ class FetchSessions:
         self._random = random
         self._sessions: dict[int, FetchSession] = {}
 
-    def create(self, uses_topic_ids: bool, slots: int, now_ms: int) -> FetchSession | None:
+    def create(self, uses_topic_ids: bool, slots: int, steady_ms: int) -> FetchSession | None:
         """A new session, None when there is no room."""
-        if len(self._sessions) >= slots and not self._evict(now_ms):
+        if len(self._sessions) >= slots and not self._evict(steady_ms):
             return None
         session_id = self._random.randint(1, MAX_ID)
         while session_id in self._sessions:
             session_id = self._random.randint(1, MAX_ID)
-        session = FetchSession(session_id, uses_topic_ids, now_ms)
+        session = FetchSession(session_id, uses_topic_ids, steady_ms)
         self._sessions[session_id] = session
         return session
 
-    def _evict(self, now_ms: int) -> bool:
+    def _evict(self, steady_ms: int) -> bool:
         """Remove the session that wasn't used for longest, if it wasn't for long enough."""
         if not self._sessions:
             return False
         oldest = min(self._sessions.values(), key=lambda session: session.used_ms)
-        if now_ms - oldest.used_ms < EVICTION_MS:
+        if steady_ms - oldest.used_ms < EVICTION_MS:
             return False
         del self._sessions[oldest.session_id]
         return True
 
-    def get(self, session_id: int, epoch: int, uses_topic_ids: bool, now_ms: int) -> FetchSession:
+    def get(
+        self, session_id: int, epoch: int, uses_topic_ids: bool, steady_ms: int
+    ) -> FetchSession:
         """The session for the next incremental fetch.
 
         Raises KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH,
@@ -148,7 +150,7 @@ class FetchSessions:
         if session.uses_topic_ids != uses_topic_ids:
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         session.epoch = 1 if epoch == MAX_ID else epoch + 1
-        session.used_ms = now_ms
+        session.used_ms = steady_ms
         return session
 
     def remove(self, session_id: int) -> None:

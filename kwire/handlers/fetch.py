@@ -118,7 +118,7 @@ def _session(request: FetchRequest, context: RequestContext) -> tuple[FetchSessi
     """The session of a fetch, if it has one, and the partitions it is about."""
     sessions = context.broker.fetch_sessions
     uses_topic_ids = context.api_version >= TOPIC_IDS_SINCE
-    now_ms = context.broker.now_ms()
+    steady_ms = context.broker.clock.steady_ms()
     wanted: Wanted = [
         ((topic.topic, topic.topic_id, partition.partition), partition)
         for topic in request.topics
@@ -130,11 +130,11 @@ def _session(request: FetchRequest, context: RequestContext) -> tuple[FetchSessi
         if request.session_epoch == FINAL_EPOCH or not wanted:
             return None, wanted
         slots = context.broker.integer("max.incremental.fetch.session.cache.slots")
-        session = sessions.create(uses_topic_ids, slots, now_ms)
+        session = sessions.create(uses_topic_ids, slots, steady_ms)
         if session is not None:
             session.update(wanted, ())
         return session, wanted
-    session = sessions.get(request.session_id, request.session_epoch, uses_topic_ids, now_ms)
+    session = sessions.get(request.session_id, request.session_epoch, uses_topic_ids, steady_ms)
     forgotten = (
         (topic.topic, topic.topic_id, partition)
         for topic in request.forgotten_topics_data

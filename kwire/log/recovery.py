@@ -72,7 +72,6 @@ def open_log(
     opened = PartitionLog(
         directory, topic, partition, found_id or NO_TOPIC_ID, config, disk, health
     )
-    opened.flushed_ms = now_ms
     finish_leftovers(directory, disk)
     opened.segments = LogSegments(
         opened.new_segment(base, now_ms) for base in segment_offsets(directory, disk)

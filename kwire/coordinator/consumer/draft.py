@@ -118,7 +118,7 @@ class Draft:
                 topics = resolve(regex, self.topics.names())
                 if known is None or known.topics != topics:
                     revision = self.topics.revision
-                    self._put_regex(regex, ResolvedRegex(topics, revision, self.turn.now_ms))
+                    self._put_regex(regex, ResolvedRegex(topics, revision, self.turn.date_ms))
 
     def _put_regex(self, regex: str, resolved: ResolvedRegex) -> None:
         value = RegularExpressionValue(
@@ -174,11 +174,12 @@ class Draft:
         group.timers.assignment_ms = None
         if group.epoch <= group.target_epoch or not group.members:
             return
-        due_ms = group.target_timestamp_ms + self.settings.assignment_interval_ms
-        if self.turn.now_ms >= due_ms:
-            self._assign()
+        passed_ms = self.turn.date_ms - group.target_timestamp_ms
+        left_ms = self.settings.assignment_interval_ms - passed_ms
+        if left_ms > 0 and passed_ms >= 0:  # a date that is to come is of a clock that was set back
+            group.timers.assignment_ms = self.turn.now_ms + left_ms
         else:
-            group.timers.assignment_ms = due_ms
+            self._assign()
 
     def _assign(self) -> None:
         group = self.group
@@ -189,7 +190,7 @@ class Draft:
         for member_id, partitions in shares.items():
             if partitions != group.targets.get(member_id):
                 self.set_target(member_id, partitions)
-        self.set_target_epoch(group.epoch, self.turn.now_ms)
+        self.set_target_epoch(group.epoch, self.turn.date_ms)
         self.note(f"assigned at epoch {group.epoch} to {len(shares)} members, {name}")
 
     def _spec(self) -> AssignmentSpec:

@@ -332,8 +332,8 @@ def test_many_ids_expire_a_thousand_at_a_time():
     for number in range(1500):
         known = _state(TransactionState.EMPTY)._replace(transactional_id=f"t{number}")
         coordinator.replay(_record(known), -1, 0, loading=True)
-    assert len(coordinator.expire_ids(1_000_000).records) == 1000
-    assert coordinator.expire_ids(1_000_000).records[0] == tombstone("t0")
+    assert len(coordinator.expire_ids(lambda at_ms: 1_000_000 - at_ms).records) == 1000
+    assert coordinator.expire_ids(lambda at_ms: 1_000_000 - at_ms).records[0] == tombstone("t0")
 
 
 def _state(

@@ -137,7 +137,7 @@ class CompactionModel(RuleBasedStateMachine):
         start = max(self._stable_after(), log.log_start_offset)
         offset = data.draw(st.integers(start, max(start, log.log_end_offset)))
         if offset < log.log_end_offset and not self.open:
-            truncate_log(log, offset, self.c.now_ms, self.tools.disk)
+            truncate_log(log, offset, self.c.now_ms, self.tools.disk, self.c.now_ms)
             self.c.manager.write_checkpoints()
             self.written = {o: r for o, r in self.written.items() if o < log.log_end_offset}
 
