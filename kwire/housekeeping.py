@@ -64,16 +64,20 @@ class Housekeeping:
         while True:
             flush_s = self._broker.integer("log.flush.scheduler.interval.ms") / 1000
             await trio.sleep(min(TICK_S, max(flush_s, SHORTEST_TICK_S)))
-            self.check_storage()
-            self._clock.look()
-            self.flush_due()
-            self._broker.wake_coordinators()
-            now_s = trio.current_time()
-            if now_s >= self._sweep_due_s:
-                self._sweep_due_s = now_s + SWEEP_INTERVAL_S
-                self._sweep(now_s)
-                await self._broker.retry_offline()
-            await self.keep_house()
+            await self.tick()
+
+    async def tick(self) -> None:
+        """Do what is due now; StorageLost when the last data directory has failed."""
+        self.check_storage()
+        self._clock.look()
+        self.flush_due()
+        self._broker.wake_coordinators()
+        now_s = trio.current_time()
+        if now_s >= self._sweep_due_s:
+            self._sweep_due_s = now_s + SWEEP_INTERVAL_S
+            self._sweep(now_s)
+            await self._broker.retry_offline()
+        await self.keep_house()
 
     def check_storage(self) -> None:
         """StorageLost when the last data directory has failed."""
