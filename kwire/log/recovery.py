@@ -24,6 +24,7 @@ from typing import TypeAlias
 
 from kwire.log.directory_health import DirectoryHealth
 from kwire.log.disk import Disk
+from kwire.log.index_checks import index_problem
 from kwire.log.leader_epochs import LeaderEpochs
 from kwire.log.leftovers import finish_leftovers
 from kwire.log.log_config import LogConfig
@@ -136,6 +137,12 @@ def _load_segments(
         following = opened.segments[index + 1 : index + 2]
         suspect = not clean and (not following or following[0].base_offset > recovery_point)
         sound = segment.load()
+        if sound and not suspect:
+            problem = index_problem(segment, following[0].base_offset if following else None)
+            if problem:
+                name = segment.path(LOG_SUFFIX).name
+                log.warning("%s: making the indexes of %s anew: %s", opened.name, name, problem)
+            sound = not problem
         if sound and not suspect:
             end_offset = following[0].base_offset if following else _end_offset(segment)
             segment.close()
