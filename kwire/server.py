@@ -23,6 +23,7 @@ from kwire.connection.acceptor import Acceptor
 from kwire.connection.connection import Connection
 from kwire.connection.own_wait import OwnWait
 from kwire.connection.poller import Poller
+from kwire.errors import KafkaError
 from kwire.handlers.context import ConnectionInfo
 from kwire.housekeeping import Housekeeping
 from kwire.log.data_directory import LogDirectoryError
@@ -31,10 +32,10 @@ from kwire.log.disk import Disk
 from kwire.log.log_config import LogConfig
 from kwire.log.manager import LogManager
 from kwire.metadata.changes import BrokerRegistered, Change, ClusterNamed
-from kwire.metadata.embedded import FILE_NAME, EmbeddedStore
+from kwire.metadata.embedded import FILE_NAME, ROOM_BYTES, EmbeddedStore, lacks_room
 from kwire.metadata.features import initial_features
 from kwire.metadata.image import BrokerImage, MetadataImage
-from kwire.metadata.store import StoreUnusable
+from kwire.metadata.store import StoreFull, StoreUnusable
 
 if TYPE_CHECKING:
     from kwire.broker.takeover import Takeover
@@ -179,6 +180,8 @@ class Server:
             store = EmbeddedStore.open(directory / FILE_NAME)
             self._disk.sync_directory(directory)  # or the machine's death might take a new file
             return store
+        except StoreFull as error:
+            raise _no_room(directory, str(error)) from error
         except StoreUnusable as error:
             raise StartError(str(error)) from error
         except BlockingIOError as error:
@@ -229,8 +232,14 @@ class Server:
         broker = BrokerImage(node_id, None if rack is None else str(rack), endpoints)
         if image.brokers.get(node_id) != broker:
             changes.append(BrokerRegistered(broker))
-        if changes:
-            await store.commit(image.revision, changes)
+        try:
+            if changes:
+                await store.commit(image.revision, changes)
+        except KafkaError as error:
+            directory = self._metadata_directory()
+            if lacks_room(directory):
+                raise _no_room(directory, error.message) from error
+            raise StartError(f"cannot use metadata.log.dir {directory}: {error.message}") from error
         return await store.read()
 
     async def _run(self, task_status: trio.TaskStatus[None]) -> None:
@@ -307,6 +316,14 @@ class Server:
         )
         max_bytes = self.broker.integer("socket.request.max.bytes")
         self.poller.add(Connection(accepted, info, self.broker, self.poller, max_bytes))
+
+
+def _no_room(directory: Path, what: str) -> StartError:
+    """The start needs room that isn't there; nothing was changed."""
+    return StartError(
+        f"there is no room in {directory}: {what}; make at least {ROOM_BYTES >> 20} MB free and "
+        "start again, nothing that was acknowledged is lost"
+    )
 
 
 def _descriptors_for_logs() -> int:

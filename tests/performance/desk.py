@@ -184,7 +184,9 @@ def stand_still(monkeypatch):
 @asynccontextmanager
 async def desk(directory):
     """A broker of its own."""
-    async with running_server(directory, SETTINGS, clock=Clock(lambda: NOW_MS)) as server:
+    async with running_server(
+        directory, SETTINGS, clock=Clock(lambda: NOW_MS, lambda: NOW_MS)
+    ) as server:
         server.broker.random.seed(1)
         clients = Desk(server)
         try:
