@@ -26,12 +26,13 @@ from kwire.log.checkpointed import ALL_CHECKPOINTS, offsets_of
 from kwire.log.checkpoints import RECOVERY_POINTS, TopicPartition
 from kwire.log.data_directory import DataDirectory, open_directories
 from kwire.log.disk import Disk
-from kwire.log.loading import DELETE_SUFFIX, STRAY_SUFFIX, load_logs
+from kwire.log.loading import DELETE_SUFFIX, load_logs
 from kwire.log.log_config import LogConfig
 from kwire.log.partition_log import PartitionLog
 from kwire.log.partition_metadata import holds_another_log, write_topic_id
 from kwire.log.recovery import NO_TOPIC_ID, open_log
 from kwire.log.retention import delete_old_segments, has_doomed, remove_doomed
+from kwire.log.strays import STRAY_SUFFIX
 
 log = logging.getLogger(__name__)
 
