@@ -133,18 +133,18 @@ def _load_segments(
     """
     end_offset = opened.segments[0].base_offset
     recovered: dict[int, list[int]] = {}
-    for index, segment in enumerate(opened.segments):
-        following = opened.segments[index + 1 : index + 2]
-        suspect = not clean and (not following or following[0].base_offset > recovery_point)
+    next_offsets = [*(segment.base_offset for segment in opened.segments[1:]), None]
+    for index, (segment, next_offset) in enumerate(zip(opened.segments, next_offsets, strict=True)):
+        suspect = not clean and (next_offset is None or next_offset > recovery_point)
         sound = segment.load()
         if sound and not suspect:
-            problem = index_problem(segment, following[0].base_offset if following else None)
+            problem = index_problem(segment, next_offset)
             if problem:
                 name = segment.path(LOG_SUFFIX).name
                 log.warning("%s: making the indexes of %s anew: %s", opened.name, name, problem)
             sound = not problem
         if sound and not suspect:
-            end_offset = following[0].base_offset if following else _end_offset(segment)
+            end_offset = _end_offset(segment) if next_offset is None else next_offset
             segment.close()
             continue
         found = recover_segment(segment, opened.leader_epochs, opened.name, progress)
@@ -158,8 +158,8 @@ def _load_segments(
         if found.problem and suspect:
             _drop_segments(opened, index + 1, disk)
             break
-        if suspect and following:
-            _tell_gap(opened, found.end_offset, following[0].base_offset)
+        if suspect and next_offset is not None:
+            _tell_gap(opened, found.end_offset, next_offset)
     return end_offset, recovered
 
 

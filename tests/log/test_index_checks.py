@@ -16,6 +16,7 @@ from kwire.log.time_search import max_timestamp, offset_for_timestamp
 SETTINGS = {"segment_bytes": 3000, "index_interval_bytes": 200}
 ASCENDING = list(range(120))
 NEWEST_FIRST = [500 - n if n % 40 < 3 else n for n in range(120)]
+PEAKS = [1000 + n if n % 20 == 12 else (n % 20 if n % 20 < 12 else 0) for n in range(120)]
 HOUR_MS = 3_600_000
 
 
@@ -50,7 +51,20 @@ def beyond(data: bytes, entry: int) -> bytes:
     return data + more
 
 
-DAMAGES = [emptied, zeroed, one_entry, without_the_last, half, beyond]
+def shifted(data: bytes, entry: int) -> bytes:
+    """Every position of an offset index is wrong."""
+    if entry == 12:
+        return data
+    rows = struct.iter_unpack(">ii", data)
+    return b"".join(struct.pack(">ii", offset, position + 7) for offset, position in rows)
+
+
+DAMAGES = [emptied, zeroed, one_entry, without_the_last, half, beyond, shifted]
+ORDERS = [
+    pytest.param(ASCENDING, id="ascending"),
+    pytest.param(NEWEST_FIRST, id="newest first"),
+    pytest.param(PEAKS, id="peaks"),
+]
 
 
 def write(tools, times):
@@ -68,7 +82,7 @@ def damage(directory: Path, suffix: str, change) -> None:
         path.write_bytes(change(path.read_bytes(), 8 if suffix == "index" else 12))
 
 
-@pytest.mark.parametrize("times", [ASCENDING, NEWEST_FIRST], ids=["ascending", "newest first"])
+@pytest.mark.parametrize("times", ORDERS)
 @pytest.mark.parametrize("change", DAMAGES)
 @pytest.mark.parametrize("suffix", ["index", "timeindex"])
 def test_every_offset_and_time_is_found(tools, suffix, change, times):
@@ -93,12 +107,12 @@ def test_every_offset_and_time_is_found(tools, suffix, change, times):
 @pytest.mark.parametrize("change", DAMAGES)
 def test_retention_deletes_nothing_early(tools, change):
     """The newest record of a segment counts, also where the time index doesn't know it."""
-    times = [HOUR_MS if n % 20 == 5 else n for n in range(120)]
+    times = [time * HOUR_MS // 2000 for time in PEAKS]
     write(tools, times)
     damage(tools.directory, "timeindex", change)
     log = tools.open(**SETTINGS, retention_ms=1000)
     segments = len(log.segments)
-    now_ms = tools.now_ms + HOUR_MS
+    now_ms = tools.now_ms + HOUR_MS // 2
     assert delete_old_segments(log, now_ms, len(times), tools.disk, now_ms) == 0
     assert len(log.segments) == segments
 
@@ -131,7 +145,7 @@ class CountingDisk(Disk):
         return data
 
 
-@pytest.mark.parametrize("times", [ASCENDING, NEWEST_FIRST], ids=["ascending", "newest first"])
+@pytest.mark.parametrize("times", ORDERS)
 def test_a_clean_start_does_not_read_the_segments(tools, times):
     """Whatever the order of the timestamps: the end of each is enough."""
     log = tools.open(segment_bytes=200_000, index_interval_bytes=4096)
