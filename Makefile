@@ -30,7 +30,7 @@ COMPILED_PYTEST := $(COMPILED) $(BIN)/pytest -q -o "pythonpath=build/compiled ."
 COMPILED_COMPAT := $(addprefix compat_tests/test_,clients.py produce_records.py fetch_limits.py \
 	aborted.py compaction.py list_offsets.py broker_kills.py)
 
-.PHONY: help run test check unit compat spark compiled compiled-tests compiled-unit compiled-compat bench costs growth crash demo kafka fuzz docs format lock clean usable-python
+.PHONY: help run test check unit compat spark compiled compiled-tests compiled-unit compiled-compat bench costs hostile growth crash demo kafka fuzz short-fuzz mutants soak docs format lock clean usable-python
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,7 +38,7 @@ help: ## list these targets
 run: $(VENV)/.core ## serve on 127.0.0.1:9092, data in ./kwire-data (ARGS="…" for more)
 	@exec $(BIN)/python -m kwire serve $(ARGS)
 
-test: check compat spark compiled-tests ## every test: check, stock clients and Java tools, Spark, demo, the compiled build
+test: check short-fuzz compat spark compiled-tests ## every test: check, a short fuzz, stock clients and Java tools, Spark, demo, the compiled build
 
 check: $(VENV)/.test ## format, lint, types, structure and unit tests, in less than a minute
 	$(BIN)/ruff format --check .
@@ -69,13 +69,16 @@ compiled-unit: build/compiled/.built
 compiled-compat: build/compiled/.built
 	KWIRE_BOOTSTRAP= $(COMPILED_PYTEST) $(COMPILED_COMPAT)
 
-bench: $(VENV)/.bench ## kwire and Apache Kafka 4.3.1 side by side in one table (KAFKA=no: kwire alone)
+bench: $(VENV)/.test ## kwire and Apache Kafka 4.3.1 side by side in one table (KAFKA=no: kwire alone)
 	$(BIN)/python -m bench $(ARGS)
 
 costs: $(VENV)/.test ## renew what requests cost (calls, system calls, wake-ups, memory) after a change that has its price
 	KWIRE_RENEW_COSTS=1 $(BIN)/pytest -q tests/performance/test_costs.py tests/performance/test_start.py
 
-growth: $(VENV)/.bench ## how cost grows with connections, partitions, groups, record size (KAFKA=no: kwire alone)
+hostile: $(VENV)/.test ## what one hostile client costs its neighbours, beside Apache Kafka (KAFKA=no: kwire alone)
+	$(BIN)/python -m bench.hostile $(ARGS)
+
+growth: $(VENV)/.test ## how cost grows with connections, partitions, groups, record size (KAFKA=no: kwire alone)
 	$(BIN)/python -m bench.growth $(ARGS)
 
 demo: $(VENV)/.test ## 336,776 flights through producer, consumers and Spark, with a crash halfway
@@ -87,13 +90,31 @@ kafka: $(VENV)/.test ## start a real Apache Kafka 4.3.1 (Java 17 and Maven neede
 crash: $(VENV)/.test ## kill -9 under load, again and again; nothing may be lost (KILLS=50 SEED=…)
 	$(BIN)/python -m compat_tests.crash --kills $(or $(KILLS),50) $(if $(SEED),--seed $(SEED))
 
-fuzz: $(VENV)/.test ## the property tests with many more examples
+# A failing example is printed as it was found, at once; SHRINK=yes makes it small first.
+fuzz: SEED := $(or $(SEED),$(shell echo $$((RANDOM * 32768 + RANDOM))))
+fuzz: $(VENV)/.test ## the property tests with new examples, and many more (EXAMPLES=5000 SEED=… SHRINK=yes)
 	@[[ "$(or $(EXAMPLES),1)" =~ ^[1-9][0-9]*$$ ]] || { \
 		echo "EXAMPLES=$(EXAMPLES): write how many examples each test gets, as in EXAMPLES=5000"; exit 1; }
-	KWIRE_FUZZ_EXAMPLES=$(or $(EXAMPLES),5000) $(BIN)/pytest -q tests -m hypothesis $(PARALLEL) $(ARGS)
+	@[[ "$(SEED)" =~ ^[0-9]+$$ ]] || { \
+		echo "SEED=$(SEED): write the number that an earlier run printed, as in SEED=42"; exit 1; }
+	@echo "to repeat this run: make fuzz EXAMPLES=$(or $(EXAMPLES),5000) SEED=$(SEED) ARGS=\"$(ARGS)\""
+	KWIRE_FUZZ_EXAMPLES=$(or $(EXAMPLES),5000) KWIRE_FUZZ_SHRINK=$(SHRINK) $(BIN)/pytest -q tests \
+		-m hypothesis --hypothesis-seed=$(SEED) $(PARALLEL) $(ARGS)
 
-docs: $(VENV)/.test ## renew the README's table of APIs
+short-fuzz: ## what CI runs of it: a minute or so, other examples each time
+	@$(MAKE) --no-print-directory fuzz EXAMPLES=$(or $(EXAMPLES),100)
+
+mutants: $(VENV)/.test ## seeded bugs that a test has to catch (ARGS="--folder kwire/log --count 200 --seed 1"); hours
+	nice $(BIN)/python -m tests.mutants $(ARGS)
+
+soak: $(VENV)/.test ## make, use and delete everything that a client can make, again and again; memory may not grow (CYCLES=200)
+	@[[ "$(or $(CYCLES),1)" =~ ^[1-9][0-9]*$$ ]] || { \
+		echo "CYCLES=$(CYCLES): write how often everything is made and removed, as in CYCLES=1000"; exit 1; }
+	KWIRE_SOAK_CYCLES=$(or $(CYCLES),200) $(BIN)/pytest -q tests/soak $(ARGS)
+
+docs: $(VENV)/.test ## renew the README's table of APIs and docs/SETTINGS.md
 	PYTHONPATH=. $(BIN)/python docs/api_table.py
+	PYTHONPATH=. $(BIN)/python docs/settings_table.py
 
 format: $(VENV)/.test ## rewrite the code in the house format
 	$(BIN)/ruff format .
@@ -103,7 +124,6 @@ lock: $(VENV)/.test ## renew requirements/*.txt from pyproject.toml
 	$(BIN)/python -m pip install -q uv
 	$(call lock,core,--extra build)
 	$(call lock,test,--extra test)
-	$(call lock,bench,--extra test --extra bench)
 
 clean: ## remove the environments, caches and build output (never kwire-data)
 	rm -rf build .venv .venv-* .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis bench/out
@@ -133,11 +153,6 @@ $(VENV)/.core: requirements/core.txt pyproject.toml | usable-python $(BIN)/pytho
 $(VENV)/.test: requirements/test.txt pyproject.toml $(VENV)/.core
 	@echo "installing the test tools …"
 	@$(PIP) --require-hashes -r requirements/test.txt
-	@touch $@
-
-$(VENV)/.bench: requirements/bench.txt $(VENV)/.test
-	@echo "installing what draws charts …"
-	@$(PIP) --require-hashes -r requirements/bench.txt
 	@touch $@
 
 # What `pip install` makes of the compiled wheel; all of it anew when any source has changed.

@@ -44,6 +44,7 @@ COMPILED_MODULES = [
     "kwire/log/partition_log.py",
     "kwire/log/plain_append.py",
     "kwire/log/plain_batch.py",
+    "kwire/log/producer_entry.py",
     "kwire/log/producer_state.py",
     "kwire/log/rolling.py",
     "kwire/log/segment.py",

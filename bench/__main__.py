@@ -20,7 +20,8 @@ from bench.choice import add_choice, brokers_of
 from bench.pace import Teller, minutes
 from bench.profile import PUBLISHED as PROFILES
 from bench.profile import profile
-from bench.publish import NUMBERS, OUT, publish
+from bench.publish import OUT, publish
+from bench.published import read_run
 from bench.report import Run, behind, table_of
 from bench.rows import ALL_ROWS
 from bench.session import Session, limits_of_the_machine, selected
@@ -72,12 +73,12 @@ def profile_rows(options: argparse.Namespace, makers: dict[str, Maker], console:
     """Profile the rows that were asked for: those that have missed their bar, if none were."""
     rows = selected(ALL_ROWS, options.only)
     if options.only is None:
-        published = json.loads(NUMBERS.read_text(encoding="utf-8"))
-        rows = [line.row for line in behind(published)]
+        published = read_run()
+        rows = [line.row for line in behind(published)] if published else []
     target = PROFILES if options.publish else OUT / "profiles"
     profile(makers, rows, options.seconds, target, console)
-    if options.publish:
-        publish(NUMBERS)
+    if options.publish and (published := read_run()):
+        publish(published)
 
 
 def keep(run: Run, target: Path) -> None:
@@ -118,7 +119,7 @@ def main() -> int:
     if KAFKA in makers:
         draw_ratios(run, target.with_suffix(".svg"))
     if options.publish:
-        publish(target)
+        publish(run)
     return 1 if run.get("failed") else 0
 
 

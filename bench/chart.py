@@ -1,84 +1,199 @@
-"""The charts: how many times better kwire is, row by row, and how cost grows."""
+"""The charts: how many times better kwire is, row by row, and how cost grows.
 
+They are SVG of a few KB, written as text: lines and words are all that they need, and a file that
+is in the repository should change by a line where a number does.
+"""
+
+import math
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from xml.sax.saxutils import escape
 
 from bench.brokers import PURE, titles
-from bench.report import Growth, Run, main_lines
+from bench.report import Grown, Growth, Line, Run, main_lines
 
-TICKS = [whole * 10.0**power for power in range(-3, 4) for whole in (1, 2, 5)]
-AHEAD, BEHIND = "#2a6f97", "#c1121f"
+TICKS = [whole * 10.0**power for power in range(-3, 8) for whole in (1, 2, 5)]
+AHEAD, BEHIND, GRID = "#2a6f97", "#c1121f", "#ddd"
+COLOURS = ("#2a6f97", "#e09f3e", "#6a994e")
+ROW_HEIGHT = 17
+MEASURES = (("p50_us", "p50, µs"), ("p99_us", "p99, µs"), ("cpu_us", "CPU a request, µs"))
 
 
-def _pyplot() -> Any:
-    """matplotlib without a screen, and the same file for the same numbers."""
-    import matplotlib as mpl
+class Axis:
+    """A logarithmic axis: the values from ``low`` to ``high`` lie between two places."""
 
-    mpl.use("svg")
-    mpl.rcParams["svg.hashsalt"] = "kwire"
-    from matplotlib import pyplot
+    def __init__(self, values: Iterable[float], start: float, end: float) -> None:
+        positive = [value for value in values if value > 0]
+        self.low, self.high = min(positive), max(positive)
+        self.start, self.end = start, end
 
-    return pyplot
+    def at(self, value: float) -> float:
+        """Where a value lies; one of zero lies at the beginning."""
+        span = math.log(self.high / self.low) or 1.0
+        part = math.log(max(value, self.low) / self.low) / span
+        return round(self.start + part * (self.end - self.start), 1)
+
+    def ticks(self) -> list[float]:
+        """The numbers to write on it: powers of ten, or 1, 2, 5 and so on where those are few."""
+        found = [tick for tick in TICKS if self.low <= tick <= self.high]
+        powers = [tick for tick in found if math.log10(tick).is_integer()]
+        return powers if len(powers) > 2 else found
+
+
+def _around(values: Iterable[float]) -> list[float]:
+    """The values, and the ticks below and above all of them."""
+    found = list(values)
+    low = max(tick for tick in TICKS if tick <= min(found))
+    return [*found, low, min(tick for tick in TICKS if tick >= max(found))]
+
+
+def _text(x: float, y: float, text: str) -> str:
+    return f'<text x="{x:g}" y="{y:g}">{escape(text)}</text>'
+
+
+def _path(pieces: Iterable[str], attributes: str) -> str:
+    """Many lines as one element; nothing without any."""
+    joined = "".join(pieces)
+    return f'<path d="{joined}" {attributes}/>' if joined else ""
+
+
+def _write(target: Path, width: float, height: float, elements: Iterable[str]) -> None:
+    box = f'viewBox="0 0 {width:g} {height:g}" font-family="sans-serif" font-size="11"'
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" {box}>',
+        f'<path d="M0 0h{width:g}v{height:g}H0z" fill="#fff"/>',
+        *filter(None, elements),
+        "</svg>",
+    ]
+    target.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def draw_ratios(run: Run, target: Path) -> None:
-    """Write the chart as SVG: the rows that have a bar of their own, on a logarithmic axis."""
-    pyplot = _pyplot()
+    """Write the chart: the rows that have a bar of their own, on a logarithmic axis."""
     lines = [line for line in main_lines(run) if line.advantages[line.subject] is not None]
     if not lines:
         return
-    values = [line.advantages[line.subject] or 1.0 for line in lines]
-    figure, axis = pyplot.subplots(figsize=(10, 1 + 0.32 * len(lines)))
-    places = range(len(lines))
-    colours = [BEHIND if line.missed else AHEAD for line in lines]
-    axis.barh(places, [value - 1 for value in values], left=1, color=colours, height=0.6)
-    for place, line, value in zip(places, lines, values, strict=True):
-        pure = line.advantages.get(PURE) or value
-        at, side = (max(value, pure) * 1.06, "left")
-        if value < 1:
-            at, side = (min(value, pure) / 1.06, "right")
-        axis.text(at, place, f"{value:.3g}x", va="center", ha=side, fontsize=8)
-        if not line.bar.absolute:
-            limit = line.bar.limit if line.row.more_is_better else 1 / line.bar.limit
-            axis.plot([limit, limit], [place - 0.42, place + 0.42], color="black", linewidth=1.5)
+    values = [value for line in lines for value in (*_advantages(line), _limit(line) or 1.0)]
+    axis = Axis(
+        [*(value * 1.1 for value in values), *(value / 1.1 for value in values), 1], 330, 730
+    )
+    bottom = ROW_HEIGHT * len(lines) + 10
+    ticks = axis.ticks()
+    _write(
+        target,
+        800,
+        bottom + 40,
+        [
+            _path((f"M{axis.at(tick):g} 5V{bottom}" for tick in ticks), f'stroke="{GRID}"'),
+            _bars(axis, lines, missed=False),
+            _bars(axis, lines, missed=True),
+            *_marks(axis, lines),
+            _path([f"M{axis.at(1):g} 5V{bottom}"], 'stroke="#000"'),
+            '<g text-anchor="end">',
+            *(_text(322, _middle(n) + 4, line.row.name) for n, line in enumerate(lines)),
+            '</g><g text-anchor="middle">',
+            *(_text(axis.at(tick), bottom + 14, f"{tick:g}x") for tick in ticks),
+            _text(400, bottom + 32, _ratios_legend(lines)),
+            "</g>",
+        ],
+    )
+
+
+def _middle(place: int) -> float:
+    """The height of a row's middle."""
+    return 10 + ROW_HEIGHT * (place + 0.5)
+
+
+def _advantages(line: Line) -> tuple[float, float]:
+    """How many times better the subject is, and kwire in pure Python."""
+    value = line.advantages[line.subject] or 1.0
+    return value, line.advantages.get(PURE) or value
+
+
+def _limit(line: Line) -> float | None:
+    """The bar of a row as an advantage; none for one that isn't about Kafka."""
+    if line.bar.absolute:
+        return None
+    return line.bar.limit if line.row.more_is_better else 1 / line.bar.limit
+
+
+def _bars(axis: Axis, lines: list[Line], *, missed: bool) -> str:
+    """The bars, from 1 to how many times better."""
+    start = f"{axis.at(1):g}"
+    pieces = (
+        f"M{start} {_middle(place) - 5:g}H{axis.at(_advantages(line)[0]):g}v10H{start}z"
+        for place, line in enumerate(lines)
+        if line.missed is missed
+    )
+    return _path(pieces, f'fill="{BEHIND if missed else AHEAD}"')
+
+
+def _marks(axis: Axis, lines: list[Line]) -> Iterable[str]:
+    """The bar of each row as a black line, pure Python as a dot, the number beside them."""
+    limits = (
+        f"M{axis.at(limit):g} {_middle(place) - 7:g}v14"
+        for place, line in enumerate(lines)
+        if (limit := _limit(line)) is not None
+    )
+    yield _path(limits, 'stroke="#000" stroke-width="2"')
+    for place, line in enumerate(lines):
+        value, pure = _advantages(line)
         if line.subject != PURE and pure != value:
-            axis.plot(pure, place, marker="o", color="white", markeredgecolor="black", ms=5)
-    axis.set_xscale("log")
-    axis.axvline(1, color="black", linewidth=0.8)
-    axis.set_yticks(list(places), [line.row.name for line in lines], fontsize=8)
-    axis.invert_yaxis()
-    axis.margins(x=0.12)
-    lowest, highest = axis.get_xlim()
-    ticks = [one for one in TICKS if lowest <= one <= highest]
-    axis.set_xticks(ticks, [f"{one:g}x" for one in ticks])
-    axis.minorticks_off()
-    dots = "; dots: pure Python" if any(PURE in line.advantages for line in lines[:1]) else ""
-    bars = "black: the bar; red: it is missed"
-    axis.set_xlabel(f"times better than Apache Kafka 4.3.1; {bars}{dots}")
-    axis.grid(visible=True, axis="x", alpha=0.3)
-    figure.tight_layout()
-    figure.savefig(target, metadata={"Date": None})
-    pyplot.close(figure)
+            dot = f'<circle cx="{axis.at(pure):g}" cy="{_middle(place):g}" r="3" '
+            yield f'{dot}fill="#fff" stroke="#000"/>'
+    for is_ahead, anchor in ((True, "start"), (False, "end")):
+        yield f'<g text-anchor="{anchor}">'
+        for place, line in enumerate(lines):
+            value, pure = _advantages(line)
+            if (value >= 1) is is_ahead:
+                beside = (
+                    axis.at(max(value, pure)) + 7 if is_ahead else axis.at(min(value, pure)) - 7
+                )
+                yield _text(beside, _middle(place) + 4, f"{value:.3g}x")
+        yield "</g>"
+
+
+def _ratios_legend(lines: list[Line]) -> str:
+    dots = "; dots: pure Python" if PURE in lines[0].advantages else ""
+    return f"times better than Apache Kafka 4.3.1; black: the bar; red: it is missed{dots}"
 
 
 def draw_growth(growth: Growth, target: Path) -> None:
     """One column for each curve: latency and CPU, both axes logarithmic."""
     if not growth:
         return
-    pyplot = _pyplot()
-    measures = (("p50_us", "p50, µs"), ("p99_us", "p99, µs"), ("cpu_us", "CPU a request, µs"))
-    size = (4 * len(growth), 3 * len(measures))
-    figure, axes = pyplot.subplots(len(measures), len(growth), figsize=size, squeeze=False)
+    elements = []
     for column, (curve, grown) in enumerate(growth.items()):
-        names = titles(list(grown["points"]))
-        for row, (what, unit) in enumerate(measures):
-            axis = axes[row][column]
-            for name, points in grown["points"].items():
-                places = [one["x"] for one in points]
-                axis.plot(places, [one[what] for one in points], marker="o", label=names[name])
-            axis.set(xscale="log", yscale="log", xlabel=curve, ylabel=unit)
-            axis.grid(visible=True, which="major", alpha=0.3)
-    axes[0][0].legend()
-    figure.tight_layout()
-    figure.savefig(target, metadata={"Date": None})
-    pyplot.close(figure)
+        for row, (what, unit) in enumerate(MEASURES):
+            elements += _panel(grown, what, f"{unit} by {curve}", 230.0 * column, 170.0 * row)
+    names = titles(list(next(iter(growth.values()))["points"]))
+    for place, (name, colour) in enumerate(zip(names.values(), COLOURS, strict=False)):
+        height = 170.0 * len(MEASURES) + 12
+        elements.append(f'<g fill="{colour}">{_text(50 + 180 * place, height, f"— {name}")}</g>')
+    _write(target, 230 * len(growth), 170 * len(MEASURES) + 22, elements)
+
+
+def _panel(grown: Grown, what: str, title: str, left: float, top: float) -> list[str]:
+    """One measure of one curve, a line for each broker."""
+    points = [one for some in grown["points"].values() for one in some]
+    across = Axis([one["x"] for one in points], left + 50, left + 215)
+    up = Axis(_around(one[what] for one in points), top + 135, top + 25)
+    grid = [f"M{across.at(x):g} {top + 25:g}v110" for x in across.ticks()]
+    grid += [f"M{left + 50:g} {up.at(y):g}h165" for y in up.ticks()]
+    lines = [
+        _path(
+            ["M", " ".join(f"{across.at(one['x']):g} {up.at(one[what]):g}" for one in some)],
+            f'fill="none" stroke="{colour}" stroke-width="2"',
+        )
+        for some, colour in zip(grown["points"].values(), COLOURS, strict=False)
+    ]
+    return [
+        _path(grid, f'stroke="{GRID}"'),
+        *lines,
+        '<g text-anchor="middle">',
+        _text(left + 132, top + 15, title),
+        *(_text(across.at(x), top + 149, f"{x:,.0f}") for x in across.ticks()[::2]),
+        '</g><g text-anchor="end">',
+        *(_text(left + 46, up.at(y) + 4, f"{y:,.0f}") for y in up.ticks()),
+        "</g>",
+    ]

@@ -229,7 +229,7 @@ def main() -> None:
     draw_growth(results, OUT / "growth.svg")
     console.print(f"written to {OUT / 'growth.json'} and {OUT / 'growth.svg'}")
     if options.publish:
-        publish_growth(OUT / "growth.json")
+        publish_growth(results)
 
 
 def curves_of(options: argparse.Namespace) -> list[Curve]:

@@ -4,7 +4,6 @@ What is usual is what the published run took, or a guess; a machine that is half
 after the first rows.
 """
 
-import json
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -13,7 +12,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-PUBLISHED = Path(__file__).parent.parent / "docs" / "performance" / "results.json"
+from bench.published import NUMBERS, read_run
+
 TRUSTED_AFTER_S = 30.0
 """Before so much of what is usual has been done, the usual is believed, and not this run."""
 
@@ -23,12 +23,9 @@ Step = tuple[str, str]
 """What is measured, and on which broker."""
 
 
-def usual_seconds(file: Path = PUBLISHED) -> dict[Step, float]:
+def usual_seconds(file: Path = NUMBERS) -> dict[Step, float]:
     """How long each step has taken in the published run, in the mean of its rounds."""
-    try:
-        run = json.loads(file.read_text(encoding="utf-8"))
-    except OSError:
-        return {}
+    run = read_run(file) or {}
     return {
         (what, broker): sum(taken) / len(taken)
         for what, brokers in run.get("seconds", {}).items()

@@ -5,23 +5,21 @@ the markers are made here and nowhere else; a test fails when they don't say wha
 """
 
 import json
-import shutil
 import sys
 from pathlib import Path
 
 from bench.brokers import KAFKA
 from bench.chart import draw_growth, draw_ratios
 from bench.markdown import facts, growth_tables, legend_text, losses, rows_table, whole_table
+from bench.published import NUMBERS, read_growth, read_run, write_growth, write_run
 from bench.report import Growth, Run, main_lines
 
 ROOT = Path(__file__).parent.parent
 OUT = Path(__file__).parent / "out"
 README = ROOT / "README.md"
 PERFORMANCE = ROOT / "docs" / "PERFORMANCE.md"
-PUBLISHED = ROOT / "docs" / "performance"
-NUMBERS = PUBLISHED / "results.json"
+PUBLISHED = NUMBERS.parent
 RATIOS = "ratios.svg"
-GROWTH = PUBLISHED / "growth.json"
 GROWTH_CHART = "growth.svg"
 START = "<!-- bench: made by `make bench ARGS=--publish` -->\n"
 END = "<!-- end of bench -->\n"
@@ -61,28 +59,21 @@ def write_documents(run: Run) -> None:
         document.write_text(between_markers(text, made), encoding="utf-8")
 
 
-def publish(results: Path) -> None:
+def publish(run: Run) -> None:
     """Keep these numbers with the documents, and write the documents from them."""
-    PUBLISHED.mkdir(exist_ok=True)
-    if results != NUMBERS:
-        shutil.copy(results, NUMBERS)
-    run = json.loads(NUMBERS.read_text(encoding="utf-8"))
+    write_run(run)
     if KAFKA in run["brokers"]:
         draw_ratios(run, PUBLISHED / RATIOS)
     write_documents(run)
 
 
-def publish_growth(results: Path) -> None:
+def publish_growth(measured: Growth) -> None:
     """Keep these curves with the documents, and write docs/PERFORMANCE.md from them.
 
     Curves that were not measured this time stay as they were published.
     """
-    PUBLISHED.mkdir(exist_ok=True)
-    growth: Growth = {}
-    for file in (GROWTH, results):
-        if file.exists():
-            growth |= json.loads(file.read_text(encoding="utf-8"))
-    GROWTH.write_text(json.dumps(growth, indent=1), encoding="utf-8")
+    growth = read_growth() | measured
+    write_growth(growth)
     draw_growth(growth, PUBLISHED / GROWTH_CHART)
     text = PERFORMANCE.read_text(encoding="utf-8")
     made = between_markers(text, growth_part(growth), GROWTH_START, GROWTH_END)
@@ -90,7 +81,9 @@ def publish_growth(results: Path) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1 or NUMBERS.exists():
-        publish(Path(sys.argv[1]) if len(sys.argv) > 1 else NUMBERS)
-    if GROWTH.exists():
-        publish_growth(GROWTH)
+    if len(sys.argv) > 1:
+        publish(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
+    elif (published := read_run()) is not None:
+        publish(published)
+    if read_growth():
+        publish_growth({})

@@ -31,3 +31,13 @@ def cpu_seconds(pid: int) -> float:
     """User and system time that a process has used."""
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def start_peak(pid: int) -> None:
+    """Forget how much memory a process has needed so far; ``peak_mb`` begins anew."""
+    Path(f"/proc/{pid}/clear_refs").write_text("5", encoding="utf-8")
+
+
+def peak_mb(pid: int) -> float:
+    """The most resident memory of a process since ``start_peak``, in megabytes."""
+    return _field_mb(Path(f"/proc/{pid}/status"), "VmHWM")

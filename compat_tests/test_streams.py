@@ -11,14 +11,17 @@ import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer
 
 from compat_tests.clients import produce_confluent
 from compat_tests.java_tools import streams_command
+from compat_tests.raw_client import RawClient
 from compat_tests.reading import count_of, read_rows
 from compat_tests.test_clients import create
+from kwire.protocol.messages.api_versions import ApiVersionsRequest
 from kwire.testing.waiting import wait_until
 
 WORD_COUNT = "org.apache.kafka.streams.examples.wordcount.WordCountDemo"
@@ -32,13 +35,15 @@ JUDGES = "echo-0 at position"
 
 
 @contextmanager
-def running(main_class: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+def running(
+    main_class: str, *arguments: str, stderr: int | IO[bytes] = subprocess.DEVNULL
+) -> Iterator[subprocess.Popen[bytes]]:
     """A program of Kafka Streams that runs during the ``with`` block, and is killed then."""
     process = subprocess.Popen(
         streams_command(main_class, *arguments),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+        stderr=stderr,
     )
     try:
         yield process
@@ -237,3 +242,32 @@ def lag(bootstrap: str, admin: KafkaAdminClient, group: str) -> int:
         max(0, ends[place] - known.offset - (place.topic.startswith(group)))
         for place, known in committed.items()
     )
+
+
+STREAMS_GROUP_HEARTBEAT = 88
+REFUSAL = "The cluster does not support the STREAMS group protocol"
+
+
+def test_the_streams_protocol(bootstrap: str, topics: None, tmp_path: Path) -> None:
+    """A program with ``group.protocol=streams`` (KIP-1071) counts words, or ends and says why.
+
+    It ends where the broker doesn't advertise StreamsGroupHeartbeat. The reason is in its log, and
+    it comes with the first heartbeat, not after a timeout.
+    """
+    with RawClient(bootstrap) as raw:
+        advertised = {api.api_key for api in raw.ask(ApiVersionsRequest(), 0).api_keys}
+    file = settings(tmp_path / "a", bootstrap, "words-protocol")
+    with Path(file).open("a", encoding="utf-8") as more:
+        more.write("group.protocol=streams\n")
+    write_lines(bootstrap, 0)
+    said = tmp_path / "stderr"
+    with said.open("wb") as stderr, running(WORD_COUNT, file, stderr=stderr):
+        if STREAMS_GROUP_HEARTBEAT in advertised:
+            _wait_for_count(bootstrap, 1)
+            assert REFUSAL not in said.read_text(encoding="utf-8")
+        else:
+            wait_until(
+                lambda: REFUSAL in said.read_text(encoding="utf-8"),
+                timeout_s=PATIENCE_S,
+                what="the program to say why it ends",
+            )

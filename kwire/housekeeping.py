@@ -10,6 +10,7 @@ Rules:
 - Intervals go by the steady clock, so that a date that is set stops or hurries nothing. The task
   wakes up at least every second, so after the machine's sleep all that has become due is done
   within a second, the coordinators' part included (``wake_if_due``).
+- Producers are forgotten where all logs know more than ``kwire.producer.ids.max`` together.
 - When a data directory fails, the fetches that wait on its partitions are answered. In Kafka
   they wait until somebody appends to another of their partitions, or time is up.
 - When the last data directory has failed there is nothing left to serve: the server ends.
@@ -27,6 +28,7 @@ from kwire.log.checkpoints import (
     RECOVERY_POINTS,
     TopicPartition,
 )
+from kwire.log.producer_limits import keep_within
 
 TICK_S = 1.0
 SHORTEST_TICK_S = 0.01
@@ -72,6 +74,7 @@ class Housekeeping:
         self._clock.look()
         self.flush_due()
         self._broker.wake_coordinators()
+        await self._bound_producers()
         now_s = trio.current_time()
         if now_s >= self._sweep_due_s:
             self._sweep_due_s = now_s + SWEEP_INTERVAL_S
@@ -93,6 +96,12 @@ class Housekeeping:
             if partition.log.flush_time_is_due(steady_ms) and not partition.is_offline:
                 self._broker.flusher.demand(partition)
         self._broker.flusher.forget()
+
+    async def _bound_producers(self) -> None:
+        """Forget the producers beyond the limit; others have their turn after each log."""
+        logs = list(self._broker.log_manager.logs.values())
+        for _ in keep_within(logs, self._broker.integer("kwire.producer.ids.max")):
+            await trio.lowlevel.checkpoint()
 
     def _wake_offline(self) -> None:
         """Whoever waits on a partition that is offline is told."""
@@ -121,12 +130,14 @@ class Housekeeping:
             watermarks = self._high_watermarks()
             manager.housekeeping(clock.now_ms(), steady_ms, clock.ages(), watermarks)
         if manager.has_doomed(steady_ms):
-            await trio.to_thread.run_sync(manager.remove_doomed, steady_ms)
+            await self._broker.threads.housekeeping.run(manager.remove_doomed, steady_ms)
         due = [name for name, due_ms in self._checkpoint_due_ms.items() if steady_ms >= due_ms]
         for name in due:
             self._checkpoint_due_ms[name] = steady_ms + integer(CHECKPOINT_INTERVALS[name])
         if due:
-            await trio.to_thread.run_sync(manager.checkpoint, self._high_watermarks(), due)
+            await self._broker.threads.housekeeping.run(
+                manager.checkpoint, self._high_watermarks(), due
+            )
 
     def _high_watermarks(self) -> dict[TopicPartition, int]:
         return {(p.topic, p.index): p.high_watermark for p in self._broker.partitions()}

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import trio
 
-from kwire.coordinator.effects import Effects
+from kwire.coordinator.effects import Effects, Job
 from kwire.coordinator.records import Content, CoordinatorRecord
 from kwire.errors import ErrorCode, KafkaError
 from kwire.protocol.codec import MalformedRequest
@@ -126,7 +126,8 @@ class CoordinatorRuntime:
     something to do next.
     ``compression`` is the codec of the records. ``flush()`` gives what the last write has to wait
     for, None where the page cache is enough. ``do_afterwards(function)`` does what nobody waits
-    for, which is to tell what has happened.
+    for, which is to tell what has happened. ``begin(job)`` has work done that takes long, and hands
+    its result in; without it the work is done at once.
     """
 
     def __init__(
@@ -138,6 +139,7 @@ class CoordinatorRuntime:
         compression: int = 0,
         flush: Callable[[], Flush | None] = lambda: None,
         do_afterwards: Callable[[Callable[[], object]], object] = lambda do: do(),
+        begin: Callable[[Job], object] | None = None,
         date_ms: Callable[[], int] | None = None,
     ) -> None:
         self.coordinator = coordinator
@@ -147,6 +149,7 @@ class CoordinatorRuntime:
         self._compression = compression
         self._flush = flush
         self._do_afterwards = do_afterwards
+        self._begin = begin or self._do_at_once
         self._date_ms = date_ms or now_ms
 
     def carry_out(self, effects: Effects) -> None:
@@ -161,9 +164,14 @@ class CoordinatorRuntime:
         flush = self._flush() if effects.records else None
         for waiter, response in effects.replies:
             _give(waiter, response, flush)
+        for job in effects.jobs:
+            self._begin(job)
         deadline_ms = self.coordinator.next_deadline_ms()
         if deadline_ms is not None:
             self._schedule(deadline_ms)
+
+    def _do_at_once(self, job: Job) -> None:
+        self.carry_out(job.hand_in(job.work(), self._now_ms()))
 
     def end_transaction(self, marker: bytearray, producer_id: int, *, committed: bool) -> None:
         """Write the marker that ends a transaction here, and take it in.

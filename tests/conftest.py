@@ -1,14 +1,16 @@
 """Settings every unit test shares.
 
 Property tests repeat the same examples on every run, so a red test stays red; `make fuzz` looks
-for new ones and for many more of them.
+for new ones and for many more of them. It prints its seed, and the same seed tries the same
+examples again. Hypothesis may need minutes to make a failing example small, so `make fuzz` prints
+the example as it was found, unless SHRINK=yes asks for the small one.
 """
 
 import os
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 from kwire.metadata import embedded
 
@@ -23,6 +25,8 @@ settings.register_profile(
 settings.register_profile(
     "fuzz",
     deadline=None,
+    database=None,
+    phases=[p for p in Phase if p is not Phase.shrink or os.environ.get("KWIRE_FUZZ_SHRINK")],
     max_examples=int(os.environ.get("KWIRE_FUZZ_EXAMPLES", "5000")),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

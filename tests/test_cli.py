@@ -11,7 +11,9 @@ import trio
 
 from kwire import __version__
 from kwire.build import is_compiled
-from kwire.cli import INTERRUPTED, main
+from kwire.cli import INTERRUPTED, main, serve
+from kwire.config.broker import BrokerConfig
+from kwire.config.settings import ConfigError
 from kwire.housekeeping import StorageLost
 from kwire.server import Server
 from kwire.testing.process import BrokerFailed, BrokerProcess
@@ -37,6 +39,7 @@ def test_version() -> None:
         ("compression.type=brotli", ("compression.type", "brotli", "one of")),
         ("listeners=here", ("listeners", "here", "NAME://host:port")),
         ("listeners=PLAINTEXT://127.0.0.1:99999", ("listeners", "99999", "0 to 65535")),
+        ("listeners=PLAINTEXT://*:0", ("listeners", "*:0", "every interface: PLAINTEXT://:0")),
         ("listeners=SSL://:9093", ("listeners", "SSL", "not served")),
         ("nonsense", ("nonsense", "NAME=VALUE")),
         ("=4", ("-o =4", "NAME=VALUE")),
@@ -53,14 +56,53 @@ def test_bad_settings_are_named(tmp_path: Path, setting: str, parts: tuple[str, 
         assert part in line
 
 
-@pytest.mark.parametrize("address", ["here", "here:", "127.0.0.1", "[::1]"])
+@pytest.mark.parametrize("address", ["here", "here:", "127.0.0.1", "[::1]", "::1:9", "://h:9"])
 def test_an_address_without_a_port_is_named(address: str) -> None:
     """What to write instead, in one line, and exit code 1."""
     done = run("serve", "--listen", address)
-    assert (done.returncode, done.stderr) == (
-        1,
-        f"kwire: --listen {address}: write it as HOST:PORT, for instance 127.0.0.1:9092\n",
+    assert done.returncode == 1
+    assert done.stderr == (
+        f"kwire: --listen {address}: write it as HOST:PORT or NAME://HOST:PORT, for instance "
+        "127.0.0.1:9092, [::1]:9092 or PLAINTEXT://:9092\n"
     )
+
+
+def _listeners_of(texts: list[str], given: dict[str, str]) -> list[tuple[str, str, int]]:
+    """What --listen makes of these."""
+    config = BrokerConfig.load({**given, **serve._listeners(texts, given)})
+    assert {config.security_protocol(found.name) for found in config.listeners()} == {"PLAINTEXT"}
+    return [tuple(found) for found in config.listeners()]
+
+
+@pytest.mark.parametrize(
+    ("texts", "listeners"),
+    [
+        (["127.0.0.1:9092"], [("PLAINTEXT", "127.0.0.1", 9092)]),
+        ([":9092"], [("PLAINTEXT", "", 9092)]),
+        (["*:9092"], [("PLAINTEXT", "", 9092)]),
+        (["[::1]:9092"], [("PLAINTEXT", "::1", 9092)]),
+        (["PLAINTEXT://localhost:9092"], [("PLAINTEXT", "localhost", 9092)]),
+        (["PLAINTEXT://:9092"], [("PLAINTEXT", "", 9092)]),
+        (["inside://[::1]:1"], [("INSIDE", "::1", 1)]),
+        (
+            ["h:1", "PLAINTEXT://h:2", "h:3"],
+            [("PLAINTEXT1", "h", 1), ("PLAINTEXT", "h", 2), ("PLAINTEXT2", "h", 3)],
+        ),
+    ],
+)
+def test_listen_is_written_in_many_ways(
+    texts: list[str], listeners: list[tuple[str, str, int]]
+) -> None:
+    """As HOST:PORT, or as Kafka writes a listener; ``*`` is what people try for every interface."""
+    assert _listeners_of(texts, {}) == listeners
+
+
+def test_a_listener_whose_name_is_a_protocol_is_not_made_plain() -> None:
+    """SSL:// without a map is SSL, which isn't served yet; with a map it is what that says."""
+    with pytest.raises(ConfigError, match="SSL is not served yet"):
+        _listeners_of(["SSL://:9093"], {})
+    mapped = {"listener.security.protocol.map": "SSL:PLAINTEXT"}
+    assert _listeners_of(["SSL://:9093"], mapped) == [("SSL", "", 9093)]
 
 
 @pytest.mark.parametrize("port", ["99999", "-1", "abc"])
@@ -100,7 +142,7 @@ def test_a_protocol_that_is_not_served_is_refused_with_listen_too(tmp_path: Path
 
 def test_help_names_the_defaults() -> None:
     """What is served where, without any option."""
-    said = " ".join(run("serve", "--help").stdout.split())
+    said = " ".join(run("serve", "--help").stdout.split()).replace("kwire- data", "kwire-data")
     assert "keeps data in ./kwire-data and listens on 127.0.0.1:9092" in said
 
 
@@ -136,12 +178,36 @@ def test_a_properties_file(tmp_path: Path) -> None:
         encoding="utf-8",
     )
     done = run("serve", "--config", str(config), "--data-dir", str(tmp_path / "data"))
+    assert done.stderr.startswith(f"kwire: {config}, line 6: Invalid value oops for configuration")
     assert "num.partitions" in done.stderr
+    given = ("--data-dir", str(tmp_path / "data"), "-o", "num.partitions=none")
+    of_command_line = run("serve", "--config", str(config), *given)
+    assert of_command_line.stderr.startswith("kwire: Invalid value none for configuration")
     config.write_bytes(b"num.partitions=1\ngarbage line\nlog.dirs=\xff\n")
     latin = run("serve", "--config", str(config))
     assert latin.stderr == f"kwire: cannot read {config}: line 3 is not UTF-8\n"
     missing = run("serve", "--config", str(tmp_path / "nothing"))
     assert (missing.returncode, "cannot read" in missing.stderr) == (1, True)
+
+
+def test_a_bad_value_of_a_setting_with_two_names_is_found(tmp_path: Path) -> None:
+    """broker.id is the older name of node.id: the line with the one that was used is named."""
+    config = tmp_path / "server.properties"
+    config.write_text("# ours\nbroker.id=one\n", encoding="utf-8")
+    done = run("serve", "--config", str(config))
+    assert done.stderr.startswith(f"kwire: {config}, line 2: Invalid value one for configuration")
+
+
+def test_a_directory_around_that_of_a_broker_warns(tmp_path: Path) -> None:
+    """A broker that starts empty, one level above its data, says so in one line."""
+    with BrokerProcess(tmp_path / "kafka-logs") as below:
+        assert "starts empty" not in below.log()
+    with BrokerProcess(tmp_path) as above:
+        [line] = [line for line in above.log().splitlines() if "starts empty" in line]
+    assert f"--data-dir {tmp_path / 'kafka-logs'} " in line
+    with BrokerProcess(tmp_path) as known:
+        assert line not in known.log().splitlines()[1:], "it is a data directory now"
+        assert known.log().count("starts empty") == 0
 
 
 def test_a_data_directory_in_use(tmp_path: Path) -> None:
@@ -229,6 +295,34 @@ def test_who_asks_for_the_end_again_changes_nothing(
         said = process.communicate()[1]
     assert (process.returncode, said) == (0, "")
     assert (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+def test_a_terminal_that_is_closed_stops_it_cleanly(tmp_path: Path) -> None:
+    """SIGHUP is a clean stop, with a word on why."""
+    command = [sys.executable, "-m", "kwire", "serve", "--data-dir", str(tmp_path)]
+    with subprocess.Popen(
+        [*command, "--listen", "127.0.0.1:0"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.send_signal(signal.SIGHUP)
+        said = process.communicate()[1]
+    assert process.returncode == 0
+    assert "stopping: the terminal was closed (SIGHUP)" in said
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+def test_nohup_is_heeded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that was started to ignore SIGHUP goes on when the terminal is closed."""
+    assert signal.SIGHUP in serve._ending_signals()
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert serve._ending_signals() == [signal.SIGTERM, signal.SIGINT]
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_an_early_ctrl_c_says_nothing(

@@ -2,15 +2,14 @@
 
 Rules:
 
-- The image changes only by following the store. Whoever commits a change waits until this broker
-  has followed it, so that its answer is true when it leaves.
-- A partition's log is opened before the partition is served, and closed after it was taken out.
+- A broker is put together here from parts that don't know it: the partitions that it serves
+  (``served_partitions``), the changes that it makes and follows (``commits``), the settings in
+  force (``effective_settings``). Its coordinators see it as a ``BrokerView``.
 - Time and chance come in through ``clock`` and ``random``.
 - Groups, transactional ids and compaction are loaded when there is something for them: at the start
   where their topics exist, else with the first request for one, or the first log to be compacted.
 """
 
-import logging
 import random as random_module
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
@@ -19,28 +18,23 @@ from typing import TYPE_CHECKING, TypeVar
 import trio
 
 from kwire.broker.cold_reads import ColdReads
+from kwire.broker.commits import Commits, Decide, nobody_is_gone
+from kwire.broker.effective_settings import broker_settings, log_config, settings_of_topic
 from kwire.broker.fetch_sessions import FetchSessions
 from kwire.broker.flusher import Flusher
 from kwire.broker.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from kwire.broker.partition import Partition
+from kwire.broker.served_partitions import ServedPartitions
+from kwire.budget.threads import Threads
 from kwire.clock import Clock
 from kwire.config.broker import BrokerConfig
-from kwire.config.settings import BROKER, Value, settings
-from kwire.config.topic import topic_settings
+from kwire.config.settings import Value
 from kwire.errors import ErrorCode, KafkaError
 from kwire.log.log_config import LogConfig
 from kwire.log.manager import LogManager
-from kwire.log.partition_log import PartitionLog
-from kwire.metadata.changes import (
-    Change,
-    ConfigChanged,
-    PartitionsAdded,
-    TopicCreated,
-    TopicDeleted,
-    apply,
-)
+from kwire.metadata.changes import Change, ConfigChanged
 from kwire.metadata.image import ConfigResourceType, MetadataImage, TopicImage
-from kwire.metadata.store import MetadataStore, RevisionConflict
+from kwire.metadata.store import MetadataStore
 
 if TYPE_CHECKING:
     from kwire.broker.compaction import Compaction
@@ -50,14 +44,12 @@ if TYPE_CHECKING:
 
 _Coordinators = TypeVar("_Coordinators", "Groups", "Transactions")
 
-log = logging.getLogger(__name__)
-
-LOGS_PER_TURN = 32
-"""How many logs of a new topic a thread makes before they are served."""
-
 
 class Broker:
-    """One broker, made from its settings, its logs and its metadata store."""
+    """One broker, made from its settings, its logs and its metadata store.
+
+    ``image`` and ``settings`` are those in force: they are replaced, never changed.
+    """
 
     def __init__(
         self,
@@ -77,27 +69,29 @@ class Broker:
         self.node_id = config.integer("node.id")
         self.advertised_listeners = config.advertised_listeners()
         self.image = image
-        self.settings: Mapping[str, Value] = config
+        self.settings: Mapping[str, Value] = broker_settings(config, image, self.node_id)
         self.bugs: list[Exception] = []
         self.is_stopping = False
         self.do_afterwards: Callable[[Callable[[], object]], object] = lambda do: do()
-        self.fetch_sessions, self.cold_reads = FetchSessions(self.random), ColdReads()
-        self.flusher = Flusher(self.clock.steady_ms)
+        self.fetch_sessions = FetchSessions(self.random)
+        self.threads = Threads()
+        self.flusher = Flusher(self.clock.steady_ms, self.threads.syncing)
+        self.cold_reads = ColdReads(self.threads.cold_reads)
         self.background: trio.Nursery
         self.compaction: Compaction
-        self.compacts = trio.Event()
         self._coordinators: list[Groups | Transactions] = []
-        self._store = store
-        self._partitions: dict[tuple[str, int], Partition] = {}
-        self._offline: dict[tuple[str, int], bool] = {}
-        self._followed = trio.Condition()
-        self._followed_revision = image.revision
-        self._refresh_settings()
-        for topic in image.topics_by_name.values():
-            log_config = self._log_config(topic.name)
-            for index in self._missing(topic):
-                opened = self._open_log(topic, index, log_config, False)
-                self._serve_partition(topic, index, opened, is_new=False)
+        self._commits = Commits(store, image, self.threads.logs)
+        self._served = ServedPartitions(
+            self.node_id, log_manager, self.flusher, self._log_config, self.clock, self.threads.logs
+        )
+        self._served.open_all(image)
+        # Every request asks for partitions: no call in between.
+        self.partition = self._served.partition
+        self.partition_if_served = self._served.partition_if_served
+        self.is_offline = self._served.is_offline
+        self.partitions = self._served.all
+        self.put_strays_aside = self._served.put_strays_aside
+        self.compacts = self._served.compacts
 
     @property
     def cluster_id(self) -> str:
@@ -135,7 +129,7 @@ class Broker:
     def begin(self, background: trio.Nursery) -> None:
         """Start the tasks of this broker, which end with ``background``."""
         self.background = background
-        background.start_soon(self.follow)
+        background.start_soon(self._commits.follow, self._publish)
         background.start_soon(self.flusher.run)
         homes = (
             (OFFSETS_TOPIC, lambda: self.groups),
@@ -160,34 +154,6 @@ class Broker:
         """Drop the offsets that groups have committed for topics which are gone."""
         if "groups" in vars(self):
             await self.groups.forget_deleted_topics()
-
-    def partition(self, topic: str, index: int) -> Partition:
-        """A partition by name.
-
-        Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR for one that is offline.
-        """
-        partition = self._partitions.get((topic, index))
-        if partition is not None and partition.log.health.failure is not None:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{index} is offline")
-        if partition is None:
-            if (topic, index) in self._offline:
-                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{index} is offline")
-            raise KafkaError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no partition {topic}-{index} here"
-            )
-        return partition
-
-    def partition_if_served(self, topic: str, index: int) -> Partition | None:
-        """A partition by name, None where ``partition`` has an error to tell."""
-        partition = self._partitions.get((topic, index))
-        if partition is None or partition.log.health.failure is not None:
-            return None
-        return partition
-
-    def is_offline(self, topic: str, index: int) -> bool:
-        """Whether a partition is this broker's and can't be served."""
-        partition = self._partitions.get((topic, index))
-        return (topic, index) in self._offline if partition is None else partition.is_offline
 
     def leader_of(self, topic: TopicImage, index: int) -> int:
         """The node that leads a partition, -1 where it is offline."""
@@ -223,178 +189,25 @@ class Broker:
 
     def topic_settings(self, topic: str) -> dict[str, Value]:
         """The effective settings of a topic."""
-        overrides = self.image.config(ConfigResourceType.TOPIC, topic)
-        return topic_settings(overrides, self.settings)
-
-    async def commit(self, decide: Callable[[MetadataImage], Sequence[Change]]) -> None:
-        """Make a controller's decision so: decide, commit, and follow it.
-
-        ``decide`` is asked again if somebody else committed meanwhile; what it raises is passed on.
-        """
-        while True:
-            image = self.image
-            changes = decide(image)
-            if not changes:
-                return
-            try:
-                revision = await self._store.commit(image.revision, changes)
-            except RevisionConflict:
-                revision = image.revision + 1
-                await self._wait_followed(revision)
-                continue
-            await self._wait_followed(revision)
-            return
-
-    async def follow(self) -> None:
-        """Apply every commit to this broker, for ever."""
-        async for commit in self._store.watch(self.image.revision):
-            self.image = apply(self.image, commit.changes, commit.revision)
-            for change in commit.changes:
-                await self._publish(change)
-            self._followed_revision = commit.revision
-            async with self._followed:
-                self._followed.notify_all()
-
-    async def _wait_followed(self, revision: int) -> None:
-        async with self._followed:
-            while self._followed_revision < revision:
-                await self._followed.wait()
-
-    async def _publish(self, change: Change) -> None:
-        """Make one change of metadata felt on this broker."""
-        if isinstance(change, TopicCreated):
-            await self._create_partitions(change.topic)
-        elif isinstance(change, PartitionsAdded):
-            await self._create_partitions(self.image.topics_by_id[change.topic_id])
-        elif isinstance(change, TopicDeleted):
-            await self._delete_partitions(change.topic_id)
-        elif isinstance(change, ConfigChanged):
-            self._publish_config(change)
-
-    def _publish_config(self, change: ConfigChanged) -> None:
-        if change.resource_type == ConfigResourceType.BROKER:
-            self._refresh_settings()
-            partitions = list(self._partitions.values())
-        elif change.resource_type == ConfigResourceType.TOPIC:
-            partitions = [p for p in self._partitions.values() if p.topic == change.resource_name]
-        else:
-            return
-        for partition in partitions:
-            self._configure(partition)
-
-    def _configure(self, partition: Partition) -> None:
-        config = self._log_config(partition.topic)
-        partition.log.update_config(config)
-        self._set_up(partition, config)
-
-    def _set_up(self, partition: Partition, config: LogConfig) -> None:
-        """What a partition's settings mean beyond its log."""
-        partition.min_isr = config.min_insync_replicas
-        if config.compact:
-            self.compacts.set()
+        return settings_of_topic(topic, self.image, self.settings)
 
     def _log_config(self, topic: str) -> LogConfig:
-        expiration_ms = self.integer("producer.id.expiration.ms")
-        return LogConfig.from_settings(self.topic_settings(topic), expiration_ms)
+        return log_config(topic, self.image, self.settings)
 
-    def _refresh_settings(self) -> None:
-        """Dynamic values of this broker count first, then those of all brokers, then the file."""
-        known = settings(BROKER)
-        dynamic = dict(self.image.config(ConfigResourceType.BROKER, ""))
-        dynamic.update(self.image.config(ConfigResourceType.BROKER, str(self.node_id)))
-        values = dict(self.config)
-        values.update(
-            (name, known[name].parse(text)) for name, text in dynamic.items() if name in known
-        )
-        self.settings = values
+    async def commit(self, decide: Decide, is_gone: Callable[[], bool] = nobody_is_gone) -> None:
+        """Make a controller's decision so when its turn has come; see ``Commits.commit``."""
+        await self._commits.commit(decide, is_gone)
 
-    def put_strays_aside(self) -> None:
-        """Put the logs aside whose topics are gone: deleted while their directory was offline."""
-        self.log_manager.put_strays_aside(self._partitions)
+    async def _publish(self, image: MetadataImage, changes: Sequence[Change]) -> None:
+        """Go by a new image, and make its changes felt on the partitions."""
+        self.image = image
+        if any(
+            isinstance(change, ConfigChanged) and change.resource_type == ConfigResourceType.BROKER
+            for change in changes
+        ):
+            self.settings = broker_settings(self.config, image, self.node_id)
+        await self._served.publish(image, changes)
 
     async def retry_offline(self) -> None:
         """Try to open partitions again whose logs couldn't be made, for want of room perhaps."""
-        for (name, index), is_new in list(self._offline.items()):
-            topic = self.image.topics_by_name.get(name)
-            if topic is None:
-                continue
-            config = self._log_config(name)
-            opened = await trio.to_thread.run_sync(self._open_log, topic, index, config, is_new)
-            if (name, index) in self._offline:  # it may have been deleted meanwhile
-                self._serve_partition(topic, index, opened, is_new=is_new)
-
-    def _missing(self, topic: TopicImage) -> list[int]:
-        """The partitions that belong to this broker and that it doesn't serve."""
-        return [
-            index
-            for index, image in enumerate(topic.partitions)
-            if (topic.name, index) not in self._partitions and self.node_id in image.replicas
-        ]
-
-    async def _create_partitions(self, topic: TopicImage) -> None:
-        """Make the logs of new partitions, in a thread that waits for the disk, and serve them."""
-        config = self._log_config(topic.name)
-        missing = self._missing(topic)
-
-        def open_logs(indexes: list[int]) -> list[PartitionLog | KafkaError]:
-            return [self._open_log(topic, index, config, True) for index in indexes]
-
-        for start in range(0, len(missing), LOGS_PER_TURN):
-            indexes = missing[start : start + LOGS_PER_TURN]
-            opened = await trio.to_thread.run_sync(open_logs, indexes)
-            for index, one in zip(indexes, opened, strict=True):
-                self._serve_partition(topic, index, one, is_new=True)
-
-    def _open_log(
-        self, topic: TopicImage, index: int, config: LogConfig, is_new: bool
-    ) -> PartitionLog | KafkaError:
-        """The log of a partition, or why there is none; may be called in a thread.
-
-        Its leader epoch is written down here and not by the first append, which waits for no disk.
-        """
-        try:
-            opened = self.log_manager.get_or_create(
-                topic.name, index, topic.topic_id, config, self.now_ms(), is_new=is_new
-            )
-            self.log_manager.begin_epoch(opened, topic.partitions[index].leader_epoch)
-            if opened.flush_is_due:  # what a crash left unflushed would be seen, and might be lost
-                opened.flush(self.clock.steady_ms())
-            return opened
-        except KafkaError as error:
-            return error
-
-    def _serve_partition(
-        self, topic: TopicImage, index: int, opened: PartitionLog | KafkaError, *, is_new: bool
-    ) -> None:
-        """Serve a partition, or note that it is offline."""
-        key = (topic.name, index)
-        if isinstance(opened, KafkaError):
-            if key not in self._offline:
-                log.error("%s-%d is offline: %s", *key, opened.message)
-                self._offline[key] = is_new
-            return
-        if self._offline.pop(key, None) is not None:
-            log.warning("%s-%d is online now", *key)
-        epoch = topic.partitions[index].leader_epoch
-        partition = Partition(*key, topic.topic_id, opened, epoch, self.flusher)
-        self._set_up(partition, opened.config)
-        self._partitions[key] = partition
-
-    async def _delete_partitions(self, topic_id: bytes) -> None:
-        doomed = [p for p in self._partitions.values() if p.topic_id == topic_id]
-        topics = self.image.topics_by_name
-        self._offline = {key: new for key, new in self._offline.items() if key[0] in topics}
-        for partition in doomed:
-            del self._partitions[partition.topic, partition.index]
-            partition.is_deleted = True
-            partition.wake()
-        await trio.to_thread.run_sync(self._delete_logs, doomed)
-
-    def _delete_logs(self, doomed: list[Partition]) -> None:
-        """Put logs out of the way; called in a thread, for it waits for the disk."""
-        for partition in doomed:
-            self.log_manager.delete(partition.topic, partition.index, self.clock.steady_ms())
-
-    def partitions(self) -> list[Partition]:
-        """Every partition on this broker."""
-        return list(self._partitions.values())
+        await self._served.retry_offline(self.image)

@@ -1,32 +1,27 @@
 """Reads that wait for the disk, in threads of their own, so that other clients don't wait.
 
-Rules:
-
-- At most MAX_THREADS of them wait at a time: more only make a disk slower.
-- What a lookup in a log missed is read with its surroundings, since a search goes on nearby.
+What a lookup in a log missed is read with its surroundings, since a search goes on nearby.
 """
 
 from contextlib import suppress
 
-import trio
-
+from kwire.budget.threads import Kind
 from kwire.log.page_cache import ColdPages, populate
 
-MAX_THREADS = 8
 AROUND_BYTES = 64 * 1024
 
 
 class ColdReads:
     """The threads of one broker; ``count`` says how often they were needed."""
 
-    def __init__(self) -> None:
+    def __init__(self, threads: Kind) -> None:
         self.count = 0
-        self._limiter = trio.CapacityLimiter(MAX_THREADS)
+        self._threads = threads
 
     async def populate(self, fd: int, position: int, size_bytes: int) -> None:
         """Wait until a stretch of a file is in the page cache. OSError."""
         self.count += 1
-        await trio.to_thread.run_sync(populate, fd, position, size_bytes, limiter=self._limiter)
+        await self._threads.run(populate, fd, position, size_bytes)
 
     async def populate_around(self, cold: ColdPages) -> None:
         """Wait until what a lookup missed is in the page cache, and what is beside it.

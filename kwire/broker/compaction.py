@@ -16,11 +16,15 @@ import logging
 import math
 import subprocess
 import sys
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
 import trio
 
-from kwire.broker.broker import Broker
+from kwire.broker.partition import Partition
+from kwire.budget.threads import Threads
+from kwire.clock import Clock
+from kwire.config.settings import Value
 from kwire.errors import KafkaError
 from kwire.log.checkpoints import TopicPartition
 from kwire.log.compaction.job import (
@@ -36,6 +40,7 @@ from kwire.log.compaction.manager import (
     Failure,
 )
 from kwire.log.compaction.swap import begin_swap, finish_swap, undo_swap
+from kwire.log.manager import LogManager
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +50,24 @@ PAUSE_S = 1.0
 LEAST_BACKOFF_S = 0.01
 RECEIVE_BYTES = 64 * 1024
 COMMAND = (sys.executable, "-P", "-m", "kwire.log.compaction.worker")
+
+
+class CompactedBroker(Protocol):
+    """A broker, as far as its logs are compacted."""
+
+    threads: Threads
+    log_manager: LogManager
+    clock: Clock
+    now_ms: Callable[[], int]
+
+    def setting(self, name: str) -> Value:
+        """The effective value of a setting."""
+
+    def integer(self, name: str) -> int:
+        """The effective value of a setting that is a whole number."""
+
+    def partition(self, topic: str, index: int) -> Partition:
+        """A partition by name; KafkaError where it can't be served."""
 
 
 class WorkerDied(Exception):
@@ -106,7 +129,7 @@ class Worker:
 class Compaction:
     """The compaction of one broker's logs."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: CompactedBroker) -> None:
         self._broker = broker
         self._steady_ms = broker.clock.steady_ms
         manager = broker.log_manager
@@ -201,7 +224,7 @@ class Compaction:
         """Have a log cleaned; what went wrong, None for nothing."""
         manager = self.manager
         # What takes a record's place has to be as sure to stay as the record was.
-        await trio.to_thread.run_sync(clean.log.flush_rolled)
+        await self._broker.threads.housekeeping.run(clean.log.flush_rolled)
         await worker.begin(clean.job)
         while True:
             answer = await worker.answer()
@@ -215,7 +238,7 @@ class Compaction:
                 return Failure("its segments are others now")
         statistics = CompactionStatistics(**answer["statistics"])
         manager.finish(clean, CompactionResult(answer["end_offset"], statistics))
-        await trio.to_thread.run_sync(manager.write_checkpoints)
+        await self._broker.threads.housekeeping.run(manager.write_checkpoints)
         return None
 
     async def _swap(self, clean: Clean, group: CleanedGroup) -> bool:
@@ -230,13 +253,13 @@ class Compaction:
         if not begin_swap(log, old, group, disk):
             return False
         try:
-            await trio.to_thread.run_sync(self._sync, clean)
+            await self._broker.threads.housekeeping.run(self._sync, clean)
         except BaseException:
             undo_swap(log, group, disk)
             raise
         if not finish_swap(log, old, group, self._steady_ms(), disk):
             return False
-        await trio.to_thread.run_sync(self._sync, clean)
+        await self._broker.threads.housekeeping.run(self._sync, clean)
         return True
 
     def _sync(self, clean: Clean) -> None:

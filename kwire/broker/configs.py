@@ -24,8 +24,9 @@ from kwire.config.settings import (
     Setting,
     settings,
 )
-from kwire.config.topic import SYNONYMS, from_broker
-from kwire.metadata.config_checks import find_setting
+from kwire.config.synonyms import SYNONYMS
+from kwire.config.topic import from_broker
+from kwire.metadata.config_checks import base_name, find_setting
 from kwire.metadata.image import ConfigResourceType
 
 
@@ -170,11 +171,15 @@ def _entry(setting: Setting, value: str | None, synonyms: list[Synonym]) -> Conf
 
 
 def _dynamic_entry(name: str, synonyms: list[Synonym]) -> ConfigEntry:
-    """A config that counts by its first synonym; what isn't known may be a secret."""
-    setting = find_setting(ConfigResourceType.BROKER, name)
+    """A config that counts by its first synonym; what isn't known may be a secret.
+
+    A config of one listener is shown like the config that it is for this listener.
+    """
+    setting = find_setting(ConfigResourceType.BROKER, base_name(name))
     first = synonyms[0]
     if setting is not None:
-        return _entry(setting, first.value, synonyms)
+        entry = _entry(setting, first.value, synonyms)
+        return entry if name == setting.name else entry._replace(name=name, read_only=True)
     hidden = tuple(synonym._replace(value=None) for synonym in synonyms)
     return ConfigEntry(name, None, first.source, UNKNOWN_TYPE, True, True, hidden)
 

@@ -16,9 +16,8 @@ from typing import NamedTuple
 
 import trio
 
-from kwire.broker.broker import Broker
 from kwire.broker.flusher import Flush
-from kwire.broker.markers import EndMarker, write_marker
+from kwire.broker.markers import EndMarker, MarkedBroker, write_marker
 from kwire.broker.partition import Partition
 from kwire.coordinator.transaction.coordinator import TransactionCoordinator
 from kwire.coordinator.transaction.state import TopicPartition, Transaction
@@ -58,7 +57,7 @@ class LoadedTransactions:
 class Endings:
     """The ends of this broker's transactions; ``run`` has to run for those that wait for a disk."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: MarkedBroker) -> None:
         self._broker = broker
         self._nursery: trio.Nursery | None = None
         self._under_way: set[str] = set()
@@ -167,7 +166,7 @@ class Endings:
                 if not is_gone and error.code not in _OVERTAKEN:
                     delayed = error
                     continue
-                log.warning("%s-%d needs no marker of %r: %s", topic, index, marker, error)
+                log.warning("%s-%d needs no marker for %s: %s", topic, index, marker, error)
                 flushes[topic, index] = None
         return _Written(flushes, delayed)
 

@@ -6,38 +6,79 @@ Rules:
   named).
 - Epochs count up from 1 with each fetch and wrap to 1; another epoch is
   INVALID_FETCH_SESSION_EPOCH, an id nobody knows FETCH_SESSION_ID_NOT_FOUND.
-- There are at most ``max.incremental.fetch.session.cache.slots`` of them; when all are taken, the
-  one that was used longest ago makes room if that was two minutes ago. Otherwise the client gets
-  none.
+- There are at most ``max.incremental.fetch.session.cache.slots`` of them. When all are taken, the
+  one that was used longest ago makes room if that was more than two minutes ago, or else the
+  smallest of those that have been used for more than two minutes, if it is smaller than the new
+  one. Otherwise the client gets none.
+- All of them together have at most ``kwire.fetch.session.cache.max.partitions``. A client whose new
+  session doesn't fit, even when those that are idle have made room, gets none. A session that
+  outgrows the bound ends: the client begins anew.
+- A topic's name that is longer than names may be isn't remembered: such a client gets no session.
+- A session keeps names and numbers. It reaches a partition by a reference that a deletion empties,
+  so that a topic's logs are gone when the topic is, whether or not the client fetches again.
+
+Source: FetchSessionCacheShard of Kafka.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from operator import attrgetter
 from random import Random
+from typing import NamedTuple, Protocol
 
-from kwire.broker.partition import Partition
+from kwire.broker.partition import NOWHERE, Partition
 from kwire.errors import ErrorCode, KafkaError
-from kwire.protocol.messages.fetch import FetchPartition, PartitionData
+from kwire.protocol.messages.fetch import PartitionData
 
 NO_SESSION = 0
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 EVICTION_MS = 120_000
 MAX_ID = 0x7FFFFFFF
+LONGEST_NAME = 249
+"""Of a topic."""
 
 PartitionKey = tuple[str, bytes, int]
 """Topic name (empty in versions with ids), topic id, partition."""
 
 
+class WantedPartition(Protocol):
+    """What a client wants of a partition: ``FetchPartition`` is one, ``CachedPartition`` too."""
+
+    current_leader_epoch: int
+    fetch_offset: int
+    partition_max_bytes: int
+
+
 class CachedPartition:
-    """What a client wants of a partition, and what it was told last."""
+    """What a client wants of a partition, and what it was told last.
 
-    __slots__ = ("high_watermark", "log_start_offset", "partition", "wanted")
+    ``reference`` leads to the partition that answered.
+    """
 
-    def __init__(self, wanted: FetchPartition) -> None:
-        self.wanted = wanted
-        self.partition: Partition | None = None
+    __slots__ = (
+        "current_leader_epoch",
+        "fetch_offset",
+        "high_watermark",
+        "log_start_offset",
+        "partition_max_bytes",
+        "reference",
+    )
+
+    def __init__(self, wanted: WantedPartition) -> None:
+        self.reference = NOWHERE
         self.high_watermark = -1
         self.log_start_offset = -1
+        self.want(wanted)
+
+    def want(self, wanted: WantedPartition) -> None:
+        """The client wants this from now on."""
+        self.current_leader_epoch = wanted.current_leader_epoch
+        self.fetch_offset = wanted.fetch_offset
+        self.partition_max_bytes = wanted.partition_max_bytes
+
+    def answered_by(self, partition: Partition) -> None:
+        """Remember which partition answered, without keeping it."""
+        self.reference = partition.reference
 
     @property
     def is_quiet(self) -> bool:
@@ -47,13 +88,12 @@ class CachedPartition:
         they cost. Its slow twin is to look and then ask ``is_news``; that clients know the same in
         the end as without a session, tests/handlers/test_fetch_sessions.py shows.
         """
-        partition = self.partition
+        partition = self.reference.partition
         return (
             partition is not None
-            and self.wanted.fetch_offset == partition.high_watermark == self.high_watermark
+            and self.fetch_offset == partition.high_watermark == self.high_watermark
             and self.log_start_offset == partition.log.log_start_offset
-            and self.wanted.current_leader_epoch in (-1, partition.leader_epoch)
-            and not partition.is_deleted
+            and self.current_leader_epoch in (-1, partition.leader_epoch)
             and not partition.is_offline
         )
 
@@ -77,18 +117,18 @@ class CachedPartition:
 class FetchSession:
     """One session; ``partitions`` are in the order in which they are served."""
 
-    __slots__ = ("epoch", "partitions", "session_id", "used_ms", "uses_topic_ids")
+    __slots__ = ("created_ms", "epoch", "partitions", "session_id", "used_ms", "uses_topic_ids")
 
     def __init__(self, session_id: int, uses_topic_ids: bool, steady_ms: int) -> None:
         self.session_id = session_id
         self.uses_topic_ids = uses_topic_ids
         self.epoch = 1
-        self.used_ms = steady_ms
+        self.created_ms = self.used_ms = steady_ms
         self.partitions: dict[PartitionKey, CachedPartition] = {}
 
     def update(
         self,
-        wanted: Iterable[tuple[PartitionKey, FetchPartition]],
+        wanted: Iterable[tuple[PartitionKey, WantedPartition]],
         forgotten: Iterable[PartitionKey],
     ) -> None:
         """Add, change and forget partitions."""
@@ -97,7 +137,7 @@ class FetchSession:
             if cached is None:
                 self.partitions[key] = CachedPartition(partition)
             else:
-                cached.wanted = partition
+                cached.want(partition)
         for key in forgotten:
             self.partitions.pop(key, None)
 
@@ -106,32 +146,82 @@ class FetchSession:
         self.partitions[key] = self.partitions.pop(key)
 
 
+class SessionLimits(NamedTuple):
+    """How many sessions there may be, and how many partitions in all of them."""
+
+    slots: int
+    partitions: int
+
+
 class FetchSessions:
-    """Every session of a broker."""
+    """Every session of a broker; ``partitions`` is how many they have together."""
 
     def __init__(self, random: Random) -> None:
+        self.partitions = 0
         self._random = random
         self._sessions: dict[int, FetchSession] = {}
 
-    def create(self, uses_topic_ids: bool, slots: int, steady_ms: int) -> FetchSession | None:
+    def create(
+        self,
+        wanted: Collection[tuple[PartitionKey, WantedPartition]],
+        *,
+        uses_topic_ids: bool,
+        limits: SessionLimits,
+        steady_ms: int,
+    ) -> FetchSession | None:
         """A new session, None when there is no room."""
-        if len(self._sessions) >= slots and not self._evict(steady_ms):
+        size = len(wanted)
+        if size > limits.partitions or not _are_short(wanted):
+            return None
+        while self.partitions + size > limits.partitions:
+            if not self._evict_idle(steady_ms):
+                return None
+        if len(self._sessions) >= limits.slots and not (
+            self._evict_idle(steady_ms) or self._evict_smaller(size)
+        ):
             return None
         session_id = self._random.randint(1, MAX_ID)
         while session_id in self._sessions:
             session_id = self._random.randint(1, MAX_ID)
         session = FetchSession(session_id, uses_topic_ids, steady_ms)
         self._sessions[session_id] = session
+        self.update(session, wanted, (), limits)
         return session
 
-    def _evict(self, steady_ms: int) -> bool:
+    def update(
+        self,
+        session: FetchSession,
+        wanted: Collection[tuple[PartitionKey, WantedPartition]],
+        forgotten: Iterable[PartitionKey],
+        limits: SessionLimits,
+    ) -> None:
+        """Add, change and forget partitions of a session.
+
+        KafkaError (FETCH_SESSION_ID_NOT_FOUND) where it outgrows the bound; then it has ended.
+        """
+        before = len(session.partitions)
+        session.update(wanted, forgotten)
+        self.partitions += len(session.partitions) - before
+        has_grown = len(session.partitions) > before
+        if has_grown and (self.partitions > limits.partitions or not _are_short(wanted)):
+            self.remove(session.session_id)
+            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+
+    def _evict_idle(self, steady_ms: int) -> bool:
         """Remove the session that wasn't used for longest, if it wasn't for long enough."""
-        if not self._sessions:
+        oldest = min(self._sessions.values(), key=attrgetter("used_ms"), default=None)
+        if oldest is None or steady_ms - oldest.used_ms <= EVICTION_MS:
             return False
-        oldest = min(self._sessions.values(), key=lambda session: session.used_ms)
-        if steady_ms - oldest.used_ms < EVICTION_MS:
+        self.remove(oldest.session_id)
+        return True
+
+    def _evict_smaller(self, size: int) -> bool:
+        """Remove the smallest session that isn't new, if it is smaller than this size."""
+        settled = [s for s in self._sessions.values() if s.used_ms - s.created_ms > EVICTION_MS]
+        smallest = min(settled, key=lambda session: len(session.partitions), default=None)
+        if smallest is None or len(smallest.partitions) >= size:
             return False
-        del self._sessions[oldest.session_id]
+        self.remove(smallest.session_id)
         return True
 
     def get(
@@ -155,7 +245,14 @@ class FetchSessions:
 
     def remove(self, session_id: int) -> None:
         """End a session, if it is there."""
-        self._sessions.pop(session_id, None)
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self.partitions -= len(session.partitions)
 
     def __len__(self) -> int:
         return len(self._sessions)
+
+
+def _are_short(wanted: Iterable[tuple[PartitionKey, WantedPartition]]) -> bool:
+    """Whether every topic has a name that topics may have."""
+    return all(len(key[0]) <= LONGEST_NAME for key, _ in wanted)

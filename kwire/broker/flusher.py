@@ -18,6 +18,7 @@ from weakref import WeakKeyDictionary
 
 import trio
 
+from kwire.budget.threads import Kind
 from kwire.errors import KafkaError
 from kwire.log.partition_log import PartitionLog
 
@@ -56,9 +57,10 @@ class Flush:
 class Flusher:
     """The runs of syncs of one broker; ``run`` has to run."""
 
-    def __init__(self, steady_ms: Callable[[], int]) -> None:
+    def __init__(self, steady_ms: Callable[[], int], threads: Kind) -> None:
         self.asked: WeakKeyDictionary[trio.lowlevel.Task, set[Flush]] = WeakKeyDictionary()
         self._steady_ms = steady_ms
+        self._threads = threads
         self._next: dict[Path, dict[Flushed, Flush]] = {}
         self._running: set[Path] = set()
         self._changed = trio.Event()
@@ -100,7 +102,7 @@ class Flusher:
         """Flush what is demanded in one directory until nothing is left to do."""
         while flushes := self._next.pop(directory, None):
             logs = [partition.log for partition in flushes]
-            errors = await trio.to_thread.run_sync(_flush_all, logs, self._steady_ms())
+            errors = await self._threads.run(_flush_all, logs, self._steady_ms())
             for flush, error in zip(flushes.values(), errors, strict=True):
                 if error is None:
                     flush.partition.flushed()

@@ -2,33 +2,40 @@
 
 Rules:
 
-- Topics are those of the image in force; what was looked up is remembered as long as it is.
+- Topics are those of the image in force; what was looked up is remembered as long as it is true.
 - A group's own configs count before the broker's settings.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 
-from kwire.broker.broker import Broker
+from kwire.broker.view import BrokerView
 from kwire.config.groups import assignors
 from kwire.config.settings import GROUP, Value, settings
-from kwire.coordinator.consumer.coordinator import Surroundings
+from kwire.coordinator.consumer.changes import Surroundings
 from kwire.coordinator.consumer.pace import BrokerBudget
+from kwire.coordinator.consumer.regexes import RegexMatches
 from kwire.coordinator.consumer.settings import ConsumerSettings, MigrationPolicy
 from kwire.coordinator.consumer.topics import Topic, Topics
 from kwire.metadata.image import ConfigResourceType, MetadataImage, PartitionImage, TopicImage
 
 
 class ImageTopics:
-    """The topics of an image of the metadata."""
+    """The topics of an image of the metadata; ``before`` knows those of the image before it."""
 
-    def __init__(self, image: MetadataImage) -> None:
+    def __init__(self, image: MetadataImage, before: "ImageTopics | None" = None) -> None:
         self.image = image
         self._racks = {
             node_id: broker.rack
             for node_id, broker in image.brokers.items()
             if broker.rack is not None
         }
-        self._known: dict[bytes, Topic] = {}
+        self._known: dict[bytes, tuple[TopicImage, Topic]] = {}
+        if before is not None and before._racks == self._racks:
+            self._known = {
+                topic_id: known
+                for topic_id, known in before._known.items()
+                if image.topics_by_id.get(topic_id) is known[0]
+            }
 
     @property
     def revision(self) -> int:
@@ -50,42 +57,38 @@ class ImageTopics:
         return self.image.topics_by_name
 
     def _topic(self, found: TopicImage) -> Topic:
-        topic = self._known.get(found.topic_id)
-        if topic is None:
-            racks: tuple[frozenset[str], ...] = ()
-            if self._racks:
-                racks = tuple(
-                    frozenset(
-                        self._racks[node] for node in partition.replicas if node in self._racks
-                    )
-                    for partition in found.partitions
-                )
-            topic = Topic(found.name, found.topic_id, len(found.partitions), racks)
-            self._known[found.topic_id] = topic
+        known = self._known.get(found.topic_id)
+        if known is not None:
+            return known[1]
+        racks: tuple[frozenset[str], ...] = ()
+        if self._racks:
+            racks = tuple(map(self._racks_of, found.partitions))
+        topic = Topic(found.name, found.topic_id, len(found.partitions), racks)
+        self._known[found.topic_id] = (found, topic)
         return topic
 
     def _racks_of(self, partition: PartitionImage) -> frozenset[str]:
         return frozenset(self._racks[node] for node in partition.replicas if node in self._racks)
 
 
-def group_surroundings(broker: Broker) -> Surroundings:
+def group_surroundings(broker: BrokerView) -> Surroundings:
     """What consumer groups see of a broker."""
-    return Surroundings(_topics_of(broker), _settings_of(broker), BrokerBudget())
+    return Surroundings(_topics_of(broker), _settings_of(broker), BrokerBudget(), RegexMatches())
 
 
-def _topics_of(broker: Broker) -> Callable[[], Topics]:
+def _topics_of(broker: BrokerView) -> Callable[[], Topics]:
     latest = ImageTopics(broker.image)
 
     def topics() -> Topics:
         nonlocal latest
         if latest.image is not broker.image:
-            latest = ImageTopics(broker.image)
+            latest = ImageTopics(broker.image, latest)
         return latest
 
     return topics
 
 
-def _settings_of(broker: Broker) -> Callable[[str], ConsumerSettings]:
+def _settings_of(broker: BrokerView) -> Callable[[str], ConsumerSettings]:
     common, made_from = consumer_settings(broker.settings), broker.settings
 
     def settings_of(group_id: str) -> ConsumerSettings:

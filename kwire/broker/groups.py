@@ -3,34 +3,37 @@
 Rules:
 
 - A group lives in partition ``hash(group id) % partitions`` of ``__consumer_offsets``; the hash is
-  Java's of a string, so that another broker finds it in the same place.
+  Java's of a string, so that another broker finds it in the same place. Partitions that are added
+  to the topic later don't count. Kafka counts them from its next start on, and loses the groups.
 - Coordinators are loaded when the broker starts; until then a group's answer is
   COORDINATOR_LOAD_IN_PROGRESS. The topic is created when somebody first asks for a coordinator.
 - A partition that is damaged or offline has no coordinator: its groups are told NOT_COORDINATOR and
   COORDINATOR_NOT_AVAILABLE, the groups of others don't notice.
-- One task waits for the next deadline of all of them.
+- One task waits for the next deadline of all of them. What is due for a group happens before a
+  request for this group is answered, as in Kafka, whose timers overtake the requests in its queue.
 - Sessions and rebalances go by trio's clock: neither a date that is set anew nor a machine that
   wakes from sleep ends a member's session. What is written into records is a date.
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from struct import unpack
 
 import trio
 
-from kwire.broker.broker import Broker
+from kwire.broker.coordinator_log import CoordinatorLog
 from kwire.broker.group_surroundings import group_surroundings
 from kwire.broker.internal_topics import OFFSETS_TOPIC
+from kwire.broker.jobs import Jobs
 from kwire.broker.partition import Partition
 from kwire.broker.topics import create_if_missing
-from kwire.coordinator.effects import Effects
+from kwire.broker.view import BrokerView
+from kwire.coordinator.effects import Effects, Job
 from kwire.coordinator.group_coordinator import GroupCoordinator
 from kwire.coordinator.history import Histories
 from kwire.coordinator.settings import GroupSettings
 from kwire.errors import ErrorCode, KafkaError
-from kwire.record.batch import RecordBatch
 from kwire.runtime import CoordinatorRuntime
 
 log = logging.getLogger(__name__)
@@ -78,7 +81,7 @@ class LoadedCoordinator:
 class Groups:
     """Every group of the broker."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: BrokerView) -> None:
         self._broker = broker
         self._loaded: dict[int, LoadedCoordinator] = {}
         self._damaged: set[int] = set()
@@ -88,6 +91,7 @@ class Groups:
         self._next_expiry_ms = broker.clock.steady_ms() + self._expiry_interval_ms()
         self._is_closed = False
         self._histories = Histories()
+        self._jobs = Jobs(broker.background, broker.threads.computing, broker.bugs)
         self.surroundings = group_surroundings(broker)
 
     def now_ms(self) -> int:
@@ -114,7 +118,7 @@ class Groups:
         """KafkaError (COORDINATOR_NOT_AVAILABLE) while the partition of a group can't be used."""
         topic = self._broker.image.topics_by_name.get(OFFSETS_TOPIC)
         if topic is not None:
-            why = self._why_not(partition_for(group_id, len(topic.partitions)))
+            why = self._why_not(partition_for(group_id, topic.hashed_partitions))
             if why:
                 raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, why)
 
@@ -123,7 +127,7 @@ class Groups:
         if self._broker.is_offline(OFFSETS_TOPIC, index):
             return f"{OFFSETS_TOPIC}-{index} is offline"
         if index in self._damaged:
-            return f"{OFFSETS_TOPIC}-{index} can't be read"
+            return f"{OFFSETS_TOPIC}-{index} could not be loaded; the broker's log says why"
         return ""
 
     def announce(self, group_id: str, connection_id: int) -> None:
@@ -145,14 +149,18 @@ class Groups:
         """Like ``coordinator``, for requests that Kafka lets have an empty group id."""
         if self._is_closed:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
-        return self._get(self.partition_index(group_id))
+        loaded = self._get(self.partition_index(group_id))
+        now_ms = self.now_ms()
+        if now_ms >= self._wakes_at_ms:
+            _do_due(loaded, group_id, now_ms)
+        return loaded
 
     def partition_index(self, group_id: str) -> int:
         """The partition in which a group lives; KafkaError (NOT_COORDINATOR) without the topic."""
         topic = self._broker.image.topics_by_name.get(OFFSETS_TOPIC)
         if topic is None:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
-        return partition_for(group_id, len(topic.partitions))
+        return partition_for(group_id, topic.hashed_partitions)
 
     def _get(self, index: int) -> LoadedCoordinator:
         loaded = self._loaded.get(index)
@@ -238,13 +246,19 @@ class Groups:
     async def _load(self, index: int) -> None:
         try:
             partition = self._broker.partition(OFFSETS_TOPIC, index)
-            if partition.log.log_end_offset == partition.log.log_start_offset:
-                return
-            loaded = self._new(partition)
-            await loaded.runtime.load(batches_of(partition))
+        except KafkaError as error:
+            log.error("cannot load %s-%d: %s", OFFSETS_TOPIC, index, error)
+            self._damaged.add(index)
+            return
+        if partition.log.log_end_offset == partition.log.log_start_offset:
+            return
+        batches = CoordinatorLog(partition)
+        loaded = self._new(partition)
+        try:
+            await loaded.runtime.load(batches)
         except (KafkaError, OSError) as error:
-            log.error(
-                "cannot load %s-%d, its groups can't be used: %s", OFFSETS_TOPIC, index, error
+            batches.say_why_not_loaded(
+                error, "its groups, and the transactions with offsets of these groups,"
             )
             self._damaged.add(index)
             return
@@ -263,9 +277,22 @@ class Groups:
             compression,
             lambda: partition.flush,
             lambda function: self._broker.do_afterwards(function),
+            lambda job: self._begin(loaded, job),
             self._date_ms,
         )
-        return LoadedCoordinator(groups, runtime, partition)
+        loaded = LoadedCoordinator(groups, runtime, partition)
+        return loaded
+
+    def _begin(self, loaded: LoadedCoordinator, job: Job) -> None:
+        """Have a coordinator's work done that takes long."""
+
+        def is_wanted() -> bool:
+            return not self._is_closed and loaded in self._loaded.values()
+
+        def hand_in(done: Job, result: object) -> None:
+            self._carry_out(loaded, done.hand_in(result, self.now_ms()))
+
+        self._jobs.begin(job, is_wanted, hand_in)
 
     def _date_ms(self) -> int:
         return self._broker.now_ms()
@@ -277,6 +304,7 @@ class Groups:
 
     def _wake_by(self, deadline_ms: int) -> None:
         if deadline_ms < self._wakes_at_ms:
+            self._wakes_at_ms = deadline_ms
             self._changed.set()
 
     def _random_id(self) -> str:
@@ -332,8 +360,11 @@ class Groups:
             log.error("cannot write to %s: %s", OFFSETS_TOPIC, error)
 
 
-def batches_of(partition: Partition) -> Iterator[RecordBatch]:
-    """Every batch of a coordinator's partition."""
-    for segment in list(partition.log.segments):
-        for header in segment.headers():
-            yield segment.batch_at(header)
+def _do_due(loaded: LoadedCoordinator, group_id: str, now_ms: int) -> None:
+    """Do what is due for one group: the task that keeps the time may not have had its turn yet.
+
+    Whatever can't be written stays due, and that task says so.
+    """
+    with suppress(KafkaError):
+        while (effects := loaded.groups.tick_group(group_id, now_ms)) is not None:
+            loaded.carry_out(effects)

@@ -5,13 +5,23 @@ Rules: a marker of an epoch that is over, or of a coordinator that has been repl
 the same markers to the leaders of the partitions by WriteTxnMarkers.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from kwire.broker.broker import Broker
 from kwire.broker.flusher import Flush
+from kwire.broker.groups import Groups
 from kwire.broker.internal_topics import OFFSETS_TOPIC
+from kwire.broker.view import BrokerView
 from kwire.log.partition_log import AppendOrigin
 from kwire.record.control import ControlType, end_transaction_marker
+
+
+class MarkedBroker(BrokerView, Protocol):
+    """A broker, as far as markers are written into its partitions."""
+
+    @property
+    def groups(self) -> Groups:
+        """Its groups."""
+        ...
 
 
 class EndMarker(NamedTuple):
@@ -23,8 +33,12 @@ class EndMarker(NamedTuple):
     committed: bool
     transaction_version: int
 
+    def __str__(self) -> str:
+        ending = "commit" if self.committed else "abort"
+        return f"the {ending} of producer {self.producer_id}, epoch {self.producer_epoch}"
 
-def write_marker(broker: Broker, marker: EndMarker, topic: str, index: int) -> Flush | None:
+
+def write_marker(broker: MarkedBroker, marker: EndMarker, topic: str, index: int) -> Flush | None:
     """Write a marker into a partition; what to wait for until it is on the disk, None if nothing.
 
     Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PRODUCER_EPOCH,

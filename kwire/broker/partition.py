@@ -31,6 +31,18 @@ class Waiter(Protocol):
         """Wake up."""
 
 
+class PartitionReference:
+    """Leads to a partition as long as there is one, and keeps nothing of it after its deletion."""
+
+    __slots__ = ("partition",)
+
+    def __init__(self, partition: "Partition | None") -> None:
+        self.partition = partition
+
+
+NOWHERE = PartitionReference(None)
+
+
 class Partition:
     """One partition on the broker that leads it."""
 
@@ -44,6 +56,7 @@ class Partition:
         "leader_epoch",
         "log",
         "min_isr",
+        "reference",
         "topic",
         "topic_id",
         "waiters",
@@ -67,6 +80,7 @@ class Partition:
         self.isr_size = 1
         self.min_isr = 1
         self.is_deleted = False
+        self.reference = PartitionReference(self)
         self.waiters: set[Waiter] = set()
         self.flush: Flush | None = None
         self._flusher = flusher
@@ -205,6 +219,12 @@ class Partition:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
         self.log.advance_log_start_offset(target)
         return self.log.log_start_offset
+
+    def delete(self) -> None:
+        """The broker serves it no more: whoever waits is told, and references end."""
+        self.is_deleted = True
+        self.reference.partition = None
+        self.wake()
 
     def wake(self) -> None:
         """Wake everybody who waits on this partition."""

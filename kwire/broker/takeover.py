@@ -237,7 +237,7 @@ def _topic_image(topic: str, paths: Sequence[Path], node_id: int, disk: Disk) ->
         _check_topic_id(path, topic_id, disk)
         epoch = LeaderEpochs(path, disk).latest + 1
         images.append(PartitionImage(node_id, epoch, (node_id,), (node_id,)))
-    return TopicImage(topic, topic_id, tuple(images))
+    return TopicImage(topic, topic_id, tuple(images), len(images))
 
 
 def _topic_id(path: Path, disk: Disk) -> bytes | None:

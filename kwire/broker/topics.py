@@ -4,13 +4,25 @@ Rules: the internal topics have the settings that Kafka gives them. A topic that
 created meanwhile is as good.
 """
 
-from kwire.broker.broker import Broker
+from collections.abc import Callable, Sequence
+
+import trio
+
+from kwire.broker.commits import TOPICS_PER_TURN, nobody_is_gone
 from kwire.broker.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from kwire.errors import ErrorCode, KafkaError
-from kwire.metadata.controller import NewTopic, create_topic
+from kwire.broker.view import TopicMaker
+from kwire.errors import KafkaError
+from kwire.metadata.changes import Change
+from kwire.metadata.controller import (
+    NewTopic,
+    RequestTooLarge,
+    TopicCreation,
+    check_partition_total,
+)
+from kwire.metadata.image import MetadataImage
 
 
-def _new_topic(broker: Broker, name: str) -> NewTopic:
+def _new_topic(broker: TopicMaker, name: str) -> NewTopic:
     """How a topic of this name is created when nobody said how."""
     if name == OFFSETS_TOPIC:
         return NewTopic(
@@ -41,16 +53,38 @@ def _new_topic(broker: Broker, name: str) -> NewTopic:
     )
 
 
-async def create_if_missing(broker: Broker, name: str) -> None:
+async def create_if_missing(broker: TopicMaker, name: str) -> None:
     """Create a topic with the broker's defaults; KafkaError as ``create_topic`` raises it."""
-    try:
-        await broker.commit(
-            lambda image: (
-                []
-                if name in image.topics_by_name
-                else create_topic(image, _new_topic(broker, name), broker.random)
-            )
-        )
-    except KafkaError as error:
-        if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-            raise
+    for error in (await create_missing(broker, [name])).values():
+        raise error
+
+
+async def create_missing(
+    broker: TopicMaker, names: Sequence[str], is_gone: Callable[[], bool] = nobody_is_gone
+) -> dict[str, KafkaError]:
+    """Create in one commit those of some topics that don't exist, with the broker's defaults.
+
+    Gives the errors of the topics that can't be created. Raises KafkaError as ``Broker.commit``
+    does, RequestTooLarge for more topics than one request may create: then there is none of them.
+    """
+    refused: dict[str, KafkaError] = {}
+
+    async def decide(image: MetadataImage) -> Sequence[Change]:
+        refused.clear()
+        missing = [name for name in names if name not in image.topics_by_name]
+        check_partition_total(len(missing))  # each has one at least
+        wanted = [_new_topic(broker, name) for name in missing]
+        creation = TopicCreation(image, broker.random, sum(topic.partitions for topic in wanted))
+        for number, topic in enumerate(wanted, 1):
+            try:
+                creation.add(topic)
+            except RequestTooLarge:
+                raise
+            except KafkaError as error:
+                refused[topic.name] = error
+            if number % TOPICS_PER_TURN == 0:
+                await trio.lowlevel.checkpoint()
+        return creation.changes
+
+    await broker.commit(decide, is_gone)
+    return refused

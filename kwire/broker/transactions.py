@@ -3,7 +3,8 @@
 Rules:
 
 - A transactional id lives in partition ``hash(id) % partitions`` of ``__transaction_state``, by
-  Java's hash. The topic is created when somebody first asks for a coordinator.
+  Java's hash; partitions that are added to the topic later don't count. The topic is created when
+  somebody first asks for a coordinator.
 - Coordinators are loaded when the broker starts; until then the answer is
   COORDINATOR_LOAD_IN_PROGRESS. An end that was decided before is then brought about.
 - A partition that is damaged or offline has no coordinator: its ids are told NOT_COORDINATOR and
@@ -16,15 +17,18 @@ Rules:
 import logging
 import math
 from collections.abc import Iterable, Mapping
+from typing import Protocol
 
 import trio
 
-from kwire.broker.broker import Broker
+from kwire.broker.coordinator_log import CoordinatorLog
 from kwire.broker.endings import Endings, LoadedTransactions
 from kwire.broker.flusher import Flush
-from kwire.broker.groups import batches_of, partition_for
+from kwire.broker.groups import partition_for
 from kwire.broker.internal_topics import TRANSACTIONS_TOPIC
+from kwire.broker.markers import MarkedBroker
 from kwire.broker.partition import Partition
+from kwire.broker.producer_ids import ProducerIds
 from kwire.broker.topics import create_if_missing
 from kwire.coordinator.effects import Effects
 from kwire.coordinator.transaction.coordinator import (
@@ -44,10 +48,19 @@ LAST_RETRY_S = 5.0
 """Markers that couldn't be written are tried again, less and less often."""
 
 
+class TransactionsBroker(MarkedBroker, Protocol):
+    """A broker, as far as its transactional ids see it."""
+
+    @property
+    def producer_ids(self) -> ProducerIds:
+        """The producer ids that it gives out."""
+        ...
+
+
 class Transactions:
     """Every transactional id of the broker."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: TransactionsBroker) -> None:
         self._broker = broker
         self._loaded: dict[int, LoadedTransactions] = {}
         self._damaged: dict[int, Partition] = {}
@@ -79,7 +92,7 @@ class Transactions:
         """KafkaError (COORDINATOR_NOT_AVAILABLE) while the partition of an id can't be used."""
         topic = self._broker.image.topics_by_name.get(TRANSACTIONS_TOPIC)
         if topic is not None:
-            why = self._why_not(partition_for(transactional_id, len(topic.partitions)))
+            why = self._why_not(partition_for(transactional_id, topic.hashed_partitions))
             if why:
                 raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, why)
 
@@ -89,7 +102,7 @@ class Transactions:
             return f"{TRANSACTIONS_TOPIC}-{index} is offline"
         damaged = self._damaged.get(index)
         if damaged is not None and not damaged.is_deleted:
-            return f"{TRANSACTIONS_TOPIC}-{index} can't be read"
+            return f"{TRANSACTIONS_TOPIC}-{index} could not be loaded; the broker's log says why"
         return ""
 
     def of(self, transactional_id: str) -> LoadedTransactions:
@@ -100,7 +113,7 @@ class Transactions:
         topic = self._broker.image.topics_by_name.get(TRANSACTIONS_TOPIC)
         if topic is None or self._is_closed:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
-        return self._get(partition_for(transactional_id, len(topic.partitions)))
+        return self._get(partition_for(transactional_id, topic.hashed_partitions))
 
     def _get(self, index: int) -> LoadedTransactions:
         loaded = self._loaded.get(index)
@@ -230,16 +243,12 @@ class Transactions:
         partition = self._broker.partition_if_served(TRANSACTIONS_TOPIC, index)
         if partition is None or partition.log.log_end_offset == partition.log.log_start_offset:
             return
+        batches = CoordinatorLog(partition)
         loaded = self._new(partition)
         try:
-            await loaded.runtime.load(batches_of(partition))
+            await loaded.runtime.load(batches)
         except (KafkaError, OSError) as error:
-            log.error(
-                "cannot load %s-%d, its transactional ids can't be used: %s",
-                TRANSACTIONS_TOPIC,
-                index,
-                error,
-            )
+            batches.say_why_not_loaded(error, "its transactional ids")
             self._damaged[index] = partition
             return
         self._loaded[index] = loaded

@@ -19,6 +19,7 @@ COMMANDS = {
     "serve": "kwire.cli.serve",
     "dump-log": "kwire.cli.dump_log",
     "groups": "kwire.cli.groups",
+    "mend-log": "kwire.cli.mend_log",
     "strays": "kwire.cli.strays",
 }
 """The module of each command."""

@@ -103,10 +103,12 @@ def _find_coordinator(host: str, port: int, group: str) -> "Coordinator":
 
 
 def _print(group: str, found: "ExplainGroupResponse") -> None:
+    from kwire.cli.log_lines import one_line
+
     state = f"{found.group_state} ({found.group_type})" if found.group_state else "gone"
     print(f"{group}: {state}")
     for event in found.events:
         at = datetime.fromtimestamp(event.at_ms / 1000).astimezone()
-        print(f"  {at.isoformat(sep=' ', timespec='milliseconds')}  {event.text}")
+        print(f"  {at.isoformat(sep=' ', timespec='milliseconds')}  {one_line(event.text)}")
     if not found.events:
         print("  nothing has happened since the broker started")

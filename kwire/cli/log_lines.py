@@ -1,16 +1,45 @@
 """The log of ``kwire serve``: one line on standard error for each message.
 
-Format: ``2026-01-31 12:00:00,123 INFO kwire.runtime: what happened``, in local time, a traceback on
-lines of its own; Python's own form of the time.
+Format: ``2026-01-31 12:00:00,123 INFO kwire.runtime: what happened``, in local time. This is
+Python's own form of the time. The lines of a traceback follow, each indented.
 
-A rebalance is told in three lines while its next request is under way, so a line has to be cheap:
-nobody is asked for what it doesn't show (the caller, the thread), and the time is put into words
-once a second. A line that is logged is written at once: a crash loses none.
+Rules:
+
+- Only a message begins at the left edge. Group ids, client ids and reasons are text that clients
+  choose: control characters in a message are escaped, so that no client can forge a line.
+- A message is cut after ``MAX_MESSAGE_CHARACTERS``, and a kind of message (the same text before the
+  arguments are put in) is written at most ``MOST_PER_SECOND`` times a second. The messages left out
+  are counted, and the number is written with the next line. So clients cannot fill the disk.
+- A rebalance writes three lines while its next request is under way, so a line has to be cheap.
+  Nobody asks for what a line doesn't show (the caller, the thread), and the time is put into words
+  once a second.
+- A line is written at once: a crash loses none.
 """
 
 import logging
 import time
 from typing import TextIO
+
+MAX_MESSAGE_CHARACTERS = 1000
+MOST_PER_SECOND = 200
+
+_ESCAPES = {
+    code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+    for code in (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029)
+} | {ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\\t"}
+
+
+def one_line(text: str) -> str:
+    """``text`` without control characters, and no longer than a message of the log may be."""
+    if len(text) > MAX_MESSAGE_CHARACTERS:
+        left_out = len(text) - MAX_MESSAGE_CHARACTERS
+        text = f"{text[:MAX_MESSAGE_CHARACTERS]}… ({left_out} more characters)"
+    return text if text.isprintable() else text.translate(_ESCAPES)
+
+
+def indented(text: str) -> str:
+    """The lines of ``text``, each indented, so that none looks like the beginning of a message."""
+    return "\n".join(f"    {one_line(line)}" for line in text.splitlines())
 
 
 class LineFormatter(logging.Formatter):
@@ -29,13 +58,34 @@ class LineFormatter(logging.Formatter):
             self._second = second
         line = (
             f"{self._second_text},{int(record.msecs):03d} {record.levelname} {record.name}: "
-            f"{record.getMessage()}"
+            f"{one_line(record.getMessage())}"
         )
         if record.exc_info:
-            line += "\n" + self.formatException(record.exc_info)
+            line += "\n" + indented(self.formatException(record.exc_info))
         if record.stack_info:
-            line += "\n" + self.formatStack(record.stack_info)
+            line += "\n" + indented(self.formatStack(record.stack_info))
         return line
+
+
+class Sparing(logging.Filter):
+    """Lets a kind of message through so many times a second, and counts the others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._second = -1
+        self._seen: dict[object, int] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether to write the message; one that begins a second tells what was left out."""
+        second = int(record.created)
+        if second != self._second:
+            self._second = second
+            left_out = sum(max(0, count - MOST_PER_SECOND) for count in self._seen.values())
+            self._seen.clear()
+            if left_out:
+                record.msg = f"{record.msg} ({left_out} messages before this were left out)"
+        count = self._seen[record.msg] = self._seen.get(record.msg, 0) + 1
+        return count <= MOST_PER_SECOND
 
 
 def begin(stream: TextIO, *, verbose: bool) -> None:
@@ -45,5 +95,6 @@ def begin(stream: TextIO, *, verbose: bool) -> None:
     logging.logProcesses = False
     logging.logMultiprocessing = False
     handler = logging.StreamHandler(stream)
+    handler.addFilter(Sparing())
     handler.setFormatter(LineFormatter())
     logging.basicConfig(level=logging.DEBUG if verbose else logging.INFO, handlers=[handler])

@@ -1,11 +1,16 @@
-"""``kwire serve``: run a broker until Ctrl-C or SIGTERM.
+"""``kwire serve``: run a broker until Ctrl-C, SIGTERM or SIGHUP.
+
+SIGHUP, which a terminal sends when it is closed, is a clean stop, as for Kafka's JVM; under
+``nohup`` it is ignored.
 
 Exit codes: 0 after a clean stop, 1 when kwire can't start or broke, 2 for a wrong command line.
 """
 
 import argparse
+import logging
 import signal
 import sys
+from itertools import count
 from typing import TYPE_CHECKING
 
 from kwire.build import version_text
@@ -17,6 +22,8 @@ if TYPE_CHECKING:
 
     from kwire.config.broker import BrokerConfig
 
+log = logging.getLogger(__name__)
+
 
 class UsageError(Exception):
     """The command line doesn't make sense; the text says what does."""
@@ -27,9 +34,9 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     serve = commands.add_parser(
         "serve",
         help="run a broker until Ctrl-C or SIGTERM",
-        description="Runs a broker until Ctrl-C or SIGTERM. Settings have Kafka's names: those of "
-        "-o win over those of the file. Without any it keeps data in ./kwire-data and listens on "
-        "127.0.0.1:9092.",
+        description="Runs a broker until Ctrl-C, SIGTERM or SIGHUP. Settings have Kafka's names: "
+        "those of -o win over those of the file. Without any the broker keeps data in ./kwire-data "
+        "and listens on 127.0.0.1:9092.",
     )
     serve.add_argument(
         "--data-dir",
@@ -43,8 +50,8 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         metavar="HOST:PORT",
         action="append",
         default=[],
-        help="where to listen, 127.0.0.1:9092 if it isn't given; port 0 picks a free one; may be "
-        "repeated (listeners)",
+        help="where to listen, 127.0.0.1:9092 if it isn't given; *:9092 is every interface, port 0 "
+        "a free one, NAME://HOST:PORT names the listener; may be repeated (listeners)",
     )
     serve.add_argument(
         "--config", metavar="FILE", action="append", default=[], help="a server.properties file"
@@ -69,16 +76,26 @@ def run(options: argparse.Namespace) -> int:
     from kwire.config.settings import ConfigError
 
     log_lines.begin(sys.stderr, verbose=options.verbose)
+    places: dict[str, str] = {}
     try:
-        config = BrokerConfig.load(*_properties(options))
-    except (ConfigError, UsageError) as error:
+        properties, places = _properties(options)
+        config = BrokerConfig.load(properties, places)
+    except ConfigError as error:
+        return fail(f"{_place_of(error.name, places)}{error}")
+    except UsageError as error:
         return fail(str(error))
     return _serve(config)
 
 
+def _place_of(name: str, places: dict[str, str]) -> str:
+    """Where a setting stands, under the one or the other of its names; empty if in no file."""
+    other = {"log.dirs": "log.dir", "node.id": "broker.id", "broker.id": "node.id"}
+    return places.get(name) or places.get(other.get(name, ""), "")
+
+
 def _properties(options: argparse.Namespace) -> tuple[dict[str, str], dict[str, str]]:
     """Settings by name: the file, then ``-o``, then the options with names of their own; and where
-    in the file they stand."""
+    in the file those stand that come from it."""
     properties, places = _of_file(_only("--config", options.config))
     own = dict(map(_setting, options.settings))
     data_dir = _only("--data-dir", options.data_dir)
@@ -89,12 +106,13 @@ def _properties(options: argparse.Namespace) -> tuple[dict[str, str], dict[str, 
     ):
         if given and name in own:
             raise UsageError(f"{option} and -o {name}= say the same: leave one of them out")
-    properties.update(own)
     if data_dir is not None:
-        properties["log.dirs"] = data_dir
+        own["log.dirs"] = data_dir
+    properties.update(own)
     if options.listen:
-        properties.update(_listeners(options.listen, properties))
-    return properties, places
+        own.update(_listeners(options.listen, properties))
+        properties.update(own)
+    return properties, {name: place for name, place in places.items() if name not in own}
 
 
 def _only(option: str, given: list[str]) -> str | None:
@@ -132,35 +150,42 @@ def _setting(text: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
-def _listeners(addresses: list[str], properties: dict[str, str]) -> dict[str, str]:
+def _listeners(texts: list[str], properties: dict[str, str]) -> dict[str, str]:
     """What ``--listen`` sets: a listener for each address, PLAINTEXT unless the map has it."""
-    names = [_listener_name(index) for index in range(len(addresses))]
-    listeners = zip(names, map(_address, addresses), strict=True)
+    listeners = [_listener(text) for text in texts]
+    taken = {name for name, _ in listeners}
+    free = (name for index in count() if (name := f"PLAINTEXT{index or ''}") not in taken)
+    listeners = [(name or next(free), address) for name, address in listeners]
     setting = "listener.security.protocol.map"
     pairs = [pair for pair in properties.get(setting, "").split(",") if pair.strip()]
     mapped = {pair.partition(":")[0].strip().upper() for pair in pairs}
-    pairs += [f"{name}:PLAINTEXT" for name in names if name not in mapped]
+    mapped |= {"SSL", "SASL_PLAINTEXT", "SASL_SSL"}  # names that say their protocol
+    pairs += [f"{name}:PLAINTEXT" for name, _ in listeners if name not in mapped]
     return {
         "listeners": ",".join(f"{name}://{address}" for name, address in listeners),
         setting: ",".join(pairs),
     }
 
 
-def _address(text: str) -> str:
-    """``HOST:PORT`` as it was given; UsageError for anything else."""
+def _listener(text: str) -> tuple[str, str]:
+    """The name, if there is one, and the address of ``HOST:PORT`` or ``NAME://HOST:PORT``.
+
+    ``*`` for a host is every interface, which Kafka writes as no host at all. UsageError for
+    anything else.
+    """
     from kwire.config.broker import is_port
 
-    _, colon, port = text.rpartition(":")
-    if not colon or not port or "]" in port:
-        raise UsageError(f"--listen {text}: write it as HOST:PORT, for instance 127.0.0.1:9092")
+    name, separator, address = text.rpartition("://")
+    host, colon, port = address.rpartition(":")
+    is_bare_ipv6 = ":" in host and not host.startswith("[")
+    if not colon or not port or "]" in port or is_bare_ipv6 or bool(name) != bool(separator):
+        raise UsageError(
+            f"--listen {text}: write it as HOST:PORT or NAME://HOST:PORT, for instance "
+            "127.0.0.1:9092, [::1]:9092 or PLAINTEXT://:9092"
+        )
     if not is_port(port):
         raise UsageError(f"--listen {text}: the port {port} must be a number from 0 to 65535")
-    return text
-
-
-def _listener_name(index: int) -> str:
-    """The name of a listener of the command line: each needs one of its own."""
-    return f"PLAINTEXT{index or ''}"
+    return name.upper(), f":{port}" if host == "*" else address
 
 
 def _serve(config: "BrokerConfig") -> int:
@@ -178,7 +203,7 @@ def _serve(config: "BrokerConfig") -> int:
             await server.serve(task_status)
             ended.set()
 
-        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        with trio.open_signal_receiver(*_ending_signals()) as signals:
             async with trio.open_nursery() as nursery:
                 await nursery.start(serve_to_the_end)
                 addresses = ",".join(
@@ -193,7 +218,8 @@ def _serve(config: "BrokerConfig") -> int:
                 )
                 async with trio.open_nursery() as serving:
                     serving.start_soon(own_process.settle)
-                    await anext(signals)
+                    if await anext(signals) == signal.SIGHUP:
+                        log.warning("stopping: the terminal was closed (SIGHUP)")
                     serving.cancel_scope.cancel()
                 server.stop()
                 nursery.start_soon(_pass_over, signals)  # who presses Ctrl-C twice means the same
@@ -206,6 +232,14 @@ def _serve(config: "BrokerConfig") -> int:
     except* (StartError, StorageLost) as group:
         reasons.append(_reason(group))
     return fail(reasons[0]) if reasons else 0
+
+
+def _ending_signals() -> list[signal.Signals]:
+    """What ends a broker cleanly; SIGHUP doesn't where ``nohup`` has said so."""
+    ending = [signal.SIGTERM, signal.SIGINT]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        ending.append(signal.SIGHUP)
+    return ending
 
 
 async def _pass_over(signals: "AsyncIterator[int]") -> None:

@@ -5,6 +5,7 @@
 - ``properties``: Java's ``.properties`` syntax.
 - ``broker``: the static settings of one broker, with kwire's profile of defaults.
 - ``without_effect``: the settings that nothing here goes by, and what is said of them.
+- ``documentation``: what each setting is for (``documentation.tsv``).
 - ``topic``: settings of a topic, and which broker settings stand behind them.
 """
 

@@ -43,8 +43,12 @@ _LEAST: dict[str, int] = {
     "log.retention.ms": 1,
     "log.roll.jitter.ms": 0,
     "log.roll.ms": 1,
+    "offsets.topic.segment.bytes": 1 << 20,
+    "transaction.state.log.segment.bytes": 1 << 20,
 }
-# Limits that Kafka checks when it starts; -1 lifts those of retention.
+# Limits that Kafka checks when it starts; -1 lifts those of retention. The last two are those of a
+# topic's segment.bytes: Kafka starts with less, can't create the topics then, and has no
+# coordinator for anybody.
 
 _MOST_OFTEN_GIVEN = {"listener.security.protocol.map", "listeners", "log.dirs"}
 # They have an effect: a start with them alone has nothing to look up.
@@ -201,6 +205,10 @@ def parse_listener(setting: str, text: str) -> Listener:
         raise ConfigError(setting, text, "must be NAME://host:port, for instance PLAINTEXT://:9092")
     if not is_port(port):
         raise ConfigError(setting, text, f"the port {port} must be a number from 0 to 65535")
+    if host == "*":
+        everywhere = f"{name}://:{port}"
+        problem = f"must leave the host out to mean every interface: {everywhere}"
+        raise ConfigError(setting, text, problem)
     return Listener(name.upper(), host.strip("[]"), int(port))
 
 

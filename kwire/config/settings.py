@@ -1,4 +1,4 @@
-"""What settings Kafka 4.3 has.
+"""What settings Kafka 4.3 has, and those of kwire's own: their names begin with ``kwire.``.
 
 The table is ``settings.tsv``: scope (broker, topic, group, client-metrics; dynamic-broker for what
 a broker knows only as a dynamic config), name, type, default, allowed values, importance, for
@@ -57,12 +57,21 @@ class Setting:
         return self.type == "PASSWORD"
 
     def parse(self, text: str | None) -> Value:
-        """The value that ``text`` stands for, checked; ConfigError says what is wrong with it."""
+        """The value that ``text`` stands for, checked.
+
+        ConfigError says what is wrong with it, and what the setting is for.
+        """
         if text is None:
             return None
-        value = parse_value(self.name, self.type, text)
-        if text is not self.default:
-            check_value(self.name, self.valid, value, text)
+        try:
+            value = parse_value(self.name, self.type, text)
+            if text is not self.default:
+                check_value(self.name, self.valid, value, text)
+        except ConfigError as error:
+            from kwire.config.documentation import documentation
+
+            about = documentation(self.scope)[self.name]
+            raise ConfigError(self.name, text, f"{error.allowed} ({about})") from None
         return value
 
     def to_text(self, value: Value) -> str | None:

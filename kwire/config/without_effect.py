@@ -11,6 +11,8 @@ Rules:
 
 from collections.abc import Mapping
 
+from kwire.config.synonyms import SYNONYMS
+
 PROTECTION = (
     "allow.everyone.if.no.acl.found",
     "connection.failed.authentication.delay.ms",
@@ -108,6 +110,30 @@ WITHOUT_EFFECT = (
     "unstable.",
 )
 """Every broker setting without an effect."""
+
+
+TOPICS_WITHOUT_EFFECT = (
+    "follower.replication.throttled.replicas",
+    "internal.segment.bytes",
+    "leader.replication.throttled.replicas",
+    "remote.",
+)
+"""Settings of topics without an effect, besides those whose broker settings have none."""
+
+
+def has_effect(scope: str, name: str) -> bool:
+    """Whether anything here goes by a setting of a scope."""
+    match scope:
+        case "broker":
+            return not is_among(name, WITHOUT_EFFECT)
+        case "topic":
+            behind = SYNONYMS.get(name, ())
+            return not is_among(name, TOPICS_WITHOUT_EFFECT) and not any(
+                is_among(synonym.name, WITHOUT_EFFECT) for synonym in behind
+            )
+        case "group":
+            return not is_among(f"group.{name}", WITHOUT_EFFECT)
+    return False  # nobody collects metrics of clients, and one broker has nothing to throttle
 
 
 def is_among(name: str, names: tuple[str, ...]) -> bool:

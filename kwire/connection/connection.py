@@ -18,23 +18,19 @@ from typing import Any
 import trio
 
 from kwire.broker.broker import Broker
+from kwire.budget.work import Work
 from kwire.connection.ends import ConnectionClosed, bad_size, failed, tell
 from kwire.connection.inbox import BadFrameSize, Inbox
+from kwire.connection.large import INLINE_ELEMENTS, encode_large, inline_units, serve_large
 from kwire.connection.outbox import Outbox, SliceEnded
 from kwire.connection.poller import Poller
+from kwire.connection.routing import open_frame, unknown_api_versions
 from kwire.connection.waiting import COME_LATER, Waiting, held
-from kwire.errors import KafkaError
-from kwire.handlers import Route, route
+from kwire.handlers import Route
 from kwire.handlers.context import ConnectionInfo, RequestContext
 from kwire.handlers.waiting import Slow, Unfinished
-from kwire.protocol.frame import (
-    API_VERSIONS_KEY,
-    MIN_REQUEST_BYTES,
-    RequestHeader,
-    decode_request_header,
-    skip_header_tags,
-)
-from kwire.protocol.wire import MalformedRequest
+from kwire.protocol.frame import MIN_REQUEST_BYTES, RequestHeader
+from kwire.protocol.wire import TooManyElements
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +59,8 @@ class Connection:
         self._max_request_bytes = max_request_bytes
         self._inbox = Inbox(poller.scratch, MIN_REQUEST_BYTES, max_request_bytes)
         self._outbox = Outbox(sock, broker.cold_reads)
+        max_answer_bytes = broker.integer("kwire.response.max.bytes")
+        self._work = Work(poller.turns, info.is_gone, max_answer_bytes)
         self._waiting: Waiting | None = None
         self._scope: trio.CancelScope | None = None
         self._is_watched = True
@@ -136,6 +134,7 @@ class Connection:
         self.last_active_s = self._poller.now_s
         try:
             self._poller.deadlines.discard(waiting.change)
+            self._work.go_on()
             self._finish(waiting)
             if self._waiting is None:
                 self._serve_frames()
@@ -178,6 +177,7 @@ class Connection:
 
     def _serve_frames(self) -> None:
         """Serve whole frames until one has to wait or the client doesn't read, and send."""
+        turns = self._poller.turns
         for _ in range(REQUESTS_PER_TURN):
             try:
                 frame = self._inbox.next_frame()
@@ -186,7 +186,7 @@ class Connection:
             if frame is None:
                 break
             self._serve(frame)
-            if self._waiting is not None or self._inbox.is_empty:
+            if self._waiting is not None or self._inbox.is_empty or turns.units_left <= 0:
                 break
             if self._outbox.is_large and not self._outbox.send_nowait():
                 return
@@ -195,15 +195,11 @@ class Connection:
 
     def _serve(self, frame: memoryview) -> None:
         """Serve one request; raise ConnectionClosed if there is nothing sensible to answer."""
-        try:
-            header, position = decode_request_header(frame)
-            served_by = self._route(header)
-            if served_by is None:
-                return
-            if served_by.request_is_flexible:
-                position = skip_header_tags(frame, position)
-        except MalformedRequest as malformed:
-            raise ConnectionClosed(str(malformed)) from malformed
+        header, served_by, position = open_frame(frame)
+        if served_by is None:
+            by, response = unknown_api_versions(self._context(header))
+            self._outbox.append(by, response, header.correlation_id)
+            return
         try:
             if served_by.plain is not None:
                 answer = served_by.plain(frame, position, header, self._broker)
@@ -213,29 +209,37 @@ class Connection:
                 if answer is not None:
                     self._outbox.append_plain(answer)
                     return
-            self._handle(served_by, header, served_by.decode(frame, position)[0])
-        except MalformedRequest as malformed:
-            reason = f"a malformed {served_by.api.name} request: {malformed}"
-            raise ConnectionClosed(reason) from malformed
+            self._decode(served_by, header, frame, position)
         except Exception as error:
             raise failed(error, served_by, header, self._broker, self._peer()) from error
 
-    def _route(self, header: RequestHeader) -> Route | None:
-        """How to serve a request; None where it is answered by that alone."""
-        try:
-            return route(header.api_key, header.api_version)
-        except KafkaError as error:
-            if header.api_key != API_VERSIONS_KEY:
-                raise ConnectionClosed(error.message) from error
-            self._answer_unsupported_version(header)
-            return None
+    def _context(self, header: RequestHeader) -> RequestContext:
+        return RequestContext(
+            self._broker, self.info, header.api_version, header.client_id, self._work
+        )
 
-    def _handle(self, served_by: Route, header: RequestHeader, request: Any) -> None:
+    def _decode(
+        self, served_by: Route, header: RequestHeader, frame: memoryview, position: int
+    ) -> None:
+        """Decode a request and call its handler; a large one has to wait for that."""
+        self._work.begin_request(inline_units(len(frame)))
+        context = self._context(header)
+        try:
+            request, _ = served_by.decode(frame, position, INLINE_ELEMENTS)
+        except TooManyElements:
+            self._waiting = Waiting(
+                served_by, header, serve_large(served_by, frame, position, context)
+            )
+            return
+        self._handle(served_by, header, request, context)
+
+    def _handle(
+        self, served_by: Route, header: RequestHeader, request: Any, context: RequestContext
+    ) -> None:
         """Call the handler, and keep its response or what gives it later.
 
         An answer that was given at once waits for what it wrote to be on the disk, where it has to.
         """
-        context = RequestContext(self._broker, self.info, header.api_version, header.client_id)
         flusher = self._broker.flusher
         if flusher.asked:
             flusher.forget()
@@ -248,6 +252,13 @@ class Connection:
         """Keep a response, or what gives it later."""
         if type(response) in COME_LATER:
             self._waiting = Waiting(served_by, header, response)
+        elif type(response) is list:
+            self._outbox.append_plain(response)
+        elif response is not None and self._work.has_waited:
+            encoding = encode_large(
+                served_by, response, header.correlation_id, self._broker.threads, self._work
+            )
+            self._waiting = Waiting(served_by, header, encoding)
         elif response is not None:
             self._outbox.append(served_by, response, header.correlation_id)
 
@@ -256,23 +267,13 @@ class Connection:
         self._waiting = None
         try:
             response = waiting.go_on(self._broker.flusher)
-            if type(response) is list:
-                self._outbox.append_plain(response)
-            elif type(response) is Slow:
-                request, _ = waiting.served_by.decode(response.frame, response.position)
-                self._handle(waiting.served_by, waiting.header, request)
+            if type(response) is Slow:
+                self._decode(waiting.served_by, waiting.header, response.frame, response.position)
             else:
                 self._take(waiting.served_by, waiting.header, response)
         except Exception as error:
             by, header = waiting.served_by, waiting.header
             raise failed(error, by, header, self._broker, self._peer()) from error
-
-    def _answer_unsupported_version(self, header: RequestHeader) -> None:
-        """ApiVersions in a version unknown here."""
-        from kwire.handlers.api_versions import of_unknown_version
-
-        response = of_unknown_version(RequestContext(self._broker, self.info, 0, header.client_id))
-        self._outbox.append(route(API_VERSIONS_KEY, 0), response, header.correlation_id)
 
     def _wait(self) -> None:
         """Have a task do what takes time, send the rest, rest until woken, or be quiet again."""
@@ -321,7 +322,7 @@ class Connection:
             if self._waiting is not None:
                 if self._waiting.change is not None:
                     return
-                await self._work()
+                await self._finish_in_task()
             elif self._inbox.has_frame:
                 await trio.lowlevel.checkpoint()
             else:
@@ -329,7 +330,7 @@ class Connection:
             if self._waiting is None:
                 self._serve_frames()
 
-    async def _work(self) -> None:
+    async def _finish_in_task(self) -> None:
         """Do what the request in hand needs a task for."""
         assert self._waiting is not None
         waiting, self._waiting = self._waiting, None

@@ -5,11 +5,13 @@ that; what nobody meant to raise is a bug.
 import logging
 
 from kwire.broker.broker import Broker
+from kwire.budget.work import ClientGone
 from kwire.connection.inbox import BadFrameSize
 from kwire.connection.outbox import SliceEnded
 from kwire.errors import KafkaError
 from kwire.handlers import Route
 from kwire.protocol.frame import RequestHeader
+from kwire.protocol.wire import MalformedRequest
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +48,10 @@ def failed(
     """What an exception of a handler comes to; one it didn't mean to raise is a bug."""
     if isinstance(error, ConnectionClosed):
         return error
+    if isinstance(error, MalformedRequest):
+        return ConnectionClosed(f"a malformed {served_by.api.name} request: {error}")
+    if isinstance(error, ClientGone):
+        return ConnectionClosed()
     if isinstance(error, KafkaError):
         # Handlers raise it where the protocol has no answer but a closed connection.
         return ConnectionClosed(f"{served_by.api.name}: {error}")

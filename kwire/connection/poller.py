@@ -16,7 +16,8 @@ Rules:
 - Where many are ready, some are served and then all of these are sent their answers: to do the same
   many times in a row costs less, here and where many answers are read at once. Where few are ready
   each is sent its answer at once, so that its client doesn't wait for the others.
-- Other tasks have their turn after ``TURN_S`` at the latest.
+- Other tasks have their turn after ``TURN_S`` at the latest. Requests that cost much wait for
+  slices of the event loop, one in each turn (``turns``).
 - What needn't be done before the answers, like telling of them, is done when they have been sent.
 """
 
@@ -29,6 +30,7 @@ from typing import Protocol, TypeAlias
 
 import trio
 
+from kwire.budget.work import PASS_UNITS, Turns
 from kwire.connection.deadlines import Deadlines
 from kwire.connection.inbox import Scratch
 from kwire.connection.own_wait import OwnWait
@@ -100,6 +102,7 @@ class Poller:
         self.per_address: Counter[str] = Counter()
         self.scratch = Scratch()
         self.deadlines = Deadlines()
+        self.turns = Turns()
         self.now_s = trio.current_time()
         self._nursery = nursery
         self._selector = selectors.DefaultSelector()
@@ -215,6 +218,7 @@ class Poller:
         """
         select = self._selector.select
         ready = select(wait_s)
+        self.turns.units_left = PASS_UNITS
         self.now_s = trio.current_time()
         served_s = begin_s = perf_counter()
         while True:

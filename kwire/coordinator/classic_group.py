@@ -68,7 +68,6 @@ class ClassicGroup:
         self.settling: Settling | None = None
         self.is_first_rebalance = False
         self.announced = 0
-        self.leader_reconsiders = False
         self.pace = Pace()
         self.rebalance_deadline_ms: int | None = None
         self.sync_deadline_ms: int | None = None

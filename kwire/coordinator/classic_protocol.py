@@ -98,7 +98,6 @@ def _begin_rebalance(group: ClassicGroup, reason: str, turn: Turn) -> None:
         f"{reason}; a rebalance begins, generation {group.generation} was {group.state.value}",
     )
     group.move_to(GroupState.PREPARING_REBALANCE, turn)
-    group.leader_reconsiders = False
     group.pending_syncs.clear()
     group.sync_deadline_ms = None
     group.rebalance_deadline_ms = turn.now_ms + timeout_ms
@@ -174,25 +173,12 @@ def sync(
     if not group.pending_syncs:
         group.sync_deadline_ms = None
     if group.state is GroupState.STABLE:
-        if member.member_id == group.leader and _has_reconsidered(group, assignments):
-            refusal = SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
-            turn.effects.reply(waiter, refusal)
-            prepare_rebalance(group, f"the leader {member.member_id} has a new assignment", turn)
-        else:
-            turn.effects.reply(waiter, sync_response(group, member.assignment))
+        turn.effects.reply(waiter, sync_response(group, member.assignment))
         return
     fail_sync(member, ErrorCode.REBALANCE_IN_PROGRESS, turn.effects)
     member.syncing = waiter
     if member.member_id == group.leader:
         _assign(group, assignments, turn)
-
-
-def _has_reconsidered(group: ClassicGroup, assignments: dict[str, bytes]) -> bool:
-    """Whether a leader that joined again in a stable group wants it otherwise than it is."""
-    was_asked, group.leader_reconsiders = group.leader_reconsiders, False
-    return was_asked and any(
-        assignments.get(m.member_id, b"") != m.assignment for m in group.members.values()
-    )
 
 
 def _assign(group: ClassicGroup, assignments: dict[str, bytes], turn: Turn) -> None:

@@ -13,8 +13,9 @@ Rules:
 from collections.abc import Callable, Iterator
 
 from kwire.coordinator.classic_groups import ClassicGroups
+from kwire.coordinator.consumer.changes import Surroundings
 from kwire.coordinator.consumer.classic_members import ClassicMembers
-from kwire.coordinator.consumer.coordinator import ConsumerGroups, Surroundings
+from kwire.coordinator.consumer.coordinator import ConsumerGroups
 from kwire.coordinator.consumer.records import CONSUMER_GROUP_TYPES
 from kwire.coordinator.effects import Effects
 from kwire.coordinator.group import EMPTY_STATE, Group, GroupRegistry, GroupsOfAKind, GroupType
@@ -29,6 +30,7 @@ from kwire.coordinator.records import (
     Content,
     OffsetCommitValue,
     WrittenOffset,
+    WrittenTarget,
     group_metadata,
     parse_offset_commit_key,
     parse_value,
@@ -127,11 +129,21 @@ class GroupCoordinator:
 
     def tick(self, now_ms: int) -> Effects:
         """Do what is due by now in one group: its records are one batch, which has to have room."""
-        turn = self._registry.turn(now_ms)
         group = self._registry.take_due(now_ms)
-        if group is not None:
-            self._kinds[group.kind].expire(group, turn)
-            self._registry.reschedule(group)
+        return Effects() if group is None else self._expire(group, now_ms)
+
+    def tick_group(self, group_id: str, now_ms: int) -> Effects | None:
+        """Do what is due by now in this group; None where nothing is."""
+        group = self.groups.get(group_id)
+        if group is None or group.scheduled_ms is None or group.scheduled_ms > now_ms:
+            return None
+        group.scheduled_ms = None
+        return self._expire(group, now_ms)
+
+    def _expire(self, group: Group, now_ms: int) -> Effects:
+        turn = self._registry.turn(now_ms)
+        self._kinds[group.kind].expire(group, turn)
+        self._registry.reschedule(group)
         return turn.effects
 
     def undo(self, effects: Effects, now_ms: int) -> Effects:
@@ -169,6 +181,8 @@ class GroupCoordinator:
             self.offsets.put(
                 content.group, content.topic, content.partition, committed, producer_id
             )
+        elif isinstance(content, WrittenTarget):
+            self.consumer.take_in(content)
         else:
             self.classic.take_in(content, now_ms)
 

@@ -8,9 +8,8 @@ Rules:
   self, which is fenced, and causes no rebalance if nothing else has changed (KIP-345). Kafka looks
   at the chosen protocol alone and leaves a member whose subscription has changed with partitions
   it no longer wants; here that rebalances.
-- A member that joins again without a change has the present generation, the leader too: it may see
-  other partitions than before, so it is asked to assign. Only if that differs does the group
-  rebalance; Kafka always does then, and stops everybody for nothing most of the time.
+- A member that joins again without a change gets the present generation. When the leader of a
+  stable group does so, the group rebalances: the leader may see other partitions than before.
 - A leader that came back keeps its old assignment and doesn't assign anew (KIP-814).
 
 Source: classicGroupJoin… of GroupMetadataManager.
@@ -30,6 +29,8 @@ from kwire.protocol.messages.join_group import JoinGroupRequest, JoinGroupRespon
 REQUIRES_KNOWN_ID_SINCE = 4
 SKIP_ASSIGNMENT_SINCE = 9
 MAX_REASON_LENGTH = 255
+
+_ASSIGNED_OR_SOON = (GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
 
 MAX_PENDING_JOINS = 10_000
 """How many given ids a group remembers; whoever comes with an older one has to begin anew."""
@@ -161,15 +162,18 @@ def _join_with_id(group: ClassicGroup, attempt: JoinAttempt, turn: Turn) -> None
         return
     member = group.validate_member(request.member_id, request.group_instance_id)
     is_the_same = member.protocols == attempt.protocols
-    if is_the_same and group.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
+    leads_stable_group = group.state is GroupState.STABLE and member.member_id == group.leader
+    if is_the_same and not leads_stable_group and group.state in _ASSIGNED_OR_SOON:
         # It may have missed the answer to its first request; the generation stays.
         member.renew_session(turn.now_ms)
-        group.leader_reconsiders |= member.member_id == group.leader
         turn.effects.reply(attempt.waiter, protocol.join_response(group, member))
         return
     reason = f"{member.member_id} joins with another subscription ({attempt.client_reason})"
     if is_the_same:
         reason = ""
+    if leads_stable_group:
+        # What the leader assigns by may have changed, for instance the partitions of a topic.
+        reason = f"the leader {member.member_id} joins again ({attempt.client_reason})"
     described = attempt.member(request.member_id)
     member.protocols = described.protocols
     member.session_timeout_ms = described.session_timeout_ms

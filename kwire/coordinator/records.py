@@ -8,6 +8,7 @@ Source: GroupCoordinatorRecordHelpers of Kafka; offset commits are written in ve
 client said how long to keep them) and groups in version 3, as Kafka 4.3 does.
 """
 
+from collections.abc import Mapping
 from struct import Struct
 from typing import NamedTuple, TypeAlias, TypeVar
 
@@ -103,7 +104,15 @@ class WrittenOffset(NamedTuple):
     value: OffsetCommitValue
 
 
-Content: TypeAlias = WrittenGroup | WrittenOffset
+class WrittenTarget(NamedTuple):
+    """What the record of a consumer group's member says that it is to have, by topic id."""
+
+    group: str
+    member_id: str
+    partitions: Mapping[bytes, frozenset[int]]
+
+
+Content: TypeAlias = WrittenGroup | WrittenOffset | WrittenTarget
 """What a record says: what would be read from it."""
 
 

@@ -4,6 +4,7 @@ Behaviour: each resource has an answer of its own; one that is named twice is re
 """
 
 from kwire.errors import ErrorCode, KafkaError
+from kwire.handlers import unfollowed
 from kwire.handlers.context import RequestContext
 from kwire.metadata.config_control import replace_configs, resource_type
 from kwire.protocol.messages.alter_configs import (
@@ -44,5 +45,6 @@ async def _alter(
     configs = [(config.name, config.value) for config in resource.configs]
     if validate_only:
         replace_configs(broker.image, target, configs, broker.settings)
-    else:
-        await broker.commit(lambda image: replace_configs(image, target, configs, broker.settings))
+        return
+    await context.commit(lambda image: replace_configs(image, target, configs, broker.settings))
+    unfollowed.warn(target, [name for name, _ in configs])

@@ -1,9 +1,13 @@
 """What a handler knows besides the request: the broker, the client, and the connection."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
+
+from kwire.budget.work import Work
 
 if TYPE_CHECKING:
     from kwire.broker.broker import Broker
+    from kwire.broker.commits import Decide
 
 NOT_ASKED = -(1 << 31)
 """Authorized operations when the client didn't ask for them."""
@@ -33,7 +37,10 @@ CLUSTER_OPERATIONS = _bits(
 
 
 class ConnectionInfo(NamedTuple):
-    """A connection as its handlers see it: which listener, both ends, and who is behind it."""
+    """A connection as its handlers see it: which listener, both ends, and who is behind it.
+
+    ``is_gone`` tells whether the client has closed its end.
+    """
 
     connection_id: int
     listener: str
@@ -42,25 +49,39 @@ class ConnectionInfo(NamedTuple):
     peer_host: str
     peer_port: int
     principal: str = "User:ANONYMOUS"
+    is_gone: Callable[[], bool] = lambda: False
 
 
 class RequestContext:
-    """One request: its API version, its client, and the broker that serves it."""
+    """One request: its API version, its client, and the broker that serves it.
 
-    __slots__ = ("api_version", "broker", "client_id", "connection")
+    ``work`` counts what the request costs.
+    """
+
+    __slots__ = ("api_version", "broker", "client_id", "connection", "work")
 
     def __init__(
-        self, broker: "Broker", connection: ConnectionInfo, api_version: int, client_id: str | None
+        self,
+        broker: "Broker",
+        connection: ConnectionInfo,
+        api_version: int,
+        client_id: str | None,
+        work: Work,
     ) -> None:
         self.broker = broker
         self.connection = connection
         self.api_version = api_version
         self.client_id = client_id
+        self.work = work
 
     @property
     def client_host(self) -> str:
         """The client's address as Kafka prints it in groups: with a slash before it."""
         return "/" + self.connection.peer_host
+
+    async def commit(self, decide: "Decide") -> None:
+        """Make a decision so, unless the client is gone when its turn comes: ``Broker.commit``."""
+        await self.broker.commit(decide, self.connection.is_gone)
 
     def advertised_address(self) -> tuple[str, int]:
         """Host and port at which this client reaches this broker.

@@ -29,7 +29,7 @@ async def handle(
         extension.decide(context.broker.image)
     else:
         try:
-            await context.broker.commit(extension.decide)
+            await context.commit(extension.decide)
         except KafkaError as error:
             extension.fail(error)
     return CreatePartitionsResponse(results=list(extension.results.values()))

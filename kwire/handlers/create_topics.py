@@ -1,19 +1,23 @@
 """CreateTopics: create topics, each with an answer of its own.
 
 Behaviour: -1 partitions or replicas mean the broker's default; a replica assignment excludes both.
-All topics that may be are created in one commit. The answer carries a topic's id (version 7) and
+All topics that may be are created in one commit. A request for more than one commit may hold is
+refused as a whole (POLICY_VIOLATION). The answer carries a topic's id (version 7) and
 its configs (version 5). A topic that is answered can be written to.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+import trio
+
+from kwire.broker.commits import TOPICS_PER_TURN
 from kwire.broker.configs import topic_configs
 from kwire.broker.internal_topics import INTERNAL_TOPICS
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
-from kwire.metadata.changes import Change, TopicCreated
-from kwire.metadata.controller import NewTopic, check_partition_total, create_topic
+from kwire.metadata.changes import Change
+from kwire.metadata.controller import NewTopic, RequestTooLarge, TopicCreation
 from kwire.metadata.image import MetadataImage, TopicImage
 from kwire.protocol.messages.create_topics import (
     CreatableTopic,
@@ -30,10 +34,10 @@ async def handle(request: CreateTopicsRequest, context: RequestContext) -> Creat
     """Create every topic that may be."""
     creation = _Creation(request.topics, context)
     if request.validate_only:
-        creation.decide(context.broker.image)
+        await creation.decide(context.broker.image)
     else:
         try:
-            await context.broker.commit(creation.decide)
+            await context.commit(creation.decide)
         except KafkaError as error:
             creation.fail(error)
     return CreateTopicsResponse(topics=list(creation.results.values()))
@@ -46,21 +50,47 @@ class _Creation:
         self.results: dict[str, CreatableTopicResult] = {}
         self._topics = topics
         self._names = Counter(topic.name for topic in topics)
-        self._partitions = sum(max(t.num_partitions, len(t.assignments), 1) for t in topics)
         self._context = context
+        self._configs: dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]] = {}
 
-    def decide(self, image: MetadataImage) -> Sequence[Change]:
-        """The changes that create every topic that may be."""
-        changes: list[Change] = []
+    async def decide(self, image: MetadataImage) -> Sequence[Change]:
+        """The changes that create every topic that may be; others have their turn in between."""
         self.results.clear()
+        self._configs.clear()
+        try:
+            creation = TopicCreation(image, self._context.broker.random, self._partitions())
+            for number, topic in enumerate(self._topics, 1):
+                self._add(topic, creation)
+                if number % TOPICS_PER_TURN == 0:
+                    await trio.lowlevel.checkpoint()
+        except RequestTooLarge as error:
+            self.results = {name: _refusal(name, error) for name in self._names}
+            return []
+        return creation.changes
+
+    def _partitions(self) -> int:
+        """How many partitions the request asks for; a name that is given twice asks for none."""
+        default = self._context.broker.integer("num.partitions")
+        total = 0
         for topic in self._topics:
-            try:
-                if self._names[topic.name] > 1:
-                    raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-                changes += self._create(topic, image)
-            except KafkaError as error:
-                self.results[topic.name] = _refusal(topic.name, error)
-        return changes
+            if self._names[topic.name] > 1:
+                continue
+            count = default if topic.num_partitions == -1 else max(topic.num_partitions, 0)
+            total += len(topic.assignments) or count
+        return total
+
+    def _add(self, topic: CreatableTopic, creation: TopicCreation) -> None:
+        try:
+            if self._names[topic.name] > 1:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+            wanted = _new_topic(topic, self._context)
+            created = creation.add(wanted)
+        except RequestTooLarge:
+            raise
+        except KafkaError as error:
+            self.results[topic.name] = _refusal(topic.name, error)
+        else:
+            self.results[topic.name] = _result(created, self._all_configs(wanted.configs))
 
     def fail(self, error: KafkaError) -> None:
         """The decision could not be committed: give its error to every topic that has none."""
@@ -68,13 +98,22 @@ class _Creation:
             if not result.error_code:
                 self.results[name] = _refusal(name, error)
 
-    def _create(self, topic: CreatableTopic, image: MetadataImage) -> list[Change]:
-        wanted = _new_topic(topic, self._context)
-        check_partition_total(self._partitions)
-        changes = create_topic(image, wanted, self._context.broker.random)
-        created = next(change.topic for change in changes if isinstance(change, TopicCreated))
-        self.results[topic.name] = _result(created, wanted, self._context)
-        return changes
+    def _all_configs(self, own: Mapping[str, str]) -> list[CreatableTopicConfigs]:
+        """Every config of a topic that has these of its own; alike topics share one list."""
+        key = tuple(own.items())
+        found = self._configs.get(key)
+        if found is None:
+            found = self._configs[key] = [
+                CreatableTopicConfigs(
+                    name=entry.name,
+                    value=entry.value,
+                    read_only=entry.read_only,
+                    config_source=entry.source,
+                    is_sensitive=entry.is_sensitive,
+                )
+                for entry in topic_configs(self._context.broker, own)
+            ]
+        return found
 
 
 def _new_topic(topic: CreatableTopic, context: RequestContext) -> NewTopic:
@@ -123,21 +162,12 @@ def _refusal(name: str, error: KafkaError) -> CreatableTopicResult:
     )
 
 
-def _result(topic: TopicImage, wanted: NewTopic, context: RequestContext) -> CreatableTopicResult:
+def _result(topic: TopicImage, configs: list[CreatableTopicConfigs]) -> CreatableTopicResult:
     return CreatableTopicResult(
         name=topic.name,
         topic_id=topic.topic_id,
         error_message=None,
         num_partitions=len(topic.partitions),
         replication_factor=len(topic.partitions[0].replicas),
-        configs=[
-            CreatableTopicConfigs(
-                name=entry.name,
-                value=entry.value,
-                read_only=entry.read_only,
-                config_source=entry.source,
-                is_sensitive=entry.is_sensitive,
-            )
-            for entry in topic_configs(context.broker, wanted.configs)
-        ],
+        configs=configs,
     )

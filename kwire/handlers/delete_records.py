@@ -3,8 +3,6 @@
 Behaviour: what is answered survives a crash, so the checkpoint is written first.
 """
 
-import trio
-
 from kwire.broker.internal_topics import INTERNAL_TOPICS
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
@@ -29,7 +27,7 @@ async def handle(request: DeleteRecordsRequest, context: RequestContext) -> Dele
     ]
     broker = context.broker
     watermarks = {(p.topic, p.index): p.high_watermark for p in broker.partitions()}
-    if not await trio.to_thread.run_sync(
+    if not await broker.threads.logs.run(
         broker.log_manager.checkpoint, watermarks, (LOG_START_OFFSETS,)
     ):
         for result in (result for topic in topics for result in topic.partitions):

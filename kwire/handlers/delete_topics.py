@@ -34,7 +34,7 @@ async def handle(request: DeleteTopicsRequest, context: RequestContext) -> Delet
         wanted = [DeleteTopicState(name=name) for name in request.topic_names]
     deletion = _Deletion(wanted, context)
     try:
-        await context.broker.commit(deletion.decide)
+        await context.commit(deletion.decide)
     except KafkaError as error:
         deletion.fail(error)
     await context.broker.forget_deleted_topics()

@@ -1,10 +1,11 @@
 """DescribeConfigs: the configs of topics, brokers and groups, with their sources.
 
 Behaviour: an error belongs to the resource it is about. A list of keys that is null or empty means
-all of them. No documentation is given.
+all of them. Where documentation is asked for (version 3) a config has the text that kwire has of
+it, null where it has none. A logger's is empty, asked for or not, as in Kafka.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from kwire.broker.configs import (
     ConfigEntry,
@@ -15,8 +16,10 @@ from kwire.broker.configs import (
     topic_configs,
 )
 from kwire.broker.loggers import logger_configs
+from kwire.config.documentation import documentation
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
+from kwire.metadata.config_checks import SCOPES
 from kwire.metadata.config_control import check_resource
 from kwire.metadata.controller import check_topic_name
 from kwire.metadata.image import ConfigResourceType
@@ -53,9 +56,16 @@ def _describe(
         result.error_message = error.message or None
         return result
     keys = resource.configuration_keys
+    kind = ConfigResourceType(resource.resource_type)
+    texts: Mapping[str, str] = {}
+    if request.include_documentation and kind in SCOPES:
+        texts = documentation(SCOPES[kind])
     result.configs = [
-        _result(entry, request) for entry in entries if not keys or entry.name in keys
+        _result(entry, request, texts) for entry in entries if not keys or entry.name in keys
     ]
+    if kind is ConfigResourceType.BROKER_LOGGER:
+        for config in result.configs:
+            config.documentation = ""
     return result
 
 
@@ -101,7 +111,9 @@ def _check_broker(name: str, context: RequestContext) -> None:
         )
 
 
-def _result(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+def _result(
+    entry: ConfigEntry, request: DescribeConfigsRequest, texts: Mapping[str, str]
+) -> DescribeConfigsResourceResult:
     synonyms = entry.synonyms if request.include_synonyms else ()
     return DescribeConfigsResourceResult(
         name=entry.name,
@@ -113,5 +125,5 @@ def _result(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConf
             DescribeConfigsSynonym(name=s.name, value=s.value, source=s.source) for s in synonyms
         ],
         config_type=entry.type_number,
-        documentation=None,
+        documentation=texts.get(entry.name),
     )

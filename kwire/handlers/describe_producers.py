@@ -2,7 +2,7 @@
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
-from kwire.log.producer_state import ProducerEntry
+from kwire.log.producer_entry import ProducerEntry
 from kwire.metadata.controller import check_topic_name
 from kwire.protocol.messages.describe_producers import (
     DescribeProducersRequest,

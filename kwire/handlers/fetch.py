@@ -12,7 +12,7 @@ Behaviour:
 - There are no followers: a fetch by a replica is NOT_LEADER_OR_FOLLOWER.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
 from typing import NamedTuple
@@ -25,6 +25,8 @@ from kwire.broker.fetch_sessions import (
     NO_SESSION,
     FetchSession,
     PartitionKey,
+    SessionLimits,
+    WantedPartition,
 )
 from kwire.broker.partition import Partition
 from kwire.errors import ErrorCode, KafkaError
@@ -35,7 +37,6 @@ from kwire.protocol.file_slice import FileSlice
 from kwire.protocol.messages.fetch import (
     AbortedTransaction,
     FetchableTopicResponse,
-    FetchPartition,
     FetchRequest,
     FetchResponse,
     PartitionData,
@@ -44,7 +45,7 @@ from kwire.protocol.messages.fetch import (
 READ_COMMITTED = 1
 TOPIC_IDS_SINCE = 13
 
-Wanted = list[tuple[PartitionKey, FetchPartition]]
+Wanted = Sequence[tuple[PartitionKey, WantedPartition]]
 
 
 class Answer(NamedTuple):
@@ -129,19 +130,26 @@ def _session(request: FetchRequest, context: RequestContext) -> tuple[FetchSessi
             sessions.remove(request.session_id)
         if request.session_epoch == FINAL_EPOCH or not wanted:
             return None, wanted
-        slots = context.broker.integer("max.incremental.fetch.session.cache.slots")
-        session = sessions.create(uses_topic_ids, slots, steady_ms)
-        if session is not None:
-            session.update(wanted, ())
-        return session, wanted
+        return sessions.create(
+            wanted, uses_topic_ids=uses_topic_ids, limits=_limits(context), steady_ms=steady_ms
+        ), wanted
     session = sessions.get(request.session_id, request.session_epoch, uses_topic_ids, steady_ms)
-    forgotten = (
-        (topic.topic, topic.topic_id, partition)
-        for topic in request.forgotten_topics_data
-        for partition in topic.partitions
+    if wanted or request.forgotten_topics_data:
+        forgotten = (
+            (topic.topic, topic.topic_id, partition)
+            for topic in request.forgotten_topics_data
+            for partition in topic.partitions
+        )
+        sessions.update(session, wanted, forgotten, _limits(context))
+    return session, list(session.partitions.items())
+
+
+def _limits(context: RequestContext) -> SessionLimits:
+    integer = context.broker.integer
+    return SessionLimits(
+        integer("max.incremental.fetch.session.cache.slots"),
+        integer("kwire.fetch.session.cache.max.partitions"),
     )
-    session.update(wanted, forgotten)
-    return session, [(key, cached.wanted) for key, cached in session.partitions.items()]
 
 
 async def _read(
@@ -154,7 +162,7 @@ async def _read(
     has_error = False
     partitions = []
     for key, partition in wanted:
-        cached = session.partitions[key] if session is not None else None
+        cached = session.partitions.get(key) if session is not None else None
         if cached is not None and incremental and cached.is_quiet:
             continue
         look = partial(_read_partition, key, partition, request, context, left, first=total == 0)
@@ -166,14 +174,14 @@ async def _read(
             has_error = True
         if cached is not None and not data.error_code:
             with suppress(KafkaError):  # deleted meanwhile
-                cached.partition = _partition(key, partition, request, context)
+                cached.answered_by(_partition(key, partition, request, context))
         partitions.append((key, data))
     return Answer(partitions, total, has_error)
 
 
 def _read_partition(
     key: PartitionKey,
-    wanted: FetchPartition,
+    wanted: WantedPartition,
     request: FetchRequest,
     context: RequestContext,
     left: int,
@@ -195,14 +203,14 @@ def _read_partition(
     except KafkaError as error:
         out_of_range = error.code is ErrorCode.OFFSET_OUT_OF_RANGE and partition is not None
         return PartitionData(
-            partition_index=wanted.partition,
+            partition_index=key[2],
             error_code=error.code,
             high_watermark=-1,
             log_start_offset=partition.log.log_start_offset if out_of_range and partition else -1,
             records=b"",
         )
     return PartitionData(
-        partition_index=wanted.partition,
+        partition_index=key[2],
         high_watermark=partition.high_watermark,
         last_stable_offset=partition.last_stable_offset,
         log_start_offset=partition.log.log_start_offset,
@@ -212,7 +220,7 @@ def _read_partition(
 
 
 def _partition(
-    key: PartitionKey, wanted: FetchPartition, request: FetchRequest, context: RequestContext
+    key: PartitionKey, wanted: WantedPartition, request: FetchRequest, context: RequestContext
 ) -> Partition:
     """The partition a client may read, or the KafkaError that says why not."""
     name, topic_id, index = key
@@ -227,7 +235,7 @@ def _partition(
 
 
 def _aborted(
-    partition: Partition, wanted: FetchPartition, records: FileSlice | None
+    partition: Partition, wanted: WantedPartition, records: FileSlice | None
 ) -> list[AbortedTransaction]:
     """The aborted transactions a read_committed consumer has to leave out."""
     if records is None:

@@ -6,8 +6,9 @@ The levels of this broker's loggers are changed here too (KIP-412).
 
 from kwire.broker.loggers import alter_loggers
 from kwire.errors import ErrorCode, KafkaError
+from kwire.handlers import unfollowed
 from kwire.handlers.context import RequestContext
-from kwire.metadata.config_control import Alteration, alter_configs, resource_type
+from kwire.metadata.config_control import Alteration, Operation, alter_configs, resource_type
 from kwire.metadata.image import ConfigResourceType
 from kwire.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
@@ -61,7 +62,6 @@ async def _alter(
     target = (resource_type(resource.resource_type), resource.resource_name)
     if validate_only:
         alter_configs(broker.image, target, alterations, broker.settings)
-    else:
-        await broker.commit(
-            lambda image: alter_configs(image, target, alterations, broker.settings)
-        )
+        return
+    await context.commit(lambda image: alter_configs(image, target, alterations, broker.settings))
+    unfollowed.warn(target, [a.name for a in alterations if a.operation != Operation.DELETE])

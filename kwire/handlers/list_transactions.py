@@ -2,12 +2,14 @@
 
 Behaviour: states that nobody knows are named in the answer. The duration (version 1) counts from
 the start of the transaction, and every id without one is old. The pattern (version 2, KIP-1152) has
-to match the whole id; one that is none is INVALID_REGULAR_EXPRESSION.
+to match the whole id; one that is none is INVALID_REGULAR_EXPRESSION. Many ids are matched in a
+thread.
 """
 
 from collections.abc import Callable
 
-from kwire.coordinator.consumer.regexes import resolve
+from kwire.budget.threads import Kind
+from kwire.coordinator.consumer.regexes import QUICK_COST, Question, answer, check_regex
 from kwire.coordinator.transaction.state import Transaction
 from kwire.coordinator.transaction.state import TransactionState as State
 from kwire.errors import KafkaError
@@ -21,7 +23,9 @@ from kwire.protocol.messages.list_transactions import (
 _BY_TITLE = {state.title: state for state in State}
 
 
-def handle(request: ListTransactionsRequest, context: RequestContext) -> ListTransactionsResponse:
+async def handle(
+    request: ListTransactionsRequest, context: RequestContext
+) -> ListTransactionsResponse:
     """List what every coordinator knows, filtered."""
     try:
         homes = context.broker.transactions.all_coordinators()
@@ -31,9 +35,10 @@ def handle(request: ListTransactionsRequest, context: RequestContext) -> ListTra
     known = [one for home in homes for one in home.coordinator.transactions.values()]
     wanted = [one for one in known if is_wanted(one)]
     if request.transactional_id_pattern:
-        ids = (one.transactional_id for one in wanted)
+        ids = frozenset(one.transactional_id for one in wanted)
         try:
-            matching = resolve(request.transactional_id_pattern, ids)
+            threads = context.broker.threads.computing
+            matching = await _matching(request.transactional_id_pattern, ids, threads)
         except KafkaError as error:
             return ListTransactionsResponse(error_code=error.code)
         wanted = [one for one in wanted if one.transactional_id in matching]
@@ -48,6 +53,15 @@ def handle(request: ListTransactionsRequest, context: RequestContext) -> ListTra
             for one in wanted
         ],
     )
+
+
+async def _matching(pattern: str, ids: frozenset[str], threads: Kind) -> frozenset[str]:
+    """The ids that a pattern matches; KafkaError (INVALID_REGULAR_EXPRESSION) if it is none."""
+    check_regex(pattern)
+    question = Question(pattern, ids)
+    if question.cost <= QUICK_COST:
+        return answer([question])[pattern]
+    return (await threads.run(answer, [question]))[pattern]
 
 
 def _filter(

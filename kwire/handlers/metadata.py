@@ -4,16 +4,22 @@ Behaviour:
 
 - No list of topics means all of them from version 1 on, an empty list none; in version 0 an empty
   list means all.
-- A topic that doesn't exist is created on the spot where client and broker allow it, and answered
-  as it is then: the retry that Kafka makes clients do isn't needed.
+- A topic that doesn't exist is created where client and broker allow it. The answer is
+  UNKNOWN_TOPIC_OR_PARTITION all the same, as in Kafka: clients ask again and find it then. All
+  topics of a request are created in one commit. If there are more of them than CreateTopics may
+  create, none is created.
 - By topic id (version 12): UNKNOWN_TOPIC_ID for one that is gone.
 """
 
+import logging
+from collections.abc import Container, Mapping
 from functools import partial
+
+import trio
 
 from kwire.broker.broker import Broker
 from kwire.broker.internal_topics import INTERNAL_TOPICS
-from kwire.broker.topics import create_if_missing
+from kwire.broker.topics import create_missing
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import (
     CLUSTER_OPERATIONS,
@@ -22,7 +28,7 @@ from kwire.handlers.context import (
     RequestContext,
 )
 from kwire.handlers.waiting import Unfinished, at_once_or_later, later
-from kwire.metadata.controller import check_topic_name
+from kwire.metadata.controller import check_partition_total, check_topic_name
 from kwire.metadata.image import TopicImage
 from kwire.protocol.messages.metadata import (
     MetadataRequest,
@@ -33,6 +39,13 @@ from kwire.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from kwire.protocol.types import ZERO_UUID
+
+log = logging.getLogger(__name__)
+
+NAMES_PER_TURN = 1000
+"""After so many names that are checked others have their turn."""
+
+_UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def handle(request: MetadataRequest, context: RequestContext) -> MetadataResponse | Unfinished:
@@ -68,16 +81,25 @@ async def _topics(request: MetadataRequest, context: RequestContext) -> list[Met
         topics = broker.image.topics_by_name.values()
         return [describe(broker, topic, operations) for topic in topics]
     # Named once or a thousand times, a topic is described once.
-    distinct = {(wanted.name, wanted.topic_id): wanted for wanted in request.topics}
-    return [await _topic(wanted, request, context, operations) for wanted in distinct.values()]
+    distinct: dict[tuple[str | None, bytes], MetadataRequestTopic] = {}
+    missing: dict[str, None] = {}
+    existing = broker.image.topics_by_name
+    for wanted in request.topics:
+        distinct[wanted.name, wanted.topic_id] = wanted
+        if wanted.topic_id == ZERO_UUID and wanted.name and wanted.name not in existing:
+            missing[wanted.name] = None
+    if missing:
+        await _create_missing(list(missing), request, context)
+    return [_topic(wanted, context, operations, missing) for wanted in distinct.values()]
 
 
-async def _topic(
+def _topic(
     wanted: MetadataRequestTopic,
-    request: MetadataRequest,
     context: RequestContext,
     operations: int,
+    missing: Container[str],
 ) -> MetadataResponseTopic:
+    """The answer about one topic; ``missing`` are those that didn't exist before the request."""
     broker = context.broker
     if wanted.topic_id != ZERO_UUID:
         found = broker.image.topics_by_id.get(wanted.topic_id)
@@ -89,23 +111,59 @@ async def _topic(
             )
         return describe(broker, found, operations)
     name = wanted.name or ""
+    found = broker.image.topics_by_name.get(name)
+    if found is not None and name not in missing:
+        return describe(broker, found, operations)
+    return MetadataResponseTopic(
+        error_code=_why_missing(name), name=name, is_internal=name in INTERNAL_TOPICS
+    )
+
+
+def _why_missing(name: str) -> ErrorCode:
+    """The error of a topic that doesn't exist, or didn't before the request."""
     try:
-        if name not in broker.image.topics_by_name:
-            check_topic_name(name)
-            await _create_or_refuse(name, request, context)
-        return describe(broker, broker.image.topics_by_name[name], operations)
+        check_topic_name(name)
     except KafkaError as error:
-        return MetadataResponseTopic(
-            error_code=error.code, name=name, is_internal=name in INTERNAL_TOPICS
-        )
+        return error.code
+    return _UNKNOWN
 
 
-async def _create_or_refuse(name: str, request: MetadataRequest, context: RequestContext) -> None:
-    """Create a missing topic, or raise KafkaError (UNKNOWN_TOPIC_OR_PARTITION)."""
+async def _create_missing(
+    names: list[str], request: MetadataRequest, context: RequestContext
+) -> None:
+    """Create topics that don't exist, where that is allowed.
+
+    A topic that can't be created is a line in the log. The client learns nothing of it, as in
+    Kafka, whose AutoTopicCreationManager doesn't wait for the controller's answer.
+    """
     allowed = request.allow_auto_topic_creation or context.api_version < 4
     if not (allowed and context.broker.setting("auto.create.topics.enable")):
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    await later(partial(create_if_missing, context.broker, name))
+        return
+    try:
+        refused = await later(partial(_create, names, context))
+    except KafkaError as error:
+        log.warning("cannot create topics by their first use: %s", error)
+        return
+    for name, why in refused.items():
+        log.warning("cannot create topic %s by its first use: %s", name, why)
+
+
+async def _create(names: list[str], context: RequestContext) -> Mapping[str, KafkaError]:
+    """Create the topics whose names are legal; the errors of those that can't be created.
+
+    Raises KafkaError, RequestTooLarge as soon as there are too many names. Other clients have their
+    turn in between.
+    """
+    legal: list[str] = []
+    for number, name in enumerate(names, 1):
+        if _why_missing(name) is _UNKNOWN:
+            legal.append(name)
+            check_partition_total(len(legal))
+        if number % NAMES_PER_TURN == 0:
+            await trio.lowlevel.checkpoint()
+    if not legal:
+        return {}
+    return await create_missing(context.broker, legal, context.connection.is_gone)
 
 
 def describe(broker: Broker, topic: TopicImage, operations: int) -> MetadataResponseTopic:

@@ -188,7 +188,8 @@ async def _append(
     """Check a batch, in a thread if that may take long, and append it."""
     config = partition.log.config
     if is_slow(batch, config, now_ms):
-        in_thread = partial(trio.to_thread.run_sync, checked_batch, batch, config, now_ms)
+        checking = context.broker.threads.checking
+        in_thread = partial(checking.run, checked_batch, batch, config, now_ms)
         checked = await later(in_thread)
     else:
         checked = checked_batch(batch, config, now_ms)

@@ -28,7 +28,7 @@ async def handle(request: UpdateFeaturesRequest, context: RequestContext) -> Upd
         if request.validate_only:
             update_features(context.broker.image, updates)
         else:
-            await context.broker.commit(lambda image: update_features(image, updates))
+            await context.commit(lambda image: update_features(image, updates))
     except KafkaError as error:
         response.error_code, response.error_message = error.code, error.message
     if context.api_version <= RESULTS_UNTIL and not response.error_code:

@@ -27,6 +27,7 @@ from kwire.log.checkpoints import (
 )
 from kwire.log.directory_health import LOCK_FILE, DirectoryHealth, is_shortage_of_room
 from kwire.log.disk import Disk
+from kwire.log.meta_properties import FILE_NAME as META_FILE
 from kwire.log.meta_properties import (
     MetaProperties,
     random_id,
@@ -114,11 +115,29 @@ class DataDirectory:
             )
         if meta is not None and meta.directory_id:
             return
+        if meta is None:
+            self._warn_of_kafkas_below()
         self.meta = MetaProperties(cluster_id, node_id, random_id())
         try:
             write_meta_properties(self.path, self.meta, self._disk)
         except OSError as error:
             self.health.fail("cannot write meta.properties", error)
+
+    def _warn_of_kafkas_below(self) -> None:
+        """A new directory around another that has data may be a mistake of one level."""
+        found = [
+            self.path / name
+            for name in sorted(self._disk.names(self.path))
+            if (self.path / name / META_FILE).is_file()
+        ]
+        if found:
+            log.warning(
+                "%s has no data of its own and starts empty, but %s is the data directory of a "
+                "broker; to serve that one: --data-dir %s (log.dirs)",
+                self.path,
+                ", ".join(map(str, found)),
+                ",".join(map(str, found)),
+            )
 
     def begin(self) -> None:
         """Take away the mark of the last clean stop: from here on a crash is possible."""

@@ -30,6 +30,7 @@ from kwire.log.data_directory import DataDirectory, LogDirectoryError, all_faile
 from kwire.log.disk import Disk
 from kwire.log.log_config import LogConfig
 from kwire.log.partition_log import PartitionLog
+from kwire.log.producer_limits import LoadedProducers
 from kwire.log.recovery import open_log, segment_offsets
 from kwire.log.segment import LOG_SUFFIX
 from kwire.log.strays import find_strays, strays_told
@@ -99,11 +100,12 @@ def load_logs(
     Raises LogDirectoryError where a partition is in two of them, and where none is left.
     """
     logs: dict[tuple[TopicPartition, bytes], PartitionLog] = {}
+    producers = LoadedProducers(config.producer_ids_max_of_broker)
     for data in directories:
         if not data.is_online:
             continue
         data.begin()
-        for opened in _load_directory(data, config, now_ms, disk, recovery_threads):
+        for opened in _load_directory(data, config, now_ms, disk, recovery_threads, producers):
             key = ((opened.topic, opened.partition), opened.topic_id)
             if key in logs:
                 raise LogDirectoryError(
@@ -121,7 +123,12 @@ def load_logs(
 
 
 def _load_directory(
-    data: DataDirectory, config: LogConfig, now_ms: int, disk: Disk, threads: int
+    data: DataDirectory,
+    config: LogConfig,
+    now_ms: int,
+    disk: Disk,
+    threads: int,
+    producers: LoadedProducers,
 ) -> list[PartitionLog]:
     """The logs of one directory, none where it fails."""
     try:
@@ -152,6 +159,7 @@ def _load_directory(
             data.health.fail(f"cannot open the log in {path}", error)
             return None
         progress.add_log()
+        producers.add(opened)
         return opened
 
     if data.was_clean or min(threads, len(found)) <= 1:

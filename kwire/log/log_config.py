@@ -44,6 +44,8 @@ class LogConfig:
     segment_jitter_ms: int = 0
     segment_ms: int = 604_800_000
     producer_id_expiration_ms: int = 86_400_000
+    producer_ids_max: int = 10_000
+    producer_ids_max_of_broker: int = 500_000
     takes_plain: bool = field(init=False, repr=False)
     takes_own: bool = field(init=False, repr=False)
 
@@ -60,9 +62,11 @@ class LogConfig:
 
     @classmethod
     def from_settings(
-        cls, values: Mapping[str, Any], producer_id_expiration_ms: int = 86_400_000
+        cls,
+        values: Mapping[str, Any],
+        broker: Mapping[str, Any],
     ) -> "LogConfig":
-        """From the effective settings of a topic, parsed."""
+        """From the effective settings of a topic and of its broker, parsed."""
         kind = values["compression.type"]
         compression = None if kind == "producer" else BY_NAME[kind]
         level = values.get(f"compression.{kind}.level")
@@ -94,10 +98,12 @@ class LogConfig:
             segment_index_bytes=values["segment.index.bytes"],
             segment_jitter_ms=values["segment.jitter.ms"],
             segment_ms=segment_ms,
-            producer_id_expiration_ms=producer_id_expiration_ms,
+            producer_id_expiration_ms=broker["producer.id.expiration.ms"],
+            producer_ids_max=broker["kwire.producer.ids.max.per.partition"],
+            producer_ids_max_of_broker=broker["kwire.producer.ids.max"],
         )
 
     @classmethod
     def from_broker(cls, broker: Mapping[str, Value]) -> "LogConfig":
         """For a topic without settings of its own, on a broker with these."""
-        return cls.from_settings(topic_settings({}, broker))
+        return cls.from_settings(topic_settings({}, broker), broker)

@@ -25,7 +25,8 @@ from kwire.log.directory_health import DirectoryHealth
 from kwire.log.disk import Disk
 from kwire.log.leader_epochs import LeaderEpochs
 from kwire.log.log_config import LogConfig
-from kwire.log.producer_state import ProducerStates, write_snapshot
+from kwire.log.producer_snapshot import write_snapshot
+from kwire.log.producer_state import ProducerStates
 from kwire.log.rolling import is_full
 from kwire.log.segment import LogSegment
 from kwire.log.segments import LogSegments
@@ -75,13 +76,12 @@ class PartitionLog:
     ) -> None:
         self.directory = directory
         self.health = health or DirectoryHealth(directory.parent)
-        self.topic = topic
-        self.partition = partition
+        self.topic, self.partition = topic, partition
         self.topic_id = topic_id
         self.config = config
         self.segments = LogSegments()
         self.leader_epochs = LeaderEpochs(directory, disk)
-        self.producers = ProducerStates()
+        self.producers = ProducerStates(config.producer_ids_max)
         self.log_start_offset = self.log_end_offset = self.recovery_point = 0
         self.sure_end_offset = -1  # where the log ended when all files, indexes too, were synced
         self.first_dirty_offset = 0  # what lies before is compacted
@@ -120,7 +120,7 @@ class PartitionLog:
 
     def update_config(self, config: LogConfig) -> None:
         """Go by other settings from now on; those of the indexes begin with the next segment."""
-        self.config = config
+        self.config, self.producers.limit = config, config.producer_ids_max
         for segment in self.segments:
             segment.room_bytes = -1
 

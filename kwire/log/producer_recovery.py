@@ -9,7 +9,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 from kwire.log.disk import Disk
-from kwire.log.producer_state import ProducerStates, load_snapshot, snapshot_offsets, snapshot_path
+from kwire.log.producer_snapshot import load_snapshot, snapshot_offsets, snapshot_path
+from kwire.log.producer_state import NO_LIMIT, ProducerStates
 from kwire.log.segment import LogSegment
 from kwire.record.batch import NO_PRODUCER_ID, RecordBatch
 
@@ -22,24 +23,26 @@ def rebuild_producers(
     log_end_offset: int,
     disk: Disk,
     *,
+    limit: int = NO_LIMIT,
     recovered: Mapping[int, Sequence[int]] = MappingProxyType({}),
 ) -> ProducerStates:
     """The state at the log end offset; snapshots from beyond it are removed.
 
+    Of the producers at most ``limit`` are kept.
     Batches before the log start offset count as long as they are there. ``recovered`` are the
     segments that were read after a crash, by base offset, and where in them the batches are that
     tell of producers: from the first of them on snapshots are not trusted, and transaction indexes
     may lack entries.
     """
     trusted_to = min(recovered, default=None)
-    states, offset = ProducerStates(), segments[0].base_offset
+    states, offset = ProducerStates(limit), segments[0].base_offset
     for candidate in reversed(_without_strays(directory, segments, disk)):
         if candidate > log_end_offset:
             disk.remove(snapshot_path(directory, candidate))
             continue
         if trusted_to is not None and candidate > trusted_to:
             continue
-        loaded = load_snapshot(directory, candidate, disk)
+        loaded = load_snapshot(directory, candidate, disk, limit)
         if loaded is not None:
             states, offset = loaded, max(candidate, offset)
             break

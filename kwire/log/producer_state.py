@@ -10,104 +10,43 @@ Rules (KIP-98, KIP-360):
 - A transaction is open from its first batch to its marker; the oldest open one bounds what
   read_committed consumers see.
 
-Format of ``.snapshot`` (the state before the offset in its name)::
+- A partition keeps at most ``kwire.producer.ids.max.per.partition`` of them. Beyond that those are
+  forgotten that wrote longest ago, by offset, and have no transaction open. A producer that was
+  forgotten is one that nobody knows, as after ``producer.id.expiration.ms``.
 
-    version int16 (1) | crc uint32 of what follows | count int32 |
-    (producer_id int64 | epoch int16 | last_sequence int32 | last_offset int64 |
-     offset_delta int32 | timestamp int64 | coordinator_epoch int32 |
-     current_txn_first_offset int64)…
+The form on the disk is that of ``kwire.log.producer_snapshot``.
 
 Source: ProducerStateManager, ProducerAppendInfo of Kafka.
 """
 
-import logging
-from collections import deque
 from collections.abc import Callable
-from pathlib import Path
-from struct import Struct
-from typing import NamedTuple
 
 from kwire.errors import ErrorCode, KafkaError
-from kwire.log.disk import Disk
+from kwire.log.producer_entry import NO_TRANSACTION, BatchInfo, ProducerEntry
 from kwire.log.transaction_index import AbortedTransaction
-from kwire.record.batch import MAX_SEQUENCE, NO_SEQUENCE, RecordBatch
-from kwire.record.checksum import crc32c
+from kwire.record.batch import MAX_SEQUENCE, RecordBatch
 from kwire.record.control import ControlType, control_type, coordinator_epoch
 
-log = logging.getLogger(__name__)
-
-BATCHES_KEPT = 5
 AWAITED_KEPT = 1000
 """Producers of a partition whose first batch may come again; the oldest are forgotten."""
 
-SNAPSHOT_SUFFIX = ".snapshot"
-
-_HEADER = Struct(">hIi")
-_ENTRY = Struct(">qhiqiqiq")
-_VERSION = 1
-_CRC_FROM = 6
-_NO_TRANSACTION = -1
-
-
-class BatchInfo(NamedTuple):
-    """One batch of a producer, as far as a repetition of it has to be recognised."""
-
-    first_sequence: int
-    last_sequence: int
-    last_offset: int
-    offset_delta: int
-    timestamp: int
-
-    @property
-    def first_offset(self) -> int:
-        """Offset of the batch's first record."""
-        return self.last_offset - self.offset_delta
-
-
-class ProducerEntry:
-    """One producer: its epoch, its last batches, its open transaction (or -1)."""
-
-    __slots__ = (
-        "batches",
-        "coordinator_epoch",
-        "current_txn_first_offset",
-        "producer_epoch",
-        "producer_id",
-        "timestamp",
-    )
-
-    def __init__(self, producer_id: int, producer_epoch: int) -> None:
-        self.producer_id = producer_id
-        self.producer_epoch = producer_epoch
-        self.batches: deque[BatchInfo] = deque(maxlen=BATCHES_KEPT)
-        self.coordinator_epoch = -1
-        self.current_txn_first_offset = _NO_TRANSACTION
-        self.timestamp = -1
-
-    def note(self, batch: RecordBatch) -> None:
-        """A batch of records was appended, its offsets assigned."""
-        delta, timestamp = batch.last_offset_delta, batch.max_timestamp
-        sequences = batch.base_sequence, batch.last_sequence
-        self.batches.append(BatchInfo(*sequences, batch.base_offset + delta, delta, timestamp))
-        self.timestamp = timestamp
-
-    @property
-    def last_sequence(self) -> int:
-        """Sequence of the last record, -1 where the epoch has none yet."""
-        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+NO_LIMIT = (1 << 63) - 1
 
 
 class ProducerStates:
     """The producers of one partition; ``snapshot_offset`` is that of the newest snapshot.
 
     ``open_transactions`` has the first offset of each, by producer id, in ascending order.
+    ``limit`` is how many producers are kept at most.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, limit: int = NO_LIMIT) -> None:
+        self.limit = limit
         self.snapshot_offset = 0
         self.producers: dict[int, ProducerEntry] = {}
         self.open_transactions: dict[int, int] = {}
         self._awaited: dict[int, tuple[int, int]] = {}
+        self._full_at = 0
 
     @property
     def first_unstable_offset(self) -> int | None:
@@ -127,11 +66,11 @@ class ProducerStates:
         if batch.producer_epoch < entry.producer_epoch:
             raise _old_epoch(entry, batch.producer_epoch)
         if batch.producer_epoch == entry.producer_epoch:
-            repeated = _repeated(entry, batch)
+            repeated = entry.repeated(batch)
             if repeated is not None:
                 return repeated
         self._check_sequence(entry, batch)
-        if entry.current_txn_first_offset != _NO_TRANSACTION and not batch.is_transactional:
+        if entry.current_txn_first_offset != NO_TRANSACTION and not batch.is_transactional:
             raise KafkaError(
                 ErrorCode.INVALID_TXN_STATE,
                 f"Producer {batch.producer_id} has a transaction open and writes outside of it.",
@@ -146,9 +85,9 @@ class ProducerStates:
         if (
             entry is None
             or entry.producer_epoch != batch.producer_epoch
-            or entry.current_txn_first_offset != _NO_TRANSACTION
+            or entry.current_txn_first_offset != NO_TRANSACTION
             or batch.base_sequence != (entry.last_sequence + 1) & MAX_SEQUENCE
-            or _repeated(entry, batch) is not None
+            or entry.repeated(batch) is not None
         ):
             return None
         return entry
@@ -170,7 +109,7 @@ class ProducerStates:
         entry = self.producers.get(producer_id)
         if entry is None:
             return
-        is_open = entry.current_txn_first_offset != _NO_TRANSACTION
+        is_open = entry.current_txn_first_offset != NO_TRANSACTION
         is_current = producer_epoch == entry.producer_epoch
         if producer_epoch < entry.producer_epoch or (version >= 2 and is_current and is_open):
             raise _old_epoch(entry, producer_epoch)
@@ -186,7 +125,7 @@ class ProducerStates:
         entry = self.producers.get(producer_id)
         return (
             entry is not None
-            and entry.current_txn_first_offset != _NO_TRANSACTION
+            and entry.current_txn_first_offset != NO_TRANSACTION
             and entry.producer_epoch == producer_epoch
         )
 
@@ -214,7 +153,7 @@ class ProducerStates:
         entry = self.producers.get(producer_id)
         epoch, lowest = self._awaited.get(producer_id, (-1, 0))
         is_after = producer_epoch == epoch and first_sequence > lowest
-        is_unknown = entry is None or not entry.batches
+        is_unknown = entry is None or entry.last_offset < 0
         if is_after or (bumps and is_unknown and first_sequence > 0):
             raise KafkaError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -242,22 +181,50 @@ class ProducerStates:
         """
         if batch.is_control and not batch.records_count:
             return None
-        entry = self.producers.get(batch.producer_id)
+        producer_id = batch.producer_id
+        entry = self.producers.get(producer_id)
         if entry is None:
-            entry = ProducerEntry(batch.producer_id, batch.producer_epoch)
-            self.producers[batch.producer_id] = entry
+            entry = self._add(producer_id, batch.producer_epoch)
         if batch.producer_epoch != entry.producer_epoch:
             entry.producer_epoch = batch.producer_epoch
-            entry.batches.clear()
+            entry.forget_batches()
         entry.timestamp = batch.max_timestamp
         if batch.is_control:
+            entry.written_offset = batch.last_offset
             return self._end_transaction(entry, batch)
         entry.note(batch)
-        if batch.is_transactional and entry.current_txn_first_offset == _NO_TRANSACTION:
+        if batch.is_transactional and entry.current_txn_first_offset == NO_TRANSACTION:
             entry.current_txn_first_offset = batch.base_offset
             self.open_transactions[batch.producer_id] = batch.base_offset
             self._awaited.pop(batch.producer_id, None)
         return None
+
+    def _add(self, producer_id: int, producer_epoch: int) -> ProducerEntry:
+        """Know one more producer, and forget a tenth of the others where there are too many."""
+        if len(self.producers) >= max(self.limit, self._full_at):
+            most = self.limit - self.limit // 10 - 1
+            self.keep_latest(most)
+            # Where transactions are in the way, the next look has to be as worthwhile as this one.
+            self._full_at = len(self.producers) + self.limit // 10
+        entry = ProducerEntry(producer_id, producer_epoch)
+        self.producers[producer_id] = entry
+        return entry
+
+    def keep_latest(self, most: int) -> None:
+        """Forget the producers that wrote longest ago and have nothing open, until ``most`` are
+        left.
+        """
+        excess = len(self.producers) - most
+        if excess <= 0:
+            return
+        idle = [
+            (entry.written_offset, producer_id)
+            for producer_id, entry in self.producers.items()
+            if entry.current_txn_first_offset == NO_TRANSACTION
+        ]
+        idle.sort()
+        for _, producer_id in idle[:excess]:
+            del self.producers[producer_id]
 
     def _end_transaction(
         self, entry: ProducerEntry, batch: RecordBatch
@@ -267,9 +234,9 @@ class ProducerStates:
             return None
         entry.coordinator_epoch = coordinator_epoch(batch)
         first_offset = entry.current_txn_first_offset
-        entry.current_txn_first_offset = _NO_TRANSACTION
+        entry.current_txn_first_offset = NO_TRANSACTION
         self.open_transactions.pop(batch.producer_id, None)
-        if first_offset == _NO_TRANSACTION or kind == ControlType.COMMIT:
+        if first_offset == NO_TRANSACTION or kind == ControlType.COMMIT:
             return None
         unstable = self.first_unstable_offset
         stable = batch.next_offset if unstable is None else unstable
@@ -280,70 +247,11 @@ class ProducerStates:
         expired = [
             producer_id
             for producer_id, entry in self.producers.items()
-            if entry.current_txn_first_offset == _NO_TRANSACTION
+            if entry.current_txn_first_offset == NO_TRANSACTION
             and age_ms(entry.timestamp) >= expiration_ms
         ]
         for producer_id in expired:
             del self.producers[producer_id]
-
-    def to_snapshot(self) -> bytes:
-        """The state in the format of a ``.snapshot`` file."""
-        body = bytearray(len(self.producers).to_bytes(4, "big"))
-        for entry in self.producers.values():
-            last = entry.batches[-1] if entry.batches else BatchInfo(-1, -1, -1, 0, entry.timestamp)
-            body += _ENTRY.pack(
-                entry.producer_id,
-                entry.producer_epoch,
-                last.last_sequence,
-                last.last_offset,
-                last.offset_delta,
-                entry.timestamp,
-                entry.coordinator_epoch,
-                entry.current_txn_first_offset,
-            )
-        return _VERSION.to_bytes(2, "big") + crc32c(body).to_bytes(4, "big") + bytes(body)
-
-    @classmethod
-    def from_snapshot(cls, data: bytes) -> "ProducerStates":
-        """The state that a ``.snapshot`` file holds; ValueError for one that is broken."""
-        if len(data) < _HEADER.size:
-            raise ValueError("too short")
-        version, crc, count = _HEADER.unpack_from(data)
-        rows = data[_HEADER.size :]
-        if version != _VERSION or crc != crc32c(data[_CRC_FROM:]):
-            raise ValueError("wrong version or checksum")
-        if len(rows) != count * _ENTRY.size:
-            raise ValueError("wrong count")
-        states = cls()
-        for row in _ENTRY.iter_unpack(rows):
-            states._restore(*row)
-        opened = sorted(states.open_transactions.items(), key=lambda item: item[1])
-        states.open_transactions = dict(opened)
-        return states
-
-    def _restore(
-        self,
-        producer_id: int,
-        producer_epoch: int,
-        last_sequence: int,
-        last_offset: int,
-        offset_delta: int,
-        timestamp: int,
-        coordinator_epoch: int,
-        current_txn_first_offset: int,
-    ) -> None:
-        entry = ProducerEntry(producer_id, producer_epoch)
-        entry.timestamp = timestamp
-        entry.coordinator_epoch = coordinator_epoch
-        entry.current_txn_first_offset = current_txn_first_offset
-        if last_offset >= 0 and last_sequence != NO_SEQUENCE:
-            first_sequence = (last_sequence - offset_delta) & MAX_SEQUENCE
-            entry.batches.append(
-                BatchInfo(first_sequence, last_sequence, last_offset, offset_delta, timestamp)
-            )
-        self.producers[producer_id] = entry
-        if current_txn_first_offset != _NO_TRANSACTION:
-            self.open_transactions[producer_id] = current_txn_first_offset
 
 
 def _old_epoch(entry: ProducerEntry, producer_epoch: int) -> KafkaError:
@@ -352,49 +260,3 @@ def _old_epoch(entry: ProducerEntry, producer_epoch: int) -> KafkaError:
         f"Epoch {producer_epoch} of producer {entry.producer_id} is older than the current epoch "
         f"{entry.producer_epoch}, or its transactions are over.",
     )
-
-
-def _repeated(entry: ProducerEntry, batch: RecordBatch) -> BatchInfo | None:
-    """The kept batch that has the same sequences."""
-    for kept in entry.batches:
-        if kept.first_sequence == batch.base_sequence and kept.last_sequence == batch.last_sequence:
-            return kept
-    return None
-
-
-def snapshot_offsets(directory: Path, disk: Disk) -> list[int]:
-    """The offsets of the snapshots in a partition's directory, ascending."""
-    stems = (
-        name.removesuffix(SNAPSHOT_SUFFIX)
-        for name in disk.names(directory)
-        if name.endswith(SNAPSHOT_SUFFIX)
-    )
-    return sorted(int(stem) for stem in stems if stem.isdigit())
-
-
-def snapshot_path(directory: Path, offset: int) -> Path:
-    """The file of the snapshot of the state before ``offset``."""
-    return directory / f"{offset:020d}{SNAPSHOT_SUFFIX}"
-
-
-def load_snapshot(directory: Path, offset: int, disk: Disk) -> ProducerStates | None:
-    """The state before ``offset``; None, with a warning, where the file is broken."""
-    path = snapshot_path(directory, offset)
-    try:
-        states = ProducerStates.from_snapshot(disk.read_bytes(path) or b"")
-        states.snapshot_offset = offset
-        return states
-    except (OSError, ValueError) as error:
-        log.warning("%s can't be used and is made again: %s", path, error)
-        return None
-
-
-def write_snapshot(states: ProducerStates, directory: Path, offset: int, disk: Disk) -> None:
-    """Write the state before ``offset``, unless there is such a snapshot; OSError.
-
-    An append that rolls a segment must not wait for the disk; the checksum tells a broken file.
-    """
-    if offset > states.snapshot_offset:
-        path = snapshot_path(directory, offset)
-        disk.write_atomically(path, states.to_snapshot(), durable=False)
-        states.snapshot_offset = offset

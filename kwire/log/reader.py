@@ -31,7 +31,8 @@ from kwire.log.checkpoints import LOG_START_OFFSETS, read_offsets
 from kwire.log.disk import Disk
 from kwire.log.index_files import entry_before, offset_entries, transaction_entries
 from kwire.log.partition_metadata import read_topic_id
-from kwire.log.producer_state import ProducerStates, load_snapshot, snapshot_offsets
+from kwire.log.producer_snapshot import load_snapshot, snapshot_offsets
+from kwire.log.producer_state import ProducerStates
 from kwire.log.read_only_disk import ReadOnlyDisk
 from kwire.log.transaction_index import AbortedTransaction
 from kwire.record.batch import CONTROL_MASK, HEADER_BYTES, MAGIC, TRANSACTIONAL_MASK, RecordBatch

@@ -18,6 +18,7 @@ Source: LogLoader of Kafka.
 
 import logging
 import re
+from array import array
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
@@ -77,7 +78,7 @@ def open_log(
     opened.segments = LogSegments(
         opened.new_segment(base, now_ms) for base in segment_offsets(directory, disk)
     )
-    recovered: dict[int, list[int]] = {}
+    recovered: dict[int, array[int]] = {}
     if opened.segments:
         opened.log_end_offset, recovered = _load_segments(
             opened, disk, clean, recovery_point, progress
@@ -98,6 +99,7 @@ def open_log(
         opened.segments,
         opened.log_end_offset,
         disk,
+        limit=config.producer_ids_max,
         recovered=recovered,
     )
     for segment in opened.segments:
@@ -126,13 +128,13 @@ def segment_offsets(directory: Path, disk: Disk) -> list[int]:
 
 def _load_segments(
     opened: PartitionLog, disk: Disk, clean: bool, recovery_point: int, progress: Progress
-) -> tuple[int, dict[int, list[int]]]:
+) -> tuple[int, "dict[int, array[int]]"]:
     """Load or recover every segment: the offset after the last batch, and what was recovered.
 
     The latter is, by base offset, where the batches are that tell of the producers.
     """
     end_offset = opened.segments[0].base_offset
-    recovered: dict[int, list[int]] = {}
+    recovered: dict[int, array[int]] = {}
     next_offsets = [*(segment.base_offset for segment in opened.segments[1:]), None]
     for index, (segment, next_offset) in enumerate(zip(opened.segments, next_offsets, strict=True)):
         suspect = not clean and (next_offset is None or next_offset > recovery_point)
@@ -147,7 +149,13 @@ def _load_segments(
             end_offset = _end_offset(segment) if next_offset is None else next_offset
             segment.close()
             continue
-        found = recover_segment(segment, opened.leader_epochs, opened.name, progress)
+        found = recover_segment(
+            segment,
+            opened.leader_epochs,
+            opened.name,
+            progress,
+            opened.config.producer_ids_max,
+        )
         recovered[segment.base_offset] = found.replayed
         end_offset = found.end_offset
         if end_offset <= recovery_point:
@@ -188,14 +196,18 @@ def _end_offset(segment: LogSegment) -> int:
 
 
 def recover_segment(
-    segment: LogSegment, leader_epochs: LeaderEpochs, name: str, progress: Progress
+    segment: LogSegment,
+    leader_epochs: LeaderEpochs,
+    name: str,
+    progress: Progress,
+    producers_kept: int,
 ) -> SegmentScan:
     """Read a segment, cut what isn't sound, build its indexes; what was found.
 
     Epochs that the checkpoint lacks are learnt from the batches.
     """
     size_on_disk = segment.size_bytes
-    found = segment.scan(progress)
+    found = segment.scan(progress, producers_kept)
     if found.problem:
         log.warning(
             "%s: %s at position %d of %s; cut %d bytes after offset %d, which were never "

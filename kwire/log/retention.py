@@ -13,7 +13,7 @@ import logging
 
 from kwire.log.disk import Disk
 from kwire.log.partition_log import PartitionLog
-from kwire.log.producer_state import snapshot_offsets, snapshot_path
+from kwire.log.producer_snapshot import snapshot_offsets, snapshot_path
 
 _log = logging.getLogger(__name__)
 

@@ -24,6 +24,7 @@ from pathlib import Path
 
 from kwire.log.disk import Disk
 from kwire.log.open_files import LazyFile, OpenFile
+from kwire.log.producer_state import NO_LIMIT
 from kwire.log.segment_scan import SegmentScan
 from kwire.log.sparse_index import OffsetIndex, TimeIndex
 from kwire.log.transaction_index import TransactionIndex
@@ -317,7 +318,7 @@ class LogSegment:
         self.times_are_sure = True
         self.finish()
 
-    def scan(self, progress: Callable[[int], None]) -> SegmentScan:
+    def scan(self, progress: Callable[[int], None], producers_kept: int = NO_LIMIT) -> SegmentScan:
         """Read all of the file, as after a crash."""
         file = self.file()
         scan = SegmentScan(
@@ -325,6 +326,7 @@ class LogSegment:
             self.size_bytes,
             self.base_offset,
             self.index_interval_bytes,
+            producers_kept,
         )
         scan.scan(progress)
         return scan

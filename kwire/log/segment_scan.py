@@ -12,11 +12,12 @@ Rules:
 Source: LogSegment.recover of Kafka.
 """
 
-from collections import defaultdict, deque
+from array import array
 from collections.abc import Callable
 from struct import Struct
 
-from kwire.log.producer_state import BATCHES_KEPT
+from kwire.log.producer_entry import BATCHES_KEPT
+from kwire.log.producer_state import NO_LIMIT
 from kwire.record.batch import (
     CONTROL_MASK,
     HEADER_BYTES,
@@ -47,7 +48,7 @@ class SegmentScan:
     ``size_bytes`` is how much of it is sound, ``end_offset`` the offset after that, ``problem``
     what comes then, empty at the end of the file. ``offset_entries`` and ``time_entries`` are the
     contents of the indexes, ``epochs`` the leader epochs and where they begin. ``replayed`` gives
-    the positions of the batches that the producers' state needs.
+    the positions of the batches that the producers' state needs, if ``producers_kept`` are kept.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class SegmentScan:
         file_bytes: int,
         base_offset: int,
         index_interval_bytes: int,
+        producers_kept: int = NO_LIMIT,
     ) -> None:
         self.size_bytes = 0
         self.end_offset = base_offset
@@ -73,16 +75,20 @@ class SegmentScan:
         self._interval_bytes = index_interval_bytes
         self._indexed_timestamp = -1
         self._latest_epoch = -1
-        self._all: list[int] = []
-        self._last: defaultdict[int, deque[int]] = defaultdict(lambda: deque(maxlen=BATCHES_KEPT))
+        self._all = array("q")
+        self._producers_kept = producers_kept
+        self._last: dict[int, tuple[int, ...]] = {}
 
     @property
-    def replayed(self) -> list[int]:
+    def replayed(self) -> "array[int]":
         """Positions of the batches that tell all of the producers, ascending.
 
         Of batches outside of transactions only the last few of each producer count.
         """
-        return sorted(self._all + [place for kept in self._last.values() for place in kept])
+        positions = self._all[:]
+        for kept in self._last.values():
+            positions.extend(kept)
+        return array("q", sorted(positions))
 
     def scan(self, progress: Callable[[int], None]) -> None:
         """Read up to the first batch that isn't sound, or all; ``progress`` is told of bytes."""
@@ -200,7 +206,16 @@ class SegmentScan:
         if attributes & _REPLAYED_ALL:
             self._all.append(position)
         else:
-            self._last[producer_id].append(position)
+            earlier = self._last.get(producer_id, ())
+            self._last[producer_id] = (*earlier[1 - BATCHES_KEPT :], position)
+            if len(self._last) >= 2 * self._producers_kept:
+                self._forget_idle()
+
+    def _forget_idle(self) -> None:
+        """Keep the producers that wrote last: the others would be forgotten by the replay, too."""
+        places = sorted(kept[-1] for kept in self._last.values())
+        first = places[-self._producers_kept]
+        self._last = {one: kept for one, kept in self._last.items() if kept[-1] >= first}
 
     def _note_epoch(self, epoch: int, base_offset: int) -> None:
         self.epochs.append((epoch, base_offset))

@@ -42,4 +42,6 @@ def _truncate(log: PartitionLog, offset: int, now_ms: int, disk: Disk, steady_ms
     log.first_dirty_offset = min(log.first_dirty_offset, log.active.base_offset)
     disk.sync_directory(log.directory)
     log.leader_epochs.truncate_from_end(offset)
-    log.producers = rebuild_producers(log.directory, log.segments, offset, disk)
+    log.producers = rebuild_producers(
+        log.directory, log.segments, offset, disk, limit=log.config.producer_ids_max
+    )

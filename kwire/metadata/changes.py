@@ -185,14 +185,19 @@ def snapshot(image: MetadataImage) -> list[Change]:
 
 def to_json(changes: Sequence[Change]) -> str:
     """The form in which a store keeps the changes of one revision."""
-    return json.dumps([{"type": type(c).__name__, **_fields(c)} for c in changes])
+    # One by one: a single call would keep every other thread from running until all is written.
+    texts = (json.dumps({"type": type(change).__name__, **_fields(change)}) for change in changes)
+    return f"[{', '.join(texts)}]"
 
 
 def _fields(change: Change) -> dict[str, Any]:
     fields: dict[str, Any] = change._asdict()
     if isinstance(change, TopicCreated):
         topic = change.topic
-        return {"name": topic.name, "id": topic.topic_id.hex(), "partitions": topic.partitions}
+        fields = {"name": topic.name, "id": topic.topic_id.hex(), "partitions": topic.partitions}
+        if topic.hashed_partitions != len(topic.partitions):
+            fields["hashed"] = topic.hashed_partitions
+        return fields
     if "topic_id" in fields:
         fields["topic_id"] = fields["topic_id"].hex()
     return fields
@@ -217,7 +222,8 @@ def _change(kind: str, item: dict[str, Any]) -> Change:
     match kind:
         case "TopicCreated":
             partitions = _partitions(item["partitions"])
-            return TopicCreated(TopicImage(item["name"], bytes.fromhex(item["id"]), partitions))
+            topic_id, hashed = bytes.fromhex(item["id"]), item.get("hashed", len(partitions))
+            return TopicCreated(TopicImage(item["name"], topic_id, partitions, hashed))
         case "TopicDeleted":
             return TopicDeleted(bytes.fromhex(item["topic_id"]))
         case "PartitionsAdded":

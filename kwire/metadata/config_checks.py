@@ -4,18 +4,20 @@ Rules:
 
 - A topic, a group and a client-metrics subscription have the configs of their scope and no others.
 - A broker takes names that it doesn't know, for whoever reads them; of its own it takes those that
-  can change while it runs. What a listener is made of can't, in kwire.
+  can change while it runs. The addresses and protocols of its listeners can't, in kwire.
 - A group's timeouts lie between the broker's limits for them.
 
 Source: LogConfig.validate, GroupConfig.validate, DynamicBrokerConfig.validate and
 ClientMetricsConfigs.validate of Kafka.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 
 from kwire.config.settings import (
     BROKER,
     CLIENT_METRICS,
+    CLUSTER_WIDE,
     DYNAMIC_BROKER,
     GROUP,
     PER_BROKER,
@@ -38,6 +40,22 @@ SCOPES = {
 
 _GROUP_LIMITS = {"streams.num.standby.replicas": "group.streams.max.standby.replicas"}
 """The broker's upper limits that aren't named after the group's config."""
+
+
+_LISTENERS = ("listener.security.protocol.map", "listeners")
+"""What a listener is made of."""
+
+_OF_A_LISTENER = frozenset(
+    {
+        "ssl.key.password",
+        *(f"ssl.keystore.{part}" for part in ("certificate.chain", "key", "location")),
+        *(f"ssl.keystore.{part}" for part in ("password", "type")),
+        *(f"ssl.truststore.{part}" for part in ("certificates", "location", "password", "type")),
+    }
+)
+"""Configs that can only be changed with a listener's prefix (SslConfigs.RECONFIGURABLE_CONFIGS)."""
+
+_LISTENER_PREFIX = re.compile(r"listener\.name\.[^.]*\.")
 
 
 def find_setting(kind: ConfigResourceType, name: str) -> Setting | None:
@@ -67,33 +85,76 @@ def check_configs(
         _check_heartbeats(values, broker)
 
 
-def check_broker_configs(configs: Mapping[str, str], *, all_brokers: bool) -> None:
+def check_broker_configs(
+    configs: Mapping[str, str], broker: Mapping[str, Value], *, all_brokers: bool
+) -> None:
     """Raise KafkaError (INVALID_REQUEST) unless these may be set while brokers run.
 
-    ``all_brokers``: for all of them, not for one.
+    ``broker`` are the broker's settings in force; ``all_brokers``: for all of them, not for one.
     """
     known = {
         name: setting
         for name in configs
-        if (setting := find_setting(ConfigResourceType.BROKER, name)) is not None
+        if (setting := find_setting(ConfigResourceType.BROKER, base_name(name))) is not None
     }
+    own = {name: setting for name, setting in known.items() if name == setting.name}
     _refuse(
         "Cannot update these configs dynamically",
-        (name for name, setting in known.items() if setting.mode == READ_ONLY),
+        (name for name, setting in own.items() if setting.mode == READ_ONLY),
     )
-    per_broker = {name for name, setting in known.items() if setting.mode == PER_BROKER}
-    per_broker |= {name for name in configs if name.startswith("listener.name.")}
+    _refuse(
+        "These security configs can be dynamically updated only per-listener using the listener "
+        "prefix",
+        (name for name in own if name in _OF_A_LISTENER),
+    )
+    values = _parse_broker_configs(configs, known)
     if all_brokers:
         _refuse(
             "Cannot update these configs at default cluster level, broker id must be specified",
-            per_broker,
+            (name for name in configs if _is_per_broker(name, known.get(name))),
         )
-    _refuse("A listener's configs cannot be changed while this broker runs", per_broker)
+    _refuse(
+        "The listeners cannot be changed while this broker runs",
+        (name for name in _LISTENERS if name in values and values[name] != broker[name]),
+    )
+    cordoned = values.get("cordoned.log.dirs")
+    if isinstance(cordoned, list):
+        directories = broker["log.dirs"]
+        assert isinstance(directories, list)
+        _refuse(
+            "All entries in cordoned.log.dirs must be present in log.dirs. Missing entries",
+            (entry for entry in cordoned if entry not in directories),
+        )
+
+
+def base_name(name: str) -> str:
+    """The name of a config without the prefix that makes it one of a listener."""
+    return _LISTENER_PREFIX.sub("", name)
+
+
+def _is_per_broker(name: str, setting: Setting | None) -> bool:
+    """Whether a config can be set for one broker only, as Kafka has it."""
+    if name.startswith("listener.name."):
+        return setting is None or setting.mode != CLUSTER_WIDE
+    return setting is not None and setting.mode == PER_BROKER
+
+
+def _parse_broker_configs(
+    configs: Mapping[str, str], known: Mapping[str, Setting]
+) -> dict[str, Value]:
+    """The values of the configs that are known; KafkaError (INVALID_REQUEST) for a bad one."""
     try:
-        for name, setting in known.items():
-            setting.parse(configs[name])
+        values = {name: setting.parse(configs[name]) for name, setting in known.items()}
     except ConfigError as error:
         raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
+    for name, setting in known.items():
+        if setting.type == "CLASS" and configs[name] not in ("", setting.default):
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"Invalid value {configs[name]} for configuration {setting.name}: "
+                f"Class {configs[name]} could not be found.",
+            )
+    return values
 
 
 def _refuse(problem: str, names: Iterable[str]) -> None:

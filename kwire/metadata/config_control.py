@@ -172,6 +172,6 @@ def _check(
     """Raise KafkaError (INVALID_CONFIG, INVALID_REQUEST) unless the resource may have these."""
     kind, name = resource
     if kind is ConfigResourceType.BROKER:
-        check_broker_configs(wanted, all_brokers=not name)
+        check_broker_configs(wanted, broker, all_brokers=not name)
     else:
         check_configs(kind, wanted, broker)

@@ -29,6 +29,9 @@ from kwire.metadata.image import ConfigResourceType, MetadataImage, PartitionIma
 
 MAX_TOPIC_NAME_LENGTH = 249
 MAX_PARTITIONS_PER_REQUEST = 10_000
+MAX_RECORDS_PER_REQUEST = 10_000
+"""Kafka writes a record for each topic, each partition and each config, all in one batch."""
+
 PRODUCER_ID_BLOCK = 1000
 
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
@@ -43,6 +46,71 @@ class NewTopic(NamedTuple):
     replication_factor: int
     assignments: Mapping[int, Sequence[int]] = {}
     configs: Mapping[str, str] = {}
+
+
+class RequestTooLarge(KafkaError):
+    """A request asks for more than one request may; nothing of it is done."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.POLICY_VIOLATION, message)
+
+
+class TakenNames:
+    """The names of an image's topics, of which a new one must not be too much like any.
+
+    Names that differ only in '.' and '_' share their metrics' names: Kafka refuses them. The names
+    are compared in one go, however many new ones there are.
+    """
+
+    def __init__(self, image: MetadataImage) -> None:
+        self._topics = image.topics_by_name
+        self._folded: dict[str, str] | None = None
+
+    def check(self, name: str) -> None:
+        """Raise KafkaError (TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION) for a name taken."""
+        if name in self._topics:
+            raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        if "." not in name and "_" not in name:
+            return
+        if self._folded is None:
+            self._folded = {
+                other.replace(".", "_"): other
+                for other in self._topics
+                if "." in other or "_" in other
+            }
+        other = self._folded.get(name.replace(".", "_"))
+        if other is not None:
+            raise KafkaError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"Topic '{name}' collides with existing topic: {other}",
+            )
+
+
+class TopicCreation:
+    """The topics that one request creates; ``changes`` are for one commit.
+
+    Like Kafka it takes no more than 10,000 partitions, and no more than 10,000 records.
+    """
+
+    def __init__(self, image: MetadataImage, random: Random, partitions: int) -> None:
+        """For ``partitions`` in all; raises RequestTooLarge."""
+        check_partition_total(partitions)
+        self.changes: list[Change] = []
+        self._image = image
+        self._random = random
+        self._taken = TakenNames(image)
+        self._records = 0
+
+    def add(self, topic: NewTopic) -> TopicImage:
+        """Create one more; KafkaError as in ``create_topic``, RequestTooLarge."""
+        changes = create_topic(self._image, topic, self._random, self._taken)
+        created = changes[-1]
+        assert isinstance(created, TopicCreated)
+        self._records += len(changes) + len(created.topic.partitions)
+        if self._records > MAX_RECORDS_PER_REQUEST:
+            raise RequestTooLarge("Unable to perform excessively large batch operation.")
+        self.changes += changes
+        return created.topic
 
 
 def check_topic_name(name: str) -> None:
@@ -62,16 +130,16 @@ def check_topic_name(name: str) -> None:
     )
 
 
-def create_topic(image: MetadataImage, topic: NewTopic, random: Random) -> list[Change]:
-    """The changes that create a topic, its configs first.
+def create_topic(
+    image: MetadataImage, topic: NewTopic, random: Random, taken: TakenNames | None = None
+) -> list[Change]:
+    """The changes that create a topic, its configs first. ``taken`` are the names of the image.
 
     Raises KafkaError: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS,
     INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG.
     """
     check_topic_name(topic.name)
-    if topic.name in image.topics_by_name:
-        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.")
-    _check_collision(image, topic.name)
+    (taken or TakenNames(image)).check(topic.name)
     if topic.assignments:
         replicas = _assigned(image, topic.assignments)
     else:
@@ -83,7 +151,7 @@ def create_topic(image: MetadataImage, topic: NewTopic, random: Random) -> list[
         ConfigChanged(ConfigResourceType.TOPIC, topic.name, name, value)
         for name, value in topic.configs.items()
     ]
-    changes.append(TopicCreated(TopicImage(topic.name, topic_id, partitions)))
+    changes.append(TopicCreated(TopicImage(topic.name, topic_id, partitions, len(partitions))))
     return changes
 
 
@@ -126,7 +194,7 @@ def add_partitions(
             f"{added} partition(s) are to be added, but {len(assignments)} are assigned.",
         )
     else:
-        replicas = _assigned(image, dict(enumerate(assignments)))
+        replicas = _assigned(image, dict(enumerate(assignments, current)), current)
         if any(len(nodes) != factor for nodes in replicas):
             raise KafkaError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
@@ -141,26 +209,12 @@ def allocate_producer_ids(image: MetadataImage) -> list[Change]:
 
 
 def check_partition_total(count: int) -> None:
-    """Raise KafkaError (POLICY_VIOLATION) for more partitions than one request may create."""
+    """Raise RequestTooLarge for more partitions than one request may create."""
     if count > MAX_PARTITIONS_PER_REQUEST:
-        raise KafkaError(
-            ErrorCode.POLICY_VIOLATION,
+        raise RequestTooLarge(
             f"Excessively large number of partitions per request: {count}; "
             f"at most {MAX_PARTITIONS_PER_REQUEST} are allowed.",
         )
-
-
-def _check_collision(image: MetadataImage, name: str) -> None:
-    """Names that differ only in '.' and '_' share their metrics' names: Kafka refuses them."""
-    if "." not in name and "_" not in name:
-        return
-    folded = name.replace(".", "_")
-    for other in image.topics_by_name:
-        if other.replace(".", "_") == folded:
-            raise KafkaError(
-                ErrorCode.INVALID_TOPIC_EXCEPTION,
-                f"Topic '{name}' collides with existing topic: {other}",
-            )
 
 
 def _new_topic_id(image: MetadataImage, random: Random) -> bytes:
@@ -210,16 +264,16 @@ def _placed(
 
 
 def _assigned(
-    image: MetadataImage, assignments: Mapping[int, Sequence[int]]
+    image: MetadataImage, assignments: Mapping[int, Sequence[int]], first: int = 0
 ) -> list[tuple[int, ...]]:
-    """The node ids a client asked for, by partition, after checking them."""
+    """The node ids that a client asked for, by partition from ``first`` on, after checking them."""
 
     def refuse(message: str) -> KafkaError:
         return KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
 
-    if sorted(assignments) != list(range(len(assignments))):
+    if sorted(assignments) != list(range(first, first + len(assignments))):
         raise refuse("Partitions should be a consecutive 0-based integer sequence.")
-    factor = len(assignments[0])
+    factor = len(assignments[first])
     for partition, nodes in assignments.items():
         if not nodes:
             raise refuse(f"Partition {partition} has no replicas.")
@@ -230,4 +284,4 @@ def _assigned(
         for node in nodes:
             if node not in image.brokers:
                 raise refuse(f"Broker {node} in partition {partition} is not registered.")
-    return [tuple(assignments[index]) for index in range(len(assignments))]
+    return [tuple(assignments[index]) for index in sorted(assignments)]

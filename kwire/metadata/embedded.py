@@ -11,7 +11,9 @@ Rules:
   that is killed leaves the last commit that returned.
 - A new file gets its name when it is whole. Until then nothing protects it, which spares most of
   the waits for the disk that making it would take; what a crash leaves of it is made anew.
-- After many commits they are replaced by one snapshot of the image at that revision.
+- After many commits, or commits of many bytes, they are replaced by one snapshot of the image at
+  that revision. So a file grows to a small multiple of the image, whatever happened to it.
+- The latest commits stay in memory for who begins to watch, up to a number and to a size.
 - Writing waits for the disk, so it happens in a thread, one commit at a time.
 """
 
@@ -21,10 +23,12 @@ import tempfile
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from contextlib import closing
+from itertools import islice
 from pathlib import Path
 
 import trio
 
+from kwire.budget.threads import Kind
 from kwire.errors import ErrorCode, KafkaError
 from kwire.metadata.changes import Change, apply, from_json, snapshot, to_json
 from kwire.metadata.image import MetadataImage
@@ -36,6 +40,13 @@ COMMITS_BEFORE_SNAPSHOT = 1000
 ROOM_BYTES = 1 << 20
 """What opening the file takes at most: SQLite makes its log and shared memory anew."""
 
+BYTES_BEFORE_SNAPSHOT = 4 << 20
+"""So many bytes of commits are written, or as many as the last snapshot has, before the next."""
+
+RECENT_COMMITS = 1000
+RECENT_BYTES = 256 << 10
+"""What is remembered of commits, as they are in the file; in memory they take some times more."""
+
 SYNCHRONOUS = "FULL"
 """A commit is on the disk before it is told; tests that cut no power do without."""
 
@@ -43,12 +54,19 @@ SYNCHRONOUS = "FULL"
 class EmbeddedStore:
     """A MetadataStore in a file that this process alone has open."""
 
-    def __init__(self, connection: sqlite3.Connection, image: MetadataImage, commits: int) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, image: MetadataImage, written: Sequence[int]
+    ) -> None:
+        """``written`` has the bytes of each commit in the file, the snapshot's first."""
         self._connection = connection
+        self._cursor = connection.cursor()  # one for all: each new one would be remembered a while
         self._image = image
-        self._commits = commits
-        self._recent: deque[Commit] = deque(maxlen=COMMITS_BEFORE_SNAPSHOT)
+        self._snapshot_bytes = written[0] if written else 0
+        self._commits = len(written)
+        self._bytes = sum(written[1:])
+        self._recent = RecentCommits()
         self._lock = trio.Lock()
+        self._threads = Kind(1)
         self._watchers: list[trio.MemorySendChannel[Commit]] = []
 
     @classmethod
@@ -82,27 +100,24 @@ class EmbeddedStore:
             if self._image.revision != expected_revision:
                 raise RevisionConflict
             revision = expected_revision + 1
-            image = apply(self._image, changes, revision)
             try:
-                await trio.to_thread.run_sync(self._write, revision, list(changes), image)
+                image, size_bytes = await self._threads.run(self._write, revision, list(changes))
             except sqlite3.Error as error:
                 raise KafkaError(
                     ErrorCode.KAFKA_STORAGE_ERROR, f"metadata can't be written: {error}"
                 ) from error
             self._image = image
             commit = Commit(revision, changes)
-            self._recent.append(commit)
+            self._recent.add(commit, size_bytes)
             for watcher in self._watchers:
                 watcher.send_nowait(commit)
         return revision
 
     def watch(self, revision: int) -> AsyncIterator[Commit]:
         """Every commit after ``revision``, the ones to come included; RevisionGone if too old."""
-        missed = self._image.revision - revision
-        if not 0 <= missed <= len(self._recent):
-            raise RevisionGone
+        missed = self._recent.last(self._image.revision - revision)
         send, receive = trio.open_memory_channel[Commit](_NO_LIMIT)
-        for commit in list(self._recent)[len(self._recent) - missed :]:
+        for commit in missed:
             send.send_nowait(commit)
         self._watchers.append(send)
         return receive
@@ -113,22 +128,59 @@ class EmbeddedStore:
             watcher.close()
         self._connection.close()
 
-    def _write(self, revision: int, changes: list[Change], image: MetadataImage) -> None:
-        """Write one commit, or a snapshot in the place of all; called in a thread."""
-        is_snapshot = self._commits >= COMMITS_BEFORE_SNAPSHOT
-        connection = self._connection
-        connection.execute("BEGIN IMMEDIATE")
+    def _write(self, revision: int, changes: list[Change]) -> tuple[MetadataImage, int]:
+        """Write one commit, or a snapshot in the place of all.
+
+        Called in a thread: both take long where very much changes at once. Returns the image that
+        the commit leads to and the bytes of the commit.
+        """
+        image = apply(self._image, changes, revision)
+        text = to_json(changes)
+        size_bytes = len(text)
+        is_snapshot = self._commits >= COMMITS_BEFORE_SNAPSHOT or self._bytes + size_bytes > max(
+            BYTES_BEFORE_SNAPSHOT, self._snapshot_bytes
+        )
+        if is_snapshot:
+            text = to_json(snapshot(image))
+        connection, execute = self._connection, self._cursor.execute
+        execute("BEGIN IMMEDIATE")
         try:
             if is_snapshot:
-                connection.execute("DELETE FROM commits")
-                changes = snapshot(image)
-            connection.execute("INSERT INTO commits VALUES (?, ?)", (revision, to_json(changes)))
-            connection.execute("COMMIT")
+                execute("DELETE FROM commits")
+            execute("INSERT INTO commits VALUES (?, ?)", (revision, text))
+            execute("COMMIT")
         except BaseException:
             if connection.in_transaction:
-                connection.execute("ROLLBACK")
+                execute("ROLLBACK")
             raise
-        self._commits = 1 if is_snapshot else self._commits + 1
+        if is_snapshot:
+            self._commits, self._bytes, self._snapshot_bytes = 1, 0, len(text)
+        else:
+            self._commits += 1
+            self._bytes += size_bytes
+        return image, size_bytes
+
+
+class RecentCommits:
+    """The latest commits, the newest at the end."""
+
+    def __init__(self) -> None:
+        self._commits: deque[tuple[Commit, int]] = deque()
+        self._bytes = 0
+
+    def add(self, commit: Commit, size_bytes: int) -> None:
+        """Remember a commit, and forget the oldest ones where they are too many or too large."""
+        self._commits.append((commit, size_bytes))
+        self._bytes += size_bytes
+        while self._bytes > RECENT_BYTES or len(self._commits) > RECENT_COMMITS:
+            self._bytes -= self._commits.popleft()[1]
+
+    def last(self, count: int) -> list[Commit]:
+        """The last ``count`` commits; RevisionGone where not so many are remembered."""
+        first = len(self._commits) - count
+        if not 0 <= first <= len(self._commits):
+            raise RevisionGone
+        return [commit for commit, _ in islice(self._commits, first, None)]
 
 
 _NO_LIMIT = 1 << 30
@@ -153,18 +205,18 @@ def _unusable(path: Path, error: Exception) -> StoreUnusable:
     )
 
 
-def _load(connection: sqlite3.Connection, path: Path) -> tuple[MetadataImage, int]:
-    """The image that the file's commits make, and their number."""
+def _load(connection: sqlite3.Connection, path: Path) -> tuple[MetadataImage, list[int]]:
+    """The image that the file's commits make, and the bytes of each."""
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute(f"PRAGMA synchronous={SYNCHRONOUS}")
     _check_format(connection, path)
     image = MetadataImage()
-    commits = 0
+    written: list[int] = []
     rows = connection.execute("SELECT revision, changes FROM commits ORDER BY revision")
     for revision, changes in rows:
         image = apply(image, from_json(changes), revision)
-        commits += 1
-    return image, commits
+        written.append(len(changes))
+    return image, written
 
 
 def _create(path: Path) -> None:

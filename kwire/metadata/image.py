@@ -40,11 +40,17 @@ class PartitionImage(NamedTuple):
 
 
 class TopicImage(NamedTuple):
-    """A topic; its partitions are numbered by their place."""
+    """A topic; its partitions are numbered by their place.
+
+    ``hashed_partitions`` is how many partitions share out the groups or transactional ids of a
+    coordinators' topic: the number that the topic was created with. A partition that is added later
+    takes nothing over, or the groups that exist would be looked for where they are not.
+    """
 
     name: str
     topic_id: bytes
     partitions: tuple[PartitionImage, ...]
+    hashed_partitions: int
 
 
 class BrokerImage(NamedTuple):

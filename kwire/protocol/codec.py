@@ -6,13 +6,14 @@ hold on to the function of ``encoder`` or ``decoder``; ``encode`` and ``decode``
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from kwire.protocol.file_slice import FileSlice
 from kwire.protocol.types import Message, Schema
-from kwire.protocol.wire import MalformedRequest, UnencodableMessage
+from kwire.protocol.wire import MAX_ELEMENTS, MalformedRequest, UnencodableMessage
 
 _M = TypeVar("_M", bound=Schema)
+_Decoded = TypeVar("_Decoded", covariant=True)
 
 __all__ = [
     "Decoder",
@@ -28,12 +29,18 @@ __all__ = [
 Encoder: TypeAlias = Callable[[Any, bytearray, list[tuple[int, FileSlice]]], None]
 """``encode(message, out, slices)``: appends to ``out``; see ``wire.append_records``."""
 
-Decoder: TypeAlias = Callable[[bytes | memoryview, int], tuple[_M, int]]
-"""``decode(buffer, position)``: the message and the position after it.
 
-Nothing beyond the end of ``buffer`` belongs to the message, so a buffer that holds several frames
-is handed over in slices of its memoryview.
-"""
+class Decoder(Protocol[_Decoded]):
+    """Decodes one version of a message.
+
+    Nothing beyond the end of ``buffer`` belongs to the message, so a buffer that holds several
+    frames is handed over in slices of its memoryview.
+    """
+
+    def __call__(
+        self, buffer: bytes | memoryview, position: int, room: int = MAX_ELEMENTS
+    ) -> tuple[_Decoded, int]:
+        """The message and the position after it; TooManyElements beyond ``room`` elements."""
 
 
 @cache

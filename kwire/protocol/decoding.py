@@ -6,8 +6,9 @@ Rules of the generated code:
   fixed size, and the length that follows them, are read by one ``struct`` call.
 - No length or count is believed: it is compared with the bytes that are left, counting the
   fewest bytes an element can take, before anything is created.
-- All arrays of a message together hold at most ``MAX_ELEMENTS``: a two-byte struct becomes an
-  object of a hundred bytes, so bytes alone are no bound that a broker could live with.
+- All arrays of a message together hold at most ``room`` elements: a two-byte struct becomes an
+  object of a hundred bytes, so bytes alone are no bound that a broker could live with. More raise
+  ``TooManyElements``, and the caller may decode again where there is more room.
 - The only exceptions that leave it are ``MalformedRequest``; reading beyond the end raises
   ``struct.error`` or IndexError inside and is turned into it.
 """
@@ -33,6 +34,7 @@ from kwire.protocol.types import (
 from kwire.protocol.wire import (
     MAX_ELEMENTS,
     MalformedRequest,
+    TooManyElements,
     read_string_length,
     read_unsigned_varint,
     skip_tagged_fields,
@@ -43,6 +45,7 @@ RUNTIME = {
     "unpack_from": unpack_from,
     "MAX_ELEMENTS": MAX_ELEMENTS,
     "MalformedRequest": MalformedRequest,
+    "TooManyElements": TooManyElements,
     "read_string_length": read_string_length,
     "read_unsigned_varint": read_unsigned_varint,
     "skip_tagged_fields": skip_tagged_fields,
@@ -52,7 +55,7 @@ RUNTIME = {
 
 
 def generate_decoder(message: type[Message], version: int) -> Any:
-    """The function ``decode(buffer, position) -> (message, position)`` of one version."""
+    """The function ``decode(buffer, position, room) -> (message, position)`` of one version."""
     return DecoderWriter(message, version).function()
 
 
@@ -66,11 +69,10 @@ class DecoderWriter(SourceWriter):
 
     def function(self) -> Any:
         """Write the whole function and compile it."""
-        with self.block("def decode(buffer, position):"):
+        with self.block("def decode(buffer, position, room=MAX_ELEMENTS):"):
             with self.block("try:"):
                 self.emit("end = len(buffer)")
                 self.emit("p = position")
-                self.emit("room = MAX_ELEMENTS")
                 name = self.read_struct(self.message, "")
                 self.flush()
                 self.emit(f"return {name}, p")
@@ -215,7 +217,8 @@ class DecoderWriter(SourceWriter):
         beyond_end = "n > end - p" if min_bytes == 1 else f"n * {min_bytes} > end - p"
         self.fail_if(beyond_end, path, "more elements than bytes")
         self.emit("room -= n")
-        self.fail_if("room < 0", path, "too many elements")
+        with self.block("if room < 0:"):
+            self.emit(f"raise TooManyElements('{self.label}: {path}: too many elements')")
         if isinstance(element, Kind) and element.size:
             self.read_fixed_elements(element, target)
             return

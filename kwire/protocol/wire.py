@@ -10,11 +10,15 @@ MAX_STRING_BYTES = 0x7FFF
 """Longest string in any version: Kafka keeps the limit of the old int16 length."""
 
 MAX_ELEMENTS = 500_000
-"""Most elements that the arrays of one message may hold together when it is decoded."""
+"""Most elements that the arrays of one message may hold together, unless the caller says less."""
 
 
 class MalformedRequest(ValueError):
     """The bytes are not a message of the kind they should be."""
+
+
+class TooManyElements(MalformedRequest):
+    """The arrays of a message hold more elements together than whoever decodes it has room for."""
 
 
 class UnencodableMessage(ValueError):

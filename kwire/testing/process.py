@@ -1,22 +1,27 @@
 """A kwire in a process of its own, for tests, demos and benchmarks.
 
-Needs the standard library alone. It listens on 127.0.0.1, on a free port unless told otherwise, and
-ends with the ``with`` block.
+Needs the standard library alone. The broker listens on 127.0.0.1, on a free port unless told
+otherwise. It ends with the ``with`` block, and also when the process that started it dies without
+a word: its standard input is a pipe that nobody writes to, and the end of the pipe ends the broker.
 """
 
 import os
 import re
+import selectors
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 import weakref
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
-START_TIMEOUT_S = 30.0
+START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 30.0
+
+LOG_TAIL_LINES = 20
 
 _READY = re.compile(
     r"kwire (?P<version>\S+) ready: (?P<address>\S+) data=.* cluster=(?P<cluster>\S+)"
@@ -25,7 +30,7 @@ _PACKAGE_PARENT = Path(__file__).parents[2]
 
 
 class BrokerFailed(Exception):
-    """The broker ended instead of getting ready; the text is what it said."""
+    """The broker ended instead of getting ready, or hung; the text is what it said."""
 
 
 class BrokerProcess:
@@ -42,6 +47,7 @@ class BrokerProcess:
         settings: Mapping[str, str] | None = None,
         listen: str = "127.0.0.1:0",
         package_parent: Path = _PACKAGE_PARENT,
+        start_timeout_s: float = START_TIMEOUT_S,
     ) -> None:
         self.data_dir = Path(data_dir)
         self.bootstrap = ""
@@ -50,7 +56,8 @@ class BrokerProcess:
         self._settings = dict(settings or {})
         self._listen = listen
         self._package_parent = package_parent
-        self._process: subprocess.Popen[str] | None = None
+        self._start_timeout_s = start_timeout_s
+        self._process: subprocess.Popen[bytes] | None = None
         handle, name = tempfile.mkstemp(prefix="kwire-", suffix=".log")
         os.close(handle)
         self._log = Path(name)
@@ -63,7 +70,7 @@ class BrokerProcess:
         return self._process.pid
 
     def start(self) -> "BrokerProcess":
-        """Start it and wait until it is ready; BrokerFailed if it ends instead."""
+        """Start it and wait until it is ready; BrokerFailed if it ends instead, or hangs."""
         # -P: the directory it is started in may have another kwire.
         command = [sys.executable, "-P", "-m", "kwire", "serve", "--data-dir", str(self.data_dir)]
         command += ["--listen", self._listen]
@@ -73,22 +80,46 @@ class BrokerProcess:
         paths = [str(self._package_parent), environment.get("PYTHONPATH", "")]
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
         environment["PYTHONSAFEPATH"] = "1"  # the kwire of the working directory doesn't come first
+        environment["KWIRE_ENDS_WITH_STDIN"] = "1"
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=environment,
             )
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
+        line = self._first_line(self._process)
         ready = _READY.match(line)
         if ready is None:
-            self._process.wait(STOP_TIMEOUT_S)
-            self._process.stdout.close()
-            self._process = None
+            self._end(signal.SIGKILL)
             raise BrokerFailed(self.log().strip() or line)
         self.bootstrap = ready["address"]
         self.cluster_id = ready["cluster"]
         self.version = ready["version"]
         return self
+
+    def _first_line(self, process: subprocess.Popen[bytes]) -> str:
+        """What a process prints first; BrokerFailed if it takes too long."""
+        assert process.stdout is not None
+        deadline = time.monotonic() + self._start_timeout_s
+        said = b""
+        with selectors.DefaultSelector() as selector:
+            selector.register(process.stdout, selectors.EVENT_READ)
+            while not said.endswith(b"\n"):
+                if not selector.select(max(deadline - time.monotonic(), 0)):
+                    self._end(signal.SIGKILL)
+                    tail = "\n".join(self.log().splitlines()[-LOG_TAIL_LINES:])
+                    raise BrokerFailed(
+                        f"the broker on {self.data_dir} was not ready after "
+                        f"{self._start_timeout_s:g} s; the end of its log:\n{tail or '(empty)'}"
+                    )
+                some = os.read(process.stdout.fileno(), 4096)
+                if not some:
+                    process.wait(STOP_TIMEOUT_S)
+                    break
+                said += some
+        return said.decode(errors="replace")
 
     def kill(self) -> None:
         """End it with SIGKILL, as a crash would."""
@@ -121,7 +152,9 @@ class BrokerProcess:
             process.wait()
             raise
         finally:
+            assert process.stdin is not None
             assert process.stdout is not None
+            process.stdin.close()
             process.stdout.close()
 
     def __enter__(self) -> "BrokerProcess":

@@ -1,7 +1,6 @@
 """How long a run will still take, as it is told; no clock is read."""
 
 import io
-import json
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ from rich.console import Console
 from bench.__main__ import options_of
 from bench.brokers import kwire_maker
 from bench.pace import Pace, Teller, minutes, usual_seconds
+from bench.published import write_run
 from bench.rows import ALL_ROWS, ROWS, SLOW
 from bench.session import Session
 
@@ -37,9 +37,9 @@ def test_a_slow_machine_is_known_after_a_while() -> None:
 
 def test_what_is_usual_comes_from_the_published_run(tmp_path: Path) -> None:
     """The mean of its rounds; without one nothing is known."""
-    file = tmp_path / "results.json"
+    file = tmp_path / "numbers.json"
     assert usual_seconds(file) == {}
-    file.write_text(json.dumps({"seconds": {"mix": {"kwire": [60, 62], "kafka": []}}}))
+    write_run({"seconds": {"mix": {"kwire": [60, 62], "kafka": []}}}, file)
     assert usual_seconds(file) == {("mix", "kwire"): 61}
 
 

@@ -1,7 +1,6 @@
 """What the bench says of a run: table, Markdown and the documents; no timing asserted."""
 
 import io
-import json
 from typing import Any
 
 import pytest
@@ -10,10 +9,8 @@ from rich.console import Console
 from bench.markdown import growth_tables, whole_table
 from bench.publish import (
     END,
-    GROWTH,
     GROWTH_END,
     GROWTH_START,
-    NUMBERS,
     PERFORMANCE,
     README,
     START,
@@ -22,6 +19,7 @@ from bench.publish import (
     performance_part,
     readme_part,
 )
+from bench.published import read_growth, read_run
 from bench.report import Run, behind, cell_of, lines_of, main_lines, table_of
 
 START_ROW = "start to first acknowledged record"
@@ -175,14 +173,13 @@ def test_documents_say_what_the_published_numbers_say() -> None:
     documents = {README: readme_part, PERFORMANCE: performance_part}
     for document, part in documents.items():
         text = document.read_text(encoding="utf-8")
-        if NUMBERS.exists():
-            run = json.loads(NUMBERS.read_text(encoding="utf-8"))
+        if run := read_run():
             assert between_markers(text, part(run)) == text
         else:
             assert f"{START}{END}" in text
     text = PERFORMANCE.read_text(encoding="utf-8")
-    if GROWTH.exists():
-        made = growth_part(json.loads(GROWTH.read_text(encoding="utf-8")))
+    if growth := read_growth():
+        made = growth_part(growth)
         assert between_markers(text, made, GROWTH_START, GROWTH_END) == text
     else:
         assert f"{GROWTH_START}{GROWTH_END}" in text

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import trio
 
+from kwire.broker.markers import EndMarker
 from kwire.coordinator.transaction.state import TransactionState
 from kwire.errors import KafkaError
 from kwire.log.disk import Disk
@@ -163,3 +164,9 @@ async def test_a_marker_counts_when_it_is_on_the_disk(tmp_path):
         await until(lambda: state(server) is TransactionState.COMPLETE_COMMIT)
         assert written.recovery_point == 2
         assert server.broker.partition(TOPIC, 1).last_stable_offset == 4
+
+
+def test_a_marker_is_told_in_words():
+    """The log names what ends and whose it is."""
+    marker = EndMarker(7, 3, 0, False, 2)
+    assert str(marker) == "the abort of producer 7, epoch 3"

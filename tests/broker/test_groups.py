@@ -1,15 +1,22 @@
 """The homes of groups: finding, loading, forgetting."""
 
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 
 from kwire.broker.groups import Groups, partition_for
-from kwire.coordinator.effects import Effects
+from kwire.coordinator.effects import Effects, Job
 from kwire.coordinator.group import EMPTY_STATE
+from kwire.coordinator.joining import Client
 from kwire.coordinator.records import OffsetCommitValue, offset_commit
 from kwire.errors import ErrorCode, KafkaError
+from kwire.metadata.changes import apply, from_json, snapshot, to_json
+from kwire.metadata.controller import add_partitions
+from kwire.metadata.image import MetadataImage
 from kwire.protocol.messages.delete_topics import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
@@ -19,12 +26,15 @@ from kwire.protocol.messages.find_coordinator import (
     FindCoordinatorResponse,
 )
 from kwire.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from kwire.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from kwire.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from kwire.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
 )
+from kwire.protocol.messages.sync_group import SyncGroupRequest
+from kwire.runtime import Reply
 from kwire.testing.in_process import RunningServer, running_server
 
 SETTINGS = {"offsets.topic.num.partitions": "3", "num.partitions": "1"}
@@ -199,3 +209,110 @@ async def test_a_damaged_partition_loses_its_own_groups(tmp_path: Path):
         listed = await client.request(ListGroupsRequest(), 5, ListGroupsResponse)
         assert listed.error_code == ErrorCode.NONE
         assert {g.group_id for g in listed.groups} == {by_partition[0], by_partition[2]}
+
+
+def _begun(server: RunningServer, work: Callable[[], object]) -> list[object]:
+    """Begin a job of a group's coordinator; what is handed in comes into the list."""
+    handed_in: list[object] = []
+
+    def hand_in(result: object, now_ms: int) -> Effects:
+        handed_in.append(result)
+        return Effects()
+
+    effects = Effects()
+    effects.begin(Job("some work", work, hand_in))
+    server.broker.groups.coordinator("g").carry_out(effects)
+    return handed_in
+
+
+async def test_long_work_is_done_while_others_have_their_turn(tmp_path: Path):
+    """It is in a thread, and waits here for what the event loop does meanwhile."""
+    async with running_server(tmp_path, SETTINGS) as server:
+        await server.broker.groups.ensure_topic()
+        others_went_on = threading.Event()
+        handed_in = _begun(server, lambda: others_went_on.wait(timeout=60))
+        await trio.lowlevel.checkpoint()
+        assert handed_in == []
+        others_went_on.set()
+        while not handed_in:
+            await trio.lowlevel.checkpoint()
+        assert handed_in == [True]
+
+
+async def test_work_that_fails_is_logged_and_handed_in_as_its_exception(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    """It is a bug; the coordinator tries again."""
+    async with running_server(tmp_path, SETTINGS) as server:
+        await server.broker.groups.ensure_topic()
+        handed_in = _begun(server, lambda: 1 // 0)
+        while not handed_in:
+            await trio.lowlevel.checkpoint()
+        [error] = handed_in
+        assert isinstance(error, ZeroDivisionError)
+        assert server.broker.bugs == [error]
+        server.broker.bugs.clear()
+    assert "failed: some work" in caplog.text
+
+
+async def test_a_coordinator_that_is_gone_is_handed_in_nothing(tmp_path: Path):
+    """The broker stops while the work is done; what would come next isn't begun."""
+    async with running_server(tmp_path, SETTINGS) as server:
+        await server.broker.groups.ensure_topic()
+        may_end = threading.Event()
+        handed_in = _begun(server, lambda: may_end.wait(timeout=60))
+        never_begun = _begun(server, list)
+        await trio.lowlevel.checkpoint()
+        server.broker.groups.close()
+        may_end.set()
+        await trio.testing.wait_all_tasks_blocked()
+    assert handed_in == never_begun == []
+
+
+async def test_more_partitions_change_no_groups_home(tmp_path: Path):
+    """Not while the broker runs, nor after a restart, nor with a snapshot of the metadata."""
+    groups = [f"group-{n}" for n in range(10)]
+    async with running_server(tmp_path, SETTINGS) as server:
+        await server.broker.groups.ensure_topic()
+        homes = [server.broker.groups.partition_index(group_id) for group_id in groups]
+        await server.broker.commit(
+            lambda image: add_partitions(image, "__consumer_offsets", 7, None, server.broker.random)
+        )
+        assert [server.broker.groups.partition_index(group_id) for group_id in groups] == homes
+        for group_id in groups:
+            _commit(server, group_id, "t", 7)
+        image = server.broker.image
+        again = apply(MetadataImage(), from_json(to_json(snapshot(image))), image.revision)
+        assert again.topics_by_name == image.topics_by_name
+    async with running_server(tmp_path, SETTINGS) as server:
+        while not _is_loaded(server.broker.groups):
+            await trio.lowlevel.checkpoint()
+        for group_id in groups:
+            home = server.broker.groups.coordinator(group_id)
+            assert home.groups.state_of(group_id) == EMPTY_STATE
+
+
+async def test_a_session_that_is_over_does_not_count(tmp_path: Path, mock_clock):
+    """The next request for the group finds it empty, although no timer has had its turn yet."""
+    settings = SETTINGS | {"group.initial.rebalance.delay.ms": "0"}
+    async with running_server(tmp_path, settings) as server:
+        groups = server.broker.groups
+        await groups.ensure_topic()
+        request = JoinGroupRequest(
+            group_id="g",
+            session_timeout_ms=10_000,
+            protocol_type="consumer",
+            protocols=[JoinGroupRequestProtocol(name="range")],
+        )
+        home = groups.coordinator("g")
+        client = Client("client", "/127.0.0.1", 3)
+        home.carry_out(home.groups.members.join(request, client, Reply(), groups.now_ms()))
+        [member_id] = home.groups.groups["g"].members
+        sync = SyncGroupRequest(group_id="g", generation_id=1, member_id=member_id)
+        home.carry_out(home.groups.members.sync(sync, Reply(), groups.now_ms()))
+        with pytest.raises(KafkaError, match="NON_EMPTY_GROUP"):
+            groups.coordinator("g").groups.delete("g")
+        mock_clock.jump(11)
+        home = groups.coordinator("g")
+        home.carry_out(home.groups.delete("g"))
+        assert home.groups.state_of("g") is None

@@ -6,6 +6,7 @@ import pytest
 
 from kwire.errors import KafkaError
 from kwire.log.partition_log import AppendOrigin
+from kwire.log.producer_snapshot import to_snapshot
 from kwire.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -85,5 +86,5 @@ async def test_both_ways_leave_the_same(tmp_path, configs):
             assert fast.high_watermark == slow.high_watermark
             assert (fast.flush is None) == (slow.flush is None)
         assert _files(fast) == _files(slow)
-        assert fast.log.producers.to_snapshot() == slow.log.producers.to_snapshot()
+        assert to_snapshot(fast.log.producers) == to_snapshot(slow.log.producers)
         await client.aclose()

@@ -41,7 +41,8 @@ def test_the_profile_is_for_one_broker():
 def test_every_default_is_of_its_own_type():
     """Every setting of the table can be read, and the ones that aren't given have defaults."""
     config = BrokerConfig.load({})
-    assert len(config) == len(settings(BROKER)) == 360
+    own = [name for name in config if name.startswith("kwire.")]
+    assert len(config) == len(settings(BROKER)) == 360 + len(own)
     assert config["log.cleaner.min.cleanable.ratio"] == 0.5
     assert config["log.retention.ms"] is None
     assert config["auto.create.topics.enable"] is True
@@ -118,3 +119,12 @@ def test_old_names_still_count():
     assert config["node.id"] == 7
     assert config["log.dirs"] == ["/data"]
     assert BrokerConfig.load({"log.dirs": "/a", "log.dir": "/b"})["log.dirs"] == ["/a"]
+
+
+@pytest.mark.parametrize("topic", ["offsets.topic", "transaction.state.log"])
+def test_segments_of_the_coordinators_topics_have_a_least_size(topic):
+    """Less is refused at once: a topic can't have it, so that nobody would have a coordinator."""
+    name = f"{topic}.segment.bytes"
+    assert BrokerConfig.load({name: "1048576"})[name] == 1_048_576
+    with pytest.raises(ConfigError, match=f"{name}: must be at least 1048576"):
+        BrokerConfig.load({name: "1048575"})

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from kwire.config import BrokerConfig, parse_properties, settings, topic_settings
 from kwire.config.properties import located_properties
 from kwire.config.settings import BROKER, TOPIC
-from kwire.config.topic import SYNONYMS
+from kwire.config.synonyms import SYNONYMS
 
 
 @pytest.mark.parametrize(

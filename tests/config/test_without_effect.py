@@ -9,13 +9,13 @@ import pytest
 
 from kwire.config import BROKER, TOPIC, BrokerConfig, settings
 from kwire.config.groups import LIMITED
-from kwire.config.topic import SYNONYMS
+from kwire.config.synonyms import SYNONYMS
 from kwire.config.without_effect import OUTSIDE_THE_TABLE, WITHOUT_EFFECT, is_among
 
 PACKAGE = Path(__file__).parents[2] / "kwire"
 SAYS_BUT_DOES_NOTHING = {
     "broker/configs.py",
-    "config/topic.py",
+    "config/synonyms.py",
     "config/values.py",
     "config/without_effect.py",
     "metadata/config_checks.py",

@@ -5,6 +5,7 @@ Every script of a group compares both too, see ``written``.
 
 import pytest
 
+from kwire.coordinator.consumer.member import target_record
 from kwire.coordinator.group_coordinator import GroupCoordinator
 from kwire.coordinator.records import (
     GroupMetadataMember,
@@ -48,6 +49,8 @@ FULL_GROUP = GroupMetadataValue(
         offset_commit("g", "t", 1, OffsetCommitValue()),
         group_metadata("g", FULL_GROUP),
         group_metadata("g", GroupMetadataValue()),
+        target_record("g", "m", {b"t" * 16: frozenset({1, 0}), b"u" * 16: frozenset()}),
+        target_record("g", "m", {}),
     ],
 )
 def test_the_content_of_a_record_is_what_its_bytes_say(written):

@@ -1,5 +1,12 @@
 """What a record says, read from its bytes: the slow twin of ``CoordinatorRecord.content``."""
 
+from kwire.coordinator.consumer.member import target_from_record
+from kwire.coordinator.consumer.records import (
+    TARGET_ASSIGNMENT_MEMBER_TYPE,
+    MemberKey,
+    TargetAssignmentMemberValue,
+    parse_key,
+)
 from kwire.coordinator.group_coordinator import GroupCoordinator
 from kwire.coordinator.records import (
     OFFSET_COMMIT_TYPE,
@@ -9,6 +16,7 @@ from kwire.coordinator.records import (
     OffsetCommitValue,
     WrittenGroup,
     WrittenOffset,
+    WrittenTarget,
     parse_group_metadata_key,
     parse_offset_commit_key,
     parse_value,
@@ -23,6 +31,10 @@ def content_of(key: bytes, value: bytes) -> Content:
         named = parse_offset_commit_key(key)
         read = parse_value(OffsetCommitValue, value)
         return WrittenOffset(named.group, named.topic, named.partition, read)
+    if record_type(key) == TARGET_ASSIGNMENT_MEMBER_TYPE:
+        member = parse_key(MemberKey, key)
+        target = target_from_record(parse_value(TargetAssignmentMemberValue, value))
+        return WrittenTarget(member.group_id, member.member_id, target)
     return WrittenGroup(parse_group_metadata_key(key).group, parse_value(GroupMetadataValue, value))
 
 

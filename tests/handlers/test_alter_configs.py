@@ -161,3 +161,44 @@ async def test_levels_that_are_refused(server, name, operation, code):
     """An unknown logger or level is named in the message."""
     resource, logger_name, level = name
     assert await _alter(server, LOGGER, resource, (logger_name, operation, level)) == [code]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "config", "value", "reason"),
+    [
+        (BROKER, "1", "sasl.kerberos.min.time.before.relogin", "58000", "without a login"),
+        (BROKER, "1", "listener.name.a.ssl.keystore.type", "PEM", "without a login"),
+        (BROKER, "", "background.threads", "9", "without effect here"),
+        (GROUP, "g", "share.session.timeout.ms", "50000", "share groups and streams groups"),
+        (GROUP, "g", "streams.session.timeout.ms", "50000", "share groups and streams groups"),
+        (METRICS, "m", "interval.ms", "5000", "clients are not asked for their metrics"),
+    ],
+)
+@pytest.mark.parametrize("change", [_alter, _replace])
+async def test_what_nothing_follows_is_kept_and_told(
+    server, caplog, change, kind, name, config, value, reason
+):
+    """Stock admin suites count on a success, and whoever runs the broker finds a warning."""
+    asked = (config, SET, value) if change is _alter else (config, value)
+    with caplog.at_level(logging.WARNING):
+        assert await change(server, kind, name, asked, validate_only=True) == [0]
+        assert not caplog.records
+        assert await change(server, kind, name, asked) == [0]
+    [said] = [record.getMessage() for record in caplog.records]
+    assert config in said
+    assert reason in said
+    assert server.broker.image.config(kind, name) == {config: value}
+
+
+async def test_what_has_an_effect_is_not_told(server, caplog):
+    """Nor that a config is no longer set, nor a name that could forge a line of the log."""
+    caplog.set_level(logging.WARNING)
+    assert await _alter(server, GROUP, "g", ("consumer.session.timeout.ms", SET, "50000")) == [0]
+    assert await _alter(server, BROKER, "1", ("message.max.bytes", SET, "2000")) == [0]
+    assert await _alter(server, TOPIC, "orders", ("segment.bytes", SET, "2000000")) == [0]
+    assert not caplog.records
+    forged = "listener.name.a.x\nERROR forged"
+    assert await _alter(server, BROKER, "1", (forged, SET, "y")) == [0]
+    assert await _alter(server, BROKER, "1", (forged, DELETE, None)) == [0]
+    [record] = caplog.records
+    assert "\n" not in record.getMessage()

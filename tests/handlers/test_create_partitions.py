@@ -82,7 +82,7 @@ async def test_a_name_twice_is_refused_once(server):
 async def test_a_commit_that_fails_is_every_topics_error(server, monkeypatch):
     """When the disk is full each topic says so, those that were refused anyway say why."""
 
-    async def full(decide):
+    async def full(decide, is_gone):
         decide(server.broker.image)
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no space")
 
@@ -91,3 +91,13 @@ async def test_a_commit_that_fails_is_every_topics_error(server, monkeypatch):
         ("orders", ErrorCode.KAFKA_STORAGE_ERROR),
         ("nope", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ]
+
+
+async def test_a_broker_that_is_unknown_is_named_with_its_partition(server):
+    """Partitions are counted from the topic's first one, not from the first new one."""
+    client = await server.connect()
+    request = CreatePartitionsRequest(topics=[_topic("orders", 5, [[1], [7], [1]])])
+    response = await client.request(request, 3, CreatePartitionsResponse)
+    await client.aclose()
+    assert response.results[0].error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert response.results[0].error_message == "Broker 7 in partition 3 is not registered."

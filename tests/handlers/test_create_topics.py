@@ -141,8 +141,8 @@ async def test_an_internal_topic_is_compacted_whoever_creates_it(server, create)
 async def test_a_commit_that_fails_is_every_topics_error(server, create, monkeypatch):
     """When the disk is full each topic says so, those that were refused anyway say why."""
 
-    async def full(decide):
-        decide(server.broker.image)
+    async def full(decide, is_gone):
+        await decide(server.broker.image)
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no space")
 
     monkeypatch.setattr(server.broker, "commit", full)

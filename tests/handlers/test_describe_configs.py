@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from kwire.config.documentation import documentation
 from kwire.errors import ErrorCode
 from kwire.protocol.messages.create_topics import (
     CreatableTopic,
@@ -44,12 +45,14 @@ LEFT_OUT = {
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 
 
-async def _describe(server, kind, name, *, version=4, keys=None, synonyms=True):
+async def _describe(server, kind, name, *, version=4, keys=None, synonyms=True, texts=False):
     client = await server.connect()
     wanted = DescribeConfigsResource(
         resource_type=kind, resource_name=name, configuration_keys=keys
     )
-    request = DescribeConfigsRequest(resources=[wanted], include_synonyms=synonyms)
+    request = DescribeConfigsRequest(
+        resources=[wanted], include_synonyms=synonyms, include_documentation=texts
+    )
     response = await client.request(request, version, DescribeConfigsResponse)
     await client.aclose()
     (result,) = response.results
@@ -109,7 +112,8 @@ async def test_everything_is_as_kafka_tells_it(tmp_path):
             kind, name = resource.split("/")
             found = _rows(await _describe(server, int(kind), name))
             assert [found.get(row[0]) for row in expected] == expected
-            assert found.keys() - {row[0] for row in expected} <= LEFT_OUT
+            more = {name for name in found if not name.startswith("kwire.")}
+            assert more - {row[0] for row in expected} <= LEFT_OUT
 
 
 async def test_sources_of_a_brokers_value(server):
@@ -163,6 +167,35 @@ async def test_versions(server, version):
     assert config.config_type == (3 if version >= 3 else 0)
     without = await _describe(server, TOPIC, "orders", version=version, synonyms=False)
     assert not any(config.synonyms for config in without.configs)
+
+
+@pytest.mark.parametrize("version", [3, 4])
+@pytest.mark.parametrize(
+    ("kind", "name", "scope"),
+    [(TOPIC, "orders", "topic"), (BROKER, "1", "broker"), (GROUP, "g", "group")],
+)
+async def test_documentation_where_it_is_asked_for(server, kind, name, scope, version):
+    """The text of each config; null where nobody asked, as in Kafka 4.3.1."""
+    found = await _describe(server, kind, name, version=version, texts=True)
+    expected = documentation(scope)
+    assert {c.name: c.documentation for c in found.configs} == {
+        c.name: expected[c.name] for c in found.configs
+    }
+    without = await _describe(server, kind, name, version=version)
+    assert {config.documentation for config in without.configs} == {None}
+
+
+async def test_what_has_no_documentation_in_kafka(server):
+    """Names that only plugins know, and throttles, have null; loggers an empty text, always."""
+    await _set(server, BROKER, "1", foo_bar="secret", leader_replication_throttled_rate="7")
+    found = await _describe(server, BROKER, "1", texts=True)
+    assert {config.name for config in found.configs if config.documentation is None} == {
+        "foo.bar",
+        "leader.replication.throttled.rate",
+    }
+    for texts in (True, False):
+        loggers = await _describe(server, LOGGER, "1", texts=texts)
+        assert {config.documentation for config in loggers.configs} == {""}
 
 
 @pytest.mark.parametrize(("keys", "count"), [(None, 33), ([], 33), (["segment.ms", "no"], 1)])

@@ -23,6 +23,7 @@ from kwire.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTop
 from kwire.record.control import ControlType, end_transaction_marker
 from kwire.record.records import NO_PRODUCER, BatchBuilder, ProducerState
 from kwire.testing.in_process import running_server
+from kwire.testing.work import free_work
 
 INFO = ConnectionInfo(1, "PLAINTEXT", "127.0.0.1", 1, "127.0.0.1", 2)
 NAMES = ("orders", "payments")
@@ -80,7 +81,7 @@ class Side:
         version = header.api_version
         served_by = route(1, version)
         decoded, _ = served_by.decode(frame, position)
-        context = RequestContext(self.broker, INFO, version, header.client_id)
+        context = RequestContext(self.broker, INFO, version, header.client_id, free_work())
         response = served_by.handle(decoded, context)
 
         def encoded(response):

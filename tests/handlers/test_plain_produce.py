@@ -19,6 +19,7 @@ from kwire.protocol.messages.create_topics import (
 from kwire.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kwire.record.records import BatchBuilder, ProducerState
 from kwire.testing.in_process import running_server
+from kwire.testing.work import free_work
 
 INFO = ConnectionInfo(1, "PLAINTEXT", "127.0.0.1", 1, "127.0.0.1", 2)
 NAME = "orders"
@@ -63,7 +64,7 @@ class Side:
         version = header.api_version
         served_by = route(0, version)
         decoded, _ = served_by.decode(frame, skip_header_tags(frame, position))
-        context = RequestContext(self.broker, INFO, version, header.client_id)
+        context = RequestContext(self.broker, INFO, version, header.client_id, free_work())
         try:
             response = served_by.handle(decoded, context)
         except KafkaError as error:

@@ -10,6 +10,7 @@ from kwire.errors import ErrorCode, KafkaError
 from kwire.log.log_config import LogConfig
 from kwire.log.plain_append import append_plain
 from kwire.log.plain_batch import plain_batch
+from kwire.log.producer_snapshot import to_snapshot
 from kwire.log.truncation import truncate_log
 from kwire.log.validation import CheckedBatch
 from kwire.record.batch import NO_TIMESTAMP
@@ -72,7 +73,7 @@ class Side:
             )
             for segment in log.segments
         ]
-        producers = log.producers.to_snapshot()
+        producers = to_snapshot(log.producers)
         return log.log_end_offset, log.leader_epochs.entries, producers, segments
 
 

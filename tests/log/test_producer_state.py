@@ -5,7 +5,8 @@ from random import Random
 import pytest
 
 from kwire.errors import ErrorCode, KafkaError
-from kwire.log.producer_state import ProducerStates, snapshot_offsets
+from kwire.log.producer_snapshot import from_snapshot, snapshot_offsets, to_snapshot
+from kwire.log.producer_state import ProducerStates
 from kwire.record.batch import RecordBatch, complete_batches
 from kwire.record.control import ControlType, end_transaction_marker
 from kwire.record.records import BatchBuilder, ProducerState
@@ -115,7 +116,7 @@ def test_a_broken_snapshot_is_ignored(tools, caplog):
     assert log.producers.producers[1].last_sequence == 0
     assert "snapshot" in caplog.text
     log.close(tools.now_ms)
-    assert ProducerStates.from_snapshot(path.read_bytes()).producers[1].last_sequence == 0
+    assert from_snapshot(path.read_bytes()).producers[1].last_sequence == 0
 
 
 def test_snapshots_between_segments_are_removed(tools):
@@ -362,7 +363,7 @@ def test_what_goes_on_is_what_the_slow_way_lets_pass(tools, seed):
                 marker = RecordBatch(tools.marker(producer_id, epoch, commit=True))
                 slow.update(marker)
                 fast.update(marker)
-        assert fast.to_snapshot() == slow.to_snapshot()
+        assert to_snapshot(fast) == to_snapshot(slow)
         kept = [list(entry.batches) for entry in slow.producers.values()]
         assert [list(entry.batches) for entry in fast.producers.values()] == kept
     assert taken > 20

@@ -109,9 +109,9 @@ def test_only_what_lies_after_the_recovery_point_is_read(tools, monkeypatch):
     read = []
     whole = LogSegment.scan
 
-    def noting(segment, progress):
+    def noting(segment, *arguments):
         read.append(segment.base_offset)
-        return whole(segment, progress)
+        return whole(segment, *arguments)
 
     monkeypatch.setattr(LogSegment, "scan", noting)
     log = tools.open(clean=False, recovery_point=flushed, segment_bytes=600)

@@ -178,7 +178,7 @@ def test_partition_metadata(tmp_path):
 def test_settings_of_a_topic_become_those_of_its_log():
     """Kafka's defaults, and what a topic says otherwise."""
     broker = BrokerConfig.load({})
-    config = LogConfig.from_settings(topic_settings({}, broker))
+    config = LogConfig.from_settings(topic_settings({}, broker), broker)
     assert config == LogConfig()
     given_values = {
         "cleanup.policy": "compact,delete",
@@ -187,7 +187,7 @@ def test_settings_of_a_topic_become_those_of_its_log():
         "retention.bytes": "5000000",
         "segment.ms": "7",
     }
-    config = LogConfig.from_settings(topic_settings(given_values, broker))
+    config = LogConfig.from_settings(topic_settings(given_values, broker), broker)
     assert (config.compact, config.delete, config.log_append_time) == (True, True, True)
     assert config.compression is Compression.ZSTD
     assert (config.retention_bytes, config.segment_ms) == (5_000_000, 7)

@@ -8,6 +8,8 @@ from kwire.errors import ErrorCode, KafkaError
 from kwire.metadata.changes import apply
 from kwire.metadata.controller import (
     NewTopic,
+    RequestTooLarge,
+    TopicCreation,
     add_partitions,
     allocate_producer_ids,
     check_partition_total,
@@ -177,3 +179,67 @@ def test_producer_ids_come_in_blocks(image_of):
     for revision, first in ((2, 0), (3, 1000)):
         assert image.next_producer_id == first
         image = apply(image, allocate_producer_ids(image), revision)
+
+
+class CountedMapping(dict):
+    """A mapping that counts how often it is gone through, or copied."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.times = 0
+
+    def __iter__(self):
+        self.times += 1
+        return super().__iter__()
+
+    def keys(self):
+        self.times += 1
+        return super().keys()
+
+    def items(self):
+        self.times += 1
+        return super().items()
+
+    def values(self):
+        self.times += 1
+        return super().values()
+
+
+def test_many_topics_are_created_in_one_look_at_those_there_are(image_of, random):
+    """The names are compared in one go: the cost of a request grows with its size alone."""
+    image = image_of()
+    for number in range(20):
+        image = _created(image, random, name=f"old.{number}")
+    names = CountedMapping(image.topics_by_name)
+    creation = TopicCreation(image._replace(topics_by_name=names), random, 100)
+    for number in range(100):
+        creation.add(NewTopic(f"new.{number}", 1, 1))
+    assert names.times == 1
+    with pytest.raises(KafkaError):
+        creation.add(NewTopic("old_7", 1, 1))
+    assert len(creation.changes) == 100
+
+
+def test_many_changes_copy_an_image_once(image_of, random):
+    """A commit of a thousand changes costs a thousand times one, not a million times."""
+    image = _created(image_of(), random, name="old.1")
+    mappings = {
+        name: CountedMapping(getattr(image, name))
+        for name in ("topics_by_name", "topics_by_id", "configs")
+    }
+    creation = TopicCreation(image, random, 100)
+    for number in range(100):
+        creation.add(NewTopic(f"new.{number}", 1, 1, configs={"retention.ms": "5"}))
+    after = apply(image._replace(**mappings), creation.changes, 9)
+    assert len(after.topics_by_name) == 101
+    assert [mapping.times for mapping in mappings.values()] == [1, 1, 1]
+
+
+def test_kafkas_limit_of_records_holds_for_a_request(image_of, random):
+    """A record for each topic, each partition and each config: 10,000 in all."""
+    creation = TopicCreation(image_of(), random, 9_999)
+    creation.add(NewTopic("t", 9_996, 1, configs={"retention.ms": "5"}))
+    creation.add(NewTopic("u", 1, 1))
+    with pytest.raises(RequestTooLarge) as refused:
+        creation.add(NewTopic("v", 1, 1))
+    assert refused.value.code is ErrorCode.POLICY_VIOLATION

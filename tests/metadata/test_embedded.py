@@ -230,3 +230,40 @@ def test_no_directory_no_store(tmp_path):
     """A place that isn't there is a clear error too."""
     with pytest.raises(StoreUnusable):
         EmbeddedStore.open(tmp_path / "nowhere" / FILE_NAME)
+
+
+def _config(value):
+    return [ConfigChanged(ConfigResourceType.TOPIC, "t", "a", value)]
+
+
+async def test_recent_commits_are_remembered_up_to_a_size(path, monkeypatch):
+    """They would take as much memory as all that was ever created, long after it is gone."""
+    monkeypatch.setattr(embedded, "RECENT_BYTES", 10_000)
+    store = EmbeddedStore.open(path)
+    for revision in range(20):
+        await store.commit(revision, _config("x" * 3000))
+    watch = store.watch(17)
+    assert [(await anext(watch)).revision for _ in range(3)] == [18, 19, 20]
+    with pytest.raises(RevisionGone):
+        store.watch(16)
+    await store.commit(20, _config("x" * 20_000))
+    with pytest.raises(RevisionGone):
+        store.watch(20)
+    store.watch(21)
+    await store.close()
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_large_commits_are_replaced_by_a_snapshot_early(path, monkeypatch, restarts):
+    """A file is no larger than a few images, whatever the commits that led to the last one."""
+    monkeypatch.setattr(embedded, "BYTES_BEFORE_SNAPSHOT", 100_000)
+    store = EmbeddedStore.open(path)
+    for revision in range(100):
+        await store.commit(revision, _config(str(revision) + "x" * 30_000))
+        if restarts and revision % 2:
+            await store.close()
+            store = EmbeddedStore.open(path)
+    image = await store.read()
+    await store.close()
+    assert path.stat().st_size < 300_000
+    assert await EmbeddedStore.open(path).read() == image

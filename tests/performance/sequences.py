@@ -206,9 +206,16 @@ async def join_group(desk):
 
 
 async def rejoin(desk):
-    """A leader joins again, which its group's generation outlasts, and syncs."""
-    member_id, generation = await join_group(desk)
-    return lambda _n: one_after_another(join(member_id), sync(member_id, generation))
+    """A follower joins again, which its group's generation outlasts, and syncs."""
+    leader, _ = await join_group(desk)
+    follower = (await desk.ask(join("")._replace(connection=1))).member_id
+    joins = join(follower)._replace(connection=1)
+    await desk.send(joins.connection, sent(joins).frames)  # answered when the leader has joined
+    generation = (await desk.ask(join(leader))).generation_id
+    await desk.expect(joins)
+    await desk.ask(sync(leader, generation))
+    syncs = sync(follower, generation)._replace(connection=1)
+    return lambda _n: one_after_another(joins, syncs)
 
 
 async def offset_commit(desk):

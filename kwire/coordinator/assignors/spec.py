@@ -10,6 +10,9 @@ Shares: TypeAlias = dict[str, dict[bytes, frozenset[int]]]
 """What each member is to have; members without anything are there too."""
 
 
+NO_RACKS: frozenset[str] = frozenset()
+
+
 class Subscriber(NamedTuple):
     """A member: the ids of the topics it reads, what it is to have so far, where it runs."""
 
@@ -32,10 +35,14 @@ class AssignmentSpec(NamedTuple):
     members: Mapping[str, Subscriber]
     topics: Mapping[bytes, AssignedTopic]
 
+    def racks_of(self, partition: Partition) -> frozenset[str]:
+        """The racks of a partition's replicas, empty where none is known."""
+        racks = self.topics[partition[0]].racks
+        return racks[partition[1]] if racks else NO_RACKS
+
     def is_near(self, member_id: str, partition: Partition) -> bool:
         """Whether a partition has a replica in the member's rack."""
-        racks = self.topics[partition[0]].racks
-        return bool(racks) and self.members[member_id].rack_id in racks[partition[1]]
+        return self.members[member_id].rack_id in self.racks_of(partition)
 
     @property
     def knows_racks(self) -> bool:

@@ -14,7 +14,7 @@ subscriptions differ, and so may miss one, and at no racks.
 
 from collections import deque
 from collections.abc import Iterator
-from heapq import heapify, heapreplace
+from heapq import heapify, heappop, heapreplace
 from itertools import chain
 
 from kwire.coordinator.assignors.spec import AssignmentSpec, Partition, Shares, to_shares
@@ -96,18 +96,33 @@ def _give_near(
     free: list[Partition],
     needs: dict[str, int],
 ) -> list[Partition]:
-    """Give members what is near them, by what few can have first; what is left."""
-    near = {p: [m for m in needs if spec.is_near(m, p)] for p in free}
+    """Give members what is near them, by what few can have first; what is left.
+
+    Of the members near a partition the one that needs most gets it.
+    """
+    by_rack: dict[str, list[tuple[int, str]]] = {}
+    for member_id, count in needs.items():
+        rack_id = spec.members[member_id].rack_id
+        if rack_id is not None:
+            by_rack.setdefault(rack_id, []).append((-count, member_id))
+    sizes = {rack_id: len(members) for rack_id, members in by_rack.items()}
+    for members in by_rack.values():
+        heapify(members)
+    near = {p: sum(sizes.get(rack_id, 0) for rack_id in spec.racks_of(p)) for p in free}
     left = []
-    for partition in sorted(free, key=lambda p: (len(near[p]), p)):
-        takers = [m for m in near[partition] if m in needs]
-        if not takers:
+    for partition in sorted(free, key=lambda p: (near[p], p)):
+        queues = [q for rack_id in spec.racks_of(partition) if (q := by_rack.get(rack_id))]
+        if not queues:
             left.append(partition)
             continue
-        taker = max(takers, key=lambda m: needs[m])
+        queue = min(queues, key=lambda q: q[0])
+        count, taker = queue[0]
         given[taker].add(partition)
         needs[taker] -= 1
-        if not needs[taker]:
+        if needs[taker]:
+            heapreplace(queue, (count + 1, taker))
+        else:
+            heappop(queue)
             del needs[taker]
     return left
 
@@ -120,7 +135,8 @@ class _Balance:
         self.given = given
         self.readers = spec.readers()
         self.load = {member_id: len(mine) for member_id, mine in given.items()}
-        self.queues: dict[bytes, list[tuple[int, str]]] = {}
+        self.knows_racks = spec.knows_racks
+        self.queues: dict[bytes, dict[str | None, list[tuple[int, str]]]] = {}
         self.held: dict[str, dict[bytes, set[int]]] = {m: {} for m in given}
         for member_id, mine in given.items():
             for partition in mine:
@@ -135,18 +151,28 @@ class _Balance:
 
     def _least_loaded(self, partition: Partition) -> str:
         """The reader with the fewest partitions; where racks are known one near is preferred."""
-        readers = self.readers[partition[0]]
-        if self.spec.knows_racks:
-            return min(
-                readers, key=lambda m: (self.load[m], not self.spec.is_near(m, partition), m)
-            )
-        queue = self.queues.get(partition[0])
-        if queue is None:
-            queue = self.queues[partition[0]] = [(self.load[m], m) for m in readers]
-            heapify(queue)
-        while queue[0][0] < self.load[queue[0][1]]:
-            heapreplace(queue, (self.load[queue[0][1]], queue[0][1]))
-        return queue[0][1]
+        racks = self.spec.racks_of(partition)
+        first: tuple[int, bool, str] | None = None
+        for rack_id, queue in self._queues_of(partition[0]).items():
+            while queue[0][0] < self.load[queue[0][1]]:
+                heapreplace(queue, (self.load[queue[0][1]], queue[0][1]))
+            candidate = (queue[0][0], rack_id not in racks, queue[0][1])
+            if first is None or candidate < first:
+                first = candidate
+        assert first is not None
+        return first[2]
+
+    def _queues_of(self, topic_id: bytes) -> dict[str | None, list[tuple[int, str]]]:
+        """The readers of a topic by their load: a heap for each rack, one where none is known."""
+        queues = self.queues.get(topic_id)
+        if queues is None:
+            queues = self.queues[topic_id] = {}
+            for member_id in self.readers[topic_id]:
+                rack_id = self.spec.members[member_id].rack_id if self.knows_racks else None
+                queues.setdefault(rack_id, []).append((self.load[member_id], member_id))
+            for queue in queues.values():
+                heapify(queue)
+        return queues
 
     def _pass_on(self) -> bool:
         """Move one partition along a chain from a member to one with two fewer, if there is one.

@@ -63,7 +63,7 @@ class ClassicMembers:
         Raises KafkaError: GROUP_MAX_SIZE_REACHED, INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID,
         FENCED_INSTANCE_ID.
         """
-        draft = self._groups.draft(group, turn)
+        draft = self._groups.changes.draft(group, turn)
         subscription = _check_join(draft, request)
         needs_id = not request.member_id and request.group_instance_id is None
         if needs_id and client.api_version >= REQUIRES_KNOWN_ID_SINCE:
@@ -79,11 +79,11 @@ class ClassicMembers:
             draft.describe(member)
             if is_new or not before.is_classic:
                 draft.note(f"{member.member_id} joins with the classic protocol")
-        self._groups.go_on(draft, group, is_certain=resubscribed)
+        self._groups.changes.go_on(draft, group, is_certain=resubscribed)
         owned = to_partitions(subscription.owned_partitions, draft.topics)
         member = draft.reconcile(member, owned, resubscribed=resubscribed)
         self._has_joined(draft, member)
-        placed = self._groups.finish(draft, group)
+        placed = self._groups.changes.finish(draft, group)
         if isinstance(placed, ClassicGroup):
             # It took the place of the last member of the consumer protocol: all rebalance.
             placed.members[member.member_id].joining = waiter
@@ -131,7 +131,7 @@ class ClassicMembers:
             request.protocol_name not in (None, name)
         ):
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-        draft = self._groups.draft(group, turn)
+        draft = self._groups.changes.draft(group, turn)
         is_behind = member.epoch < group.target_epoch
         if is_behind and member.state is not MemberState.UNREVOKED_PARTITIONS:
             self._must_join(draft, member)
@@ -156,7 +156,7 @@ class ClassicMembers:
         """
         member = _member(group, request.member_id, request.group_instance_id)
         _check_generation(member, request.generation_id)
-        draft = self._groups.draft(group, turn)
+        draft = self._groups.changes.draft(group, turn)
         self._renew(draft, member)
         waits = member.state is MemberState.UNRELEASED_PARTITIONS
         if (
@@ -174,7 +174,7 @@ class ClassicMembers:
 
         Those of the consumer protocol too: that is how an admin client removes members.
         """
-        draft = self._groups.draft(group, turn)
+        draft = self._groups.changes.draft(group, turn)
         answers = []
         gone: dict[str, str] = {}
         for identity in leaving:
@@ -197,7 +197,7 @@ class ClassicMembers:
     def _must_join(self, draft: Draft, member: ConsumerMember) -> None:
         deadline_ms = draft.turn.now_ms + max(0, member.about.rebalance_timeout_ms)
         draft.group.timers.set_if_absent(member.member_id, Timer.JOIN, deadline_ms)
-        self._groups.finish(draft, draft.group)
+        self._groups.changes.finish(draft, draft.group)
 
     def _renew(self, draft: Draft, member: ConsumerMember) -> None:
         assert member.about.classic is not None

@@ -88,7 +88,8 @@ def _check_assignor(group: ClassicGroup) -> None:
         raise KafkaError(
             ErrorCode.GROUP_ID_NOT_FOUND,
             f"Cannot upgrade classic group {group.group_id} to consumer group because an "
-            "unsupported custom assignor is in use.",
+            "unsupported custom assignor is in use. Please refer to the documentation or switch "
+            "to a default assignor before re-attempting the upgrade.",
         )
 
 

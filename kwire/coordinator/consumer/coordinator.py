@@ -11,14 +11,12 @@ Rules:
 Source: GroupMetadataManager of Kafka 4.3 (the consumerGroup… methods).
 """
 
-from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from collections.abc import Iterable
 
 from kwire.coordinator.classic_group import ClassicGroup
-from kwire.coordinator.classic_protocol import fail_join, fail_sync, prepare_rebalance
+from kwire.coordinator.consumer.changes import RETRY_MS, Changes, Surroundings
 from kwire.coordinator.consumer.conversion import (
     check_upgrade,
-    downgrade,
     may_downgrade,
     to_consumer_group,
     write_upgrade,
@@ -44,37 +42,19 @@ from kwire.coordinator.consumer.member import (
     ConsumerMember,
     MemberState,
 )
-from kwire.coordinator.consumer.pace import BrokerBudget
-from kwire.coordinator.consumer.regexes import check_regex
-from kwire.coordinator.consumer.replaying import replay_into
-from kwire.coordinator.consumer.settings import ConsumerSettings
+from kwire.coordinator.consumer.regexes import RegexMatches, check_regex
+from kwire.coordinator.consumer.replaying import replay_into, take_target_into
 from kwire.coordinator.consumer.timers import Timer
-from kwire.coordinator.consumer.topics import Topics, TopicSet
 from kwire.coordinator.effects import Effects, Turn, Waiter
-from kwire.coordinator.group import Group, GroupRegistry
+from kwire.coordinator.group import GroupRegistry
 from kwire.coordinator.joining import Client
+from kwire.coordinator.records import WrittenTarget
 from kwire.errors import ErrorCode, KafkaError
 from kwire.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
 from kwire.record.records import Record
-
-RETRY_MS = 1_000
-"""After what time something is tried again that couldn't be written when it was due."""
-
-
-class Surroundings(NamedTuple):
-    """What consumer groups know of the broker around them; ``settings_of`` takes a group's id."""
-
-    topics: Callable[[], Topics]
-    settings_of: Callable[[str], ConsumerSettings]
-    budget: BrokerBudget
-
-    @classmethod
-    def of_nothing(cls) -> "Surroundings":
-        """A cluster without topics, with Kafka's settings."""
-        return cls(TopicSet, lambda group_id: ConsumerSettings(), BrokerBudget())
 
 
 class ConsumerGroups:
@@ -83,6 +63,7 @@ class ConsumerGroups:
     def __init__(self, registry: GroupRegistry, surroundings: Surroundings) -> None:
         self._registry = registry
         self._around = surroundings
+        self.changes = Changes(registry, surroundings)
 
     def heartbeat(
         self,
@@ -131,13 +112,16 @@ class ConsumerGroups:
         if is_new or about != before.about:
             draft.describe(member)
             self._note_member(draft, before, member, is_new=is_new)
-        self.go_on(draft, original, is_certain=resubscribed)
+        is_certain = resubscribed and _sees_other_topics(
+            draft, self._around.matches, original, before, member
+        )
+        self.changes.go_on(draft, original, is_certain=is_certain)
         member = draft.reconcile(member, reported, resubscribed=resubscribed)
         if member != before:
             _time_revocation(draft, member)
         session_ms = turn.now_ms + draft.settings.session_timeout_ms
         draft.group.timers.set(member.member_id, Timer.SESSION, session_ms)
-        self.finish(draft, original)
+        self.changes.finish(draft, original)
         shows_all = is_full(request) or has_other_partitions(before, member)
         return ConsumerGroupHeartbeatResponse(
             member_id=member.member_id,
@@ -177,6 +161,8 @@ class ConsumerGroups:
             draft.note(f"{member.member_id} subscribes to /{member.about.regex}/")
 
     def _interval_ms(self, draft: Draft) -> int:
+        if draft.group.has_nothing_to_share:
+            return draft.settings.heartbeat_interval_ms
         return draft.group.pace.interval_ms(
             len(draft.group.members),
             draft.settings.heartbeat_interval_ms,
@@ -197,7 +183,7 @@ class ConsumerGroups:
                 member._replace(epoch=STATIC_LEAVING_EPOCH, assigned=away, revoking=NOTHING_OWNED)
             )
             draft.note(f"static member {request.instance_id} is away")
-            self.finish(draft, original)
+            self.changes.finish(draft, original)
         else:
             self.fence(draft, original, {member.member_id: "it left"})
         return ConsumerGroupHeartbeatResponse(
@@ -213,8 +199,8 @@ class ConsumerGroups:
         draft.turn.effects.undo.append(lambda turn: self._watch_again(original, gone, turn))
         # A group that goes back to the classic protocol stays at its epoch, which its members know.
         if not may_downgrade(draft.group, draft.settings):
-            self.go_on(draft, original, is_certain=True)
-        self.finish(draft, original)
+            self.changes.go_on(draft, original, is_certain=True)
+        self.changes.finish(draft, original)
 
     def _watch_again(self, group: ConsumerGroup, member_ids: Iterable[str], turn: Turn) -> None:
         """Members couldn't be removed: their time runs out anew."""
@@ -223,11 +209,6 @@ class ConsumerGroups:
 
     # What every operation has in common
 
-    def draft(self, group: ConsumerGroup, turn: Turn) -> Draft:
-        """A change of a group."""
-        settings = self._around.settings_of(group.group_id)
-        return Draft(group, turn, self._around.topics(), settings)
-
     def _open(self, group_id: str, turn: Turn, *, joins: bool) -> tuple[Draft, ConsumerGroup]:
         """A group to work on, made or converted if somebody joins.
 
@@ -235,7 +216,7 @@ class ConsumerGroups:
         """
         known = self._registry.groups.get(group_id)
         if isinstance(known, ConsumerGroup):
-            return self.draft(known, turn), known
+            return self.changes.draft(known, turn), known
         if joins and known is None:
             group = ConsumerGroup(group_id)
         elif joins and isinstance(known, ClassicGroup):
@@ -243,69 +224,21 @@ class ConsumerGroups:
         else:
             what = "not found" if known is None else "is not a consumer group"
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
-        return self.draft(group, turn), group
+        return self.changes.draft(group, turn), group
 
     def _upgrade(self, known: ClassicGroup, turn: Turn) -> tuple[Draft, ConsumerGroup]:
         if not known.members:
             turn.effects.records += known.tombstones()
             group = ConsumerGroup(known.group_id)
-            return self.draft(group, turn), group
+            return self.changes.draft(group, turn), group
         check_upgrade(known, self._around.settings_of(known.group_id))
         group = to_consumer_group(known, self._around.topics())
-        draft = self.draft(group, turn)
+        draft = self.changes.draft(group, turn)
         write_upgrade(draft)
         for member in known.members.values():
             deadline_ms = turn.now_ms + member.session_timeout_ms
             group.timers.set(member.member_id, Timer.SESSION, deadline_ms)
         return draft, group
-
-    def go_on(self, draft: Draft, original: ConsumerGroup, *, is_certain: bool) -> None:
-        """Go to the next epoch if that is certain, or if the topics are others; then assign."""
-        revision = draft.topics.revision
-        is_newer = revision != original.seen_revision
-        if is_certain or is_newer:
-            draft.resolve_regexes(anew=is_newer)
-            draft.drop_unused_regexes()
-            draft.next_epoch(is_certain=is_certain)
-            original.seen_revision = revision
-            draft.turn.effects.undo.append(lambda _: _look_again(original))
-        draft.assign_in_time()
-
-    def finish(self, draft: Draft, original: ConsumerGroup) -> Group:
-        """The operation is done: put the group in its place, converted if it has to be."""
-        if not draft.is_changed:
-            self._registry.reschedule(original)
-            return original
-        draft.group.pace.has_changed(draft.turn.now_ms)
-        group: Group = original
-        if may_downgrade(draft.group, draft.settings):
-            group = downgrade(draft, original)
-        self._put_in_place(group, draft.turn)
-        if isinstance(group, ClassicGroup):
-            prepare_rebalance(group, "only classic members are left", draft.turn)
-        self._registry.reschedule(group)
-        return group
-
-    def _put_in_place(self, group: Group, turn: Turn) -> None:
-        known = self._registry.groups.get(group.group_id)
-        if known is group:
-            return
-        if isinstance(known, ClassicGroup):
-            for member in known.members.values():
-                fail_join(member, ErrorCode.REBALANCE_IN_PROGRESS, turn.effects)
-                fail_sync(member, ErrorCode.REBALANCE_IN_PROGRESS, turn.effects)
-        if known is not None:
-            group.scheduled_ms = None
-        self._registry.groups[group.group_id] = group
-        turn.effects.undo.append(lambda _: self._put_back(group, known))
-
-    def _put_back(self, group: Group, known: Group | None) -> None:
-        if self._registry.groups.get(group.group_id) is not group:
-            return
-        if known is None:
-            del self._registry.groups[group.group_id]
-        else:
-            self._registry.groups[group.group_id] = known
 
     # What the coordinator asks of every kind
 
@@ -316,13 +249,12 @@ class ConsumerGroups:
             member = group.members.get(due.member_id)
             if member is not None and due.epoch in (-1, member.epoch):
                 late[due.member_id] = due.timer.value
-        draft = self.draft(group, turn)
+        draft = self.changes.draft(group, turn)
         if late:
             self.fence(draft, group, late)
         elif group.timers.assignment_ms is not None and group.timers.assignment_ms <= turn.now_ms:
-            draft.assign_in_time()
-            turn.effects.undo.append(lambda undone: _assign_later(group, undone))
-            self.finish(draft, group)
+            self.changes.assign(draft)
+            self.changes.finish(draft, group)
 
     def begin(self, group: ConsumerGroup, turn: Turn) -> None:
         """The group is loaded."""
@@ -331,7 +263,7 @@ class ConsumerGroups:
             classic = member.about.classic
             timeout_ms = classic.session_timeout_ms if classic else settings.session_timeout_ms
             group.timers.set(member_id, Timer.SESSION, turn.now_ms + timeout_ms)
-            _time_revocation(self.draft(group, turn), member)
+            _time_revocation(self.changes.draft(group, turn), member)
         if group.epoch > group.target_epoch and group.members:
             group.timers.assignment_ms = turn.now_ms
         if group.state_name != STABLE_STATE:
@@ -344,6 +276,29 @@ class ConsumerGroups:
         """Take in a record of a consumer group; MalformedRequest if it is damaged."""
         replay_into(self._registry.groups, kind, record, loading=loading)
 
+    def take_in(self, written: WrittenTarget) -> None:
+        """As ``replay`` of the record that says this, which was just written."""
+        take_target_into(self._registry.groups, written)
+
+
+def _sees_other_topics(
+    draft: Draft,
+    matches: RegexMatches,
+    original: ConsumerGroup,
+    before: ConsumerMember,
+    member: ConsumerMember,
+) -> bool:
+    """Whether a member that subscribes otherwise takes its group to the next epoch.
+
+    It does, unless the change is an expression that is new to the group and stands for no other
+    topics than the member had. Kafka doesn't know yet what such an expression stands for.
+    """
+    regex = member.about.regex
+    if before.about.topics != member.about.topics or not regex or regex in original.regexes:
+        return True
+    draft.resolve_regexes(matches, anew=False)
+    return original.topics_of(before) != draft.group.topics_of(member)
+
 
 def _time_revocation(draft: Draft, member: ConsumerMember) -> None:
     """A member that has to give partitions back has as long for it as it asked for."""
@@ -353,11 +308,3 @@ def _time_revocation(draft: Draft, member: ConsumerMember) -> None:
         return
     deadline_ms = draft.turn.now_ms + max(0, member.about.rebalance_timeout_ms)
     timers.set(member.member_id, Timer.REBALANCE, deadline_ms, member.epoch)
-
-
-def _look_again(group: ConsumerGroup) -> None:
-    group.seen_revision = -1
-
-
-def _assign_later(group: ConsumerGroup, turn: Turn) -> None:
-    group.timers.assignment_ms = turn.now_ms + RETRY_MS

@@ -9,15 +9,14 @@ Rules:
 Source: GroupCoordinatorRecordHelpers, TargetAssignmentBuilder of Kafka 4.3.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
-from kwire.coordinator.assignors import ASSIGNORS
-from kwire.coordinator.assignors.spec import AssignedTopic, AssignmentSpec, Subscriber
-from kwire.coordinator.consumer.group import ConsumerGroup, ResolvedRegex
+from kwire.coordinator.consumer.assigning import Assignment, AssignmentQuestion
+from kwire.coordinator.consumer.group import NO_PARTITIONS, ConsumerGroup, ResolvedRegex
 from kwire.coordinator.consumer.member import (
     ConsumerMember,
     Partitions,
-    target_to_record,
+    target_record,
 )
 from kwire.coordinator.consumer.reconciliation import Target, reconcile
 from kwire.coordinator.consumer.records import (
@@ -30,10 +29,9 @@ from kwire.coordinator.consumer.records import (
     metadata,
     partition_metadata_tombstone,
     regular_expression,
-    target_assignment_member,
     target_assignment_metadata,
 )
-from kwire.coordinator.consumer.regexes import resolve
+from kwire.coordinator.consumer.regexes import QUICK_COST, Question, RegexMatches, answer
 from kwire.coordinator.consumer.settings import ConsumerSettings
 from kwire.coordinator.consumer.topics import Topics, hash_topics
 from kwire.coordinator.effects import Turn
@@ -43,7 +41,8 @@ from kwire.coordinator.records import CoordinatorRecord
 class Draft:
     """One group, and one operation on it; ``group`` is the group as it will be.
 
-    ``is_changed``: it is another than the original, of which it is a copy then.
+    ``is_changed``: it is another than the original, of which it is a copy then. ``to_assign`` and
+    ``to_match`` are what takes too long to be done here.
     """
 
     def __init__(
@@ -54,6 +53,8 @@ class Draft:
         self.topics = topics
         self.settings = settings
         self.is_changed = False
+        self.to_assign: AssignmentQuestion | None = None
+        self.to_match: Sequence[Question] = ()
 
     def _write(self, *records: CoordinatorRecord) -> ConsumerGroup:
         """Add records; the group that may be changed along with them."""
@@ -107,18 +108,35 @@ class Draft:
             record = regular_expression(self.group.group_id, regex, None)
             self._write(record).regexes.pop(regex, None)
 
-    def resolve_regexes(self, *, anew: bool) -> None:
+    def resolve_regexes(self, matches: RegexMatches, *, anew: bool) -> bool:
         """See to it that every expression stands for topics; ``anew``: for those there are now.
 
-        Raises KafkaError: INVALID_REGULAR_EXPRESSION.
+        Gives whether one stands for others than before. What would take long to match is left in
+        ``to_match``; until then an expression stands for what it did, a new one for nothing.
         """
-        for regex in sorted({m.about.regex for m in self.group.members.values()} - {""}):
+        used = {member.about.regex for member in self.group.members.values()} - {""}
+        wanted = sorted(used if anew else used - self.group.regexes.keys())
+        if not wanted:
+            return False
+        found, questions = matches.look_up(wanted, self.topics)
+        if sum(question.cost for question in questions) > QUICK_COST:
+            self.to_match = questions
+        elif questions:
+            answers = answer(questions)
+            matches.remember(answers, matches.version)
+            found.update(answers)
+        return self.take_matches(found)
+
+    def take_matches(self, found: Mapping[str, frozenset[str]]) -> bool:
+        """Expressions stand for these topics; whether one of them didn't before."""
+        changed = False
+        for regex, topics in found.items():
             known = self.group.regexes.get(regex)
-            if known is None or anew:
-                topics = resolve(regex, self.topics.names())
-                if known is None or known.topics != topics:
-                    revision = self.topics.revision
-                    self._put_regex(regex, ResolvedRegex(topics, revision, self.turn.date_ms))
+            if known is None or known.topics != topics:
+                changed = True
+                revision = self.topics.revision
+                self._put_regex(regex, ResolvedRegex(topics, revision, self.turn.date_ms))
+        return changed
 
     def _put_regex(self, regex: str, resolved: ResolvedRegex) -> None:
         value = RegularExpressionValue(
@@ -149,11 +167,12 @@ class Draft:
 
     # The target
 
-    def set_target(self, member_id: str, partitions: Partitions) -> None:
-        """A member is to have something else."""
-        record = target_assignment_member(
-            self.group.group_id, member_id, target_to_record(partitions)
-        )
+    def set_target(
+        self, member_id: str, partitions: Partitions, record: CoordinatorRecord | None = None
+    ) -> None:
+        """A member is to have something else; ``record`` says so, if it is there already."""
+        if record is None:
+            record = target_record(self.group.group_id, member_id, partitions)
         self._write(record).targets[member_id] = partitions
 
     def set_target_epoch(self, epoch: int, timestamp_ms: int) -> None:
@@ -168,47 +187,49 @@ class Draft:
         """Compute the target of the group's epoch, or see to it that it is when it may be.
 
         Between two assignments lies at least the assignment interval, so that members who come one
-        after the other get one assignment together.
+        after the other get one assignment together. One that takes long is left in ``to_assign``;
+        while it is computed no other is begun.
         """
         group = self.group
         group.timers.assignment_ms = None
-        if group.epoch <= group.target_epoch or not group.members:
+        if group.epoch <= group.target_epoch or not group.members or group.timers.assigning:
             return
         passed_ms = self.turn.date_ms - group.target_timestamp_ms
         left_ms = self.settings.assignment_interval_ms - passed_ms
         if left_ms > 0 and passed_ms >= 0:  # a date that is to come is of a clock that was set back
             group.timers.assignment_ms = self.turn.now_ms + left_ms
+            return
+        question = self._question()
+        if question.is_quick:
+            self.take_assignment(group.epoch, question.assignor, Assignment(question.answer()))
         else:
-            self._assign()
+            self.to_assign = question
 
-    def _assign(self) -> None:
+    def take_assignment(self, epoch: int, assignor: str, assignment: Assignment) -> None:
+        """The members are to have what an assignor gave them for an epoch of the group.
+
+        The group may be further by now. Members that came meanwhile have nothing until the next
+        assignment, so that no partition is given to two members.
+        """
+        for member_id in self.group.members:
+            known = self.group.targets.get(member_id)
+            partitions: Partitions | None = assignment.shares.get(member_id)
+            if partitions is None and known is not None:
+                partitions = NO_PARTITIONS
+            if partitions is not None and partitions != known:
+                record = assignment.records.get(member_id)
+                self.set_target(member_id, partitions, record)
+        self.set_target_epoch(epoch, self.turn.date_ms)
+        self.note(f"assigned at epoch {epoch} to {len(assignment.shares)} members, {assignor}")
+
+    def _question(self) -> AssignmentQuestion:
         group = self.group
         name = group.preferred_assignor(self.settings.assignors[0])
         if name not in self.settings.assignors:
             name = self.settings.assignors[0]
-        shares = ASSIGNORS[name](self._spec())
-        for member_id, partitions in shares.items():
-            if partitions != group.targets.get(member_id):
-                self.set_target(member_id, partitions)
-        self.set_target_epoch(group.epoch, self.turn.date_ms)
-        self.note(f"assigned at epoch {group.epoch} to {len(shares)} members, {name}")
-
-    def _spec(self) -> AssignmentSpec:
-        subscribers, topics = {}, {}
-        for member_id, member in self.group.members.items():
-            ids = set()
-            for name in self.group.topics_of(member):
-                topic = self.topics.by_name(name)
-                if topic is not None:
-                    ids.add(topic.topic_id)
-                    topics[topic.topic_id] = AssignedTopic(topic.partitions, topic.racks)
-            subscribers[member_id] = Subscriber(
-                frozenset(ids),
-                self.group.target_of(member_id),
-                member.about.instance_id,
-                member.about.rack_id,
-            )
-        return AssignmentSpec(subscribers, topics)
+        return AssignmentQuestion(
+            name, dict(group.members), dict(group.targets), dict(group.regexes), self.topics
+        )
 
     # A member's way to the target
 

@@ -143,6 +143,12 @@ class ConsumerGroup:
         """Whether it has no members."""
         return not self.members
 
+    @property
+    def has_nothing_to_share(self) -> bool:
+        """Whether nobody has a partition, nor is to have one: no heartbeat brings any news."""
+        is_assigned = self.epoch == self.target_epoch
+        return is_assigned and not self.owners and not any(self.targets.values())
+
     def is_owned(self, topic_id: bytes, partition: int) -> bool:
         """Whether anybody has a partition."""
         return (topic_id, partition) in self.owners
@@ -157,9 +163,7 @@ class ConsumerGroup:
 
     def topics_of(self, member: ConsumerMember) -> frozenset[str]:
         """The names of the topics a member subscribes to, by name or by its expression."""
-        resolved = self.regexes.get(member.about.regex) if member.about.regex else None
-        names = frozenset(member.about.topics)
-        return names | resolved.topics if resolved is not None else names
+        return topics_of(member, self.regexes)
 
     def subscribed_topics(self) -> frozenset[str]:
         """The names of the topics that any member subscribes to."""
@@ -284,6 +288,13 @@ class ConsumerGroup:
     def next_deadline_ms(self) -> int | None:
         """When something is due next."""
         return self.timers.next_deadline_ms()
+
+
+def topics_of(member: ConsumerMember, regexes: Mapping[str, ResolvedRegex]) -> frozenset[str]:
+    """The names of the topics a member subscribes to; ``regexes`` is what expressions stand for."""
+    resolved = regexes.get(member.about.regex) if member.about.regex else None
+    names = frozenset(member.about.topics)
+    return names | resolved.topics if resolved is not None else names
 
 
 def _stale(member: ConsumerMember) -> KafkaError:

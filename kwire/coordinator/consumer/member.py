@@ -23,7 +23,9 @@ from kwire.coordinator.consumer.records import (
     OwnedPartitions,
     TargetAssignmentMemberValue,
     TargetPartitions,
+    target_assignment_member,
 )
+from kwire.coordinator.records import CoordinatorRecord, WrittenTarget
 
 Partitions: TypeAlias = Mapping[bytes, frozenset[int]]
 """Partitions by topic id; no topic is there without a partition."""
@@ -218,6 +220,13 @@ def _owned_from_record(topics: Iterable[OwnedPartitions]) -> Owned:
         for topic in topics
         if topic.partitions
     }
+
+
+def target_record(group_id: str, member_id: str, partitions: Partitions) -> CoordinatorRecord:
+    """The record of what a member is to have, and what it says."""
+    record = target_assignment_member(group_id, member_id, target_to_record(partitions))
+    said = {topic_id: indexes for topic_id, indexes in partitions.items() if indexes}
+    return record._replace(content=WrittenTarget(group_id, member_id, said))
 
 
 def target_to_record(partitions: Partitions) -> TargetAssignmentMemberValue:

@@ -38,7 +38,7 @@ from kwire.coordinator.consumer.records import (
     parse_key,
 )
 from kwire.coordinator.group import Group
-from kwire.coordinator.records import parse_value
+from kwire.coordinator.records import WrittenTarget, parse_value
 from kwire.record.records import Record
 
 _Replay: TypeAlias = Callable[[ConsumerGroup, bytes, bytes | None], None]
@@ -65,6 +65,13 @@ def replay_into(
         del groups[group_id]
     elif group is not known:
         groups[group_id] = group
+
+
+def take_target_into(groups: MutableMapping[str, Group], written: WrittenTarget) -> None:
+    """As ``replay_into`` of the record that says this, which was just written."""
+    group = groups.setdefault(written.group, ConsumerGroup(written.group))
+    if isinstance(group, ConsumerGroup):
+        group.targets[written.member_id] = written.partitions
 
 
 def _metadata(group: ConsumerGroup, key: bytes, packed: bytes | None) -> None:

@@ -1,4 +1,4 @@
-"""What a consumer group waits for, and how long: its members, and the next assignment.
+"""What a consumer group waits for: its members, the next assignment, work that takes long.
 
 Rules:
 
@@ -32,10 +32,25 @@ class Due(NamedTuple):
     epoch: int
 
 
-class GroupTimers:
-    """The timers of one group; ``assignment_ms`` is when the next assignment is due."""
+class Assigning(NamedTuple):
+    """An assignment that is being computed elsewhere: for which epoch, and for which members.
 
-    __slots__ = ("_heap", "_queued", "_set", "assignment_ms")
+    ``overtaken`` counts the assignments before it that the group had changed under.
+    """
+
+    epoch: int
+    member_ids: frozenset[str]
+    overtaken: int
+
+
+class GroupTimers:
+    """The timers of one group; ``assignment_ms`` is when the next assignment is due.
+
+    ``assigning`` is set while an assignment is computed elsewhere, ``is_matching`` while regular
+    expressions are matched elsewhere.
+    """
+
+    __slots__ = ("_heap", "_queued", "_set", "assigning", "assignment_ms", "is_matching")
 
     def __init__(self) -> None:
         self._set: dict[tuple[str, Timer], tuple[int, int]] = {}
@@ -43,6 +58,8 @@ class GroupTimers:
         self._heap: list[tuple[int, str, str]] = []
         self._queued: dict[tuple[str, Timer], int] = {}
         self.assignment_ms: int | None = None
+        self.assigning: Assigning | None = None
+        self.is_matching = False
 
     def set(self, member_id: str, timer: Timer, deadline_ms: int, epoch: int = -1) -> None:
         """Set a timer, or set it anew."""

@@ -11,17 +11,26 @@ Source: Utils.computeTopicHash and computeGroupHash of Kafka 4.3; KIP-1101.
 """
 
 from collections.abc import Iterable
+from functools import cached_property
 from hashlib import blake2b
 from typing import NamedTuple, Protocol
 
 
-class Topic(NamedTuple):
-    """A topic; ``racks`` are those of each partition's replicas, empty where none is known."""
-
+class _Fields(NamedTuple):
     name: str
     topic_id: bytes
     partitions: int
     racks: tuple[frozenset[str], ...] = ()
+
+
+class Topic(_Fields):
+    """A topic; ``racks`` are those of each partition's replicas, empty where none is known."""
+
+    @cached_property
+    def fingerprint(self) -> bytes:
+        """What goes into the hash: made once, since every member that joins asks for it."""
+        racks = [sorted(racks) for racks in self.racks]
+        return repr((self.name, self.topic_id, self.partitions, racks)).encode()
 
     def is_near(self, partition: int, rack_id: str | None) -> bool:
         """Whether a partition has a replica in a rack."""
@@ -75,6 +84,5 @@ def hash_topics(names: Iterable[str], topics: Topics) -> int:
         return 0
     digest = blake2b(digest_size=8)
     for topic in known:
-        racks = [sorted(racks) for racks in topic.racks]
-        digest.update(repr((topic.name, topic.topic_id, topic.partitions, racks)).encode())
+        digest.update(topic.fingerprint)
     return int.from_bytes(digest.digest(), "big", signed=True)

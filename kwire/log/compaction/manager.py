@@ -181,7 +181,7 @@ class CompactionManager:
             producers=tuple(
                 ActiveProducer(
                     entry.producer_id,
-                    entry.batches[-1].last_offset if entry.batches else -1,
+                    entry.last_offset,
                     entry.producer_epoch,
                 )
                 for entry in opened.producers.producers.values()

@@ -22,7 +22,7 @@ from kwire.log.compaction.job import CleanedGroup
 from kwire.log.disk import Disk
 from kwire.log.leftovers import CLEANED_SUFFIX, SWAP_SUFFIX
 from kwire.log.partition_log import PartitionLog
-from kwire.log.producer_state import snapshot_path
+from kwire.log.producer_snapshot import snapshot_path
 from kwire.log.segment import LogSegment
 from kwire.log.segments import LogSegments
 

@@ -213,4 +213,4 @@ def _taken_over(topic: KraftTopic, node_id: int) -> TopicImage:
                 partition.partition_epoch + 1,
             )
         )
-    return TopicImage(topic.name, topic.topic_id, tuple(images))
+    return TopicImage(topic.name, topic.topic_id, tuple(images), len(images))

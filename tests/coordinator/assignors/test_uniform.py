@@ -22,3 +22,17 @@ def test_few_partitions_are_passed_on_twice(monkeypatch):
     shares = uniform.assign_uniformly(AssignmentSpec(members, topics))
     assert {sum(map(len, share.values())) for share in shares.values()} == {10}
     assert len(moves) < 300
+
+
+def test_what_is_free_goes_to_the_least_loaded_and_nobody_loses_a_partition():
+    """Also where the member with the first id has most: what members have is not passed on."""
+    t, u = b"t" * 16, b"u" * 16
+    has = {"a": {t: frozenset({8, 9, 10}), u: frozenset({0})}, "b": {t: frozenset({4, 5, 6, 7})}}
+    members = {
+        name: Subscriber(frozenset({t, u} if name == "a" else {t}), has.get(name, {}))
+        for name in "abc"
+    }
+    topics = {t: AssignedTopic(11), u: AssignedTopic(1)}
+    shares = uniform.assign_uniformly(AssignmentSpec(members, topics))
+    assert {name: shares[name] for name in "ab"} == has
+    assert shares["c"] == {t: frozenset(range(4))}

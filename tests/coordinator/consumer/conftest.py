@@ -8,7 +8,9 @@ Commands of members of the consumer protocol: ``join NAME topics=…``, ``beat N
 ``away NAME`` (a static member, for a while), each with ``key=value`` for what the request says. Of
 members of the classic protocol: ``old_join``, ``old_sync``, ``old_beat``, ``old_leave``. Besides:
 ``topics NAME=PARTITIONS…``, ``commit NAME PARTITION…``, ``after SECONDS``, ``restart``,
-``writes fail`` or ``work``, ``show``.
+``writes fail`` or ``work``, ``show``. Work that takes long is done at once, unless ``holds_jobs``:
+then it is begun by the command that leads to it, and handed in by ``work``, or fails by
+``work fails``.
 """
 
 from collections.abc import Callable
@@ -16,12 +18,13 @@ from typing import Any
 
 import pytest
 
-from kwire.coordinator.consumer.coordinator import Surroundings
+from kwire.coordinator.consumer.changes import Surroundings
 from kwire.coordinator.consumer.group import ConsumerGroup
 from kwire.coordinator.consumer.pace import BrokerBudget
+from kwire.coordinator.consumer.regexes import RegexMatches
 from kwire.coordinator.consumer.settings import ConsumerSettings
 from kwire.coordinator.consumer.topics import Topic, TopicSet
-from kwire.coordinator.effects import Effects
+from kwire.coordinator.effects import Effects, Job
 from kwire.coordinator.group import Committer
 from kwire.coordinator.group_coordinator import GroupCoordinator
 from kwire.coordinator.joining import Client
@@ -32,7 +35,6 @@ from kwire.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
-from kwire.record.records import Record
 from tests.coordinator.consumer.classic_commands import ClassicCommands
 from tests.coordinator.consumer.notation import (
     GROUP,
@@ -43,6 +45,7 @@ from tests.coordinator.consumer.notation import (
     topic_name,
 )
 from tests.coordinator.scripts import TickingScript, Words
+from tests.coordinator.written import take_in
 
 
 class ConsumerScript(ClassicCommands, TickingScript):
@@ -53,6 +56,8 @@ class ConsumerScript(ClassicCommands, TickingScript):
         self.topics = TopicSet()
         super().__init__()
         self.members: dict[str, ScriptMember] = {}
+        self.holds_jobs = False
+        self.jobs: list[tuple[GroupCoordinator, Job]] = []
         self.coordinator = self.load()
 
     def note_refusal(self, who: str, error: KafkaError) -> None:
@@ -178,7 +183,9 @@ class ConsumerScript(ClassicCommands, TickingScript):
 
     def load(self) -> GroupCoordinator:
         """A coordinator that has replayed the log."""
-        around = Surroundings(lambda: self.topics, lambda _: self.settings, BrokerBudget())
+        around = Surroundings(
+            lambda: self.topics, lambda _: self.settings, BrokerBudget(), RegexMatches()
+        )
         settings = GroupSettings(initial_rebalance_delay_ms=0)
         coordinator = GroupCoordinator(settings, self.new_id, around)
         for record in self.log:
@@ -198,12 +205,26 @@ class ConsumerScript(ClassicCommands, TickingScript):
         # What is said of a classic group is for its own tests.
         if isinstance(self.coordinator.groups.get(GROUP), ConsumerGroup):
             self.trace += [note.removeprefix(f"group {GROUP}: ") for note in effects.notes]
-        for key, value, _ in effects.records:
-            record = Record(len(self.log), self.now_ms, key, value)
-            self.log.append(record)
-            self.coordinator.replay(record, -1, self.now_ms, loading=False)
+        for written in effects.records:
+            self.log.append(take_in(self.coordinator, written, len(self.log), self.now_ms))
         for waiter, response in effects.replies:
             self.answer(waiter, response)
+        for job in effects.jobs:
+            if self.holds_jobs:
+                self.trace.append(f"begins {job.name}")
+                self.jobs.append((self.coordinator, job))
+            else:
+                self.take(job.hand_in(job.work(), self.now_ms))
+
+    def do_work(self, plain: list[str], given: Words) -> None:
+        """The work that was begun is done, in order, and handed in; or it fails."""
+        jobs, self.jobs = self.jobs, []
+        for coordinator, job in jobs:
+            if coordinator is not self.coordinator:
+                self.trace.append("nobody takes it")
+                continue
+            result = RuntimeError("no luck") if plain == ["fails"] else job.work()
+            self.take(job.hand_in(result, self.now_ms))
 
     def answer(self, waiter: Any, response: Any) -> None:
         """Note an answer, and let the client remember what it says."""

@@ -314,3 +314,28 @@ def test_ids_are_made_by_the_server_in_version_0(script):
             a: epoch 2 has t:0
         """
     )
+
+
+def test_a_full_request_gets_a_full_answer(script):
+    """A client that lost an answer says everything again; one that says less has no need of it.
+
+    ConsumerGroupHeartbeat of Kafka: full is a request with a rebalance timeout, a subscription and
+    the partitions that the member owns.
+    """
+    script.run(
+        """
+        topics t=2
+        join a
+            a joins
+            assigned at epoch 2 to 1 members, uniform
+            a: epoch 2 has t:0,1
+        beat a rebalance=60 topics=t
+            a: epoch 2 has t:0,1
+        beat a topics=t
+            a: epoch 2
+        beat a rebalance=60
+            a: epoch 2
+        beat a rebalance=60 topics=t owns=?
+            a: epoch 2
+        """
+    )

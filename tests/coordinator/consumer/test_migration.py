@@ -124,6 +124,38 @@ def test_a_consumer_group_is_downgraded(script):
     )
 
 
+def test_a_downgraded_group_knows_what_its_members_have(script):
+    """It is in the group's record: after a restart they go on with it."""
+    script.run(
+        """
+        topics t=4
+        join a
+            a joins
+            assigned at epoch 2 to 1 members, uniform
+            a: epoch 2 has t:0,1,2,3
+        old_join x id=x
+            x joins with the classic protocol
+            assigned at epoch 3 to 2 members, uniform
+            x: x generation 3 range
+        beat a
+            a: epoch 2 has t:0,1
+        beat a
+            a: epoch 3
+        old_join x
+            x: x generation 3 range
+        old_sync x
+            x: has t:2,3
+        leave a
+            a: epoch -1
+        restart
+        show
+            classic Stable
+        old_sync x
+            x: has t:2,3
+        """
+    )
+
+
 def test_a_silent_member_downgrades_too(new_script):
     """The group doesn't wait for it for ever."""
     script = new_script(session_timeout_ms=5_000)

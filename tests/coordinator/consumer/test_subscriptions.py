@@ -144,3 +144,34 @@ def test_members_subscribe_by_regular_expression(script):
             b epoch 5 UNREVOKED_PARTITIONS - revoking t-1:0,1 t-2:0,1 t-3:0,1 -> u:1
         """
     )
+
+
+def test_a_new_expression_that_matches_nothing_changes_no_epoch(script):
+    """As in Kafka, which doesn't know yet what it stands for; its topics do when they come."""
+    script.run(
+        """
+        topics u=2
+        join a regex=t-.*
+            a joins
+            assigned at epoch 1 to 1 members, uniform
+            a: epoch 1 has -
+        restart
+        show
+            Stable epoch 1 target 1
+            a epoch 1 STABLE - -> -
+        beat a regex=v-.*
+            a subscribes to /v-.*/
+            a: epoch 1
+        join b regex=v-.*
+            b joins
+            assigned at epoch 2 to 2 members, uniform
+            b: epoch 2 has -
+        beat a
+            a: epoch 2
+        topics u=2 v-1=1
+        beat a
+            its topics have changed
+            assigned at epoch 3 to 2 members, uniform
+            a: epoch 3 has v-1:0
+        """
+    )

@@ -132,30 +132,43 @@ class CompactionModel(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def truncate(self, data):
-        """As a follower does; only where no transaction is touched, for simplicity."""
+        """As a follower does; only where no transaction is touched, for simplicity.
+
+        A batch goes as a whole: a cut in its middle also removes its records before the cut. What
+        the log held before that batch is all that it has to hold from now on: a value may have been
+        cleaned away for the sake of a later one, and the cut may have removed the later one.
+        """
         log = self.c.log
         start = max(self._stable_after(), log.log_start_offset)
         offset = data.draw(st.integers(start, max(start, log.log_end_offset)))
         if offset < log.log_end_offset and not self.open:
+            batches = self.tools.batches(log)
+            cut = min((b.base_offset for b in batches if b.next_offset > offset), default=offset)
+            kept = {o: row for o, row in self._found().items() if o < cut}
             truncate_log(log, offset, self.c.now_ms, self.tools.disk, self.c.now_ms)
             self.c.manager.write_checkpoints()
-            self.written = {o: r for o, r in self.written.items() if o < log.log_end_offset}
+            assert self._found() == kept
+            self.written = kept
 
     def _stable_after(self):
         """The offset after the last batch of any transaction."""
         batches = self.tools.batches(self.c.log)
         return max((b.next_offset for b in batches if b.is_transactional), default=0)
 
-    def _check(self):
-        log, start = self.c.log, self.c.log.log_start_offset
+    def _found(self):
+        """What a consumer reads: offset → (key, value, timestamp), markers left out."""
         found = {}
-        for batch in self.tools.batches(log):
+        for batch in self.tools.batches(self.c.log):
             if not batch.is_control:
                 for record in records(batch):
                     key, value = record.key.decode(), record.value
                     text = None if value is None else value.decode()
                     found[record.offset] = (key, text, record.timestamp)
-        found = {offset: row for offset, row in found.items() if offset >= start}
+        return {o: row for o, row in found.items() if o >= self.c.log.log_start_offset}
+
+    def _check(self):
+        log, start = self.c.log, self.c.log.log_start_offset
+        found = self._found()
         assert found.items() <= self.written.items()
         last = self._last_offsets()
         for key, offset in last.items():

@@ -9,6 +9,7 @@ from kwire.errors import KafkaError
 from kwire.log.compaction.cleaner import Cleaner
 from kwire.log.compaction.local import run_clean
 from kwire.log.compaction.throttle import Throttle
+from kwire.log.producer_snapshot import to_snapshot
 from kwire.log.truncation import truncate_log
 from kwire.record.batch import complete_batches
 
@@ -46,7 +47,7 @@ def test_a_crash_at_any_moment_leaves_a_log_that_is_right(compaction, crashing_d
         c.reopen()
         fill(c)
         before = c.contents()
-        snapshot = c.log.producers.to_snapshot()
+        snapshot = to_snapshot(c.log.producers)
         disk = crashing_disk(crash_at)
         c.manager._disk = disk
         try:
@@ -60,7 +61,7 @@ def test_a_crash_at_any_moment_leaves_a_log_that_is_right(compaction, crashing_d
         assert found == sorted(found)
         assert latest(found) == latest(before)
         assert c.log.log_end_offset == 21
-        assert c.log.producers.to_snapshot() == snapshot
+        assert to_snapshot(c.log.producers) == snapshot
         assert [a.last_offset for a in c.log.aborted_transactions(0, 21)] == [14]
         names = {path.suffix[1:] for path in c.tools.directory.iterdir()}
         assert not names & {"swap", "cleaned", "deleted", "tmp"}

@@ -1,0 +1,236 @@
+"""What a hostile client sends: requests of a few kilobytes or megabytes that ask for much.
+
+Each attack is a name, a function that prepares the broker and gives the frames, and how many
+connections send them. All are valid requests: Apache Kafka answers the same ones.
+"""
+
+import gzip
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import zstandard
+
+from bench.load import ask, frame_of
+from bench.rows.common import create_topic
+from kwire.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from kwire.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from kwire.protocol.messages.describe_groups import DescribeGroupsRequest
+from kwire.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from kwire.protocol.messages.find_coordinator import FindCoordinatorRequest
+from kwire.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from kwire.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from kwire.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from kwire.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from kwire.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from kwire.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kwire.record.batch import build_header
+from kwire.record.compression import Compression
+from kwire.record.records import BatchBuilder, ProducerState
+
+MANY = 200_000
+COMMITTED = 1000
+GROUP, TOPIC = "hostile", "hostile"
+RECORDS = 6_000_000
+FAR_MS = 1 << 40
+EMPTY_RECORD = bytes((12, 0, 0, 0, 1, 1, 0))
+"""A record without key and value, the smallest there is."""
+
+
+class Attack(NamedTuple):
+    """What is sent, after what; ``connections`` is by how many."""
+
+    name: str
+    frames: Callable[[str], list[bytes]]
+    connections: int = 1
+
+
+def offset_fetch(bootstrap: str) -> list[bytes]:
+    """One group with a thousand committed offsets, asked for 300 times in one request."""
+    create_topic(bootstrap, TOPIC, COMMITTED)
+    partitions = [
+        OffsetCommitRequestPartition(partition_index=n, committed_offset=1)
+        for n in range(COMMITTED)
+    ]
+    topics = [OffsetCommitRequestTopic(name=TOPIC, partitions=partitions)]
+    commit = OffsetCommitRequest(group_id=GROUP, generation_id_or_member_epoch=-1, topics=topics)
+    limit = time.monotonic() + 30
+    ask(bootstrap, FindCoordinatorRequest(key_type=0, coordinator_keys=[GROUP]), 4)
+    while ask(bootstrap, commit, 7).topics[0].partitions[0].error_code:
+        if time.monotonic() > limit:
+            raise RuntimeError("the offsets can't be committed")
+        time.sleep(0.05)
+    groups = [OffsetFetchRequestGroup(group_id=GROUP, topics=None) for _ in range(300)]
+    return [frame_of(OffsetFetchRequest(groups=groups), 8)]
+
+
+def describe_groups(bootstrap: str) -> list[bytes]:
+    """Names of groups that aren't there."""
+    return [frame_of(DescribeGroupsRequest(groups=[f"{n:x}" for n in range(MANY)]), 5)]
+
+
+def find_coordinator(bootstrap: str) -> list[bytes]:
+    """Keys without a group."""
+    keys = [f"{n:x}" for n in range(MANY)]
+    return [frame_of(FindCoordinatorRequest(key_type=0, coordinator_keys=keys), 4)]
+
+
+def list_offsets(bootstrap: str) -> list[bytes]:
+    """The same partition again and again."""
+    create_topic(bootstrap, "hostile-one")
+    partitions = [ListOffsetsPartition(partition_index=0, timestamp=-1) for _ in range(MANY)]
+    topics = [ListOffsetsTopic(name="hostile-one", partitions=partitions)]
+    return [frame_of(ListOffsetsRequest(replica_id=-1, topics=topics), 7)]
+
+
+def fetch_unknown(bootstrap: str) -> list[bytes]:
+    """A new fetch session of partitions that aren't there."""
+    partitions = [FetchPartition(partition=n, partition_max_bytes=1) for n in range(MANY)]
+    topics = [FetchTopic(topic="nobody", partitions=partitions)]
+    return [frame_of(FetchRequest(max_wait_ms=0, session_epoch=0, topics=topics), 11)]
+
+
+def metadata_unknown(bootstrap: str) -> list[bytes]:
+    """Names of topics that aren't there and that nobody wants to have created."""
+    topics = [MetadataRequestTopic(name=f"{n:x}") for n in range(MANY)]
+    return [frame_of(MetadataRequest(topics=topics, allow_auto_topic_creation=False), 9)]
+
+
+def create_topics(bootstrap: str) -> list[bytes]:
+    """As many topics as one request may create, checked and not created."""
+    topics = [
+        CreatableTopic(name=f"t-{n}", num_partitions=1, replication_factor=1) for n in range(9900)
+    ]
+    return [frame_of(CreateTopicsRequest(topics=topics, validate_only=True), 5)]
+
+
+def describe_configs(bootstrap: str) -> list[bytes]:
+    """The settings of this broker and of many topics."""
+    create_topic(bootstrap, "hostile-one")
+    resources = [
+        DescribeConfigsResource(resource_type=2, resource_name="hostile-one") for _ in range(5000)
+    ]
+    request = DescribeConfigsRequest(
+        resources=resources, include_synonyms=True, include_documentation=True
+    )
+    return [frame_of(request, 4)]
+
+
+def alter_group_configs(bootstrap: str) -> list[bytes]:
+    """A setting for each of many groups, checked and not changed."""
+    resources = [
+        AlterConfigsResource(
+            resource_type=32,
+            resource_name=f"g-{n}",
+            configs=[AlterableConfig(name="consumer.session.timeout.ms", value="50000")],
+        )
+        for n in range(10_000)
+    ]
+    request = IncrementalAlterConfigsRequest(resources=resources, validate_only=True)
+    return [frame_of(request, 1)]
+
+
+def _batch(payload: bytes, codec: Compression, records: int) -> bytes:
+    """A batch whose compressed payload and count of records are given."""
+    return bytes(
+        build_header(
+            payload,
+            base_offset=0,
+            leader_epoch=-1,
+            attributes=codec,
+            last_offset_delta=records - 1,
+            base_timestamp=1,
+            max_timestamp=FAR_MS,
+            producer_id=-1,
+            producer_epoch=-1,
+            base_sequence=-1,
+            records_count=records,
+        )
+    )
+
+
+def _empty_records(count: int) -> bytes:
+    return zstandard.ZstdCompressor(level=9).compress(EMPTY_RECORD * count)
+
+
+def _produce(topic: str, batch: bytes) -> bytes:
+    data = PartitionProduceData(index=0, records=batch)
+    topics = [TopicProduceData(name=topic, partition_data=[data])]
+    return frame_of(ProduceRequest(acks=1, timeout_ms=30_000, topic_data=topics), 9)
+
+
+def bomb_to_compacted(bootstrap: str) -> list[bytes]:
+    """Records of nothing, highly compressed, to a topic that looks at each record's key."""
+    create_topic(bootstrap, "hostile-compacted", 1, {"cleanup.policy": "compact"})
+    return [
+        _produce("hostile-compacted", _batch(_empty_records(RECORDS), Compression.ZSTD, RECORDS))
+    ]
+
+
+def bomb_to_gzip(bootstrap: str) -> list[bytes]:
+    """The same to a topic that compresses anew."""
+    create_topic(bootstrap, "hostile-gzip", 1, {"compression.type": "gzip"})
+    return [_produce("hostile-gzip", _batch(_empty_records(RECORDS), Compression.ZSTD, RECORDS))]
+
+
+def forty_bombs(bootstrap: str) -> list[bytes]:
+    """Small batches that take long to check, on forty connections."""
+    create_topic(bootstrap, "hostile-gzip", 1, {"compression.type": "gzip"})
+    payload = gzip.compress(EMPTY_RECORD * (RECORDS // 10), 9)
+    return [_produce("hostile-gzip", _batch(payload, Compression.GZIP, RECORDS // 10))]
+
+
+def lookup_by_time(bootstrap: str) -> list[bytes]:
+    """A time that no record has, in batches whose headers say otherwise."""
+    create_topic(bootstrap, "hostile-time")
+    batch = _batch(_empty_records(RECORDS), Compression.ZSTD, RECORDS)
+    for _ in range(2):
+        data = PartitionProduceData(index=0, records=batch)
+        topics = [TopicProduceData(name="hostile-time", partition_data=[data])]
+        ask(bootstrap, ProduceRequest(acks=1, timeout_ms=30_000, topic_data=topics), 9)
+    partition = ListOffsetsPartition(partition_index=0, timestamp=FAR_MS - 1)
+    topics = [ListOffsetsTopic(name="hostile-time", partitions=[partition])]
+    return [frame_of(ListOffsetsRequest(replica_id=-1, topics=topics), 7)]
+
+
+def new_producer_ids(bootstrap: str) -> list[bytes]:
+    """A producer id that nobody has had in each batch."""
+    create_topic(bootstrap, "hostile-ids")
+    frames = []
+    now_ms = int(time.time() * 1000)
+    for producer_id in range(1_000_000, 1_020_000):
+        builder = BatchBuilder()
+        builder.add(now_ms, None, b"x")
+        batch = builder.build(producer=ProducerState(producer_id, 0, 0))
+        frames.append(_produce("hostile-ids", bytes(batch)))
+    return frames
+
+
+ATTACKS = (
+    Attack("OffsetFetch: one group 300 times", offset_fetch),
+    Attack("DescribeGroups: 200,000 names", describe_groups),
+    Attack("FindCoordinator: 200,000 keys", find_coordinator),
+    Attack("ListOffsets: one partition 200,000 times", list_offsets),
+    Attack("ListOffsets: a time, in batches that lie", lookup_by_time),
+    Attack("Fetch: a session of 200,000 unknown partitions", fetch_unknown),
+    Attack("Metadata: 200,000 unknown topics", metadata_unknown),
+    Attack("CreateTopics: 9,900 topics, checked", create_topics),
+    Attack("DescribeConfigs: a topic 5,000 times", describe_configs),
+    Attack("IncrementalAlterConfigs: 10,000 groups, checked", alter_group_configs),
+    Attack("Produce: a bomb to a compacted topic", bomb_to_compacted),
+    Attack("Produce: a bomb to a topic with gzip", bomb_to_gzip),
+    Attack("Produce: small bombs on 40 connections", forty_bombs, 40),
+    Attack("Produce: a new producer id in each batch", new_producer_ids),
+)

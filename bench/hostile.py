@@ -1,0 +1,189 @@
+"""``python -m bench.hostile`` (``make hostile``): what one hostile client costs its neighbours.
+
+A producer and a consumer that behave well are measured alone, and beside a client that sends one of
+the requests of ``bench.attacks`` in a loop. Each attack is a row: the neighbours' 99th percentile
+and longest wait, how much longer that is than without the attack, and the memory that the attack
+needs above what the broker needs anyway. kwire and Apache Kafka stand side by side, each in a
+process of its own. The clients are processes of their own too.
+"""
+
+import argparse
+import json
+import math
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from bench.attacks import ATTACKS, Attack
+from bench.brokers import MeasuredBroker, titles
+from bench.choice import add_choice, brokers_of
+from bench.load import frame_of, new_generator, run_load
+from bench.publish import OUT
+from bench.rows.common import PRODUCE_VERSION, create_topic, next_offset, produce_request
+from bench.rows.warm_up import warm_up_of
+from bench.usage import peak_mb, resident_mb, start_peak
+
+ALONE = "nobody hostile"
+TABLE_WIDTH = 150
+STARTS_S = 60
+
+
+class Waits(NamedTuple):
+    """How long the neighbours wait, in milliseconds, and the memory the broker needs, in MB."""
+
+    p50_ms: float
+    p99_ms: float
+    longest_ms: float
+    more_mb: float
+
+
+Results: TypeAlias = dict[str, dict[str, Waits]]
+"""By the attack's name and the broker's."""
+
+
+def at(share: float, values: list[float]) -> float:
+    """The value below which a share of ``values``, which are sorted, lies."""
+    return values[min(int(share * len(values)), len(values) - 1)]
+
+
+def neighbour(broker: MeasuredBroker, seconds: float) -> tuple[Waits, float]:
+    """The waits of well-behaved clients for a while, and the broker's peak of memory meanwhile."""
+    start_peak(broker.pid)
+    run = subprocess.run(
+        [sys.executable, "-m", "bench.neighbour", broker.bootstrap, "neighbour", str(seconds)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=seconds + STARTS_S,
+    )
+    taken = json.loads(run.stdout)
+    waits = sorted(1000 * wait for wait in [*taken["produce"], *taken["deliver"]])
+    found = Waits(at(0.5, waits), at(0.99, waits), waits[-1], 0.0)
+    return found, peak_mb(broker.pid)
+
+
+@contextmanager
+def under_attack(broker: MeasuredBroker, attack: Attack, directory: Path) -> Iterator[None]:
+    """Have the broker attacked by a process of its own."""
+    file = directory / "frames"
+    file.write_bytes(b"".join(attack.frames(broker.bootstrap)))
+    arguments = [broker.bootstrap, str(attack.connections), str(file)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "bench.attacker", *arguments], stdout=subprocess.PIPE
+    )
+    try:
+        yield
+        if process.poll() is not None:
+            raise RuntimeError(f"{attack.name}: the attacker has ended by itself")
+    finally:
+        process.terminate()
+        process.communicate(timeout=STARTS_S)
+
+
+def measured(
+    broker: MeasuredBroker, attacks: list[Attack], seconds: float, directory: Path
+) -> Iterator[tuple[str, Waits]]:
+    """The neighbours alone, then beside each attack."""
+    alone, idle_mb = neighbour(broker, seconds)
+    yield ALONE, alone
+    for attack in attacks:
+        idle_mb = resident_mb(broker.pid)
+        try:
+            with under_attack(broker, attack, directory):
+                waits, peak = neighbour(broker, seconds)
+        except subprocess.SubprocessError:
+            broker.kill()  # it answers nobody any more
+            broker.start()
+            yield attack.name, Waits(math.inf, math.inf, math.inf, math.inf)
+        else:
+            yield attack.name, waits._replace(more_mb=max(0.0, peak - idle_mb))
+
+
+def table_of(results: Results, names: list[str]) -> Table:
+    """A row for each attack, and four columns for each broker."""
+    table = Table(title="well-behaved clients beside a hostile one")
+    table.add_column("attack")
+    for title in titles(names).values():
+        for head in ("p99 ms", "x alone", "longest ms", "MB more"):
+            table.add_column(f"{title}: {head}", justify="right")
+    for attack, by_broker in results.items():
+        cells = []
+        for name in names:
+            waits = by_broker.get(name)
+            if waits is None:
+                cells += ["-"] * 4
+                continue
+            times = waits.p99_ms / results[ALONE][name].p99_ms
+            cells += [f"{waits.p99_ms:.2f}", f"{times:.1f}", f"{waits.longest_ms:.1f}"]
+            cells.append(f"{waits.more_mb:.0f}")
+        table.add_row(attack, *cells)
+    return table
+
+
+def options_of(arguments: list[str] | None = None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="bench.hostile", description="hostile clients")
+    add_choice(parser)
+    parser.set_defaults(pure=False)
+    parser.add_argument("--only", metavar="TEXT", default="", help="attacks whose name has this")
+    parser.add_argument("--seconds", type=float, default=4.0, help="how long each attack goes on")
+    parser.add_argument("--warm-up", type=float, default=10.0, help="seconds of load before")
+    options = parser.parse_args(arguments)
+    if not wanted(options.only):
+        names = ", ".join(attack.name for attack in ATTACKS)
+        parser.error(f"no attack's name has {options.only}; there are {names}")
+    return options
+
+
+def wanted(text: str) -> list[Attack]:
+    """The attacks whose name has ``text``."""
+    return [attack for attack in ATTACKS if text in attack.name]
+
+
+def main() -> None:
+    """Measure and print."""
+    options = options_of()
+    console = Console()
+    console.width = max(console.width, TABLE_WIDTH)
+    makers = brokers_of(options, console)
+    attacks = wanted(options.only)
+    results: Results = {}
+    with (
+        tempfile.TemporaryDirectory(prefix="bench-hostile-") as directory,
+        Progress(console=console, transient=True) as progress,
+    ):
+        root = Path(directory)
+        generator = new_generator(root)
+        for name, make in makers.items():
+            task = progress.add_task(titles([name])[name], total=len(attacks) + 1)
+            broker = make(root / name)
+            broker.start()
+            try:
+                request = produce_request(create_topic(broker.bootstrap, "warm-up"), 1, 100)
+                next_offset(broker.bootstrap, request)
+                frame = frame_of(request, PRODUCE_VERSION)
+                warm_up_s = warm_up_of(name, options.warm_up)
+                run_load(generator, broker.bootstrap, frame, 4, 4, warm_up_s)
+                for attack, waits in measured(broker, attacks, options.seconds, root):
+                    results.setdefault(attack, {})[name] = waits
+                    progress.advance(task)
+            finally:
+                broker.stop()
+    console.print(table_of(results, list(makers)))
+    OUT.mkdir(exist_ok=True)
+    kept = {
+        attack: {name: w._asdict() for name, w in row.items()} for attack, row in results.items()
+    }
+    (OUT / "hostile.json").write_text(json.dumps(kept, indent=1), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

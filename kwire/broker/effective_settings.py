@@ -1,0 +1,38 @@
+"""The settings in force: those of the broker, and those of a topic's logs.
+
+Rule: this broker's dynamic values count first, then those of all brokers, then the configuration
+that the broker was started with.
+"""
+
+from collections.abc import Mapping
+
+from kwire.config.settings import BROKER, Value, settings
+from kwire.config.topic import topic_settings
+from kwire.log.log_config import LogConfig
+from kwire.metadata.image import ConfigResourceType, MetadataImage
+
+
+def broker_settings(
+    config: Mapping[str, Value], image: MetadataImage, node_id: int
+) -> dict[str, Value]:
+    """The effective settings of a broker that was started with ``config``."""
+    known = settings(BROKER)
+    dynamic = dict(image.config(ConfigResourceType.BROKER, ""))
+    dynamic.update(image.config(ConfigResourceType.BROKER, str(node_id)))
+    values = dict(config)
+    values.update(
+        (name, known[name].parse(text)) for name, text in dynamic.items() if name in known
+    )
+    return values
+
+
+def settings_of_topic(
+    topic: str, image: MetadataImage, broker: Mapping[str, Value]
+) -> dict[str, Value]:
+    """The effective settings of a topic; ``broker`` are the broker's."""
+    return topic_settings(image.config(ConfigResourceType.TOPIC, topic), broker)
+
+
+def log_config(topic: str, image: MetadataImage, broker: Mapping[str, Value]) -> LogConfig:
+    """The effective settings of a topic in the form in which its logs use them."""
+    return LogConfig.from_settings(settings_of_topic(topic, image, broker), broker)

@@ -1,0 +1,45 @@
+"""``kwire mend-log``: leave damaged batches out of a partition, so that its other records are read.
+
+Exit codes: 0 when the partition is sound now, 1 when it can't be mended, 2 for a wrong command
+line.
+"""
+
+import argparse
+from pathlib import Path
+
+from kwire.cli.output import fail
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """The command's options."""
+    mend = commands.add_parser(
+        "mend-log",
+        help="leave damaged batches out of a partition's log",
+        description="Leaves damaged batches out of a partition's log while no broker runs. The "
+        "records in them are lost; a copy of each damaged segment is kept in the data directory.",
+    )
+    mend.add_argument(
+        "directory", metavar="DIRECTORY", type=Path, help="of the partition: …/topic-partition"
+    )
+    mend.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Mend the partition; the exit code."""
+    from kwire.log.data_directory import LogDirectoryError
+    from kwire.log.disk import Disk
+    from kwire.log.mending import mend_partition
+
+    directory = options.directory.absolute()
+    try:
+        mended = mend_partition(directory, Disk())
+    except (LogDirectoryError, OSError, ValueError) as error:
+        return fail(f"cannot mend {directory}: {error}")
+    if not mended.damages:
+        print(f"{directory}: no damage found, nothing changed")
+        return 0
+    for damage in mended.damages:
+        print(damage)
+    for copy in mended.copies:
+        print(f"kept as it was: {copy}")
+    return 0

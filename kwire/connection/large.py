@@ -1,0 +1,89 @@
+"""Requests and responses that are too large for one turn of the event loop.
+
+Rules:
+
+- A request whose arrays hold more than ``INLINE_ELEMENTS`` elements waits for a slice. Then it is
+  decoded in a thread, up to ``kwire.request.max.elements``. Its handler is called in a slice, too.
+- A response that took its handler more than one slice is encoded in a thread. No handler gives
+  away what it, or anybody else, changes later.
+"""
+
+from typing import Any
+
+from kwire.budget.threads import Threads
+from kwire.budget.work import Work
+from kwire.connection.ends import ConnectionClosed
+from kwire.handlers import PlainAnswer, Route
+from kwire.handlers.context import RequestContext
+from kwire.protocol.file_slice import FileSlice
+from kwire.protocol.wire import TooManyElements
+
+INLINE_ELEMENTS = 2000
+"""So many elements are decoded at once, within about a millisecond."""
+
+BYTES_PER_UNIT = 32
+"""How many bytes of a request that is no fast path's are decoded in one unit of work."""
+
+SETTING = "kwire.request.max.elements"
+
+
+def inline_units(size_bytes: int) -> int:
+    """What it costs at most to decode a request of this size inline."""
+    return min(size_bytes // BYTES_PER_UNIT, INLINE_ELEMENTS)
+
+
+async def serve_large(
+    served_by: Route, frame: memoryview, position: int, context: RequestContext
+) -> Any:
+    """Decode a request in a thread and call its handler; what the handler gives.
+
+    ConnectionClosed for one with more elements than the broker's settings allow.
+    """
+    broker = context.broker
+    await context.work.next_slice()
+    most = broker.integer(SETTING)
+    try:
+        request, _ = await broker.threads.coding.run(served_by.decode, frame, position, most)
+    except TooManyElements as error:
+        raise ConnectionClosed(
+            f"{error}; {SETTING}={most} allows no more in one request"
+        ) from error
+    await context.work.next_slice()
+    broker.flusher.forget()
+    return served_by.handle(request, context)
+
+
+async def encode_large(
+    served_by: Route, response: Any, correlation_id: int, threads: Threads, work: Work
+) -> PlainAnswer:
+    """Encode a response in a thread; ConnectionClosed for one of too many bytes.
+
+    Slices of files don't count: nobody holds them, and ``fetch.max.bytes`` bounds them.
+    """
+    parts = await threads.coding.run(encoded_parts, served_by, response, correlation_id)
+    size_bytes = sum(len(part) for part in parts if isinstance(part, bytes))
+    if size_bytes > work.max_answer_bytes:
+        raise ConnectionClosed(
+            f"{served_by.api.name}: the answer has {size_bytes} bytes; "
+            f"kwire.response.max.bytes={work.max_answer_bytes} allows no more"
+        )
+    return parts
+
+
+def encoded_parts(served_by: Route, response: Any, correlation_id: int) -> list[bytes | FileSlice]:
+    """A whole response, its size before it, cut where slices of files belong."""
+    out = bytearray(4)
+    slices: list[tuple[int, FileSlice]] = []
+    out += correlation_id.to_bytes(4, "big", signed=True)
+    if served_by.response_header_version:
+        out.append(0)
+    served_by.encode(response, out, slices)
+    size_bytes = len(out) - 4 + sum(part.size_bytes for _, part in slices)
+    out[:4] = size_bytes.to_bytes(4, "big")
+    parts: list[bytes | FileSlice] = []
+    position = 0
+    for at, part in slices:
+        parts += [bytes(out[position:at]), part]
+        position = at
+    parts.append(bytes(out[position:]))
+    return parts

@@ -1,0 +1,46 @@
+"""From a frame to the API that serves it."""
+
+from typing import TYPE_CHECKING
+
+from kwire.connection.ends import ConnectionClosed
+from kwire.errors import KafkaError
+from kwire.handlers import Route, route
+from kwire.handlers.context import RequestContext
+from kwire.protocol.frame import (
+    API_VERSIONS_KEY,
+    RequestHeader,
+    decode_request_header,
+    skip_header_tags,
+)
+from kwire.protocol.wire import MalformedRequest
+
+if TYPE_CHECKING:
+    from kwire.protocol.messages.api_versions import ApiVersionsResponse
+
+
+def open_frame(frame: memoryview) -> tuple[RequestHeader, Route | None, int]:
+    """The header of a frame, how to serve the request, and where its body begins.
+
+    The route is None for ApiVersions in a version that isn't served, which has an answer of its
+    own. ConnectionClosed where there is nothing sensible to answer.
+    """
+    try:
+        header, position = decode_request_header(frame)
+        served_by = route(header.api_key, header.api_version)
+        if served_by.request_is_flexible:
+            position = skip_header_tags(frame, position)
+        return header, served_by, position
+    except MalformedRequest as malformed:
+        raise ConnectionClosed(str(malformed)) from malformed
+    except KafkaError as error:
+        if header.api_key != API_VERSIONS_KEY:
+            raise ConnectionClosed(error.message) from error
+        return header, None, position
+
+
+def unknown_api_versions(context: RequestContext) -> tuple[Route, "ApiVersionsResponse"]:
+    """What answers ApiVersions in a version that isn't served."""
+    from kwire.handlers.api_versions import of_unknown_version
+
+    context.api_version = 0  # every client understands this one (KIP-511)
+    return route(API_VERSIONS_KEY, 0), of_unknown_version(context)

@@ -1,0 +1,235 @@
+"""How a consumer group changes: the next epoch, assignments, and the group in its place.
+
+Rules:
+
+- An operation drafts a change, goes on to the next epoch where it has to, and finishes.
+- An assignment or a match of expressions that takes long is a ``Job``: the group goes on at its old
+  target meanwhile, and takes the result in when it is handed in. A group has one of each at most.
+- An assignment that the group has changed under is computed again. If the group changes under that
+  one too, the group takes it: one that changes all the time still gets assignments.
+- A result for a group that is gone, or that another coordinator has loaded, is dropped.
+
+Source: GroupMetadataManager of Kafka 4.3; CoordinatorExecutor, which Kafka matches expressions
+with; KIP-1263 for assignments.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import NamedTuple
+
+from kwire.coordinator.classic_group import ClassicGroup
+from kwire.coordinator.classic_protocol import fail_join, fail_sync, prepare_rebalance
+from kwire.coordinator.consumer.assigning import Assignment
+from kwire.coordinator.consumer.conversion import downgrade, may_downgrade
+from kwire.coordinator.consumer.draft import Draft
+from kwire.coordinator.consumer.group import ConsumerGroup
+from kwire.coordinator.consumer.pace import BrokerBudget
+from kwire.coordinator.consumer.regexes import RegexMatches, answer
+from kwire.coordinator.consumer.settings import ConsumerSettings
+from kwire.coordinator.consumer.timers import Assigning
+from kwire.coordinator.consumer.topics import Topics, TopicSet
+from kwire.coordinator.effects import Effects, Job, Turn
+from kwire.coordinator.group import Group, GroupRegistry
+from kwire.errors import ErrorCode
+
+RETRY_MS = 1_000
+"""After what time something is tried again that couldn't be written when it was due."""
+
+NOTHING_EPOCH = 1
+"""The target of a group before its first assignment: members need an epoch, and have nothing."""
+
+OVERTAKEN_AT_MOST = 1
+"""How many assignments in a row are computed again because the group has changed."""
+
+
+class Surroundings(NamedTuple):
+    """What consumer groups know of the broker around them; ``settings_of`` takes a group's id.
+
+    All groups of the broker share ``matches``: what regular expressions match.
+    """
+
+    topics: Callable[[], Topics]
+    settings_of: Callable[[str], ConsumerSettings]
+    budget: BrokerBudget
+    matches: RegexMatches
+
+    @classmethod
+    def of_nothing(cls) -> "Surroundings":
+        """A cluster without topics, with Kafka's settings."""
+        return cls(TopicSet, lambda group_id: ConsumerSettings(), BrokerBudget(), RegexMatches())
+
+
+class Changes:
+    """Makes the changes of the consumer groups among the groups of a coordinator."""
+
+    def __init__(self, registry: GroupRegistry, surroundings: Surroundings) -> None:
+        self._registry = registry
+        self._around = surroundings
+
+    def draft(self, group: ConsumerGroup, turn: Turn) -> Draft:
+        """A change of a group."""
+        settings = self._around.settings_of(group.group_id)
+        return Draft(group, turn, self._around.topics(), settings)
+
+    def go_on(self, draft: Draft, original: ConsumerGroup, *, is_certain: bool) -> None:
+        """Go to the next epoch if that is certain, or if the topics are others; then assign."""
+        revision = draft.topics.revision
+        is_newer = revision != original.seen_revision
+        if is_certain or is_newer or draft.is_changed:
+            draft.resolve_regexes(self._around.matches, anew=is_newer)
+            draft.drop_unused_regexes()
+            draft.next_epoch(is_certain=is_certain)
+            if self._match(draft, original):
+                original.seen_revision = revision
+            draft.turn.effects.undo.append(lambda _: _look_again(original))
+        self.assign(draft)
+
+    # What takes long
+
+    def assign(self, draft: Draft, overtaken: int = 0) -> None:
+        """Have the target of the group's epoch computed, now or when it may be.
+
+        ``overtaken``: how many assignments in a row the group has just changed under.
+        """
+        timers = draft.group.timers
+        before_ms = timers.assignment_ms
+        draft.assign_in_time()
+        if before_ms is not None or draft.to_assign is not None:
+            draft.turn.effects.undo.append(lambda turn: _assign_later(draft.group, turn))
+        question = draft.to_assign
+        if question is None:
+            return
+        if draft.group.target_epoch == 0:
+            draft.set_target_epoch(NOTHING_EPOCH, timestamp_ms=0)
+        group = draft.group
+        timers.assigning = assigning = Assigning(
+            group.epoch, frozenset(question.members), overtaken
+        )
+        take = partial(self._take_assignment, group.group_id, assigning, question.assignor)
+        name = f"the assignment of group {group.group_id} at epoch {group.epoch}"
+        work = partial(question.answer_with_records, group.group_id)
+        draft.turn.effects.begin(Job(name, work, take))
+
+    def _take_assignment(
+        self,
+        group_id: str,
+        assigning: Assigning,
+        assignor: str,
+        assignment: Assignment | Exception,
+        now_ms: int,
+    ) -> Effects:
+        """An assignment was computed, or that failed: then it is tried again after a while."""
+        turn = self._registry.turn(now_ms)
+        group = self._registry.groups.get(group_id)
+        if not isinstance(group, ConsumerGroup) or group.timers.assigning is not assigning:
+            return turn.effects
+        group.timers.assigning = None
+        if isinstance(assignment, Exception):
+            turn.note(group_id, f"could not be assigned partitions: {assignment!r}")
+            _assign_later(group, turn)
+            self._registry.reschedule(group)
+            return turn.effects
+        draft = self.draft(group, turn)
+        is_overtaken = assigning.epoch != group.epoch or assigning.member_ids != set(group.members)
+        if is_overtaken and assigning.overtaken < OVERTAKEN_AT_MOST:
+            self.assign(draft, assigning.overtaken + 1)
+        elif group.members:
+            draft.take_assignment(assigning.epoch, assignor, assignment)
+            turn.effects.undo.append(lambda undone: _assign_later(group, undone))
+            self.assign(draft)
+        self.finish(draft, group)
+        return turn.effects
+
+    def _match(self, draft: Draft, original: ConsumerGroup) -> bool:
+        """Have expressions matched that take long; False if others of the group still are."""
+        timers = draft.group.timers
+        if not draft.to_match:
+            return True
+        if timers.is_matching:
+            return False
+        timers.is_matching = True
+        draft.turn.effects.undo.append(lambda _: _match_again(original))
+        name = f"matching {len(draft.to_match)} expressions of group {draft.group.group_id}"
+        version = self._around.matches.version
+        take = partial(self._take_matches, original, version)
+        draft.turn.effects.begin(Job(name, partial(answer, draft.to_match), take))
+        return True
+
+    def _take_matches(
+        self,
+        asking: ConsumerGroup,
+        version: int,
+        found: Mapping[str, frozenset[str]] | Exception,
+        now_ms: int,
+    ) -> Effects:
+        """Expressions were matched; the group that asked for it goes on with what they match."""
+        turn = self._registry.turn(now_ms)
+        asking.timers.is_matching = False
+        if isinstance(found, Exception):
+            turn.note(asking.group_id, f"could not match its expressions: {found!r}")
+            _look_again(asking)
+            return turn.effects
+        self._around.matches.remember(found, version)
+        group = self._registry.groups.get(asking.group_id)
+        if not isinstance(group, ConsumerGroup) or group.timers is not asking.timers:
+            return turn.effects
+        draft = self.draft(group, turn)
+        is_certain = draft.take_matches(found)
+        if draft.resolve_regexes(self._around.matches, anew=False) or is_certain:
+            draft.next_epoch(is_certain=True)
+            turn.effects.undo.append(lambda _: _look_again(group))
+            self.assign(draft)
+        self._match(draft, group)
+        self.finish(draft, group)
+        return turn.effects
+
+    # The end of a change
+
+    def finish(self, draft: Draft, original: ConsumerGroup) -> Group:
+        """The operation is done: put the group in its place, converted if it has to be."""
+        if not draft.is_changed:
+            self._registry.reschedule(original)
+            return original
+        draft.group.pace.has_changed(draft.turn.now_ms)
+        group: Group = original
+        if may_downgrade(draft.group, draft.settings):
+            group = downgrade(draft, original)
+        self._put_in_place(group, draft.turn)
+        if isinstance(group, ClassicGroup):
+            prepare_rebalance(group, "only classic members are left", draft.turn)
+        self._registry.reschedule(group)
+        return group
+
+    def _put_in_place(self, group: Group, turn: Turn) -> None:
+        known = self._registry.groups.get(group.group_id)
+        if known is group:
+            return
+        if isinstance(known, ClassicGroup):
+            for member in known.members.values():
+                fail_join(member, ErrorCode.REBALANCE_IN_PROGRESS, turn.effects)
+                fail_sync(member, ErrorCode.REBALANCE_IN_PROGRESS, turn.effects)
+        if known is not None:
+            group.scheduled_ms = None
+        self._registry.groups[group.group_id] = group
+        turn.effects.undo.append(lambda _: self._put_back(group, known))
+
+    def _put_back(self, group: Group, known: Group | None) -> None:
+        if self._registry.groups.get(group.group_id) is not group:
+            return
+        if known is None:
+            del self._registry.groups[group.group_id]
+        else:
+            self._registry.groups[group.group_id] = known
+
+
+def _look_again(group: ConsumerGroup) -> None:
+    group.seen_revision = -1
+
+
+def _assign_later(group: ConsumerGroup, turn: Turn) -> None:
+    group.timers.assigning = None
+    group.timers.assignment_ms = turn.now_ms + RETRY_MS
+
+
+def _match_again(group: ConsumerGroup) -> None:
+    group.timers.is_matching = False

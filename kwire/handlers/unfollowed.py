@@ -1,0 +1,43 @@
+"""Says in the log which configs a client has set although nothing here follows them.
+
+Kafka takes and keeps such configs, and the tests of stock admin clients count on that. A person who
+sets one expects something to happen.
+"""
+
+import logging
+from collections.abc import Iterable
+
+from kwire.config.without_effect import is_among, warnings
+from kwire.metadata.image import ConfigResource, ConfigResourceType
+
+log = logging.getLogger(__name__)
+
+_GROUPS_NOT_SERVED = ("share.", "streams.")
+_SHOWN = 20
+"""How many names are shown; a request may have thousands."""
+
+
+def warn(resource: ConfigResource, names: Iterable[str]) -> None:
+    """Log a warning if ``names``, which were set for a resource, have configs without effect."""
+    kind, resource_name = resource
+    asked = {name: ascii(name)[1:-1] for name in names}
+    if kind is ConfigResourceType.BROKER:
+        for warning in warnings(asked):
+            log.warning("set for broker %a and kept: %s", resource_name, warning)
+        return
+    if kind is ConfigResourceType.GROUP:
+        asked = {name: text for name, text in asked.items() if is_among(name, _GROUPS_NOT_SERVED)}
+        reason = "share groups and streams groups are not served yet"
+    elif kind is ConfigResourceType.CLIENT_METRICS:
+        reason = "clients are not asked for their metrics yet"
+    else:
+        return
+    if asked:
+        shown = ", ".join(list(asked.values())[:_SHOWN])
+        log.warning(
+            "set for %s %a and kept, without effect here: %s; %s",
+            kind.name.lower().replace("_", " "),
+            resource_name,
+            shown,
+            reason,
+        )

@@ -1,0 +1,75 @@
+"""The seeded bugs: each is one small change, and what a test can't see is left alone."""
+
+import pytest
+
+from tests.mutants.__main__ import choose
+from tests.mutants.mutations import is_python, mutations_of
+
+SOURCE = '''
+"""A module of 3 lines."""
+from typing import TYPE_CHECKING
+if TYPE_CHECKING:
+    SIZE = 1
+def f(a: "int" = 5, b: list[0] = ()) -> "1":
+    """Says 7."""
+    assert a == 4
+    log.warning("gone: %s", 9)
+    {line}
+'''
+
+
+def changed(line: str) -> set[str]:
+    """What the mutations make of a line."""
+    text = SOURCE.replace("{line}", line)
+    found = set()
+    for mutation in mutations_of("a.py", text):
+        made = mutation.apply(text)
+        assert is_python("a.py", made), made
+        before, after = text.splitlines(), made.splitlines()
+        [differs] = [
+            n for n, (old, new) in enumerate(zip(before, after, strict=True)) if old != new
+        ]
+        assert differs + 1 == mutation.line
+        found.add(after[differs].strip())
+    return found
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ("return a == b", {"return a != b"}),
+        ("return (a) < (b)", {"return (a) >= (b)", "return (a) <= (b)"}),
+        ("return a is not b", {"return a is b"}),
+        ("return a not in b", {"return a in b"}),
+        ("return a and b or f", {"return a or b or f", "return a and b and f"}),
+        ("return not a", {"return  a"}),
+        ("return a + b", {"return a - b"}),
+        ("return 'ä' + b", set()),
+        ("return 'ä', a - b", {"return 'ä', a + b"}),
+        ("return b[0]", {"return b[-1]"}),
+        ("return b[-1]", {"return b[0]"}),
+        ("return True", {"return False"}),
+        ("a.b = b", {"pass"}),
+        ("b.append(a)", {"pass"}),
+        ("log.info('%s', a)", set()),
+        ("_log.error('%s', a)", set()),
+        ("log.append(a)", {"pass"}),
+    ],
+)
+def test_a_line_has_these_bugs(line: str, wanted: set[str]) -> None:
+    """And a default value is one of its own: the only other thing to change in that source."""
+    defaults = {'def f(a: "int" = 6, b: list[0] = ()) -> "1":'}
+    assert changed(line) == wanted | defaults
+
+
+def test_the_seed_chooses_the_bugs() -> None:
+    """The same ones each time; the kinds take turns, however many there are of each."""
+    texts = {"a.py": "x = [1, 2, 3, 4, 5, 6, 7, 8, 9]\ny = x == 1 or x\n"}
+    chosen = choose(texts, 4, seed=1)
+    assert chosen == choose(texts, 4, seed=1) != choose(texts, 4, seed=2)
+    assert len(chosen) == 4
+    assert {mutation.kind for mutation in choose(texts, 99, seed=1)} == {
+        "constant changed",
+        "comparison turned round",
+        "and/or",
+    }

@@ -1,0 +1,163 @@
+"""What clients make and remove leaves nothing in memory, however often they do it.
+
+Everything that a client can make is made, used and removed, each time under other names; then days
+pass. After that the heap is what it was: a few bytes for each cycle are allowed, for numbers that
+have grown and files that have.
+
+What is kept on purpose, up to a bound, is bounded tightly here: otherwise it would grow during the
+whole test. ``make soak CYCLES=1000`` looks longer.
+"""
+
+import gc
+import os
+import tracemalloc
+from collections import Counter
+from functools import cache
+
+import pytest
+import re2
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from kwire.broker.partition import Partition
+from kwire.clock import Clock
+from kwire.coordinator import history, settling
+from kwire.coordinator.consumer import regexes
+from kwire.log import producer_state
+from kwire.log.partition_log import PartitionLog
+from kwire.log.producer_entry import ProducerEntry
+from kwire.metadata import embedded
+from kwire.protocol.messages import message_classes
+from kwire.protocol.messages.find_coordinator import FindCoordinatorRequest
+from kwire.testing import in_process
+from kwire.testing.in_process import RawClient, running_server
+from tests.performance.answers import error_codes
+from tests.soak import things
+
+CYCLES = int(os.environ.get("KWIRE_SOAK_CYCLES", "3"))
+WARM_UP = 2
+BYTES_ALLOWED = 1500
+"""For each cycle; the smallest thing that is made leaves more if it is kept with its name."""
+
+DAY_S = 24 * 60 * 60
+DAYS = 9
+"""Longer than transactional ids and committed offsets are kept without use, a week."""
+
+NOW_MS = 1_700_000_000_000
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "log.cleaner.enable": "false",
+    "log.roll.hours": "1000000",
+    "max.incremental.fetch.session.cache.slots": "2",
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
+}
+BOUNDS = (
+    (history, "GROUPS_KEPT", 2),
+    (settling, "ANNOUNCED_AT_MOST", 2),
+    (producer_state, "AWAITED_KEPT", 2),
+    (embedded, "RECENT_BYTES", 100),
+)
+
+
+class Soak:
+    """A broker, the clock it goes by, and the clients of each cycle."""
+
+    def __init__(self, server, clock):
+        self.server = server
+        self.broker = server.broker
+        self._clock = clock
+        self._cycles = 0
+
+    async def begin(self):
+        """Make what is there all the time, and wait for the coordinators."""
+        client = await self.server.connect()
+        await things.create_topic(client, things.LASTING)
+        for kind in (0, 1):
+            request = FindCoordinatorRequest(key_type=kind, coordinator_keys=["any"])
+            while any(error_codes(await things.ask_anyhow(client, request, 4))):
+                await self._pass_s(1)
+        await client.aclose()
+
+    async def cycle(self):
+        """Make, use and remove everything once, by a client with a name of its own."""
+        self._cycles += 1
+        connection = await trio.open_tcp_stream(self.server.host, self.server.port)
+        client = RawClient(connection, f"client-{self._cycles}")
+        for make in things.ALL:
+            await make(client, self._cycles)
+        await client.aclose()
+        for _ in range(3):
+            await self._pass_s(DAYS * DAY_S)
+        while not self._is_settled():
+            await self._pass_s(60)
+        regexes._compile.cache_clear()
+        re2.purge()
+
+    def _is_settled(self):
+        """Whether what takes time has been done: files are removed, connections are closed."""
+        manager = self.broker.log_manager
+        names = [
+            name
+            for directory in manager.directories
+            for _, directories, files in os.walk(directory)
+            for name in (*directories, *files)
+        ]
+        return not (
+            any(name.endswith(("-delete", ".deleted")) for name in names)
+            or self.server.server.poller.connections
+            or self.broker.transactions.of("any").coordinator.transactions
+        )
+
+    async def _pass_s(self, seconds):
+        self._clock.jump(seconds)
+        await wait_all_tasks_blocked(0.001)
+
+    def heap(self):
+        """The bytes in use."""
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0]
+
+
+def count_of(*kinds):
+    """How many objects of some types there are."""
+    gc.collect()
+    return Counter(type(one) for one in gc.get_objects() if type(one) in kinds)
+
+
+@pytest.fixture
+async def soak(tmp_path, mock_clock, monkeypatch):
+    """A broker in which caches are small, and whose time only the test moves."""
+    for module, name, value in BOUNDS:
+        monkeypatch.setattr(module, name, value)
+    # The client's, not the broker's: each look-up leaves a name in the interpreter's caches.
+    monkeypatch.setattr(in_process, "message_classes", cache(message_classes))
+
+    def now_ms():
+        return NOW_MS + int(mock_clock.current_time() * 1000)
+
+    async with running_server(tmp_path, SETTINGS, clock=Clock(now_ms, now_ms)) as server:
+        begun = Soak(server, mock_clock)
+        await begun.begin()
+        yield begun
+
+
+async def test_what_clients_make_and_remove_leaves_nothing(soak, mock_clock):
+    """The heap is what it was after each cycle, and no partition outlives its topic."""
+    tracemalloc.start()
+    try:
+        for _ in range(WARM_UP):
+            await soak.cycle()
+        before, first = soak.heap(), tracemalloc.take_snapshot()
+        for _ in range(CYCLES):
+            await soak.cycle()
+        grown = (soak.heap() - before) / CYCLES
+        largest = tracemalloc.take_snapshot().compare_to(first, "lineno")[:15]
+    finally:
+        tracemalloc.stop()
+    where = "\n".join(str(line) for line in largest)
+    assert grown <= BYTES_ALLOWED, f"{grown:.0f} bytes stay of each cycle:\n{where}"
+    found = count_of(Partition, PartitionLog, ProducerEntry)
+    served = len(soak.broker.partitions())
+    assert found[Partition] == found[PartitionLog] == served
+    assert found[ProducerEntry] == 0

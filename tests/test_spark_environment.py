@@ -1,0 +1,34 @@
+"""Spark's tests leave nothing behind, wherever Spark puts it."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from spark_tests.environment import run_in_scratch
+
+LITTER = """
+import os, sys, tempfile
+from pathlib import Path
+Path("artifacts").mkdir()
+print(Path(tempfile.mkdtemp()), file=open(sys.argv[1], "w"))
+assert f"-Djava.io.tmpdir={tempfile.gettempdir()} " in os.environ["SPARK_SUBMIT_OPTS"]
+assert Path(os.environ["SPARK_LOCAL_DIRS"]) == Path.cwd()
+sys.exit(int(sys.argv[2]))
+"""
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_what_spark_leaves_is_removed_unless_the_run_failed(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], code: int
+) -> None:
+    """Directories where it runs and temporary ones; after a failure they are named."""
+    left = tmp_path / "left"
+    assert run_in_scratch([sys.executable, "-c", LITTER, str(left), str(code)], {}) == code
+    scratch = Path(left.read_text().strip()).parent
+    assert scratch.exists() is bool(code)
+    assert (str(scratch) in capfd.readouterr().out) is bool(code)
+    if code:
+        assert (scratch / "artifacts").exists()
+        for folder in (*scratch.iterdir(), scratch):
+            folder.rmdir()
