@@ -44,7 +44,7 @@ def compact(log: PartitionLog, first_dirty_offset: int, now_ms: int) -> None:
     """Clean a log that has no open transaction."""
     manager = CompactionManager({(log.topic, 0): log}, [], Disk())
     log.first_dirty_offset = first_dirty_offset
-    clean = manager.next_clean(lambda _: log.log_end_offset, CompactionSettings(), now_ms)
+    clean = manager.next_clean(lambda _: log.log_end_offset, CompactionSettings(), now_ms, now_ms)
     assert clean is not None
     assert run_clean(manager, clean, Disk(), now_ms)
 

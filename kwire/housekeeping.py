@@ -7,6 +7,9 @@ Rules:
   are looked for every second, or every ``log.flush.scheduler.interval.ms`` where that is shorter.
 - Files whose ``file.delete.delay.ms`` has passed are removed within a second.
 - Retention and checkpoints begin half a minute after the start, as in Kafka.
+- Intervals go by the steady clock, so that a date that is set stops or hurries nothing. The task
+  wakes up at least every second, so after the machine's sleep all that has become due is done
+  within a second, the coordinators' part included (``wake_if_due``).
 - Producers are forgotten where all logs know more than ``kwire.producer.ids.max`` together.
 - When a data directory fails, the fetches that wait on its partitions are answered. In Kafka
   they wait until somebody appends to another of their partitions, or time is up.
@@ -50,7 +53,8 @@ class Housekeeping:
     def __init__(self, broker: Broker, poller: Poller) -> None:
         self._broker = broker
         self._poller = poller
-        first_ms = broker.now_ms() + FIRST_TASKS_MS
+        self._clock = broker.clock
+        first_ms = self._clock.steady_ms() + FIRST_TASKS_MS
         self._sweep_due_s = trio.current_time() + SWEEP_INTERVAL_S
         self._retention_due_ms = first_ms
         self._checkpoint_due_ms = dict.fromkeys(CHECKPOINT_INTERVALS, first_ms)
@@ -62,15 +66,21 @@ class Housekeeping:
         while True:
             flush_s = self._broker.integer("log.flush.scheduler.interval.ms") / 1000
             await trio.sleep(min(TICK_S, max(flush_s, SHORTEST_TICK_S)))
-            self.check_storage()
-            self.flush_due()
-            await self._bound_producers()
-            now_s = trio.current_time()
-            if now_s >= self._sweep_due_s:
-                self._sweep_due_s = now_s + SWEEP_INTERVAL_S
-                self._sweep(now_s)
-                await self._broker.retry_offline()
-            await self.keep_house(self._broker.now_ms())
+            await self.tick()
+
+    async def tick(self) -> None:
+        """Do what is due now; StorageLost when the last data directory has failed."""
+        self.check_storage()
+        self._clock.look()
+        self.flush_due()
+        self._broker.wake_coordinators()
+        await self._bound_producers()
+        now_s = trio.current_time()
+        if now_s >= self._sweep_due_s:
+            self._sweep_due_s = now_s + SWEEP_INTERVAL_S
+            self._sweep(now_s)
+            await self._broker.retry_offline()
+        await self.keep_house()
 
     def check_storage(self) -> None:
         """StorageLost when the last data directory has failed."""
@@ -81,9 +91,9 @@ class Housekeeping:
 
     def flush_due(self) -> None:
         """Have everything flushed whose time has come, whether or not somebody appends to it."""
-        now_ms = self._broker.now_ms()
+        steady_ms = self._clock.steady_ms()
         for partition in self._broker.partitions():
-            if partition.log.flush_time_is_due(now_ms) and not partition.is_offline:
+            if partition.log.flush_time_is_due(steady_ms) and not partition.is_offline:
                 self._broker.flusher.demand(partition)
         self._broker.flusher.forget()
 
@@ -110,18 +120,20 @@ class Housekeeping:
                 connection.release_memory()
         self._broker.log_manager.look_for_room()
 
-    async def keep_house(self, now_ms: int) -> None:
+    async def keep_house(self) -> None:
         """Retention and checkpoints, when their interval has passed; files that are to go."""
         integer = self._broker.integer
         manager = self._broker.log_manager
-        if now_ms >= self._retention_due_ms:
-            self._retention_due_ms = now_ms + integer("log.retention.check.interval.ms")
-            manager.housekeeping(now_ms, self._high_watermarks())
-        if manager.has_doomed(now_ms):
-            await self._broker.threads.housekeeping.run(manager.remove_doomed, now_ms)
-        due = [name for name, due_ms in self._checkpoint_due_ms.items() if now_ms >= due_ms]
+        clock, steady_ms = self._clock, self._clock.steady_ms()
+        if steady_ms >= self._retention_due_ms:
+            self._retention_due_ms = steady_ms + integer("log.retention.check.interval.ms")
+            watermarks = self._high_watermarks()
+            manager.housekeeping(clock.now_ms(), steady_ms, clock.ages(), watermarks)
+        if manager.has_doomed(steady_ms):
+            await self._broker.threads.housekeeping.run(manager.remove_doomed, steady_ms)
+        due = [name for name, due_ms in self._checkpoint_due_ms.items() if steady_ms >= due_ms]
         for name in due:
-            self._checkpoint_due_ms[name] = now_ms + integer(CHECKPOINT_INTERVALS[name])
+            self._checkpoint_due_ms[name] = steady_ms + integer(CHECKPOINT_INTERVALS[name])
         if due:
             await self._broker.threads.housekeeping.run(
                 manager.checkpoint, self._high_watermarks(), due

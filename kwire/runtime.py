@@ -120,8 +120,10 @@ class Reply:
 class CoordinatorRuntime:
     """One coordinator and the partition its records go to.
 
-    ``append(batch, now_ms)`` writes a batch and gives its first offset; KafkaError says that it
-    can't. ``schedule(deadline_ms)`` is told when the coordinator has something to do next.
+    ``append(batch, date_ms)`` writes a batch and gives its first offset; KafkaError says that it
+    can't. ``now_ms`` is the coordinator's clock; ``date_ms`` is what is written into records, the
+    same clock if it isn't given. ``schedule(deadline_ms)`` is told when the coordinator has
+    something to do next.
     ``compression`` is the codec of the records. ``flush()`` gives what the last write has to wait
     for, None where the page cache is enough. ``do_afterwards(function)`` does what nobody waits
     for, which is to tell what has happened. ``begin(job)`` has work done that takes long, and hands
@@ -138,6 +140,7 @@ class CoordinatorRuntime:
         flush: Callable[[], Flush | None] = lambda: None,
         do_afterwards: Callable[[Callable[[], object]], object] = lambda do: do(),
         begin: Callable[[Job], object] | None = None,
+        date_ms: Callable[[], int] | None = None,
     ) -> None:
         self.coordinator = coordinator
         self._append = append
@@ -147,6 +150,7 @@ class CoordinatorRuntime:
         self._flush = flush
         self._do_afterwards = do_afterwards
         self._begin = begin or self._do_at_once
+        self._date_ms = date_ms or now_ms
 
     def carry_out(self, effects: Effects) -> None:
         """Write, replay and answer; KafkaError, told to everybody, when it can't be written."""
@@ -174,27 +178,27 @@ class CoordinatorRuntime:
 
         Raises KafkaError as ``append`` does.
         """
-        self._append(marker, self._now_ms())
+        self._append(marker, self._date_ms())
         self.coordinator.replay_end_transaction(producer_id, committed=committed)
 
     def _write(self, effects: Effects) -> None:
-        now_ms = self._now_ms()
+        now_ms, date_ms = self._now_ms(), self._date_ms()
         coordinator = self.coordinator
         producer = effects.producer
         is_transactional = producer is not NO_PRODUCER
         for written in [effects.records] if effects.is_atomic else _split(effects.records):
             builder = BatchBuilder()
             for record in written:
-                builder.add(now_ms, record.key, record.value)
+                builder.add(date_ms, record.key, record.value)
             batch = builder.build(
                 compression=self._compression, producer=producer, transactional=is_transactional
             )
-            first = self._append(batch, now_ms)
+            first = self._append(batch, date_ms)
             for offset, record in enumerate(written, first):
                 if record.content is not None:
                     coordinator.take_in(record.content, offset, producer.producer_id, now_ms)
                 else:
-                    replayed = Record(offset, now_ms, record.key, record.value)
+                    replayed = Record(offset, date_ms, record.key, record.value)
                     coordinator.replay(replayed, producer.producer_id, now_ms, loading=False)
 
     def _give_up(self, effects: Effects, error: KafkaError) -> KafkaError:

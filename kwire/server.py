@@ -10,21 +10,22 @@ Rules:
 
 import logging
 import socket
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import trio
 
-from kwire.broker.broker import Broker, wall_clock_ms
+from kwire.broker.broker import Broker
 from kwire.budget.threads import Kind
+from kwire.clock import Clock
 from kwire.config.broker import BrokerConfig, Listener
 from kwire.connection.acceptor import Acceptor
 from kwire.connection.connection import Connection
 from kwire.connection.liveness import is_gone
 from kwire.connection.own_wait import OwnWait
 from kwire.connection.poller import Poller
+from kwire.errors import KafkaError
 from kwire.handlers.context import ConnectionInfo
 from kwire.housekeeping import Housekeeping
 from kwire.log.data_directory import LogDirectoryError
@@ -33,10 +34,10 @@ from kwire.log.disk import Disk
 from kwire.log.log_config import LogConfig
 from kwire.log.manager import LogManager
 from kwire.metadata.changes import BrokerRegistered, Change, ClusterNamed
-from kwire.metadata.embedded import FILE_NAME, EmbeddedStore
+from kwire.metadata.embedded import FILE_NAME, ROOM_BYTES, EmbeddedStore, lacks_room
 from kwire.metadata.features import initial_features
 from kwire.metadata.image import BrokerImage, MetadataImage
-from kwire.metadata.store import StoreUnusable
+from kwire.metadata.store import StoreFull, StoreUnusable
 
 if TYPE_CHECKING:
     from kwire.broker.takeover import Takeover
@@ -61,7 +62,7 @@ class Server:
     def __init__(
         self,
         config: BrokerConfig,
-        now_ms: Callable[[], int] = wall_clock_ms,
+        clock: Clock | None = None,
         disk: Disk | None = None,
         own_wait: OwnWait | None = None,
     ) -> None:
@@ -71,7 +72,7 @@ class Server:
         self.addresses: list[tuple[str, int]] = []
         self.broker: Broker
         self.housekeeping: Housekeeping
-        self._now_ms = now_ms
+        self._clock = clock or Clock()
         self._sockets: list[tuple[Listener, socket.socket]] = []
         self._next_connection_id = 0
         self._stop = trio.Event()
@@ -95,7 +96,7 @@ class Server:
             try:
                 self._listen()
                 image = await self._register(store, manager)
-                self.broker = Broker(self.config, manager, store, image, now_ms=self._now_ms)
+                self.broker = Broker(self.config, manager, store, image, clock=self._clock)
                 self.broker.put_strays_aside()
                 await self._run(task_status)
                 clean = True
@@ -110,7 +111,7 @@ class Server:
             if self._metadata_lock >= 0:
                 self._disk.close(self._metadata_lock)
             # Without the mark of a clean shutdown the next start checks what this one wrote.
-            manager.close(self._now_ms(), clean=clean)
+            manager.close(self._clock.now_ms(), clean=clean)
 
     def stop(self) -> None:
         """Ask the server to end; ``serve`` returns when it has."""
@@ -162,7 +163,7 @@ class Server:
                 data_directories(self.config),
                 disk=self._disk,
                 node_id=self.config.integer("node.id"),
-                now_ms=self._now_ms(),
+                now_ms=self._clock.now_ms(),
                 default_config=LogConfig.from_broker(self.config),
                 recovery_threads=self.config.integer("num.recovery.threads.per.data.dir"),
             )
@@ -182,6 +183,8 @@ class Server:
             store = EmbeddedStore.open(directory / FILE_NAME)
             self._disk.sync_directory(directory)  # or the machine's death might take a new file
             return store
+        except StoreFull as error:
+            raise _no_room(directory, str(error)) from error
         except StoreUnusable as error:
             raise StartError(str(error)) from error
         except BlockingIOError as error:
@@ -232,8 +235,14 @@ class Server:
         broker = BrokerImage(node_id, None if rack is None else str(rack), endpoints)
         if image.brokers.get(node_id) != broker:
             changes.append(BrokerRegistered(broker))
-        if changes:
-            await store.commit(image.revision, changes)
+        try:
+            if changes:
+                await store.commit(image.revision, changes)
+        except KafkaError as error:
+            directory = self._metadata_directory()
+            if lacks_room(directory):
+                raise _no_room(directory, error.message) from error
+            raise StartError(f"cannot use metadata.log.dir {directory}: {error.message}") from error
         return await store.read()
 
     async def _run(self, task_status: trio.TaskStatus[None]) -> None:
@@ -316,6 +325,14 @@ class Server:
         )
         max_bytes = self.broker.integer("socket.request.max.bytes")
         self.poller.add(Connection(accepted, info, self.broker, self.poller, max_bytes))
+
+
+def _no_room(directory: Path, what: str) -> StartError:
+    """The start needs room that isn't there; nothing was changed."""
+    return StartError(
+        f"there is no room in {directory}: {what}; make at least {ROOM_BYTES >> 20} MB free and "
+        "start again, nothing that was acknowledged is lost"
+    )
 
 
 def _descriptors_for_logs() -> int:

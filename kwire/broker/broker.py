@@ -5,13 +5,12 @@ Rules:
 - A broker is put together here from parts that don't know it: the partitions that it serves
   (``served_partitions``), the changes that it makes and follows (``commits``), the settings in
   force (``effective_settings``). Its coordinators see it as a ``BrokerView``.
-- Time and chance come in through ``now_ms`` and ``random``.
+- Time and chance come in through ``clock`` and ``random``.
 - Groups, transactional ids and compaction are loaded when there is something for them: at the start
   where their topics exist, else with the first request for one, or the first log to be compacted.
 """
 
 import random as random_module
-import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
@@ -27,6 +26,7 @@ from kwire.broker.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from kwire.broker.partition import Partition
 from kwire.broker.served_partitions import ServedPartitions
 from kwire.budget.threads import Threads
+from kwire.clock import Clock
 from kwire.config.broker import BrokerConfig
 from kwire.config.settings import Value
 from kwire.errors import ErrorCode, KafkaError
@@ -45,11 +45,6 @@ if TYPE_CHECKING:
 _Coordinators = TypeVar("_Coordinators", "Groups", "Transactions")
 
 
-def wall_clock_ms() -> int:
-    """Milliseconds since the epoch."""
-    return time.time_ns() // 1_000_000
-
-
 class Broker:
     """One broker, made from its settings, its logs and its metadata store.
 
@@ -63,12 +58,13 @@ class Broker:
         store: MetadataStore,
         image: MetadataImage,
         *,
-        now_ms: Callable[[], int] = wall_clock_ms,
+        clock: Clock | None = None,
         random: random_module.Random | None = None,
     ) -> None:
         self.config = config
         self.log_manager = log_manager
-        self.now_ms = now_ms
+        self.clock = clock or Clock()
+        self.now_ms = self.clock.now_ms
         self.random = random or random_module.Random()
         self.node_id = config.integer("node.id")
         self.advertised_listeners = config.advertised_listeners()
@@ -79,14 +75,14 @@ class Broker:
         self.do_afterwards: Callable[[Callable[[], object]], object] = lambda do: do()
         self.fetch_sessions = FetchSessions(self.random)
         self.threads = Threads()
-        self.flusher = Flusher(now_ms, self.threads.syncing)
+        self.flusher = Flusher(self.clock.steady_ms, self.threads.syncing)
         self.cold_reads = ColdReads(self.threads.cold_reads)
         self.background: trio.Nursery
         self.compaction: Compaction
         self._coordinators: list[Groups | Transactions] = []
         self._commits = Commits(store, image, self.threads.logs)
         self._served = ServedPartitions(
-            self.node_id, log_manager, self.flusher, self._log_config, now_ms, self.threads.logs
+            self.node_id, log_manager, self.flusher, self._log_config, self.clock, self.threads.logs
         )
         self._served.open_all(image)
         # Every request asks for partitions: no call in between.
@@ -148,6 +144,11 @@ class Broker:
         self.is_stopping = True
         for coordinators in self._coordinators:
             coordinators.close()
+
+    def wake_coordinators(self) -> None:
+        """Have each coordinator do what is due by the steady clock."""
+        for coordinators in self._coordinators:
+            coordinators.wake_if_due()
 
     async def forget_deleted_topics(self) -> None:
         """Drop the offsets that groups have committed for topics which are gone."""

@@ -23,6 +23,7 @@ import trio
 
 from kwire.broker.partition import Partition
 from kwire.budget.threads import Threads
+from kwire.clock import Clock
 from kwire.config.settings import Value
 from kwire.errors import KafkaError
 from kwire.log.checkpoints import TopicPartition
@@ -56,6 +57,7 @@ class CompactedBroker(Protocol):
 
     threads: Threads
     log_manager: LogManager
+    clock: Clock
     now_ms: Callable[[], int]
 
     def setting(self, name: str) -> Value:
@@ -129,6 +131,7 @@ class Compaction:
 
     def __init__(self, broker: CompactedBroker) -> None:
         self._broker = broker
+        self._steady_ms = broker.clock.steady_ms
         manager = broker.log_manager
         self.manager = CompactionManager(manager.logs, manager.directories, manager.disk)
         self.workers: set[Worker] = set()
@@ -169,7 +172,10 @@ class Compaction:
         try:
             while True:
                 clean = self.manager.next_clean(
-                    self._stable_offset, self.settings(), self._broker.now_ms()
+                    self._stable_offset,
+                    self.settings(),
+                    self._broker.now_ms(),
+                    self._steady_ms(),
                 )
                 if clean is None or not await self._clean(clean, worker):
                     return
@@ -206,12 +212,12 @@ class Compaction:
             failure = Failure(str(error))
         except BaseException:
             await worker.end()
-            self.manager.give_up(clean, Failure("the broker stops"), self._broker.now_ms())
+            self.manager.give_up(clean, Failure("the broker stops"), self._steady_ms())
             raise
         if failure is None:
             return True
         await worker.end()
-        self.manager.give_up(clean, failure, self._broker.now_ms())
+        self.manager.give_up(clean, failure, self._steady_ms())
         return False
 
     async def _carry_out(self, clean: Clean, worker: Worker) -> Failure | None:
@@ -251,7 +257,7 @@ class Compaction:
         except BaseException:
             undo_swap(log, group, disk)
             raise
-        if not finish_swap(log, old, group, self._broker.now_ms(), disk):
+        if not finish_swap(log, old, group, self._steady_ms(), disk):
             return False
         await self._broker.threads.housekeeping.run(self._sync, clean)
         return True

@@ -119,11 +119,11 @@ class FetchSession:
 
     __slots__ = ("created_ms", "epoch", "partitions", "session_id", "used_ms", "uses_topic_ids")
 
-    def __init__(self, session_id: int, uses_topic_ids: bool, now_ms: int) -> None:
+    def __init__(self, session_id: int, uses_topic_ids: bool, steady_ms: int) -> None:
         self.session_id = session_id
         self.uses_topic_ids = uses_topic_ids
         self.epoch = 1
-        self.created_ms = self.used_ms = now_ms
+        self.created_ms = self.used_ms = steady_ms
         self.partitions: dict[PartitionKey, CachedPartition] = {}
 
     def update(
@@ -167,23 +167,23 @@ class FetchSessions:
         *,
         uses_topic_ids: bool,
         limits: SessionLimits,
-        now_ms: int,
+        steady_ms: int,
     ) -> FetchSession | None:
         """A new session, None when there is no room."""
         size = len(wanted)
         if size > limits.partitions or not _are_short(wanted):
             return None
         while self.partitions + size > limits.partitions:
-            if not self._evict_idle(now_ms):
+            if not self._evict_idle(steady_ms):
                 return None
         if len(self._sessions) >= limits.slots and not (
-            self._evict_idle(now_ms) or self._evict_smaller(size)
+            self._evict_idle(steady_ms) or self._evict_smaller(size)
         ):
             return None
         session_id = self._random.randint(1, MAX_ID)
         while session_id in self._sessions:
             session_id = self._random.randint(1, MAX_ID)
-        session = FetchSession(session_id, uses_topic_ids, now_ms)
+        session = FetchSession(session_id, uses_topic_ids, steady_ms)
         self._sessions[session_id] = session
         self.update(session, wanted, (), limits)
         return session
@@ -207,10 +207,10 @@ class FetchSessions:
             self.remove(session.session_id)
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
 
-    def _evict_idle(self, now_ms: int) -> bool:
+    def _evict_idle(self, steady_ms: int) -> bool:
         """Remove the session that wasn't used for longest, if it wasn't for long enough."""
         oldest = min(self._sessions.values(), key=attrgetter("used_ms"), default=None)
-        if oldest is None or now_ms - oldest.used_ms <= EVICTION_MS:
+        if oldest is None or steady_ms - oldest.used_ms <= EVICTION_MS:
             return False
         self.remove(oldest.session_id)
         return True
@@ -224,7 +224,9 @@ class FetchSessions:
         self.remove(smallest.session_id)
         return True
 
-    def get(self, session_id: int, epoch: int, uses_topic_ids: bool, now_ms: int) -> FetchSession:
+    def get(
+        self, session_id: int, epoch: int, uses_topic_ids: bool, steady_ms: int
+    ) -> FetchSession:
         """The session for the next incremental fetch.
 
         Raises KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH,
@@ -238,7 +240,7 @@ class FetchSessions:
         if session.uses_topic_ids != uses_topic_ids:
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         session.epoch = 1 if epoch == MAX_ID else epoch + 1
-        session.used_ms = now_ms
+        session.used_ms = steady_ms
         return session
 
     def remove(self, session_id: int) -> None:

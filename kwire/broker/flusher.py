@@ -57,9 +57,9 @@ class Flush:
 class Flusher:
     """The runs of syncs of one broker; ``run`` has to run."""
 
-    def __init__(self, now_ms: Callable[[], int], threads: Kind) -> None:
+    def __init__(self, steady_ms: Callable[[], int], threads: Kind) -> None:
         self.asked: WeakKeyDictionary[trio.lowlevel.Task, set[Flush]] = WeakKeyDictionary()
-        self._now_ms = now_ms
+        self._steady_ms = steady_ms
         self._threads = threads
         self._next: dict[Path, dict[Flushed, Flush]] = {}
         self._running: set[Path] = set()
@@ -102,7 +102,7 @@ class Flusher:
         """Flush what is demanded in one directory until nothing is left to do."""
         while flushes := self._next.pop(directory, None):
             logs = [partition.log for partition in flushes]
-            errors = await self._threads.run(_flush_all, logs, self._now_ms())
+            errors = await self._threads.run(_flush_all, logs, self._steady_ms())
             for flush, error in zip(flushes.values(), errors, strict=True):
                 if error is None:
                     flush.partition.flushed()
@@ -124,12 +124,12 @@ async def _after(flushes: set[Flush], response: Any) -> Any:
     return response
 
 
-def _flush_all(logs: list[PartitionLog], now_ms: int) -> list[KafkaError | None]:
+def _flush_all(logs: list[PartitionLog], steady_ms: int) -> list[KafkaError | None]:
     """Flush logs one after the other; called in a thread."""
     errors: list[KafkaError | None] = []
     for log in logs:
         try:
-            log.flush(now_ms)
+            log.flush(steady_ms)
             errors.append(None)
         except KafkaError as error:
             errors.append(error)

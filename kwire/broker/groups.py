@@ -11,8 +11,8 @@ Rules:
   COORDINATOR_NOT_AVAILABLE, the groups of others don't notice.
 - One task waits for the next deadline of all of them. What is due for a group happens before a
   request for this group is answered, as in Kafka, whose timers overtake the requests in its queue.
-- Sessions and rebalances go by a clock that never jumps: neither a wall clock that is set anew nor
-  a machine that wakes from sleep ends a member's session.
+- Sessions and rebalances go by trio's clock: neither a date that is set anew nor a machine that
+  wakes from sleep ends a member's session. What is written into records is a date.
 """
 
 import logging
@@ -88,14 +88,14 @@ class Groups:
         self._changed = trio.Event()
         self._wakes_at_ms = 0
         self._epoch_ms = broker.now_ms() - trio.current_time() * 1000
-        self._next_expiry_ms = self.now_ms() + self._expiry_interval_ms()
+        self._next_expiry_ms = broker.clock.steady_ms() + self._expiry_interval_ms()
         self._is_closed = False
         self._histories = Histories()
         self._jobs = Jobs(broker.background, broker.threads.computing, broker.bugs)
         self.surroundings = group_surroundings(broker)
 
     def now_ms(self) -> int:
-        """Milliseconds since the epoch for deadlines: the time at the start, steadily gone on."""
+        """Milliseconds for deadlines: trio's clock from the date at the start on, no date."""
         return int(self._epoch_ms + trio.current_time() * 1000)
 
     @property
@@ -266,7 +266,7 @@ class Groups:
 
     def _new(self, partition: Partition) -> LoadedCoordinator:
         groups = GroupCoordinator(
-            self._settings(), self._random_id, self.surroundings, self._histories
+            self._settings(), self._random_id, self.surroundings, self._histories, self._date_ms
         )
         compression = self._broker.integer("offsets.topic.compression.codec")
         runtime = CoordinatorRuntime(
@@ -278,6 +278,7 @@ class Groups:
             lambda: partition.flush,
             lambda function: self._broker.do_afterwards(function),
             lambda job: self._begin(loaded, job),
+            self._date_ms,
         )
         loaded = LoadedCoordinator(groups, runtime, partition)
         return loaded
@@ -292,6 +293,14 @@ class Groups:
             self._carry_out(loaded, done.hand_in(result, self.now_ms()))
 
         self._jobs.begin(job, is_wanted, hand_in)
+
+    def _date_ms(self) -> int:
+        return self._broker.now_ms()
+
+    def wake_if_due(self) -> None:
+        """See to it that offsets are looked through when the time has come, also after a sleep."""
+        if self._broker.clock.steady_ms() >= self._next_expiry_ms:
+            self._changed.set()
 
     def _wake_by(self, deadline_ms: int) -> None:
         if deadline_ms < self._wakes_at_ms:
@@ -318,7 +327,8 @@ class Groups:
 
     def _next_deadline_ms(self) -> int:
         deadlines = [loaded.groups.next_deadline_ms() for loaded in self._loaded.values()]
-        return min([self._next_expiry_ms, *(d for d in deadlines if d is not None)])
+        left_ms = self._next_expiry_ms - self._broker.clock.steady_ms()
+        return min([self.now_ms() + left_ms, *(d for d in deadlines if d is not None)])
 
     async def _tick(self) -> None:
         """Do what is due, group by group; others have their turn in between."""
@@ -332,11 +342,13 @@ class Groups:
                 log.error("cannot write to %s: %s", OFFSETS_TOPIC, error)
 
     async def _expire_offsets(self) -> None:
-        if self.now_ms() < self._next_expiry_ms:
+        steady_ms = self._broker.clock.steady_ms()
+        if steady_ms < self._next_expiry_ms:
             return
-        self._next_expiry_ms = self.now_ms() + self._expiry_interval_ms()
+        self._next_expiry_ms = steady_ms + self._expiry_interval_ms()
+        age_ms = self._broker.clock.ages()
         for loaded in list(self._loaded.values()):
-            for effects in loaded.groups.expire_offsets(self._broker.now_ms()):
+            for effects in loaded.groups.expire_offsets(age_ms):
                 self._carry_out(loaded, effects)
                 await trio.lowlevel.checkpoint()
 

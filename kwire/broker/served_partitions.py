@@ -19,6 +19,7 @@ import trio
 from kwire.broker.flusher import Flusher
 from kwire.broker.partition import Partition
 from kwire.budget.threads import Kind
+from kwire.clock import Clock
 from kwire.errors import ErrorCode, KafkaError
 from kwire.log.log_config import LogConfig
 from kwire.log.manager import LogManager
@@ -56,7 +57,7 @@ class ServedPartitions:
         log_manager: LogManager,
         flusher: Flusher,
         log_config: LogConfigs,
-        now_ms: Callable[[], int],
+        clock: Clock,
         threads: Kind,
     ) -> None:
         self.compacts = trio.Event()
@@ -64,7 +65,7 @@ class ServedPartitions:
         self._log_manager = log_manager
         self._flusher = flusher
         self._log_config = log_config
-        self._now_ms = now_ms
+        self._clock = clock
         self._threads = threads
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._by_topic: dict[bytes, list[Partition]] = {}
@@ -177,7 +178,7 @@ class ServedPartitions:
     def _delete_logs(self, doomed: list[Partition]) -> None:
         """Put logs out of the way; called in a thread, for it waits for the disk."""
         for partition in doomed:
-            self._log_manager.delete(partition.topic, partition.index, self._now_ms())
+            self._log_manager.delete(partition.topic, partition.index, self._clock.steady_ms())
 
     async def _configure(self, image: MetadataImage, changes: Iterable[Change]) -> None:
         """Give partitions the settings that they have from now on, each once."""
@@ -231,11 +232,11 @@ class ServedPartitions:
         """
         try:
             opened = self._log_manager.get_or_create(
-                topic.name, index, topic.topic_id, config, self._now_ms(), is_new=is_new
+                topic.name, index, topic.topic_id, config, self._clock.now_ms(), is_new=is_new
             )
             self._log_manager.begin_epoch(opened, topic.partitions[index].leader_epoch)
             if opened.flush_is_due:  # what a crash left unflushed would be seen, and might be lost
-                opened.flush(self._now_ms())
+                opened.flush(self._clock.steady_ms())
             return opened
         except KafkaError as error:
             return error

@@ -15,6 +15,7 @@ Rules:
 """
 
 import logging
+import math
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
@@ -68,6 +69,7 @@ class Transactions:
         self._endings = Endings(broker)
         self._changed = trio.Event()
         self._is_waiting = False
+        self._abort_at_ms = self._expire_at_ms = math.inf  # by the steady clock
         self._is_closed = False
 
     @property
@@ -195,6 +197,11 @@ class Transactions:
 
     # What happens by itself
 
+    def wake_if_due(self) -> None:
+        """See to it that timeouts are looked for in time, also after the machine's sleep."""
+        if self._broker.clock.steady_ms() >= min(self._abort_at_ms, self._expire_at_ms):
+            self._changed.set()
+
     async def run(self) -> None:
         """Load every coordinator, then do what is due, for ever."""
         async with trio.open_nursery() as nursery:
@@ -210,26 +217,26 @@ class Transactions:
     async def _keep_time(self) -> None:
         """Try again what waits, abort what takes too long, forget what nobody uses."""
         integer = self._broker.integer
-        abort_s = integer("transaction.abort.timed.out.transaction.cleanup.interval.ms") / 1000
-        expire_s = integer("transaction.remove.expired.transaction.cleanup.interval.ms") / 1000
-        now_s = trio.current_time()
-        abort_at_s, expire_at_s = now_s + abort_s, now_s + expire_s
+        abort_ms = integer("transaction.abort.timed.out.transaction.cleanup.interval.ms")
+        expire_ms = integer("transaction.remove.expired.transaction.cleanup.interval.ms")
+        steady_ms = self._broker.clock.steady_ms
+        self._abort_at_ms, self._expire_at_ms = steady_ms() + abort_ms, steady_ms() + expire_ms
         retry_s = FIRST_RETRY_S
         while True:
             self._changed = trio.Event()
             self._is_waiting = any(home.coordinator.unfinished for home in self._loaded.values())
-            retry_at_s = trio.current_time() + retry_s if self._is_waiting else abort_at_s
-            with trio.move_on_at(min(abort_at_s, expire_at_s, retry_at_s)):
+            wait_s = max(0, min(self._abort_at_ms, self._expire_at_ms) - steady_ms()) / 1000
+            with trio.move_on_after(min(wait_s, retry_s) if self._is_waiting else wait_s):
                 await self._changed.wait()
             retry_s = min(2 * retry_s, LAST_RETRY_S) if self._is_waiting else FIRST_RETRY_S
             for loaded in self._loaded.values():
                 self._finish(loaded)
-            now_s = trio.current_time()
-            if now_s >= abort_at_s:
-                abort_at_s = now_s + abort_s
+            now_ms = steady_ms()
+            if now_ms >= self._abort_at_ms:
+                self._abort_at_ms = now_ms + abort_ms
                 await self._abort_timed_out()
-            if now_s >= expire_at_s:
-                expire_at_s = now_s + expire_s
+            if now_ms >= self._expire_at_ms:
+                self._expire_at_ms = now_ms + expire_ms
                 self._expire_ids()
 
     async def _load(self, index: int) -> None:
@@ -273,30 +280,34 @@ class Transactions:
         return self._settings
 
     async def _abort_timed_out(self) -> None:
-        now_ms = self._broker.now_ms()
+        age_ms = self._broker.clock.ages()
         for index, loaded in list(self._loaded.items()):
-            for transactional_id in loaded.coordinator.timed_out(now_ms):
+            for transactional_id in loaded.coordinator.timed_out(age_ms):
                 log.info("transaction %r has timed out and is aborted", transactional_id)
                 try:
-                    await self._abort(index, transactional_id, now_ms)
+                    await self._abort(index, transactional_id)
                 except KafkaError as error:
                     log.error("cannot abort transaction %r: %s", transactional_id, error)
 
-    async def _abort(self, index: int, transactional_id: str, now_ms: int) -> None:
+    async def _abort(self, index: int, transactional_id: str) -> None:
         """Abort a transaction unless it has ended meanwhile; KafkaError when it can't be."""
+        clock = self._broker.clock
         new_id: int | None = None
         while True:
             loaded = self._get(index)
             try:
-                effects = loaded.coordinator.abort_timed_out(transactional_id, new_id, now_ms)
+                effects = loaded.coordinator.abort_timed_out(
+                    transactional_id, new_id, clock.now_ms(), clock.ages()
+                )
             except ProducerIdNeeded:
                 new_id = await self._broker.producer_ids.next()
                 continue
             return self.carry_out(loaded, effects)
 
     def _expire_ids(self) -> None:
+        age_ms = self._broker.clock.ages()
         for loaded in self._loaded.values():
-            while (effects := loaded.coordinator.expire_ids(self._broker.now_ms())).records:
+            while (effects := loaded.coordinator.expire_ids(age_ms)).records:
                 if not self._try(loaded, effects):
                     break
 

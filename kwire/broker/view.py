@@ -13,6 +13,7 @@ import trio
 from kwire.broker.commits import Decide
 from kwire.broker.partition import Partition
 from kwire.budget.threads import Threads
+from kwire.clock import Clock
 from kwire.config.settings import Value
 from kwire.metadata.image import MetadataImage
 
@@ -34,6 +35,7 @@ class BrokerView(TopicMaker, Protocol):
 
     image: MetadataImage
     settings: Mapping[str, Value]
+    clock: Clock
     now_ms: Callable[[], int]
     do_afterwards: Callable[[Callable[[], object]], object]
     threads: Threads

@@ -20,6 +20,7 @@ COMMANDS = {
     "dump-log": "kwire.cli.dump_log",
     "groups": "kwire.cli.groups",
     "mend-log": "kwire.cli.mend_log",
+    "strays": "kwire.cli.strays",
 }
 """The module of each command."""
 

@@ -15,6 +15,7 @@ from enum import Enum
 
 from kwire.coordinator.classic_member import Member, Protocols
 from kwire.coordinator.consumer_subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
+from kwire.coordinator.effects import Turn
 from kwire.coordinator.group import Committer, GroupType
 from kwire.coordinator.records import (
     CoordinatorRecord,
@@ -44,14 +45,18 @@ class GroupState(Enum):
 
 
 class ClassicGroup:
-    """One group; deadlines are ms since the epoch, None where there is nothing to wait for."""
+    """One group; deadlines are ms, None where there is nothing to wait for.
+
+    ``state_since_ms`` goes by the clock of the deadlines, ``state_date_ms`` is the date.
+    """
 
     kind = GroupType.CLASSIC
 
-    def __init__(self, group_id: str, now_ms: int) -> None:
+    def __init__(self, group_id: str, turn: Turn) -> None:
         self.group_id = group_id
         self.state = GroupState.EMPTY
-        self.state_since_ms = now_ms
+        self.state_since_ms = turn.now_ms
+        self.state_date_ms = turn.date_ms
         self.generation = 0
         self.protocol_type: str | None = None
         self.protocol: str | None = None
@@ -68,10 +73,11 @@ class ClassicGroup:
         self.sync_deadline_ms: int | None = None
         self.scheduled_ms: int | None = None
 
-    def move_to(self, state: GroupState, now_ms: int) -> None:
+    def move_to(self, state: GroupState, turn: Turn) -> None:
         """Change the state."""
         self.state = state
-        self.state_since_ms = now_ms
+        self.state_since_ms = turn.now_ms
+        self.state_date_ms = turn.date_ms
 
     @property
     def state_name(self) -> str:
@@ -155,7 +161,7 @@ class ClassicGroup:
         if self.state is GroupState.STABLE or not self.protocol_type:
             return commit_timestamp_ms
         if self.state is GroupState.EMPTY:
-            return max(commit_timestamp_ms, self.state_since_ms)
+            return max(commit_timestamp_ms, self.state_date_ms)
         return None
 
     def tombstones(self) -> list[CoordinatorRecord]:
@@ -282,7 +288,7 @@ class ClassicGroup:
             generation=self.generation,
             protocol=self.protocol,
             leader=self.leader,
-            current_state_timestamp=self.state_since_ms,
+            current_state_timestamp=self.state_date_ms,
             members=[
                 GroupMetadataMember(
                     member_id=m.member_id,
@@ -298,23 +304,23 @@ class ClassicGroup:
             ],
         )
 
-    def take_in(self, value: GroupMetadataValue, now_ms: int) -> None:
+    def take_in(self, value: GroupMetadataValue, turn: Turn) -> None:
         """A generation was written: its assignment holds from now on."""
         for written in value.members:
             member = self.members.get(written.member_id)
             if member is not None:
                 member.assignment = written.assignment
         if self.state is GroupState.COMPLETING_REBALANCE and value.members:
-            self.move_to(GroupState.STABLE, now_ms)
+            self.move_to(GroupState.STABLE, turn)
 
     def state_record(self) -> GroupMetadataValue:
         """The generation as it is, in the form in which it is kept."""
         return self.to_record({m.member_id: m.assignment for m in self.members.values()})
 
     @classmethod
-    def from_record(cls, group_id: str, value: GroupMetadataValue, now_ms: int) -> "ClassicGroup":
+    def from_record(cls, group_id: str, value: GroupMetadataValue, turn: Turn) -> "ClassicGroup":
         """The group that a record describes."""
-        group = cls(group_id, now_ms)
+        group = cls(group_id, turn)
         group.generation = value.generation
         group.protocol_type = value.protocol_type or None
         group.protocol = value.protocol
@@ -334,5 +340,5 @@ class ClassicGroup:
         if value.members:
             group.state = GroupState.STABLE
         if value.current_state_timestamp >= 0:
-            group.state_since_ms = value.current_state_timestamp
+            group.state_date_ms = value.current_state_timestamp
         return group

@@ -85,7 +85,7 @@ class ClassicGroups:
         group_id = attempt.request.group_id
         if attempt.request.member_id:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
-        group = ClassicGroup(group_id, turn.now_ms)
+        group = ClassicGroup(group_id, turn)
         group.announced = announced
         turn.effects.records.append(group_metadata(group_id, group.state_record()))
         join(group, attempt, turn)
@@ -191,16 +191,17 @@ class ClassicGroups:
                 del groups[group_id]
             return
         metadata = parse_value(GroupMetadataValue, record.value)
+        turn = self._registry.turn(now_ms)
         if loading:
-            groups[group_id] = ClassicGroup.from_record(group_id, metadata, now_ms)
+            groups[group_id] = ClassicGroup.from_record(group_id, metadata, turn)
         elif isinstance(known, ClassicGroup):
-            known.take_in(metadata, now_ms)
+            known.take_in(metadata, turn)
 
     def take_in(self, content: WrittenGroup, now_ms: int) -> None:
         """Take in a generation that was just written, as ``replay`` of its record does."""
         known = self._registry.groups.get(content.group)
         if isinstance(known, ClassicGroup):
-            known.take_in(content.value, now_ms)
+            known.take_in(content.value, self._registry.turn(now_ms))
 
 
 def _let_go(group: ClassicGroup, identity: MemberIdentity, turn: Turn) -> str:

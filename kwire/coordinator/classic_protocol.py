@@ -97,7 +97,7 @@ def _begin_rebalance(group: ClassicGroup, reason: str, turn: Turn) -> None:
         group.group_id,
         f"{reason}; a rebalance begins, generation {group.generation} was {group.state.value}",
     )
-    group.move_to(GroupState.PREPARING_REBALANCE, turn.now_ms)
+    group.move_to(GroupState.PREPARING_REBALANCE, turn)
     group.pending_syncs.clear()
     group.sync_deadline_ms = None
     group.rebalance_deadline_ms = turn.now_ms + timeout_ms
@@ -130,7 +130,7 @@ def complete_join(group: ClassicGroup, turn: Turn) -> None:
         return
     group.generation += 1
     if not group.members:
-        group.move_to(GroupState.EMPTY, turn.now_ms)
+        group.move_to(GroupState.EMPTY, turn)
         group.protocol = None
         turn.effects.records.append(group_metadata(group.group_id, group.state_record()))
         turn.note(group.group_id, f"nobody is left in generation {group.generation}")
@@ -141,7 +141,7 @@ def complete_join(group: ClassicGroup, turn: Turn) -> None:
         f"generation {group.generation} has {len(group.members)} member(s), {group.leader} "
         f"assigns by {group.protocol}; joining took {turn.now_ms - group.state_since_ms} ms",
     )
-    group.move_to(GroupState.COMPLETING_REBALANCE, turn.now_ms)
+    group.move_to(GroupState.COMPLETING_REBALANCE, turn)
     group.sync_deadline_ms = turn.now_ms + group.rebalance_timeout_ms
     group.pending_syncs = set(group.members)
     for member in group.members.values():

@@ -63,14 +63,24 @@ class Effects:
 
 
 class Turn(NamedTuple):
-    """One operation at work: when it happens, the settings it goes by, where its effects go."""
+    """One operation at work: when it happens, the settings it goes by, where its effects go.
+
+    ``now_ms`` is for deadlines and goes by a clock that nobody can set. ``date_ms`` is the date,
+    for what is written down.
+    """
 
     now_ms: int
     settings: GroupSettings
     effects: Effects
     histories: Histories
+    clock_ms: Callable[[], int] | None
+
+    @property
+    def date_ms(self) -> int:
+        """Milliseconds since the epoch."""
+        return self.now_ms if self.clock_ms is None else self.clock_ms()
 
     def note(self, group_id: str, text: str) -> None:
         """Say what happens to a group and why: for the log, and for who asks about the group."""
         self.effects.notes.append(f"group {group_id}: {text}")
-        self.histories.add(group_id, Event(self.now_ms, text))
+        self.histories.add(group_id, Event(self.date_ms, text))

@@ -9,19 +9,25 @@ Rules:
 Source: OffsetExpirationConditionImpl of Kafka.
 """
 
+from collections.abc import Callable
+
 from kwire.coordinator.group import Group
 from kwire.coordinator.offsets import NO_EXPIRY, CommittedOffset
 
 
 def has_expired(
-    group: Group | None, offset: CommittedOffset, retention_ms: int, now_ms: int
+    group: Group | None, offset: CommittedOffset, retention_ms: int, age_ms: Callable[[int], int]
 ) -> bool:
-    """Whether an offset, of a topic that isn't read, is past its time; no group: commits only."""
+    """Whether an offset, of a topic that isn't read, is past its time; no group: commits only.
+
+    ``age_ms`` says how long ago a date was, at least.
+    """
     since_ms: int | None = offset.commit_timestamp_ms
     if group is not None:
         since_ms = group.offset_age_since_ms(offset.commit_timestamp_ms)
     if since_ms is None:
         return False
     if offset.expire_timestamp_ms != NO_EXPIRY:
-        return now_ms >= offset.expire_timestamp_ms
-    return now_ms - since_ms >= retention_ms
+        retention_ms = offset.expire_timestamp_ms - offset.commit_timestamp_ms
+        return age_ms(offset.commit_timestamp_ms) >= retention_ms
+    return age_ms(since_ms) >= retention_ms

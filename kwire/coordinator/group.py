@@ -127,22 +127,28 @@ class GroupRegistry:
     """The groups of a coordinator by id, and when each has to be looked at.
 
     ``new_id`` gives the random part of a member's id; ``histories`` keep what happens to groups.
+    ``date_ms`` gives the date; the moment of an operation is one if it isn't given.
     """
 
-    __slots__ = ("_schedule", "groups", "histories", "new_id", "settings")
+    __slots__ = ("_date_ms", "_schedule", "groups", "histories", "new_id", "settings")
 
     def __init__(
-        self, settings: GroupSettings, new_id: Callable[[], str], histories: Histories
+        self,
+        settings: GroupSettings,
+        new_id: Callable[[], str],
+        histories: Histories,
+        date_ms: Callable[[], int] | None = None,
     ) -> None:
         self.histories = histories
         self.settings = settings
         self.new_id = new_id
         self.groups: dict[str, Group] = {}
         self._schedule: list[tuple[int, str]] = []
+        self._date_ms = date_ms
 
     def turn(self, now_ms: int) -> Turn:
         """An operation that begins now."""
-        return Turn(now_ms, self.settings, Effects(), self.histories)
+        return Turn(now_ms, self.settings, Effects(), self.histories, self._date_ms)
 
     def reschedule(self, group: Group) -> None:
         """See to it that a group is looked at in time; looking too early costs little."""

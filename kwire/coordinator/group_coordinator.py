@@ -54,7 +54,8 @@ class GroupCoordinator:
     """Groups and their offsets. ``new_id`` gives the random part of a member's id.
 
     ``surroundings`` is what consumer groups know of the broker; nothing at all if it isn't given.
-    ``histories`` keep what happens to groups, of its own if they aren't given.
+    ``histories`` keep what happens to groups, of its own if they aren't given. ``date_ms`` gives
+    the date, for records; without it the times that are given with requests count as dates.
     """
 
     def __init__(
@@ -63,10 +64,11 @@ class GroupCoordinator:
         new_id: Callable[[], str],
         surroundings: Surroundings | None = None,
         histories: Histories | None = None,
+        date_ms: Callable[[], int] | None = None,
     ) -> None:
         self.offsets = OffsetStore()
         self.histories = Histories() if histories is None else histories
-        self._registry = GroupRegistry(settings, new_id, self.histories)
+        self._registry = GroupRegistry(settings, new_id, self.histories, date_ms)
         self.classic = ClassicGroups(self._registry)
         self.committed = GroupOffsets(self._registry, self.offsets)
         self.consumer = ConsumerGroups(self._registry, surroundings or Surroundings.of_nothing())
@@ -109,14 +111,15 @@ class GroupCoordinator:
         effects.records += [group_metadata(group_id, None)] if group is None else group.tombstones()
         return effects
 
-    def expire_offsets(self, now_ms: int) -> Iterator[Effects]:
+    def expire_offsets(self, age_ms: Callable[[int], int]) -> Iterator[Effects]:
         """Drop what is past ``offsets.retention.minutes``, and empty groups without any left.
 
-        A few groups at a time: the effects of each step are to be carried out before the next.
+        ``age_ms`` says how long ago a date was. A few groups at a time: the effects of each step
+        are to be carried out before the next.
         """
         group_ids = self.group_ids()
         for first in range(0, len(group_ids), EXPIRY_GROUPS):
-            yield self.committed.expire(group_ids[first : first + EXPIRY_GROUPS], now_ms)
+            yield self.committed.expire(group_ids[first : first + EXPIRY_GROUPS], age_ms)
 
     # Time and records
 

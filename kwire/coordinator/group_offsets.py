@@ -115,12 +115,12 @@ class GroupOffsets:
                 ]
                 yield effects
 
-    def expire(self, group_ids: Sequence[str], now_ms: int) -> Effects:
+    def expire(self, group_ids: Sequence[str], age_ms: Callable[[int], int]) -> Effects:
         """Drop what is past ``offsets.retention.minutes``, and empty groups without any left."""
         effects = Effects(is_atomic=False)
         for group_id in group_ids:
             group = self._registry.groups.get(group_id)
-            expired = self._expired(group_id, group, now_ms)
+            expired = self._expired(group_id, group, age_ms)
             for topic, partition in expired:
                 effects.records.append(offset_commit(group_id, topic, partition, None))
             if (
@@ -131,7 +131,9 @@ class GroupOffsets:
                 effects.records += group.tombstones()
         return effects
 
-    def _expired(self, group_id: str, group: Group | None, now_ms: int) -> list[tuple[str, int]]:
+    def _expired(
+        self, group_id: str, group: Group | None, age_ms: Callable[[int], int]
+    ) -> list[tuple[str, int]]:
         read = set() if group is None else group.subscribed_topics()
         if read is None:
             return []
@@ -140,6 +142,6 @@ class GroupOffsets:
             (topic, partition)
             for topic, partition, committed in self._store.of(group_id).items()
             if topic not in read
-            and has_expired(group, committed, retention_ms, now_ms)
+            and has_expired(group, committed, retention_ms, age_ms)
             and not self._store.is_pending(group_id, topic, partition)
         ]

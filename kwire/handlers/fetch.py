@@ -119,7 +119,7 @@ def _session(request: FetchRequest, context: RequestContext) -> tuple[FetchSessi
     """The session of a fetch, if it has one, and the partitions it is about."""
     sessions = context.broker.fetch_sessions
     uses_topic_ids = context.api_version >= TOPIC_IDS_SINCE
-    now_ms = context.broker.now_ms()
+    steady_ms = context.broker.clock.steady_ms()
     wanted: Wanted = [
         ((topic.topic, topic.topic_id, partition.partition), partition)
         for topic in request.topics
@@ -131,9 +131,9 @@ def _session(request: FetchRequest, context: RequestContext) -> tuple[FetchSessi
         if request.session_epoch == FINAL_EPOCH or not wanted:
             return None, wanted
         return sessions.create(
-            wanted, uses_topic_ids=uses_topic_ids, limits=_limits(context), now_ms=now_ms
+            wanted, uses_topic_ids=uses_topic_ids, limits=_limits(context), steady_ms=steady_ms
         ), wanted
-    session = sessions.get(request.session_id, request.session_epoch, uses_topic_ids, now_ms)
+    session = sessions.get(request.session_id, request.session_epoch, uses_topic_ids, steady_ms)
     if wanted or request.forgotten_topics_data:
         forgotten = (
             (topic.topic, topic.topic_id, partition)

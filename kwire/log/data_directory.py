@@ -25,7 +25,7 @@ from kwire.log.checkpoints import (
     read_offsets,
     write_offsets,
 )
-from kwire.log.directory_health import LOCK_FILE, DirectoryHealth
+from kwire.log.directory_health import LOCK_FILE, DirectoryHealth, is_shortage_of_room
 from kwire.log.disk import Disk
 from kwire.log.meta_properties import FILE_NAME as META_FILE
 from kwire.log.meta_properties import (
@@ -38,6 +38,9 @@ from kwire.log.meta_properties import (
 log = logging.getLogger(__name__)
 
 Offsets: TypeAlias = Mapping[TopicPartition, int]
+
+ROOM_TO_START_BYTES = 16 << 20
+"""Enough for the indexes and snapshots that a start may have to make anew."""
 
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 _CLEAN_SHUTDOWN = b'{"version":0,"brokerEpoch":-1}'
@@ -71,6 +74,7 @@ class DataDirectory:
             self._open()
         except (OSError, ValueError) as error:
             self.health.failure = _why_not(error)  # announced if others are left
+            self.health.lacks_room = is_shortage_of_room(error)
 
     @property
     def is_online(self) -> bool:
@@ -244,7 +248,10 @@ def _check_ids(opened: list[DataDirectory]) -> None:
 def all_failed(directories: list[DataDirectory]) -> LogDirectoryError:
     """What there is to say when no directory is left."""
     reasons = "; ".join(f"{data.path}: {data.health.failure}" for data in directories)
-    return LogDirectoryError(
-        f"cannot use any data directory: {reasons}; "
-        "mend it, or choose another with --data-dir DIR (log.dirs)"
-    )
+    remedy = "mend it, or choose another with --data-dir DIR (log.dirs)"
+    if any(data.health.lacks_room for data in directories):
+        remedy = (
+            f"make at least {ROOM_TO_START_BYTES >> 20} MB free and start again, "
+            "nothing that was acknowledged is lost"
+        )
+    return LogDirectoryError(f"cannot use any data directory: {reasons}; {remedy}")

@@ -9,7 +9,8 @@ Rules:
 - A file that is gone, while its directory is there, was deleted by somebody, often by this broker a
   moment ago: that is no broken disk either.
 - It is said once when it begins and once when it is over, not for each request. It is over when
-  nothing was refused between two looks: small appends may fit while large ones don't.
+  nothing was refused between two looks and, where room was what lacked, there is some: small
+  appends may fit while large ones don't, and while nobody writes nothing is refused.
 
 Source: LogDirFailureChannel of Kafka, which takes a full disk offline too.
 """
@@ -30,11 +31,21 @@ NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 PASSING = NO_ROOM | {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN}
 
 
+LEAST_ROOM_BYTES = 1_000_000
+"""With less a disk still counts as full, though nobody may be writing to it."""
+
+
+def is_shortage_of_room(error: Exception) -> bool:
+    """Whether an error says that a disk is full, or somebody's part of it."""
+    return isinstance(error, OSError) and error.errno in NO_ROOM
+
+
 class DirectoryHealth:
     """``failure`` says why the directory is offline, None while it serves.
 
-    ``tell`` is called when it goes offline, in whatever thread notices. While it ``is_opening``,
-    whoever opens it says what is wrong: a start that fails says it once.
+    ``lacks_room`` says that a lack of room is why it is short or offline. ``tell`` is called when
+    it goes offline, in whatever thread notices. While it ``is_opening``, whoever opens it says what
+    is wrong: a start that fails says it once.
     """
 
     __slots__ = (
@@ -43,6 +54,7 @@ class DirectoryHealth:
         "failure",
         "is_opening",
         "is_short_of_room",
+        "lacks_room",
         "path",
         "tell",
     )
@@ -53,6 +65,7 @@ class DirectoryHealth:
         self.is_opening = False
         self.is_short_of_room = False
         self.tell: Callable[[], None] | None = None
+        self.lacks_room = False
         self._refused = False
         self._missing: set[str] = set()
 
@@ -77,6 +90,7 @@ class DirectoryHealth:
         """Go offline whatever the error is; what the client is told."""
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         if self.failure is None:
+            self.lacks_room = is_shortage_of_room(error)
             self.failure = f"{what}: {reason}"
             if not self.is_opening:
                 self.announce()
@@ -102,8 +116,9 @@ class DirectoryHealth:
 
     def look(self, free_bytes: int) -> None:
         """Look now and then whether a shortage is over."""
-        if self.is_short_of_room and not self._refused:
-            self.is_short_of_room = False
+        has_room = free_bytes >= LEAST_ROOM_BYTES or not self.lacks_room
+        if self.is_short_of_room and not self._refused and has_room:
+            self.is_short_of_room = self.lacks_room = False
             log.warning(
                 "nothing is refused any more in the data directory %s, which has %d MB of room",
                 self.path,
@@ -118,6 +133,7 @@ class DirectoryHealth:
 
     def _note_shortage(self, what: str, error: OSError) -> None:
         self._refused = True
+        self.lacks_room = self.lacks_room or is_shortage_of_room(error)
         if not self.is_short_of_room:
             self.is_short_of_room = True
             log.error(

@@ -8,8 +8,8 @@ Rules:
   read.
 - An error of the disk takes the directory offline, with all its logs; the rest is loaded.
 - ``<name>.<hex>-delete`` is a deletion that was under way: it is carried out. ``-stray`` was put
-  aside, by Kafka or by kwire, ``-future`` is a move between directories, which kwire doesn't make:
-  both are left alone, and a warning names them.
+  aside, by Kafka or by kwire: it is left alone, and one line counts them (``kwire.log.strays``).
+  ``-future`` is a move between directories, which kwire doesn't make: it is left alone and named.
 - One partition of one topic in two directories is for a person to decide: it stops the start. Those
   of two topics that had the same name come about when the older was deleted while its directory was
   offline; who knows the topics' ids decides.
@@ -33,13 +33,13 @@ from kwire.log.partition_log import PartitionLog
 from kwire.log.producer_limits import LoadedProducers
 from kwire.log.recovery import open_log, segment_offsets
 from kwire.log.segment import LOG_SUFFIX
+from kwire.log.strays import find_strays, strays_told
 
 log = logging.getLogger(__name__)
 
 TELL_INTERVAL_S = 3.0
 DELETE_SUFFIX = "-delete"
-STRAY_SUFFIX = "-stray"
-_ASIDE_SUFFIXES = (STRAY_SUFFIX, "-future")
+_FUTURE_SUFFIX = "-future"
 _PARTITION_DIRECTORY = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)")
 _DELETED_DIRECTORY = re.compile(r".+\.[0-9a-f]{32}-delete")
 _CONTROLLERS_TOPIC = "__cluster_metadata"
@@ -197,10 +197,13 @@ def _partition_directories(data: DataDirectory, disk: Disk) -> list[tuple[Path, 
         path = data.path / name
         if _DELETED_DIRECTORY.fullmatch(name):
             disk.remove_tree(path)
-        elif name.endswith(_ASIDE_SUFFIXES) and path.is_dir():
-            log.warning("%s is left alone: it was put aside, or is a move that was under way", path)
+        elif name.endswith(_FUTURE_SUFFIX) and path.is_dir():
+            log.warning("%s is left alone: it is a move that was under way", path)
         else:
             match = _PARTITION_DIRECTORY.fullmatch(name)
             if match and match["topic"] != _CONTROLLERS_TOPIC and path.is_dir():
                 found.append((path, (match["topic"], int(match["partition"]))))
+    strays = find_strays(data.path, disk)
+    if strays:
+        log.warning("%s", strays_told(data.path, strays))
     return found

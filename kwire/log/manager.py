@@ -26,12 +26,13 @@ from kwire.log.checkpointed import ALL_CHECKPOINTS, offsets_of
 from kwire.log.checkpoints import RECOVERY_POINTS, TopicPartition
 from kwire.log.data_directory import DataDirectory, open_directories
 from kwire.log.disk import Disk
-from kwire.log.loading import DELETE_SUFFIX, STRAY_SUFFIX, load_logs
+from kwire.log.loading import DELETE_SUFFIX, load_logs
 from kwire.log.log_config import LogConfig
 from kwire.log.partition_log import PartitionLog
 from kwire.log.partition_metadata import holds_another_log, write_topic_id
 from kwire.log.recovery import NO_TOPIC_ID, open_log
 from kwire.log.retention import delete_old_segments, has_doomed, remove_doomed
+from kwire.log.strays import STRAY_SUFFIX
 
 log = logging.getLogger(__name__)
 
@@ -246,15 +247,15 @@ class LogManager:
         except OSError as error:
             raise opened.health.refused(f"cannot begin {opened.name}", error) from error
 
-    def delete(self, topic: str, partition: int, now_ms: int) -> None:
+    def delete(self, topic: str, partition: int, steady_ms: int) -> None:
         """Put a log out of the way now; its files are removed later.
 
         What can't be renamed is found again when the topic is, with another id, and put aside then.
         """
         with self._changing:
-            self._delete((topic, partition), now_ms)
+            self._delete((topic, partition), steady_ms)
 
-    def _delete(self, key: TopicPartition, now_ms: int) -> None:
+    def _delete(self, key: TopicPartition, steady_ms: int) -> None:
         doomed = self.logs.pop(key)
         doomed.abandon()
         self._counts[doomed.directory.parent] -= 1
@@ -263,7 +264,7 @@ class LogManager:
             return
         try:
             target = self._put_aside(doomed.directory, DELETE_SUFFIX)
-            self._doomed.append((now_ms + doomed.config.file_delete_delay_ms, target))
+            self._doomed.append((steady_ms + doomed.config.file_delete_delay_ms, target))
         except OSError as error:
             doomed.health.refused(f"cannot delete {doomed.name}", error)
 
@@ -276,38 +277,47 @@ class LogManager:
         self._disk.sync_directory(target.parent)
         return target
 
-    def housekeeping(self, now_ms: int, high_watermarks: Mapping[TopicPartition, int]) -> None:
-        """Retention, silent producers. Waits for no disk."""
+    def housekeeping(
+        self,
+        now_ms: int,
+        steady_ms: int,
+        age_ms: Callable[[int], int],
+        high_watermarks: Mapping[TopicPartition, int],
+    ) -> None:
+        """Retention, silent producers. Waits for no disk.
+
+        ``age_ms`` says how long ago a date was, at least.
+        """
         for key, opened in list(self.logs.items()):
             if opened.is_offline:
                 continue
             try:
                 watermark = high_watermarks.get(key, opened.log_end_offset)
-                delete_old_segments(opened, now_ms, watermark, self._disk)
-                opened.producers.expire(now_ms, opened.config.producer_id_expiration_ms)
+                delete_old_segments(opened, now_ms, watermark, self._disk, steady_ms)
+                opened.producers.expire(age_ms, opened.config.producer_id_expiration_ms)
             except OSError as error:
                 opened.health.refused(f"cannot delete what is old of {opened.name}", error)
             except KafkaError as error:
                 log.error("housekeeping of %s failed: %s", opened.name, error)
 
-    def has_doomed(self, now_ms: int) -> bool:
+    def has_doomed(self, steady_ms: int) -> bool:
         """Whether there are files whose time to be removed has come; threads may change them."""
-        return any(remove_ms <= now_ms for remove_ms, _ in list(self._doomed)) or any(
-            opened.doomed and not opened.is_offline and has_doomed(opened, now_ms)
+        return any(remove_ms <= steady_ms for remove_ms, _ in list(self._doomed)) or any(
+            opened.doomed and not opened.is_offline and has_doomed(opened, steady_ms)
             for opened in list(self.logs.values())
         )
 
-    def remove_doomed(self, now_ms: int) -> None:
+    def remove_doomed(self, steady_ms: int) -> None:
         """Remove the files whose time has come; for a thread, since large ones take a while."""
         for opened in list(self.logs.values()):
             if opened.doomed and not opened.is_offline:
                 try:
-                    remove_doomed(opened, now_ms, self._disk)
+                    remove_doomed(opened, steady_ms, self._disk)
                 except OSError as error:
                     opened.health.refused(f"cannot remove files of {opened.name}", error)
         for doomed in list(self._doomed):
             remove_ms, path = doomed
-            if remove_ms <= now_ms:
+            if remove_ms <= steady_ms:
                 self._disk.remove_tree(path)
                 self._doomed.remove(doomed)
 

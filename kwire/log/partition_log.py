@@ -85,7 +85,7 @@ class PartitionLog:
         self.log_start_offset = self.log_end_offset = self.recovery_point = 0
         self.sure_end_offset = -1  # where the log ended when all files, indexes too, were synced
         self.first_dirty_offset = 0  # what lies before is compacted
-        self.truncations = self.flushed_ms = 0
+        self.truncations, self.flushed_ms = 0, -1
         self.doomed: list[tuple[int, list[Path]]] = []
         self.unflushed: list[LogSegment] = []
         self._disk, self.hurry = disk, disk.hurry
@@ -284,21 +284,22 @@ class PartitionLog:
         """Whether ``flush.messages`` are not on the disk, so that no append is acknowledged."""
         return self.log_end_offset - self.recovery_point >= self.config.flush_messages
 
-    def flush_time_is_due(self, now_ms: int) -> bool:
+    def flush_time_is_due(self, steady_ms: int) -> bool:
         """Whether something is to be flushed for the time that has passed, or after a roll."""
+        if self.flushed_ms < 0:  # before the first flush the time counts from the first look
+            self.flushed_ms = steady_ms
         if self.unflushed or self.flush_is_due:
             return True
         is_dirty = self.recovery_point < self.log_end_offset
-        return is_dirty and now_ms - self.flushed_ms >= self.config.flush_ms
+        return is_dirty and steady_ms - self.flushed_ms >= self.config.flush_ms
 
-    def flush(self, now_ms: int) -> None:
+    def flush(self, steady_ms: int) -> None:
         """Wait until everything that is there now is on the disk; may be called in a thread.
 
-        Raises KafkaError (KAFKA_STORAGE_ERROR); the log is offline then, for after a failed sync
-        nobody knows what the disk has.
+        Raises KafkaError (KAFKA_STORAGE_ERROR): nobody knows what the disk has, it is offline then.
         """
         self._sync(self.log_end_offset, self.active, list(self.unflushed))
-        self.flushed_ms = now_ms
+        self.flushed_ms = steady_ms
 
     def flush_rolled(self) -> None:
         """Wait until the segments that were rolled are on the disk, as ``flush`` does."""
@@ -306,8 +307,7 @@ class PartitionLog:
             self._sync(self.active.base_offset, None, list(self.unflushed))
 
     def _sync(self, end_offset: int, active: LogSegment | None, rolled: list[LogSegment]) -> None:
-        # In a thread these are read in this order: what is rolled meanwhile is among the rolled.
-        files_made = self._files_made
+        files_made = self._files_made  # read first: a file that is made meanwhile may not be sure
         for segment in [*rolled, active] if active else rolled:
             try:
                 segment.transaction_index.write_missing()

@@ -2,11 +2,10 @@
 
 Rules (KIP-98, KIP-360):
 
-- The last five batches of each producer are kept; one of them sent again is answered with the
-  offset it has, and not appended.
+- Five batches of each producer are kept. One sent again is answered with its offset, not appended.
 - Otherwise a batch must go on where the last one ended (sequences wrap at 2**31 - 1), or start at 0
-  in a new epoch. A producer nobody knows (any more) may start anywhere, as in Kafka; one of which
-  only a marker is known starts at 0.
+  in a new epoch. An unknown producer may start anywhere, as in Kafka; one of which only a marker is
+  known starts at 0.
 - An epoch older than the producer's is fenced.
 - A transaction is open from its first batch to its marker; the oldest open one bounds what
   read_committed consumers see.
@@ -19,6 +18,8 @@ The form on the disk is that of ``kwire.log.producer_snapshot``.
 
 Source: ProducerStateManager, ProducerAppendInfo of Kafka.
 """
+
+from collections.abc import Callable
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.log.producer_entry import NO_TRANSACTION, BatchInfo, ProducerEntry
@@ -241,13 +242,13 @@ class ProducerStates:
         stable = batch.next_offset if unstable is None else unstable
         return AbortedTransaction(batch.producer_id, first_offset, batch.base_offset, stable)
 
-    def expire(self, now_ms: int, expiration_ms: int) -> None:
+    def expire(self, age_ms: Callable[[int], int], expiration_ms: int) -> None:
         """Forget producers that wrote nothing for ``expiration_ms`` and have nothing open."""
         expired = [
             producer_id
             for producer_id, entry in self.producers.items()
             if entry.current_txn_first_offset == NO_TRANSACTION
-            and now_ms - entry.timestamp >= expiration_ms
+            and age_ms(entry.timestamp) >= expiration_ms
         ]
         for producer_id in expired:
             del self.producers[producer_id]

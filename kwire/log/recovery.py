@@ -25,6 +25,7 @@ from typing import TypeAlias
 
 from kwire.log.directory_health import DirectoryHealth
 from kwire.log.disk import Disk
+from kwire.log.index_checks import index_problem
 from kwire.log.leader_epochs import LeaderEpochs
 from kwire.log.leftovers import finish_leftovers
 from kwire.log.log_config import LogConfig
@@ -73,7 +74,6 @@ def open_log(
     opened = PartitionLog(
         directory, topic, partition, found_id or NO_TOPIC_ID, config, disk, health
     )
-    opened.flushed_ms = now_ms
     finish_leftovers(directory, disk)
     opened.segments = LogSegments(
         opened.new_segment(base, now_ms) for base in segment_offsets(directory, disk)
@@ -135,12 +135,18 @@ def _load_segments(
     """
     end_offset = opened.segments[0].base_offset
     recovered: dict[int, array[int]] = {}
-    for index, segment in enumerate(opened.segments):
-        following = opened.segments[index + 1 : index + 2]
-        suspect = not clean and (not following or following[0].base_offset > recovery_point)
+    next_offsets = [*(segment.base_offset for segment in opened.segments[1:]), None]
+    for index, (segment, next_offset) in enumerate(zip(opened.segments, next_offsets, strict=True)):
+        suspect = not clean and (next_offset is None or next_offset > recovery_point)
         sound = segment.load()
         if sound and not suspect:
-            end_offset = following[0].base_offset if following else _end_offset(segment)
+            problem = index_problem(segment, next_offset)
+            if problem:
+                name = segment.path(LOG_SUFFIX).name
+                log.warning("%s: making the indexes of %s anew: %s", opened.name, name, problem)
+            sound = not problem
+        if sound and not suspect:
+            end_offset = _end_offset(segment) if next_offset is None else next_offset
             segment.close()
             continue
         found = recover_segment(
@@ -160,8 +166,8 @@ def _load_segments(
         if found.problem and suspect:
             _drop_segments(opened, index + 1, disk)
             break
-        if suspect and following:
-            _tell_gap(opened, found.end_offset, following[0].base_offset)
+        if suspect and next_offset is not None:
+            _tell_gap(opened, found.end_offset, next_offset)
     return end_offset, recovered
 
 

@@ -5,7 +5,8 @@ Rules:
 - A segment goes when all of it lies before the log start offset, or, where ``cleanup.policy`` has
   ``delete``, when its newest record is older than ``retention.ms`` or the log is larger than
   ``retention.bytes`` without it. Nothing beyond the high watermark ever goes.
-- Files are renamed first and removed after ``file.delete.delay.ms``.
+- Files are renamed first and removed after ``file.delete.delay.ms``, by the steady clock. The age
+  of records is told by the date (``now_ms``), for their timestamps are dates.
 """
 
 import logging
@@ -17,7 +18,9 @@ from kwire.log.producer_snapshot import snapshot_offsets, snapshot_path
 _log = logging.getLogger(__name__)
 
 
-def delete_old_segments(log: PartitionLog, now_ms: int, high_watermark: int, disk: Disk) -> int:
+def delete_old_segments(
+    log: PartitionLog, now_ms: int, high_watermark: int, disk: Disk, steady_ms: int
+) -> int:
     """Delete the segments that are past retention; how many. The active one is rolled first."""
     deleted = 0
     while _first_is_past_retention(log, now_ms, high_watermark):
@@ -25,7 +28,7 @@ def delete_old_segments(log: PartitionLog, now_ms: int, high_watermark: int, dis
             log.roll(now_ms)
         doomed = log.segments.pop(0)
         log.advance_log_start_offset(log.segments[0].base_offset)  # even where the rest fails
-        log.doomed.append((now_ms, doomed.delete_later()))
+        log.doomed.append((steady_ms, doomed.delete_later()))
         deleted += 1
     if deleted:
         _drop_snapshots(log, disk)
@@ -56,17 +59,17 @@ def _drop_snapshots(log: PartitionLog, disk: Disk) -> None:
             disk.remove(snapshot_path(log.directory, offset))
 
 
-def has_doomed(log: PartitionLog, now_ms: int) -> bool:
+def has_doomed(log: PartitionLog, steady_ms: int) -> bool:
     """Whether the time has come to remove the files of some deleted segment."""
     delay_ms = log.config.file_delete_delay_ms
-    return any(now_ms - deleted_ms >= delay_ms for deleted_ms, _ in list(log.doomed))
+    return any(steady_ms - deleted_ms >= delay_ms for deleted_ms, _ in list(log.doomed))
 
 
-def remove_doomed(log: PartitionLog, now_ms: int, disk: Disk) -> None:
+def remove_doomed(log: PartitionLog, steady_ms: int, disk: Disk) -> None:
     """Remove the files of deleted segments after ``file.delete.delay.ms``; for a thread."""
     for doomed in list(log.doomed):
         deleted_ms, paths = doomed
-        if now_ms - deleted_ms >= log.config.file_delete_delay_ms:
+        if steady_ms - deleted_ms >= log.config.file_delete_delay_ms:
             for path in paths:
                 disk.remove(path)
             log.doomed.remove(doomed)

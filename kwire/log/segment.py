@@ -50,13 +50,13 @@ class LogSegment:
         "_disk",
         "_file",
         "_first_timestamp",
-        "_index_interval_bytes",
         "_stem",
         "_tail_offsets",
         "_tail_positions",
         "base_offset",
         "created_ms",
         "directory",
+        "index_interval_bytes",
         "max_timestamp",
         "max_timestamp_offset",
         "offset_index",
@@ -65,6 +65,7 @@ class LogSegment:
         "room_timestamp",
         "size_bytes",
         "time_index",
+        "times_are_sure",
         "transaction_index",
     )
 
@@ -84,7 +85,7 @@ class LogSegment:
         self._stem = f"{base_offset:020d}"
         self._disk = disk
         self._file = LazyFile(directory, self._stem + LOG_SUFFIX, disk)
-        self._index_interval_bytes = index_interval_bytes
+        self.index_interval_bytes = index_interval_bytes
         self._bytes_since_index = 0
         self._first_timestamp: int | None = None
         self._tail_offsets: list[int] = []
@@ -96,6 +97,7 @@ class LogSegment:
         self.transaction_index = TransactionIndex(directory, self._stem + ".txnindex", disk)
         self.max_timestamp = -1
         self.max_timestamp_offset = -1
+        self.times_are_sure = True
 
     def path(self, suffix: str) -> Path:
         """One of the segment's files."""
@@ -110,6 +112,7 @@ class LogSegment:
         if sound and self.time_index.entries:
             self.max_timestamp, relative = self.time_index.last
             self.max_timestamp_offset = self.base_offset + relative
+        self.times_are_sure = False
         self.offset_index.close()
         self.time_index.close()
         return sound
@@ -138,7 +141,7 @@ class LogSegment:
 
     def newest_ms(self) -> int:
         """When the newest record was written: its timestamp or, without any, the file's."""
-        if self.max_timestamp >= 0:
+        if self.newest_timestamp() >= 0:
             return self.max_timestamp
         return self._disk.modified_ms(self.path(LOG_SUFFIX))
 
@@ -154,7 +157,7 @@ class LogSegment:
         if max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
             self.max_timestamp_offset = max_timestamp_offset
-        if self._bytes_since_index > self._index_interval_bytes:
+        if self._bytes_since_index > self.index_interval_bytes:
             self._note_place(last_offset, position)
         tail = self._tail_offsets
         if len(tail) >= _MAX_TAIL_BATCHES:
@@ -277,6 +280,17 @@ class LogSegment:
         self.max_timestamp_offset = self.base_offset + last if last >= 0 else -1
         self._find_max_timestamp()
 
+    def newest_timestamp(self) -> int:
+        """The largest timestamp, -1 without any; OSError.
+
+        Where the file's indexes don't make it sure, the batches behind the last entry of the time
+        index are looked through, once: a file that was cut would hide them.
+        """
+        if not self.times_are_sure:
+            self._find_max_timestamp()
+            self.times_are_sure = True
+        return self.max_timestamp
+
     def _find_max_timestamp(self) -> None:
         """Look for larger timestamps behind the last entry of the time index."""
         indexed = self.base_offset + max(self.time_index.last[1], 0)
@@ -301,6 +315,7 @@ class LogSegment:
         self._first_timestamp = scan.first_timestamp
         self.max_timestamp = scan.max_timestamp
         self.max_timestamp_offset = scan.max_timestamp_offset
+        self.times_are_sure = True
         self.finish()
 
     def scan(self, progress: Callable[[int], None], producers_kept: int = NO_LIMIT) -> SegmentScan:
@@ -310,7 +325,7 @@ class LogSegment:
             lambda at, size: file.pread(size, at),
             self.size_bytes,
             self.base_offset,
-            self._index_interval_bytes,
+            self.index_interval_bytes,
             producers_kept,
         )
         scan.scan(progress)

@@ -32,7 +32,7 @@ def offset_for_timestamp(
 ) -> FoundOffset | None:
     """The first record with at least this timestamp before ``end_offset``, None without one."""
     for segment in log.segments:
-        if segment.max_timestamp < timestamp:
+        if segment.max_timestamp < timestamp and segment.newest_timestamp() < timestamp:
             continue
         found = _search(segment, timestamp, log.log_start_offset)
         if found is not None:
@@ -44,7 +44,7 @@ def max_timestamp(log: PartitionLog) -> FoundOffset | None:
     """The first record that has the largest timestamp of all, None in an empty log."""
     if log.log_end_offset == log.log_start_offset:
         return None
-    largest = max(segment.max_timestamp for segment in log.segments)
+    largest = max(segment.newest_timestamp() for segment in log.segments)
     if largest < 0:
         return None
     found = offset_for_timestamp(log, largest, end_offset=log.log_end_offset)

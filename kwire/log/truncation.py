@@ -14,21 +14,21 @@ from kwire.log.producer_recovery import rebuild_producers
 from kwire.log.segments import LogSegments
 
 
-def truncate_log(log: PartitionLog, offset: int, now_ms: int, disk: Disk) -> None:
+def truncate_log(log: PartitionLog, offset: int, now_ms: int, disk: Disk, steady_ms: int) -> None:
     """Cut everything from ``offset`` on; KafkaError (KAFKA_STORAGE_ERROR)."""
     if offset >= log.log_end_offset:
         return
     try:
-        _truncate(log, offset, now_ms, disk)
+        _truncate(log, offset, now_ms, disk, steady_ms)
     except OSError as error:
         raise log.health.fail(f"cannot cut the end of {log.name}", error) from error
 
 
-def _truncate(log: PartitionLog, offset: int, now_ms: int, disk: Disk) -> None:
+def _truncate(log: PartitionLog, offset: int, now_ms: int, disk: Disk, steady_ms: int) -> None:
     log.truncations += 1
     kept = LogSegments(s for s in log.segments if s.base_offset <= offset)
     for segment in reversed(log.segments[len(kept) :]):
-        log.doomed.append((now_ms, segment.delete_later()))
+        log.doomed.append((steady_ms, segment.delete_later()))
     log.unflushed = [segment for segment in log.unflushed if segment in kept[:-1]]
     log.segments = kept
     if kept:

@@ -17,7 +17,9 @@ Rules:
 - Writing waits for the disk, so it happens in a thread, one commit at a time.
 """
 
+import errno
 import sqlite3
+import tempfile
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from contextlib import closing
@@ -30,11 +32,14 @@ from kwire.budget.threads import Kind
 from kwire.errors import ErrorCode, KafkaError
 from kwire.metadata.changes import Change, apply, from_json, snapshot, to_json
 from kwire.metadata.image import MetadataImage
-from kwire.metadata.store import Commit, RevisionConflict, RevisionGone, StoreUnusable
+from kwire.metadata.store import Commit, RevisionConflict, RevisionGone, StoreFull, StoreUnusable
 
 FILE_NAME = "kwire-metadata.db"
 FORMAT = "1"
 COMMITS_BEFORE_SNAPSHOT = 1000
+ROOM_BYTES = 1 << 20
+"""What opening the file takes at most: SQLite makes its log and shared memory anew."""
+
 BYTES_BEFORE_SNAPSHOT = 4 << 20
 """So many bytes of commits are written, or as many as the last snapshot has, before the next."""
 
@@ -66,7 +71,7 @@ class EmbeddedStore:
 
     @classmethod
     def open(cls, path: Path) -> "EmbeddedStore":
-        """Open or create the file; StoreUnusable for one that can't be read."""
+        """Open or create the file; StoreUnusable for one that can't be read, StoreFull."""
         try:
             if not path.exists():
                 _create(path)
@@ -182,7 +187,18 @@ _NO_LIMIT = 1 << 30
 """Commits waiting for a watcher: each waits for its thread, so they can't pile up."""
 
 
+def lacks_room(directory: Path) -> bool:
+    """Whether a directory takes no file of ``ROOM_BYTES``, whatever SQLite says in that case."""
+    try:
+        with tempfile.TemporaryFile(dir=directory, buffering=0) as probe:
+            return probe.write(bytes(ROOM_BYTES)) < ROOM_BYTES
+    except OSError as error:
+        return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
 def _unusable(path: Path, error: Exception) -> StoreUnusable:
+    if isinstance(error, sqlite3.Error) and lacks_room(path.parent):
+        return StoreFull(f"{path} can't be opened: {error}")
     return StoreUnusable(
         f"{path} can't be read as kwire's metadata: {error!r}; "
         "restore the file, or start with another data directory"

@@ -28,6 +28,10 @@ class StoreUnusable(Exception):
     """The store can't be opened or read; the text says which file or address and what to do."""
 
 
+class StoreFull(StoreUnusable):
+    """There is no room to open the store or to write to it; what is in it is as it was."""
+
+
 class Commit(NamedTuple):
     """The changes that led to a revision."""
 

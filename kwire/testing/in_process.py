@@ -5,14 +5,15 @@ that a handler didn't mean to raise fails the test.
 """
 
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
 
 import trio
 
-from kwire.broker.broker import Broker, wall_clock_ms
+from kwire.broker.broker import Broker
+from kwire.clock import Clock
 from kwire.config.broker import BrokerConfig
 from kwire.log.disk import Disk
 from kwire.protocol.codec import decode
@@ -100,11 +101,11 @@ async def running_server(
     data_dir: Path,
     settings: Mapping[str, str] | None = None,
     disk: Disk | None = None,
-    now_ms: Callable[[], int] = wall_clock_ms,
+    clock: Clock | None = None,
 ) -> AsyncIterator[RunningServer]:
     """A server that is ready; stopped cleanly when the block ends."""
     properties = {"log.dirs": str(data_dir), "listeners": "PLAINTEXT://127.0.0.1:0"}
-    server = Server(BrokerConfig.load(properties | dict(settings or {})), now_ms, disk)
+    server = Server(BrokerConfig.load(properties | dict(settings or {})), clock, disk)
     async with trio.open_nursery() as nursery:
         await nursery.start(server.serve)
         try:

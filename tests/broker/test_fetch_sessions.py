@@ -23,15 +23,15 @@ class Sessions:
     def __init__(self):
         self.all = FetchSessions(Random(1))
 
-    def create(self, size, now_ms=0, topic="orders", limits=LIMITS):
+    def create(self, size, steady_ms=0, topic="orders", limits=LIMITS):
         """A new session, or None."""
         return self.all.create(
-            wanted(size, topic), uses_topic_ids=False, limits=limits, now_ms=now_ms
+            wanted(size, topic), uses_topic_ids=False, limits=limits, steady_ms=steady_ms
         )
 
-    def use(self, session, now_ms):
+    def use(self, session, steady_ms):
         """The session is used once more."""
-        assert self.all.get(session.session_id, session.epoch, False, now_ms) is session
+        assert self.all.get(session.session_id, session.epoch, False, steady_ms) is session
 
     def is_there(self, session):
         """Whether the broker knows a session."""
@@ -57,7 +57,7 @@ def sessions():
 
 def test_a_session_that_is_idle_for_longest_makes_room(sessions):
     """Two minutes have to pass first; until then a client without a session gets none."""
-    first, second, _ = [sessions.create(1, now_ms) for now_ms in (0, 1, 2)]
+    first, second, _ = [sessions.create(1, steady_ms) for steady_ms in (0, 1, 2)]
     sessions.use(first, EVICTION_MS + 1)
     assert sessions.create(1, EVICTION_MS + 1) is None
     assert sessions.create(1, EVICTION_MS + 2) is not None

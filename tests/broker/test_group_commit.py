@@ -9,6 +9,7 @@ from pathlib import Path
 
 import trio
 
+from kwire.clock import Clock
 from kwire.errors import ErrorCode
 from kwire.metadata.controller import NewTopic, create_topic
 from kwire.protocol.messages.fetch import (
@@ -35,6 +36,7 @@ from kwire.protocol.messages.produce import (
     TopicProduceData,
 )
 from kwire.record.records import BatchBuilder
+from kwire.testing.clock import FakeClock
 from kwire.testing.faulty_disk import FaultyDisk
 from kwire.testing.in_process import RawClient, RunningServer, running_server
 from kwire.testing.waiting import until
@@ -85,10 +87,10 @@ async def fetched_bytes(raw: RawClient) -> int:
 
 @asynccontextmanager
 async def broker_with(
-    path: Path, disk: FaultyDisk, **settings: str
+    path: Path, disk: FaultyDisk, clock: Clock | None = None, **settings: str
 ) -> AsyncIterator[RunningServer]:
     """A broker with the topic t, with these settings of its own."""
-    async with running_server(path, disk=disk) as running:
+    async with running_server(path, disk=disk, clock=clock) as running:
         broker = running.broker
         topic = NewTopic("t", 1, 1, configs={k.replace("_", "."): v for k, v in settings.items()})
         await broker.commit(lambda image: create_topic(image, topic, broker.random))
@@ -175,19 +177,18 @@ async def test_every_so_many_messages(tmp_path: Path) -> None:
 async def test_a_partition_nobody_appends_to_is_flushed_in_time(tmp_path: Path) -> None:
     """flush.ms goes by the clock of the broker, and a rolled segment is flushed at once."""
     disk = FaultyDisk()
-    async with broker_with(tmp_path, disk, flush_ms="60000") as running:
+    clock = FakeClock()
+    async with broker_with(tmp_path, disk, clock, flush_ms="60000") as running:
         raw = await running.connect()
         partition = running.broker.partition("t", 0)
         await produce(raw)
         running.server.housekeeping.flush_due()
         assert partition.log.recovery_point == 0
-        now_ms = running.broker.now_ms
-        running.broker.now_ms = lambda: now_ms() + 60_000
+        clock.pass_time(60_000)
         running.server.housekeeping.flush_due()
         await until(lambda: partition.log.recovery_point == 1)
-        running.broker.now_ms = now_ms
         await produce(raw)
-        partition.log.roll(now_ms())
+        partition.log.roll(clock.now_ms())
         running.server.housekeeping.flush_due()
         await until(lambda: partition.log.recovery_point == 2)
         assert not partition.log.unflushed

@@ -175,7 +175,7 @@ class GroupScript(TickingScript):
 
     def do_expire(self, plain: list[str], given: Words) -> None:
         """Old offsets are looked for."""
-        for effects in self.coordinator.expire_offsets(self.now_ms):
+        for effects in self.coordinator.expire_offsets(lambda at_ms: self.now_ms - at_ms):
             self.take(effects)
 
     def do_show(self, plain: list[str], given: Words) -> None:

@@ -179,7 +179,7 @@ class LogsOnMachine:
         log, history = self.manager.logs[key], self.histories[key]
         history.acknowledged = min(history.acknowledged, offset)
         history.flushed = min(history.flushed, offset)
-        self.attempt(lambda: truncate_log(log, offset, self.now_ms, self.machine.disk))
+        self.attempt(lambda: truncate_log(log, offset, self.now_ms, self.machine.disk, self.now_ms))
         if not self.failed and log is self.manager.logs.get(key):
             history.cut(offset)
             manager = self.manager

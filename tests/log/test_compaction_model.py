@@ -81,7 +81,9 @@ class CompactionModel(RuleBasedStateMachine):
 
         def run():
             cleaner = CompactionManager(manager.logs, manager.directories, disk)
-            clean = cleaner.next_clean(lambda key: self.log.log_end_offset, CompactionSettings(), 0)
+            clean = cleaner.next_clean(
+                lambda key: self.log.log_end_offset, CompactionSettings(), 0, 0
+            )
             return clean and run_clean(cleaner, clean, disk, now_ms)
 
         self.logs.attempt(run)

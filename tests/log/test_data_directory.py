@@ -129,7 +129,7 @@ def test_an_id_that_is_missing_is_given_once(tmp_path):
 
 
 def test_what_was_put_aside_stays_aside(tmp_path, caplog):
-    """-stray and -future are left alone and named; -delete is removed."""
+    """-future is left alone and named, -stray counted; -delete is removed."""
     directory = tmp_path / "a"
     hexadecimal = "0123456789abcdef" * 2
     names = [f"t-0.{hexadecimal}{kind}" for kind in ("-stray", "-future", "-delete")]
@@ -139,7 +139,11 @@ def test_what_was_put_aside_stays_aside(tmp_path, caplog):
     manager = LogManager.open([directory], node_id=1, now_ms=0)
     assert not manager.logs
     assert [(directory / name).exists() for name in names] == [True, True, False]
-    assert all(any(name in r.getMessage() for r in caplog.records) for name in names[:2])
+    told = [record.getMessage() for record in caplog.records]
+    assert [line for line in told if names[1] in line]
+    [line] = [line for line in told if "stray" in line]
+    assert f"{directory} has 1 stray log(s), 0.0 MB" in line
+    assert f"kwire strays list --data-dir {directory}" in line
     manager.close(0)
 
 

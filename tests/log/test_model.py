@@ -189,7 +189,9 @@ class LogModel(RuleBasedStateMachine):
         for history in self.logs.histories.values():
             history.start_limit = history.end
         manager = self.logs.manager
-        self.logs.attempt(lambda: manager.housekeeping(self.logs.now_ms, {}))
+        self.logs.attempt(
+            lambda: manager.housekeeping(self.logs.now_ms, self.logs.now_ms, lambda _: 0, {})
+        )
         if self.logs.manager is manager:
             self.logs.attempt(lambda: manager.remove_doomed(self.logs.now_ms))
         self.logs.learn_starts(manager)

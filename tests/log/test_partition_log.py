@@ -185,7 +185,7 @@ def test_a_slice_of_a_deleted_segment_stays_readable(tools):
         tools.append(log, b"%d" % number * 60)
     found = log.read(0, 1000, end_offset=5, min_one_batch=True)
     before = os.pread(found.fd, found.size_bytes, found.position)
-    assert delete_old_segments(log, tools.now_ms, 5, tools.disk) == 5
+    assert delete_old_segments(log, tools.now_ms, 5, tools.disk, tools.now_ms) == 5
     remove_doomed(log, tools.now_ms, tools.disk)
     assert not (tools.directory / f"{0:020d}.log").exists()
     assert os.pread(found.fd, found.size_bytes, found.position) == before
@@ -200,13 +200,13 @@ def test_truncation_forgets_everything_after_the_offset(tools):
             leader_epoch=number // 10,
             now_ms=tools.now_ms,
         )
-    truncate_log(log, 17, tools.now_ms, tools.disk)
+    truncate_log(log, 17, tools.now_ms, tools.disk, tools.now_ms)
     assert log.log_end_offset == 17
     assert log.leader_epochs.entries == [(0, 0), (1, 10)]
     assert log.producers.producers[5].last_sequence == 16
     assert tools.append(log, b"again", producer=(5, 0, 17)) == 17
     assert [offset for offset, _ in tools.values(log)] == list(range(18))
-    truncate_log(log, 0, tools.now_ms, tools.disk)
+    truncate_log(log, 0, tools.now_ms, tools.disk, tools.now_ms)
     assert (log.log_end_offset, log.size_bytes) == (0, 0)
     assert tools.append(log, b"new") == 0
 
@@ -215,7 +215,7 @@ def test_truncation_below_the_first_segment_starts_anew(tools):
     """A follower may have to begin before everything it has."""
     log = tools.open(log_start_offset=100)
     assert tools.append(log, b"a") == 100
-    truncate_log(log, 40, tools.now_ms, tools.disk)
+    truncate_log(log, 40, tools.now_ms, tools.disk, tools.now_ms)
     assert (log.log_start_offset, log.log_end_offset) == (40, 40)
     assert tools.append(log, b"b") == 40
     assert tools.values(log) == [(40, b"b")]
@@ -254,6 +254,7 @@ def test_the_log_says_when_a_flush_is_due(tools):
     assert log.recovery_point == 3
     log.close(tools.now_ms)
     log = tools.open()
+    assert not log.flush_time_is_due(tools.now_ms)
     tools.append(log, b"a")
     assert log.recovery_point == 4
     assert not log.flush_time_is_due(tools.now_ms + 1000)

@@ -96,7 +96,7 @@ def meddle(side, chance, now_ms):
         side.settings = SETTINGS[int(chance * 100 * len(SETTINGS))]
         side.log.update_config(LogConfig(**side.settings))
     elif chance < 0.02:
-        truncate_log(side.log, side.log.log_end_offset * 2 // 3, now_ms, side.tools.disk)
+        truncate_log(side.log, side.log.log_end_offset * 2 // 3, now_ms, side.tools.disk, now_ms)
     elif chance < 0.03:
         side.reopen()
     elif chance < 0.035:

@@ -78,9 +78,9 @@ def test_silent_producers_are_forgotten_but_not_with_an_open_transaction(tools):
     log = tools.open(producer_id_expiration_ms=1000)
     tools.append(log, b"a", producer=(1, 0, 0))
     tools.append(log, b"a", producer=(2, 0, 0), transactional=True)
-    log.producers.expire(tools.now_ms + 999, 1000)
+    log.producers.expire(lambda at_ms: tools.now_ms + 999 - at_ms, 1000)
     assert set(log.producers.producers) == {1, 2}
-    log.producers.expire(tools.now_ms + 1000, 1000)
+    log.producers.expire(lambda at_ms: tools.now_ms + 1000 - at_ms, 1000)
     assert set(log.producers.producers) == {2}
 
 

@@ -99,3 +99,27 @@ def test_what_is_not_a_partition(tmp_path):
     (tmp_path / "orders-1").mkdir()
     with pytest.raises(ValueError, match="isolation"):
         list(open_partition(tmp_path / "orders-1").records(isolation="committed"))
+
+
+def test_producers_are_known_by_the_newest_sound_snapshot(tools):
+    """Also those whose batches retention has removed; a damaged snapshot is passed over."""
+    log = tools.open()
+    tools.append(log, b"first", producer=(7, 0, 0), transactional=True)
+    log.roll(tools.now_ms)
+    tools.append(log, b"second", producer=(8, 0, 0))
+    log.roll(tools.now_ms)
+    tools.append(log, b"third", producer=(5, 0, 0))
+    log.close(tools.now_ms)
+    reader = open_partition(tools.directory)
+    assert reader.largest_producer_id() == 8
+    assert reader.last_stable_offset == 0
+    for path in tools.directory.glob("0000000000000000000[01].log"):
+        path.unlink()
+    assert reader.largest_producer_id() == 8
+    assert reader.last_stable_offset == 0
+    for offset in (2, 3):
+        (tools.directory / f"{offset:020d}.snapshot").write_bytes(b"damaged")
+    assert reader.largest_producer_id() == 7
+    for path in tools.directory.glob("*.snapshot"):
+        path.unlink()
+    assert reader.largest_producer_id() == 5

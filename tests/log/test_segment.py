@@ -20,7 +20,7 @@ def test_the_end_of_the_log_is_found_as_all_the_rest_is(tools, seed):
         tools.append(log, *[random.randbytes(9)] * random.choice([1, 1, 1, 7]))
         chance = random.random()
         if chance < 0.01:
-            truncate_log(log, log.log_end_offset * 3 // 4, tools.now_ms, tools.disk)
+            truncate_log(log, log.log_end_offset * 3 // 4, tools.now_ms, tools.disk, tools.now_ms)
         elif chance < 0.02:
             log.close(tools.now_ms)
             log = tools.open(**settings)

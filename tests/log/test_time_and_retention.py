@@ -85,12 +85,12 @@ def test_retention_by_time(tools):
     """retention.ms by the newest record of a segment; the active one goes as well in the end."""
     log = tools.open(retention_ms=3 * DAY_MS)
     days(tools, log, 8)
-    assert delete_old_segments(log, tools.now_ms, 8, tools.disk) == 4
+    assert delete_old_segments(log, tools.now_ms, 8, tools.disk, tools.now_ms) == 4
     assert log.log_start_offset == 4
     assert [offset for offset, _ in tools.values(log)] == [4, 5, 6, 7]
-    assert delete_old_segments(log, tools.now_ms + 9 * DAY_MS, 8, tools.disk) == 4
+    assert delete_old_segments(log, tools.now_ms + 9 * DAY_MS, 8, tools.disk, tools.now_ms) == 4
     assert (log.log_start_offset, log.log_end_offset, log.size_bytes) == (8, 8, 0)
-    assert delete_old_segments(log, tools.now_ms + 99 * DAY_MS, 8, tools.disk) == 0
+    assert delete_old_segments(log, tools.now_ms + 99 * DAY_MS, 8, tools.disk, tools.now_ms) == 0
     assert tools.append(log, b"a") == 8
 
 
@@ -99,7 +99,7 @@ def test_retention_by_size(tools):
     log = tools.open(retention_bytes=400)
     days(tools, log, 6)
     one = log.segments[0].size_bytes
-    assert delete_old_segments(log, tools.now_ms, 6, tools.disk) == 6 - -(-400 // one)
+    assert delete_old_segments(log, tools.now_ms, 6, tools.disk, tools.now_ms) == 6 - -(-400 // one)
     assert log.size_bytes >= 400
 
 
@@ -107,7 +107,7 @@ def test_nothing_beyond_the_high_watermark_is_deleted(tools):
     """What is not committed may still be needed."""
     log = tools.open(retention_ms=0)
     days(tools, log, 6)
-    assert delete_old_segments(log, tools.now_ms + DAY_MS, 3, tools.disk) == 3
+    assert delete_old_segments(log, tools.now_ms + DAY_MS, 3, tools.disk, tools.now_ms) == 3
     assert log.log_start_offset == 3
 
 
@@ -116,7 +116,7 @@ def test_delete_records_frees_whole_segments_whatever_the_policy(tools):
     log = tools.open(delete=False, compact=True, retention_ms=0)
     days(tools, log, 5)
     log.advance_log_start_offset(3)
-    assert delete_old_segments(log, tools.now_ms, 5, tools.disk) == 3
+    assert delete_old_segments(log, tools.now_ms, 5, tools.disk, tools.now_ms) == 3
     assert (log.log_start_offset, log.segments[0].base_offset) == (3, 3)
     assert log.leader_epochs.entries == [(0, 3)]
 
@@ -127,15 +127,15 @@ def test_records_without_a_timestamp_age_with_their_file(tools):
     tools.append(log, b"a", timestamp=-1)
     path = log.active.path(".log")
     os.utime(path, (tools.now_ms / 1000, tools.now_ms / 1000))
-    assert delete_old_segments(log, tools.now_ms + DAY_MS, 1, tools.disk) == 0
-    assert delete_old_segments(log, tools.now_ms + DAY_MS + 1000, 1, tools.disk) == 1
+    assert delete_old_segments(log, tools.now_ms + DAY_MS, 1, tools.disk, tools.now_ms) == 0
+    assert delete_old_segments(log, tools.now_ms + DAY_MS + 1000, 1, tools.disk, tools.now_ms) == 1
 
 
 def test_files_are_renamed_first_and_removed_later(tools):
     """file.delete.delay.ms; snapshots that no segment needs go with them."""
     log = tools.open(retention_ms=3 * DAY_MS, file_delete_delay_ms=60_000)
     days(tools, log, 6)
-    delete_old_segments(log, tools.now_ms, 6, tools.disk)
+    delete_old_segments(log, tools.now_ms, 6, tools.disk, tools.now_ms)
     deleted = sorted(path.name for path in tools.directory.glob("*.deleted"))
     assert f"{0:020d}.log.deleted" in deleted
     remove_doomed(log, tools.now_ms + 59_999, tools.disk)

@@ -104,7 +104,7 @@ class TransactionsModel(RuleBasedStateMachine):
         stable = min(self.opened.values(), default=len(self.timestamps))
         offset = data.draw(st.integers(0, stable))
         self.log.advance_log_start_offset(offset)
-        delete_old_segments(self.log, self.tools.now_ms, stable, self.tools.disk)
+        delete_old_segments(self.log, self.tools.now_ms, stable, self.tools.disk, self.tools.now_ms)
 
     @invariant()
     def same_transactions(self):

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import trio
 import trio.testing
 
+from kwire.clock import Clock
 from kwire.connection.connection import Connection
 from kwire.handlers.context import ConnectionInfo
 from kwire.protocol.codec import decode
@@ -183,7 +184,9 @@ def stand_still(monkeypatch):
 @asynccontextmanager
 async def desk(directory):
     """A broker of its own."""
-    async with running_server(directory, SETTINGS, now_ms=lambda: NOW_MS) as server:
+    async with running_server(
+        directory, SETTINGS, clock=Clock(lambda: NOW_MS, lambda: NOW_MS)
+    ) as server:
         server.broker.random.seed(1)
         clients = Desk(server)
         try:

@@ -6,6 +6,7 @@ from pathlib import Path
 from kwire.housekeeping import FIRST_TASKS_MS
 from kwire.metadata.controller import NewTopic, create_topic, delete_topic
 from kwire.record.records import BatchBuilder
+from kwire.testing.clock import FakeClock
 from kwire.testing.in_process import running_server
 
 MINUTE_MS = 60_000
@@ -27,7 +28,8 @@ def content(path: Path) -> str:
 async def test_a_week_passes(tmp_path: Path) -> None:
     """Retention looks every log.retention.check.interval.ms; then what is older than a week goes,
     its files after file.delete.delay.ms; nothing happens in the first half minute."""
-    async with running_server(tmp_path) as running:
+    clock = FakeClock()
+    async with running_server(tmp_path, clock=clock) as running:
         broker, keep_house = running.broker, running.server.housekeeping.keep_house
         await broker.commit(lambda image: create_topic(image, NewTopic("t", 1, 1), broker.random))
         partition = broker.partition("t", 0)
@@ -35,34 +37,39 @@ async def test_a_week_passes(tmp_path: Path) -> None:
         partition.append(record(start_ms - WEEK_MS), now_ms=start_ms)
         partition.log.roll(start_ms)
         partition.append(record(start_ms), now_ms=start_ms)
-        await keep_house(start_ms)
+        await keep_house()
         assert partition.log.log_start_offset == 0
-        await keep_house(start_ms + FIRST_TASKS_MS + 1000)
+        clock.pass_time(FIRST_TASKS_MS + 1000)
+        await keep_house()
         assert partition.log.log_start_offset == 1
         names = {path.name for path in partition.log.directory.iterdir()}
         assert f"{0:020d}.log.deleted" in names
         partition.log.roll(start_ms)
-        await keep_house(start_ms + FIRST_TASKS_MS + 1000 + MINUTE_MS - 1)
+        clock.pass_time(MINUTE_MS - 1)
+        await keep_house()
         assert f"{0:020d}.log.deleted" in {p.name for p in partition.log.directory.iterdir()}
-        await keep_house(start_ms + FIRST_TASKS_MS + 1000 + MINUTE_MS)
+        clock.pass_time(1)
+        await keep_house()
         names = {path.name for path in partition.log.directory.iterdir()}
         assert not any(name.endswith(".deleted") for name in names)
-        await keep_house(start_ms + WEEK_MS + 10 * MINUTE_MS)
+        clock.pass_time(WEEK_MS)
+        await keep_house()
         assert partition.log.log_start_offset == 2
 
 
 async def test_the_files_of_a_deleted_topic_go_when_their_time_has_come(tmp_path: Path) -> None:
     """After file.delete.delay.ms, however seldom retention looks."""
     settings = {"log.segment.delete.delay.ms": str(WEEK_MS)}
-    async with running_server(tmp_path, settings) as running:
+    clock = FakeClock()
+    async with running_server(tmp_path, settings, clock=clock) as running:
         broker, keep_house = running.broker, running.server.housekeeping.keep_house
         await broker.commit(lambda image: create_topic(image, NewTopic("t", 1, 1), broker.random))
-        before_ms = broker.now_ms()
         await broker.commit(lambda image: delete_topic(image, image.topics_by_name["t"].topic_id))
-        after_ms = broker.now_ms()
-        await keep_house(before_ms + WEEK_MS - 1)
+        clock.pass_time(WEEK_MS - 1)
+        await keep_house()
         assert [name for name in os.listdir(tmp_path) if name.startswith("t-0.")]
-        await keep_house(after_ms + WEEK_MS)
+        clock.pass_time(1)
+        await keep_house()
         assert not [name for name in os.listdir(tmp_path) if name.startswith("t-0")]
 
 
@@ -73,7 +80,8 @@ async def test_each_checkpoint_has_its_interval(tmp_path: Path) -> None:
         "log.flush.start.offset.checkpoint.interval.ms": "30000",
         "replica.high.watermark.checkpoint.interval.ms": "10000",
     }
-    async with running_server(tmp_path, settings) as running:
+    clock = FakeClock()
+    async with running_server(tmp_path, settings, clock=clock) as running:
         broker, keep_house = running.broker, running.server.housekeeping.keep_house
         await broker.commit(lambda image: create_topic(image, NewTopic("t", 1, 1), broker.random))
         partition = broker.partition("t", 0)
@@ -82,14 +90,16 @@ async def test_each_checkpoint_has_its_interval(tmp_path: Path) -> None:
             20: tmp_path / "recovery-point-offset-checkpoint",
             30: tmp_path / "log-start-offset-checkpoint",
         }
-        first_ms = broker.now_ms() + FIRST_TASKS_MS + 1000
-        await keep_house(first_ms)
+        clock.pass_time(FIRST_TASKS_MS + 1000)
+        await keep_house()
+        first_ms = broker.now_ms()
         for _ in range(3):
             partition.append(record(first_ms), now_ms=first_ms)
-        partition.log.flush(first_ms)
+        partition.log.flush(clock.steady_ms())
         partition.delete_records(2)
         before = {path: content(path) for path in files.values()}
-        for seconds in (5, 10, 20, 30):
-            await keep_house(first_ms + seconds * 1000)
+        for seconds, passed in ((5, 5), (10, 5), (20, 10), (30, 10)):
+            clock.pass_time(passed * 1000)
+            await keep_house()
             news = [due for due, path in files.items() if content(path) != before[path]]
             assert news == [due for due in files if due <= seconds]

@@ -20,6 +20,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from kwire.broker.partition import Partition
+from kwire.clock import Clock
 from kwire.coordinator import history, settling
 from kwire.coordinator.consumer import regexes
 from kwire.log import producer_state
@@ -138,7 +139,7 @@ async def soak(tmp_path, mock_clock, monkeypatch):
     def now_ms():
         return NOW_MS + int(mock_clock.current_time() * 1000)
 
-    async with running_server(tmp_path, SETTINGS, now_ms=now_ms) as server:
+    async with running_server(tmp_path, SETTINGS, clock=Clock(now_ms, now_ms)) as server:
         begun = Soak(server, mock_clock)
         await begun.begin()
         yield begun

@@ -143,7 +143,7 @@ def may_downgrade(group: ConsumerGroup, settings: ConsumerSettings) -> bool:
 def downgrade(draft: Draft, original: ConsumerGroup) -> ClassicGroup:
     """The classic group that a consumer group becomes, and the records that make it so."""
     group = draft.group
-    classic = ClassicGroup(group.group_id, draft.turn.now_ms)
+    classic = ClassicGroup(group.group_id, draft.turn)
     classic.generation = group.epoch
     for member in group.members.values():
         classic.add(_to_classic_member(member, draft.topics), CONSUMER_PROTOCOL_TYPE)

@@ -135,7 +135,7 @@ class Draft:
             if known is None or known.topics != topics:
                 changed = True
                 revision = self.topics.revision
-                self._put_regex(regex, ResolvedRegex(topics, revision, self.turn.now_ms))
+                self._put_regex(regex, ResolvedRegex(topics, revision, self.turn.date_ms))
         return changed
 
     def _put_regex(self, regex: str, resolved: ResolvedRegex) -> None:
@@ -194,9 +194,10 @@ class Draft:
         group.timers.assignment_ms = None
         if group.epoch <= group.target_epoch or not group.members or group.timers.assigning:
             return
-        due_ms = group.target_timestamp_ms + self.settings.assignment_interval_ms
-        if self.turn.now_ms < due_ms:
-            group.timers.assignment_ms = due_ms
+        passed_ms = self.turn.date_ms - group.target_timestamp_ms
+        left_ms = self.settings.assignment_interval_ms - passed_ms
+        if left_ms > 0 and passed_ms >= 0:  # a date that is to come is of a clock that was set back
+            group.timers.assignment_ms = self.turn.now_ms + left_ms
             return
         question = self._question()
         if question.is_quick:
@@ -218,7 +219,7 @@ class Draft:
             if partitions is not None and partitions != known:
                 record = assignment.records.get(member_id)
                 self.set_target(member_id, partitions, record)
-        self.set_target_epoch(epoch, self.turn.now_ms)
+        self.set_target_epoch(epoch, self.turn.date_ms)
         self.note(f"assigned at epoch {epoch} to {len(assignment.shares)} members, {assignor}")
 
     def _question(self) -> AssignmentQuestion:

@@ -14,7 +14,7 @@ Rules:
 Source: TransactionCoordinator, TransactionStateManager of Kafka.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from kwire.coordinator.effects import Effects
@@ -203,23 +203,30 @@ class TransactionCoordinator:
 
     # What time and operators ask for
 
-    def timed_out(self, now_ms: int) -> list[str]:
-        """The transactional ids whose transaction is open for longer than its timeout."""
+    def timed_out(self, age_ms: Callable[[int], int]) -> list[str]:
+        """The transactional ids whose transaction is open for longer than its timeout.
+
+        ``age_ms`` says how long ago a date was.
+        """
         return [
             known.transactional_id
             for known in self.transactions.values()
-            if _has_timed_out(known, now_ms)
+            if _has_timed_out(known, age_ms)
         ]
 
     def abort_timed_out(
-        self, transactional_id: str, new_producer_id: int | None, now_ms: int
+        self,
+        transactional_id: str,
+        new_producer_id: int | None,
+        now_ms: int,
+        age_ms: Callable[[int], int],
     ) -> Effects:
         """Abort an open transaction whose time is over; its producer is fenced.
 
         There is nothing to do where it has ended meanwhile. Raises ProducerIdNeeded.
         """
         known = self.transactions.get(transactional_id)
-        if known is None or not _has_timed_out(known, now_ms):
+        if known is None or not _has_timed_out(known, age_ms):
             return Effects()
         return self._abort(known, new_producer_id, now_ms)
 
@@ -236,12 +243,15 @@ class TransactionCoordinator:
         )
         return self._write(prepared)
 
-    def expire_ids(self, now_ms: int) -> Effects:
-        """Forget transactional ids that nobody has used for ``transactional.id.expiration.ms``."""
+    def expire_ids(self, age_ms: Callable[[int], int]) -> Effects:
+        """Forget transactional ids that nobody has used for ``transactional.id.expiration.ms``.
+
+        ``age_ms`` says how long ago a date was, at least.
+        """
         effects = Effects(is_atomic=False)
-        before_ms = now_ms - self.settings.id_expiration_ms
+        limit_ms = self.settings.id_expiration_ms
         for known in self.transactions.values():
-            if known.state in AT_REST and known.last_update_ms <= before_ms:
+            if known.state in AT_REST and age_ms(known.last_update_ms) >= limit_ms:
                 effects.records.append(tombstone(known.transactional_id))
                 if len(effects.records) == MAX_TOMBSTONES:
                     break
@@ -297,7 +307,14 @@ class TransactionCoordinator:
         """There are no transactions in ``__transaction_state`` itself."""
 
     def begin(self, now_ms: int) -> Effects:
-        """Everything is loaded; what is ``unfinished`` goes on."""
+        """Everything is loaded; what is ``unfinished`` goes on.
+
+        An open transaction that began at a date which is to come was written before the clock was
+        set back: its timeout counts from now.
+        """
+        for transactional_id, known in self.transactions.items():
+            if known.state is TransactionState.ONGOING and known.start_ms > now_ms:
+                self.transactions[transactional_id] = known._replace(start_ms=now_ms)
         return Effects()
 
     def next_deadline_ms(self) -> int | None:
@@ -359,8 +376,8 @@ def _is_known(known: Transaction, expected: ProducerIdAndEpoch) -> bool:
     )
 
 
-def _has_timed_out(known: Transaction, now_ms: int) -> bool:
-    return known.state is TransactionState.ONGOING and known.start_ms + known.timeout_ms < now_ms
+def _has_timed_out(known: Transaction, age_ms: Callable[[int], int]) -> bool:
+    return known.state is TransactionState.ONGOING and age_ms(known.start_ms) > known.timeout_ms
 
 
 def _next_producer_id(known: Transaction, new_producer_id: int | None) -> int:

@@ -8,7 +8,7 @@ from kwire.log.compaction.throttle import Throttle
 from kwire.log.disk import Disk
 
 
-def run_clean(manager: CompactionManager, clean: Clean, disk: Disk, now_ms: int) -> bool:
+def run_clean(manager: CompactionManager, clean: Clean, disk: Disk, steady_ms: int) -> bool:
     """Do a clean from beginning to end; False where the log changed meanwhile.
 
     Raises OSError and KafkaError as Cleaner and ``CompactionManager.swap``.
@@ -22,8 +22,8 @@ def run_clean(manager: CompactionManager, clean: Clean, disk: Disk, now_ms: int)
         throttle=Throttle(rate, time.monotonic, time.sleep),
     )
     for group in cleaner.run():
-        if not manager.swap(clean, group, now_ms):
-            manager.give_up(clean, Failure("its segments are others now"), now_ms)
+        if not manager.swap(clean, group, steady_ms):
+            manager.give_up(clean, Failure("its segments are others now"), steady_ms)
             return False
     disk.sync_directory(clean.log.directory)
     manager.finish(clean, cleaner.result)

@@ -122,14 +122,16 @@ class CompactionManager:
         stable_offset: Callable[[TopicPartition], int | None],
         settings: CompactionSettings,
         now_ms: int,
+        steady_ms: int,
     ) -> Clean | None:
         """Begin with the dirtiest log; None where no log is worth it.
 
         ``stable_offset`` tells a partition's last stable offset, None for one that isn't served.
-        Whoever asks says ``finish`` or ``give_up`` in the end.
+        Whoever asks says ``finish`` or ``give_up`` in the end. ``now_ms`` is compared with the
+        timestamps of records, pauses after a failure go by ``steady_ms``.
         """
         self.metrics.last_run_ms = now_ms
-        parts = list(self._parts(stable_offset, now_ms))
+        parts = list(self._parts(stable_offset, now_ms, steady_ms))
         dirtiest = max((part.dirty_ratio for part in parts), default=0.0)
         self.metrics.max_dirty_percent = int(100 * dirtiest)
         self.metrics.max_compaction_delay_ms = max((part.overdue_ms for part in parts), default=0)
@@ -141,7 +143,7 @@ class CompactionManager:
         return clean
 
     def _parts(
-        self, stable_offset: Callable[[TopicPartition], int | None], now_ms: int
+        self, stable_offset: Callable[[TopicPartition], int | None], now_ms: int, steady_ms: int
     ) -> list[LogToClean]:
         """The parts of every log that may be cleaned."""
         alive = set(self._logs.values())
@@ -155,7 +157,7 @@ class CompactionManager:
                 continue
             if found in self._in_progress or key in self.uncleanable:
                 continue
-            if self._failures.get(found, (0, now_ms))[1] > now_ms:
+            if self._failures.get(found, (0, steady_ms))[1] > steady_ms:
                 continue
             stable = stable_offset(key)
             if stable is not None:
@@ -227,7 +229,7 @@ class CompactionManager:
             return []
         return old
 
-    def swap(self, clean: Clean, group: CleanedGroup, now_ms: int) -> bool:
+    def swap(self, clean: Clean, group: CleanedGroup, steady_ms: int) -> bool:
         """Put a cleaned segment in its place; False where the log is no longer what it was.
 
         Raises OSError and KafkaError as ``replace_segments``. The log's directory has to be synced
@@ -236,7 +238,7 @@ class CompactionManager:
         old = self.replaced_by(clean, group)
         if old is None:
             return False
-        return not old or replace_segments(clean.log, old, group, now_ms, self._disk)
+        return not old or replace_segments(clean.log, old, group, steady_ms, self._disk)
 
     def finish(self, clean: Clean, result: CompactionResult) -> None:
         """A clean is done; the checkpoint has to be written."""
@@ -263,7 +265,7 @@ class CompactionManager:
                 statistics.invalid_messages_read,
             )
 
-    def give_up(self, clean: Clean, failure: Failure, now_ms: int) -> None:
+    def give_up(self, clean: Clean, failure: Failure, steady_ms: int) -> None:
         """A clean came to nothing, and nobody is at it any more."""
         self._in_progress.discard(clean.log)
         name, reason = clean.log.name, failure.reason
@@ -275,7 +277,7 @@ class CompactionManager:
         else:
             failures = self._failures.get(clean.log, (0, 0))[0] + 1
             wait_ms = min(FIRST_RETRY_MS << (failures - 1), LAST_RETRY_MS)
-            self._failures[clean.log] = (failures, now_ms + wait_ms)
+            self._failures[clean.log] = (failures, steady_ms + wait_ms)
             log.warning("%s: compacting it failed, to be tried again: %s", name, reason)
             if failure.error_number not in (0, errno.ENOENT):
                 error = OSError(failure.error_number, os.strerror(failure.error_number))

@@ -63,7 +63,7 @@ def log_to_clean(partition_log: PartitionLog, stable_offset: int, now_ms: int) -
     lag_ms = partition_log.config.min_compaction_lag_ms
     uncleanable = min(stable_offset, partition_log.active.base_offset)
     if lag_ms > 0:
-        young = (s.base_offset for s in inactive if s.max_timestamp > now_ms - lag_ms)
+        young = (s.base_offset for s in inactive if s.newest_timestamp() > now_ms - lag_ms)
         uncleanable = min(uncleanable, next(young, uncleanable))
     uncleanable = max(first_dirty, uncleanable)
     inactive_after = _inactive_from(partition_log, uncleanable)

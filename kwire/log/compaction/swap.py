@@ -28,7 +28,7 @@ from kwire.log.segments import LogSegments
 
 
 def replace_segments(
-    log: PartitionLog, old: Sequence[LogSegment], group: CleanedGroup, now_ms: int, disk: Disk
+    log: PartitionLog, old: Sequence[LogSegment], group: CleanedGroup, steady_ms: int, disk: Disk
 ) -> bool:
     """``begin_swap``, a sync of the directory, ``finish_swap``: for who may wait for the disk."""
     if not begin_swap(log, old, group, disk):
@@ -38,7 +38,7 @@ def replace_segments(
     except OSError:
         undo_swap(log, group, disk)
         raise
-    return finish_swap(log, old, group, now_ms, disk)
+    return finish_swap(log, old, group, steady_ms, disk)
 
 
 def begin_swap(
@@ -61,7 +61,7 @@ def begin_swap(
 
 
 def finish_swap(
-    log: PartitionLog, old: Sequence[LogSegment], group: CleanedGroup, now_ms: int, disk: Disk
+    log: PartitionLog, old: Sequence[LogSegment], group: CleanedGroup, steady_ms: int, disk: Disk
 ) -> bool:
     """Swap a cleaned segment in for ``old``; False, and undone, where the log has changed.
 
@@ -72,10 +72,10 @@ def finish_swap(
         undo_swap(log, group, disk)
         return False
     first = log.segments.index(old[0])
-    new = log.new_segment(group.base_offset, now_ms)
+    new = log.new_segment(group.base_offset, 0)
     try:
         for segment in old:
-            log.doomed.append((now_ms, segment.delete_later()))
+            log.doomed.append((steady_ms, segment.delete_later()))
         _rename(new, SWAP_SUFFIX, "", disk)
         if not new.load():
             raise OSError(0, "the indexes of a cleaned segment are broken")

@@ -112,3 +112,27 @@ def test_an_assignment_that_was_due_is_made_after_a_restart(new_script):
             b epoch 2 STABLE - -> t:1
         """
     )
+
+
+def test_a_date_that_was_set_back_holds_no_assignment_up(new_script):
+    """The last assignment seems to lie in the future then: the next one is computed at once."""
+    script = new_script(assignment_interval_ms=1000)
+    script.run(
+        """
+        topics t=2
+        join a
+            a joins
+            assigned at epoch 2 to 1 members, uniform
+            a: epoch 2 has t:0,1
+        """
+    )
+    script.now_ms -= 3_600_000
+    script.trace.clear()
+    script.run(
+        """
+        join b
+            b joins
+            assigned at epoch 3 to 2 members, uniform
+            b: epoch 3 has -
+        """
+    )

@@ -153,16 +153,22 @@ class TransactionScript(Script):
         """Time passes."""
         self.now_ms += int(plain[0]) * 1000
 
+    def age_ms(self, date_ms: int) -> int:
+        """How long ago a date was."""
+        return self.now_ms - date_ms
+
     def do_timeouts(self, plain: list[str], given: Words) -> None:
         """Transactions that are open for too long are looked for."""
-        for transactional_id in self.coordinator.timed_out(self.now_ms):
+        for transactional_id in self.coordinator.timed_out(self.age_ms):
             new_id = int(given["new"]) if "new" in given else None
-            effects = self.coordinator.abort_timed_out(transactional_id, new_id, self.now_ms)
+            effects = self.coordinator.abort_timed_out(
+                transactional_id, new_id, self.now_ms, self.age_ms
+            )
             self.take(effects)
 
     def do_expire(self, plain: list[str], given: Words) -> None:
         """Ids that nobody uses are looked for."""
-        self.take(self.coordinator.expire_ids(self.now_ms))
+        self.take(self.coordinator.expire_ids(self.age_ms))
 
     def do_level(self, plain: list[str], given: Words) -> None:
         """The feature transaction.version gets another level."""

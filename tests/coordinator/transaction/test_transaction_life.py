@@ -332,8 +332,18 @@ def test_many_ids_expire_a_thousand_at_a_time():
     for number in range(1500):
         known = _state(TransactionState.EMPTY)._replace(transactional_id=f"t{number}")
         coordinator.replay(_record(known), -1, 0, loading=True)
-    assert len(coordinator.expire_ids(1_000_000).records) == 1000
-    assert coordinator.expire_ids(1_000_000).records[0] == tombstone("t0")
+    assert len(coordinator.expire_ids(lambda at_ms: 1_000_000 - at_ms).records) == 1000
+    assert coordinator.expire_ids(lambda at_ms: 1_000_000 - at_ms).records[0] == tombstone("t0")
+
+
+def test_a_transaction_that_began_in_the_future_does_not_stay_open_until_then():
+    """The date was set back while nobody ran: the timeout counts from when it was loaded."""
+    coordinator = TransactionCoordinator(TransactionSettings())
+    known = _state(TransactionState.ONGOING)._replace(start_ms=9_000_000, timeout_ms=1000)
+    coordinator.replay(_record(known), -1, 0, loading=True)
+    coordinator.begin(5_000_000)
+    assert coordinator.timed_out(lambda at_ms: 5_001_000 - at_ms) == []
+    assert coordinator.timed_out(lambda at_ms: 5_001_001 - at_ms) == [known.transactional_id]
 
 
 def _state(

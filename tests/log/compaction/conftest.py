@@ -79,7 +79,7 @@ class Compaction:
         log = self.log
         unstable = log.first_unstable_offset
         stable = log.log_end_offset if unstable is None else unstable
-        return self.manager.next_clean(lambda key: stable, self.options, self.now_ms)
+        return self.manager.next_clean(lambda key: stable, self.options, self.now_ms, self.now_ms)
 
     def compact(self, *, roll: bool = True) -> CompactionStatistics | None:
         """Roll, and clean the log if it is worth it; what that took."""

@@ -145,7 +145,7 @@ class CompactionModel(RuleBasedStateMachine):
             batches = self.tools.batches(log)
             cut = min((b.base_offset for b in batches if b.next_offset > offset), default=offset)
             kept = {o: row for o, row in self._found().items() if o < cut}
-            truncate_log(log, offset, self.c.now_ms, self.tools.disk)
+            truncate_log(log, offset, self.c.now_ms, self.tools.disk, self.c.now_ms)
             self.c.manager.write_checkpoints()
             assert self._found() == kept
             self.written = kept

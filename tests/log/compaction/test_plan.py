@@ -101,7 +101,7 @@ def test_compact_and_delete_do_both(compaction):
     c.now_ms += 1001
     c.put("k9", "x")
     c.log.roll(c.now_ms)
-    assert delete_old_segments(c.log, c.now_ms, c.log.log_end_offset, c.tools.disk) == 1
+    assert delete_old_segments(c.log, c.now_ms, c.log.log_end_offset, c.tools.disk, c.now_ms) == 1
     assert c.log.log_start_offset == 6
     assert c.compact() is not None
     assert c.contents() == [(6, "k9", "x")]
@@ -121,7 +121,7 @@ def test_the_dirtiest_log_comes_first_and_one_at_a_time(compaction, make_tools, 
     manager = CompactionManager(logs, [tmp_path, tmp_path / "b"], c.tools.disk)
 
     def take():
-        return manager.next_clean(lambda key: 100, CompactionSettings(), c.now_ms)
+        return manager.next_clean(lambda key: 100, CompactionSettings(), c.now_ms, c.now_ms)
 
     assert take().log is second
     assert manager.metrics.max_dirty_percent == 100
@@ -134,7 +134,7 @@ def test_a_partition_that_isn_t_served_is_left_alone(compaction):
     c = compaction()
     fill(c, 4)
     c.log.roll(c.now_ms)
-    assert c.manager.next_clean(lambda key: None, CompactionSettings(), c.now_ms) is None
+    assert c.manager.next_clean(lambda key: None, CompactionSettings(), c.now_ms, c.now_ms) is None
 
 
 @pytest.mark.parametrize("count", [4, 20])
@@ -172,7 +172,7 @@ def test_a_truncated_log_is_dirty_from_its_active_segment_on(compaction):
         c.put(f"k{number}", "x")
     assert c.compact() is not None
     base = c.bases()[-2]
-    truncate_log(c.log, base + 1, c.now_ms, c.tools.disk)
+    truncate_log(c.log, base + 1, c.now_ms, c.tools.disk, c.now_ms)
     assert c.log.first_dirty_offset == base
     fill(c, 10)
     assert c.compact() is not None

@@ -29,7 +29,7 @@ def test_the_batch_of_a_producer_that_expired_goes(compaction):
     c.put("a", "1", producer=(1, 0, 0))
     c.put("a", "2")
     c.now_ms += 1000
-    c.log.producers.expire(c.now_ms, c.log.config.producer_id_expiration_ms)
+    c.log.producers.expire(lambda at_ms: c.now_ms - at_ms, c.log.config.producer_id_expiration_ms)
     assert c.compact() is not None
     assert c.shapes() == [(1, 1, 1)]
 

@@ -169,7 +169,7 @@ def test_a_log_that_changed_is_left_as_it_is(compaction, change):
     groups = list(cleaner.run())
     assert list(c.tools.directory.glob("*.cleaned"))
     if change == "truncated":
-        truncate_log(c.log, 20, c.now_ms, c.tools.disk)
+        truncate_log(c.log, 20, c.now_ms, c.tools.disk, c.now_ms)
         assert c.put("k5", f"{5:040}") == 20
         c.log.roll(c.now_ms)
     elif change == "deleted":

@@ -1,0 +1,55 @@
+"""Whether the indexes beside a segment can be right, by a look at the segment's start or end.
+
+Rules:
+
+- This is for a segment whose batches are trusted, as after a clean stop. What is found wrong is
+  made anew from the batches; a scan of every segment at every start would take too long.
+- An entry beyond the segment is wrong. An index that ends too early is wrong, an empty one
+  included: an entry is due for every ``index.interval.bytes`` of log. Apache Kafka's followers
+  write many batches at once and then leave larger gaps, so behind the last entry ``LARGEST_GAP``
+  is allowed.
+- The last entry of a time index has the largest timestamp of the segment. It is compared with the
+  batches behind the last entry of the offset index, which nearly always have that timestamp. Where
+  they don't, ``times_are_sure`` stays False, and ``LogSegment.newest_timestamp`` looks further
+  when somebody has to know.
+
+Apache Kafka trusts any index of which the file is there (LogSegment.sanityCheck), an empty one too.
+"""
+
+from kwire.log.segment import LogSegment
+
+LARGEST_GAP = 4 * 1024 * 1024
+
+
+def index_problem(segment: LogSegment, next_base_offset: int | None) -> str:
+    """What is wrong with the indexes of a segment that was just loaded; empty for nothing.
+
+    ``next_base_offset`` is that of the segment after it. Raises OSError.
+    """
+    offsets, times = segment.offset_index, segment.time_index
+    start = offsets.last[1] if offsets.entries else 0
+    gap_bytes = max(segment.index_interval_bytes, LARGEST_GAP if offsets.entries else 0)
+    newest = first_offset = last_offset = -1
+    for header in segment.headers(start):
+        if header.position - start > gap_bytes and not offsets.is_full:
+            return "the offset index ends too early"
+        if header.position == start:
+            first_offset = header.base_offset
+        newest = max(newest, header.max_timestamp)
+        last_offset = header.last_offset
+    end_offset = last_offset + 1 if next_base_offset is None else next_base_offset
+    last_entry = segment.base_offset + max(offsets.last[0], times.last[1])
+    if (offsets.entries or times.entries) and last_entry >= end_offset:
+        return f"an entry is for offset {last_entry}, the segment ends before {end_offset}"
+    if offsets.entries and not segment.base_offset <= first_offset <= _last_offset(segment):
+        return "the last entry of the offset index points between two batches"
+    if newest > times.last[0]:
+        return "the time index ends before the newest record"
+    newest_at = segment.base_offset + times.last[1]
+    segment.times_are_sure = start == 0 or newest_at >= first_offset
+    return ""
+
+
+def _last_offset(segment: LogSegment) -> int:
+    """The offset of the last entry of the offset index."""
+    return segment.base_offset + segment.offset_index.last[0]

@@ -1,0 +1,74 @@
+"""Logs that were put aside because their topic is gone: what there is, and removing it.
+
+Rules:
+
+- A stray is a directory ``<topic>-<partition>.<32 hex digits>-stray`` in a data directory. A broker
+  that has put one aside, kwire or Apache Kafka, touches it no more: it may be looked at and removed
+  while a broker serves the data directory.
+- Nothing removes one but a person: it may be all that is left of a topic whose metadata was lost.
+  Apache Kafka keeps them for ever too (LogManager, "Loaded stray log").
+"""
+
+import re
+from collections.abc import Collection
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from kwire.log.disk import Disk
+
+STRAY_SUFFIX = "-stray"
+_STRAY_DIRECTORY = re.compile(r"(?P<log>.+)\.[0-9a-f]{32}-stray")
+
+
+class Stray(NamedTuple):
+    """A directory that was put aside, the log it held (``topic-partition``), its files' bytes."""
+
+    path: Path
+    log: str
+    size_bytes: int
+
+
+class NoSuchStray(Exception):
+    """A name that no stray has; the text is one line."""
+
+
+def find_strays(directory: Path, disk: Disk) -> list[Stray]:
+    """The strays of a data directory by name; OSError."""
+    found = []
+    for name in sorted(disk.names(directory)):
+        match = _STRAY_DIRECTORY.fullmatch(name)
+        path = directory / name
+        if match and path.is_dir() and not path.is_symlink():
+            with suppress(FileNotFoundError):  # somebody may be removing it
+                size_bytes = sum(disk.size_of(path / file) for file in disk.names(path))
+                found.append(Stray(path, match["log"], size_bytes))
+    return found
+
+
+def remove_strays(directory: Path, names: Collection[str] | None, disk: Disk) -> list[Stray]:
+    """Remove the strays of these names, None for all; those that were removed.
+
+    Raises NoSuchStray before anything is removed, OSError.
+    """
+    found = find_strays(directory, disk)
+    missing = set(names or ()) - {stray.path.name for stray in found}
+    if missing:
+        raise NoSuchStray(f"{directory} has no stray {min(missing)}")
+    chosen = [stray for stray in found if names is None or stray.path.name in names]
+    for stray in chosen:
+        disk.remove_tree(stray.path)
+        if stray.path.exists():
+            raise OSError(f"cannot remove {stray.path}")
+    if chosen:
+        disk.sync_directory(directory)
+    return chosen
+
+
+def strays_told(directory: Path, strays: list[Stray]) -> str:
+    """One line that says how many strays there are, how large, and how to remove them."""
+    size_mb = sum(stray.size_bytes for stray in strays) / 1e6
+    return (
+        f"{directory} has {len(strays)} stray log(s), {size_mb:.1f} MB, of topics that are gone: "
+        f"kwire strays list --data-dir {directory} names them, kwire strays remove removes them"
+    )
