@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 import trio
 
-from kwire.broker.fetch_sessions import EVICTION_MS
+from kwire.broker.fetch_sessions import EVICTION_MS, SessionLimits
 from kwire.broker.internal_topics import OFFSETS_TOPIC
 from kwire.coordinator.effects import Effects
 from kwire.coordinator.records import OffsetCommitValue, offset_commit
 from kwire.coordinator.transaction.state import ProducerIdAndEpoch
 from kwire.metadata.controller import NewTopic, create_topic, delete_topic
+from kwire.protocol.messages.fetch import FetchPartition
 from kwire.protocol.messages.join_group import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
@@ -208,10 +209,19 @@ async def empty_group(bench: Bench) -> Fired:
 
 
 async def fetch_session(bench: Bench) -> Fired:
-    """Two minutes without use: a fetch session makes room for another."""
-    sessions = bench.broker.fetch_sessions
-    assert sessions.create(False, 1, bench.clock.steady_ms())
-    return lambda: sessions.create(False, 1, bench.clock.steady_ms()) is not None
+    """More than two minutes without use: a fetch session makes room for another."""
+
+    def is_created() -> bool:
+        session = bench.broker.fetch_sessions.create(
+            [(("t", b"", 0), FetchPartition())],
+            uses_topic_ids=False,
+            limits=SessionLimits(slots=1, partitions=10),
+            steady_ms=bench.clock.steady_ms(),
+        )
+        return session is not None
+
+    assert is_created()
+    return is_created
 
 
 async def old_records(bench: Bench) -> Fired:
@@ -247,7 +257,7 @@ DURATIONS = [
     (unused_id, DAY_MS, 2 * HOUR_MS),
     (old_offset, DAY_MS, HOUR_MS + 10 * MINUTE_MS),
     (empty_group, DAY_MS, HOUR_MS + 10 * MINUTE_MS),
-    (fetch_session, EVICTION_MS, 0),
+    (fetch_session, EVICTION_MS, 1),
 ]
 """Each timer, its time, and how much later it may fire.
 
