@@ -107,7 +107,7 @@ def test_the_bound_is_exact(codec: Compression) -> None:
     assert len(decompress(codec, data, len(TEXT))) == len(TEXT)
     with pytest.raises(KafkaError, match="decompress to more than") as caught:
         decompress(codec, data, len(TEXT) - 1)
-    assert caught.value.code == ErrorCode.CORRUPT_MESSAGE
+    assert caught.value.code == ErrorCode.MESSAGE_TOO_LARGE
 
 
 @pytest.mark.parametrize("codec", CODECS)
