@@ -333,9 +333,10 @@ def _put_right(
         batch.buffer = bytearray(buffer)
     if config.log_append_time:
         set_max_timestamp(batch, LOG_APPEND_TIME, now_ms)
-    elif seen is not None:
-        if seen.largest != batch.max_timestamp or batch.timestamp_type != CREATE_TIME:
-            set_max_timestamp(batch, CREATE_TIME, seen.largest)
+    elif seen is not None and (
+        seen.largest != batch.max_timestamp or batch.timestamp_type != CREATE_TIME
+    ):
+        set_max_timestamp(batch, CREATE_TIME, seen.largest)
     return CheckedBatch(batch, now_ms if config.log_append_time else NO_TIMESTAMP)
 
 
