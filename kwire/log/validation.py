@@ -47,10 +47,10 @@ SLOW_RECORDS = 100
 SLOW_BYTES = 16 * 1024
 MOST_RECORD_ERRORS = 100
 
-INLINE_LIMITS = Limits(max_bytes=64 * 1024, max_records=SLOW_RECORDS)
+INLINE_LIMITS = Limits(max_bytes=64 * 1024, max_records=SLOW_RECORDS, max_headers=1000)
 """What is opened on the event loop."""
 
-FULL_LIMITS = Limits(max_bytes=100 * 1024 * 1024, max_records=1_000_000)
+FULL_LIMITS = Limits(100 * 1024 * 1024, 1_000_000, 1_000_000)
 """The defaults of ``kwire.decompressed.max.bytes`` and ``kwire.decompressed.max.records``."""
 
 _MULTIPLE = 4
@@ -116,8 +116,9 @@ def client_batch(records: Buffer, *, knows_zstd: bool = True) -> RecordBatch:
 
 
 def limits_of(config: LogConfig, max_bytes: int, max_records: int) -> Limits:
-    """The limits of a topic on a broker with these settings."""
-    return Limits(max(max_bytes, _MULTIPLE * config.max_message_bytes), max_records)
+    """The limits of a topic on a broker with these settings; headers count as records do."""
+    most_bytes = max(max_bytes, _MULTIPLE * config.max_message_bytes)
+    return Limits(most_bytes, max_records, max_records)
 
 
 def is_slow(batch: RecordBatch, config: LogConfig, now_ms: int) -> bool:

@@ -4,7 +4,8 @@ Rules:
 
 - ``Limits`` bound how many records a batch may have and how many bytes they may decompress to.
   TooLarge (MESSAGE_TOO_LARGE) is raised before anything beyond is made.
-- What isn't compressed was paid for with as many bytes of a request: no limit counts for it.
+- What isn't compressed was paid for with as many bytes of a request: only the number of headers,
+  which take two bytes each, is limited there.
 - ``between`` is called after every stretch; it may raise, when nobody wants the result any more.
 """
 
@@ -22,10 +23,11 @@ Between: TypeAlias = Callable[[], None]
 
 
 class Limits(NamedTuple):
-    """What a compressed batch may hold where it is opened."""
+    """What a compressed batch may hold where it is opened; ``max_headers`` is for any batch."""
 
     max_bytes: int = DEFAULT_MAX_BYTES
     max_records: int = 0x7FFF_FFFF
+    max_headers: int = 1_000_000
 
 
 NO_LIMITS = Limits()
@@ -41,7 +43,7 @@ class RecordFeed:
     Raises TooLarge for a batch whose header alone says more than the limits allow.
     """
 
-    __slots__ = ("_before", "_between", "_stretches", "buffer", "position")
+    __slots__ = ("_before", "_between", "_headers", "_limits", "_stretches", "buffer", "position")
 
     def __init__(
         self,
@@ -55,6 +57,8 @@ class RecordFeed:
         self._stretches = decompressed(batch.compression, batch.payload, max_bytes)
         self._between = between
         self._before = 0
+        self._headers = 0
+        self._limits = limits
         self.buffer = b""
         self.position = 0
 
@@ -91,6 +95,18 @@ class RecordFeed:
             if self.is_at_end():
                 raise _cut_short()
         self.position += size_bytes
+
+    def count_headers(self, count: int, room_bytes: int) -> None:
+        """Count the headers of a record, which have so much room, before they are looked at.
+
+        Raises InvalidRecords where they don't fit, TooLarge for too many.
+        """
+        # A header takes two bytes at least: an empty key and a null value.
+        if not 0 < count <= room_bytes // 2:
+            raise invalid(f"{count} headers do not fit into the record")
+        self._headers += count
+        if self._headers > self._limits.max_headers:
+            raise TooLarge(f"a batch of more than {self._limits.max_headers} headers")
 
     def next_record(self) -> int:
         """Bring the next record into the buffer as a whole, ``position`` behind its length.

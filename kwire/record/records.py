@@ -81,23 +81,22 @@ def records(
     append_time = batch.max_timestamp if batch.timestamp_type == LOG_APPEND_TIME else None
     for _ in range(batch.records_count):
         end = feed.next_record()
-        yield _read_record(feed.buffer, feed.position, end, batch, append_time)
+        yield _read_record(feed, end, batch, append_time)
         feed.position = end
     if not feed.is_at_end():
         raise invalid("bytes follow the last record")
 
 
-def _read_record(
-    buffer: bytes, position: int, end: int, batch: RecordBatch, append_time: int | None
-) -> Record:
-    """The record from ``position``, which is behind its length, to ``end``."""
+def _read_record(feed: RecordFeed, end: int, batch: RecordBatch, append_time: int | None) -> Record:
+    """The record from the feed's position, which is behind its length, to ``end``."""
+    buffer, position = feed.buffer, feed.position
     length = end - position
     try:
         timestamp_delta, position = read_varint(buffer, position + 1)
         offset_delta, position = read_varint(buffer, position)
         key, position = _read_bytes(buffer, position, end)
         value, position = _read_bytes(buffer, position, end)
-        headers, position = _read_headers(buffer, position, end)
+        headers, position = _read_headers(feed, position, end)
     except IndexError as error:
         raise invalid("the records are cut short") from error
     if position != end:
@@ -109,13 +108,12 @@ def _read_record(
     return Record(offset, timestamp, key, value, headers)
 
 
-def _read_headers(buffer: bytes, position: int, end: int) -> tuple[Headers, int]:
+def _read_headers(feed: RecordFeed, position: int, end: int) -> tuple[Headers, int]:
+    buffer = feed.buffer
     count, position = read_varint(buffer, position)
     if count == 0:
         return (), position
-    # A header takes two bytes at least: an empty key and a null value.
-    if not 0 < count <= (end - position) // 2:
-        raise invalid(f"{count} headers do not fit into the record")
+    feed.count_headers(count, end - position)
     headers = []
     for _ in range(count):
         key, position = _read_bytes(buffer, position, end)

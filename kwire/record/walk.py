@@ -100,7 +100,7 @@ def _walk_record(feed: RecordFeed) -> tuple[int, int, bool]:
         if key_length > 0:
             position += key_length
         position = _skip_bytes(buffer, position, end)
-        position = _skip_headers(buffer, position, end)
+        position = _skip_headers(feed, position, end)
     except IndexError as error:
         raise invalid("the records are cut short") from error
     if position != end:
@@ -121,7 +121,7 @@ def _walk_across(feed: RecordFeed) -> tuple[int, int, bool]:
     _skip_field(feed, end)
     count = feed.varint()
     if count:
-        _check_headers(count, end - feed.done_bytes)
+        feed.count_headers(count, end - feed.done_bytes)
     for _ in range(count):
         if not _skip_field(feed, end):
             raise invalid("a header has no key")
@@ -141,22 +141,17 @@ def _skip_field(feed: RecordFeed, end: int) -> bool:
     return length >= 0
 
 
-def _skip_headers(buffer: bytes, position: int, end: int) -> int:
+def _skip_headers(feed: RecordFeed, position: int, end: int) -> int:
+    buffer = feed.buffer
     count, position = read_varint(buffer, position)
     if count == 0:
         return position
-    _check_headers(count, end - position)
+    feed.count_headers(count, end - position)
     for _ in range(count):
         if buffer[position] & 1:
             raise invalid("a header has no key")
         position = _skip_bytes(buffer, _skip_bytes(buffer, position, end), end)
     return position
-
-
-def _check_headers(count: int, left_bytes: int) -> None:
-    # A header takes two bytes at least: an empty key and a null value.
-    if not 0 < count <= left_bytes // 2:
-        raise invalid(f"{count} headers do not fit into the record")
 
 
 def _skip_bytes(buffer: bytes, position: int, end: int) -> int:
