@@ -12,7 +12,6 @@ from contextlib import nullcontext
 from functools import partial
 
 from kwire.broker.partition import Partition
-from kwire.errors import KafkaError
 from kwire.handlers.context import RequestContext
 from kwire.handlers.opening import full_limits, open_in_thread
 from kwire.handlers.waiting import later
@@ -24,7 +23,7 @@ from kwire.record.compression import TooLarge
 from kwire.record.feed import nothing_between
 
 MANY_TRIES = 200
-STEP_UNITS = 500
+STEP_UNITS = 30
 INLINE_UNITS = 100
 
 
@@ -49,6 +48,7 @@ async def _find(
         if context.work.spend(STEP_UNITS):
             await later(context.work.next_slice)
         opening = await _step(search, partition, context)
+        context.work.spend(search.seen_headers)
         if opening is not None:
             search.take(await _look(search, opening, partition, context))
     found = search.found
@@ -87,7 +87,5 @@ async def _look(
                 pass  # nobody could know
         limits = full_limits(context.broker, partition.log.config)
         return await open_in_thread(look, batch, limits, context)
-    except InvalidRecords as error:
-        if isinstance(error, KafkaError):
-            return opening.unread()
-        raise
+    except InvalidRecords:
+        return opening.unread()

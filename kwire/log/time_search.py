@@ -79,9 +79,13 @@ class BatchToOpen(NamedTuple):
 
 
 class TimeSearch:
-    """One search, for the first record with at least ``timestamp``; ``found`` is the result."""
+    """One search, for the first record with at least ``timestamp``; ``found`` is the result.
+
+    ``seen_headers`` is how many headers the last step has looked at.
+    """
 
     def __init__(self, log: PartitionLog, timestamp: int) -> None:
+        self.seen_headers = 0
         self.found: FoundOffset | None = None
         self.is_done = False
         self._log = log
@@ -93,25 +97,23 @@ class TimeSearch:
 
     def step(self) -> BatchToOpen | None:
         """Search on; a batch that has to be opened, after which ``take`` is to be called."""
-        left = HEADERS_PER_STEP
-        while left > 0:
+        self.seen_headers = 0
+        while self.seen_headers < HEADERS_PER_STEP:
             segment = self._next_segment()
             if segment is None:
                 self._end()
                 return None
             for header in segment.headers(self._start(segment)):
+                self.seen_headers += 1
                 self._last_seen = segment, header.position, header.base_offset
                 if header.last_offset >= self._next_offset:
                     if header.max_timestamp >= self._timestamp and self._is_wanted(header):
                         return self._open(segment, header)
-                    if self.is_done:
-                        return None
                     self._next_offset = header.last_offset + 1
-                left -= 1
-                if left <= 0:
+                if self.is_done or self.seen_headers >= HEADERS_PER_STEP:
                     return None
             self._next_offset = max(self._next_offset, self._end_of(segment))
-            left -= 1
+            self.seen_headers += 1
         return None
 
     def look(self, opening: BatchToOpen, limits: Limits, between: Between) -> _Found | None:

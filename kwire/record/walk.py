@@ -13,7 +13,6 @@ Source: DefaultRecord of Kafka.
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from kwire.record.batch import LOG_APPEND_TIME, RecordBatch
 from kwire.record.feed import NO_LIMITS, Between, Limits, RecordFeed, invalid, nothing_between
@@ -22,18 +21,11 @@ from kwire.record.varint import read_varint
 _INT64_MAX = 0x7FFF_FFFF_FFFF_FFFF
 
 
-class WalkedRecord(NamedTuple):
-    """What was seen of a record; ``timestamp`` is milliseconds since the epoch."""
-
-    timestamp: int
-    offset_delta: int
-    has_key: bool
-
-
 def walk_records(
     batch: RecordBatch, limits: Limits = NO_LIMITS, between: Between = nothing_between
-) -> Iterator[WalkedRecord]:
-    """Look at one record of a batch after the other.
+) -> Iterator[tuple[int, int, bool]]:
+    """Look at one record of a batch after the other: its timestamp in ms, its offset delta, and
+    whether it has a key.
 
     Raises InvalidRecords: CORRUPT_MESSAGE where decompressing fails, INVALID_RECORD where the bytes
     aren't the records that the header counts; and TooLarge.
@@ -46,7 +38,7 @@ def walk_records(
         timestamp = base + time_delta if append_time is None else append_time
         if timestamp > _INT64_MAX:
             raise invalid(f"timestamp {timestamp} does not fit into 64 bits")
-        yield WalkedRecord(timestamp, offset_delta, has_key)
+        yield timestamp, offset_delta, has_key
     if not feed.is_at_end():
         raise invalid("bytes follow the last record")
 
