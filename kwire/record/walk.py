@@ -92,7 +92,7 @@ def _walk_record(feed: RecordFeed) -> tuple[int, int, bool]:
         if key_length > 0:
             position += key_length
         position = _skip_bytes(buffer, position, end)
-        position = _skip_headers(feed, position, end)
+        position = _skip_headers(feed, position, end) if buffer[position] else position + 1
     except IndexError as error:
         raise invalid("the records are cut short") from error
     if position != end:
