@@ -15,16 +15,20 @@ from kwire.protocol.messages.delete_records import (
     DeleteRecordsTopicResult,
 )
 
+UNITS = 20
+"""What it costs to delete the records of one partition."""
+
 
 async def handle(request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
     """Delete from every partition, each with an answer of its own."""
-    topics = [
-        DeleteRecordsTopicResult(
-            name=topic.name,
-            partitions=[_delete(topic.name, wanted, context) for wanted in topic.partitions],
-        )
-        for topic in request.topics
-    ]
+    topics = []
+    for topic in request.topics:
+        result = DeleteRecordsTopicResult(name=topic.name, partitions=[])
+        topics.append(result)
+        for wanted in topic.partitions:
+            if context.work.spend(UNITS):
+                await context.work.next_slice()
+            result.partitions.append(_delete(topic.name, wanted, context))
     broker = context.broker
     watermarks = {(p.topic, p.index): p.high_watermark for p in broker.partitions()}
     if not await broker.threads.logs.run(

@@ -201,9 +201,9 @@ def test_the_first_hundred_wrong_records_are_named(tools):
     """An answer doesn't grow with what a few bytes decompress to; the message says how many."""
     log = tools.open(compact=True)
     for count, named in ((100, 100), (5000, 100)):
+        keys = (None,) * count
         with pytest.raises(InvalidBatch) as refused:
-            values, keys = [b""] * count, (None,) * count
-            tools.append(log, *values, keys=keys, compression=Compression.ZSTD)
+            tools.append(log, *[b""] * count, keys=keys, compression=Compression.ZSTD)
         assert [place for place, _ in refused.value.record_errors] == list(range(named))
         assert str(count) in refused.value.message
         assert ("are named" in refused.value.message) == (count > named)
