@@ -23,12 +23,12 @@ async def handle(request: DeleteRecordsRequest, context: RequestContext) -> Dele
     """Delete from every partition, each with an answer of its own."""
     topics = []
     for topic in request.topics:
-        result = DeleteRecordsTopicResult(name=topic.name, partitions=[])
-        topics.append(result)
+        answer = DeleteRecordsTopicResult(name=topic.name, partitions=[])
+        topics.append(answer)
         for wanted in topic.partitions:
             if context.work.spend(UNITS):
                 await context.work.next_slice()
-            result.partitions.append(_delete(topic.name, wanted, context))
+            answer.partitions.append(_delete(topic.name, wanted, context))
     broker = context.broker
     watermarks = {(p.topic, p.index): p.high_watermark for p in broker.partitions()}
     if not await broker.threads.logs.run(
