@@ -15,20 +15,16 @@ from kwire.protocol.messages.delete_records import (
     DeleteRecordsTopicResult,
 )
 
-UNITS = 20
-"""What it costs to delete the records of one partition."""
-
 
 async def handle(request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
     """Delete from every partition, each with an answer of its own."""
-    topics = []
-    for topic in request.topics:
-        answer = DeleteRecordsTopicResult(name=topic.name, partitions=[])
-        topics.append(answer)
-        for wanted in topic.partitions:
-            if context.work.spend(UNITS):
-                await context.work.next_slice()
-            answer.partitions.append(_delete(topic.name, wanted, context))
+    topics = [
+        DeleteRecordsTopicResult(
+            name=topic.name,
+            partitions=[_delete(topic.name, wanted, context) for wanted in topic.partitions],
+        )
+        for topic in request.topics
+    ]
     broker = context.broker
     watermarks = {(p.topic, p.index): p.high_watermark for p in broker.partitions()}
     if not await broker.threads.logs.run(

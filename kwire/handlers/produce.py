@@ -58,9 +58,6 @@ ZSTD_SINCE = 7
 ABORTABLE_SINCE = 11
 ADDS_SINCE = 12
 
-UNITS = 50
-"""What it costs to append a small batch."""
-
 BYTES_PER_UNIT = 8 * 1024
 """How many bytes of a batch are copied, checked and written in one unit of work."""
 
@@ -204,7 +201,7 @@ async def _append(
     context: RequestContext,
 ) -> AppendInfo:
     """Check a batch and append it."""
-    if context.work.spend(UNITS + batch.size_bytes // BYTES_PER_UNIT):
+    if context.work.spend(batch.size_bytes // BYTES_PER_UNIT):
         await later(context.work.next_slice)
     checked = await _check(batch, partition.log.config, now_ms, context)
     if batch.is_transactional and not partition.log.producers.has_open_transaction(
