@@ -256,7 +256,7 @@ class Connection:
             self._waiting = Waiting(served_by, header, response)
         elif type(response) is list:
             self._outbox.append_plain(response)
-        elif response is not None and self._work.has_waited:
+        elif response is not None and self._work.is_large:
             encoding = encode_large(
                 served_by, response, header.correlation_id, self._broker.threads, self._work
             )

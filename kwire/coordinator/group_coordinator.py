@@ -90,7 +90,8 @@ class GroupCoordinator:
 
     def group_ids(self) -> list[str]:
         """Every group, those that only have offsets included."""
-        return list(dict.fromkeys([*self.groups, *sorted(self.offsets.group_ids())]))
+        with_offsets_only = [one for one in self.offsets.group_ids() if one not in self.groups]
+        return [*self.groups, *with_offsets_only]
 
     def delete(self, group_id: str) -> Effects:
         """Delete an empty group and its offsets.

@@ -88,9 +88,8 @@ class GroupOffsets:
         elif not self._store.has(group_id):
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
         effects = Effects(is_atomic=False)
-        held = self._store.partitions_of(group_id)
         for topic, partition in dict.fromkeys(wanted):
-            if topic not in read and (topic, partition) in held:
+            if topic not in read and self._store.holds(group_id, topic, partition):
                 effects.records.append(offset_commit(group_id, topic, partition, None))
         return effects, read
 

@@ -38,6 +38,6 @@ async def _handle(
         return ConsumerGroupHeartbeatResponse(
             error_code=error.code, error_message=error.message or None
         )
-    response = await answer(reply)
+    response = await answer(reply, context)
     assert isinstance(response, ConsumerGroupHeartbeatResponse)
     return response

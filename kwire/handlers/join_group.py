@@ -34,6 +34,6 @@ async def _join(request: JoinGroupRequest, context: RequestContext) -> JoinGroup
         )
     except KafkaError as error:
         return JoinGroupResponse(error_code=error.code, member_id=request.member_id)
-    response = await answer(reply)
+    response = await answer(reply, context)
     assert isinstance(response, JoinGroupResponse)
     return response

@@ -29,7 +29,7 @@ async def _handle(request: LeaveGroupRequest, context: RequestContext) -> LeaveG
         home.carry_out(home.groups.members.leave(request.group_id, leaving, reply, now_ms))
     except KafkaError as error:
         return LeaveGroupResponse(error_code=error.code)
-    response = await answer(reply)
+    response = await answer(reply, context)
     assert isinstance(response, LeaveGroupResponse)
     if not is_batched:
         [only] = response.members

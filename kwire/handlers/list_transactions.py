@@ -1,17 +1,19 @@
 """ListTransactions: transactional ids by state, producer id, duration and pattern.
 
-Behaviour: states that nobody knows are named in the answer. The duration (version 1) counts from
+Behaviour: states that nobody knows are named in the answer, once. The duration (version 1) counts from
 the start of the transaction, and every id without one is old. The pattern (version 2, KIP-1152) has
 to match the whole id; one that is none is INVALID_REGULAR_EXPRESSION.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterable
 
 from kwire.coordinator.consumer.regexes import resolve
 from kwire.coordinator.transaction.state import Transaction
 from kwire.coordinator.transaction.state import TransactionState as State
 from kwire.errors import KafkaError
 from kwire.handlers.context import RequestContext
+from kwire.handlers.slices import distinct, pieces
+from kwire.handlers.waiting import Unfinished, at_once_or_later, later
 from kwire.protocol.messages.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
@@ -20,48 +22,73 @@ from kwire.protocol.messages.list_transactions import (
 
 _BY_TITLE = {state.title: state for state in State}
 
+UNITS = 4
+BYTES = 40
 
-def handle(request: ListTransactionsRequest, context: RequestContext) -> ListTransactionsResponse:
+
+def handle(
+    request: ListTransactionsRequest, context: RequestContext
+) -> ListTransactionsResponse | Unfinished:
     """List what every coordinator knows, filtered."""
+    return at_once_or_later(_handle(request, context))
+
+
+async def _handle(
+    request: ListTransactionsRequest, context: RequestContext
+) -> ListTransactionsResponse:
     try:
         homes = context.broker.transactions.all_coordinators()
     except KafkaError as error:
         return ListTransactionsResponse(error_code=error.code)
-    is_wanted = _filter(request, context)
-    known = [one for home in homes for one in home.coordinator.transactions.values()]
-    wanted = [one for one in known if is_wanted(one)]
-    if request.transactional_id_pattern:
-        ids = (one.transactional_id for one in wanted)
-        try:
-            matching = resolve(request.transactional_id_pattern, ids)
-        except KafkaError as error:
-            return ListTransactionsResponse(error_code=error.code)
-        wanted = [one for one in wanted if one.transactional_id in matching]
-    return ListTransactionsResponse(
-        unknown_state_filters=[name for name in request.state_filters if name not in _BY_TITLE],
-        transaction_states=[
-            TransactionState(
-                transactional_id=one.transactional_id,
-                producer_id=one.producer_id,
-                transaction_state=one.state.title,
-            )
-            for one in wanted
-        ],
-    )
+    work = context.work
+    names = await distinct(request.state_filters, work)
+    producer_ids = await distinct(request.producer_id_filters, work)
+    is_wanted = _filter(request, names, producer_ids, context)
+    states = []
+    for home in homes:
+        for piece in pieces(list(home.coordinator.transactions.values())):
+            if work.spend(len(piece) * UNITS):
+                await later(work.next_slice)
+            wanted = [one for one in piece if is_wanted(one)]
+            try:
+                wanted = _matching(request.transactional_id_pattern, wanted)
+            except KafkaError as error:
+                return ListTransactionsResponse(error_code=error.code)
+            work.answer(sum(BYTES + len(one.transactional_id) for one in wanted))
+            states += [
+                TransactionState(
+                    transactional_id=one.transactional_id,
+                    producer_id=one.producer_id,
+                    transaction_state=one.state.title,
+                )
+                for one in wanted
+            ]
+    unknown = [name for name in names if name not in _BY_TITLE]
+    return ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=states)
+
+
+def _matching(pattern: str | None, wanted: list[Transaction]) -> list[Transaction]:
+    """Those whose id matches a pattern, all without one; KafkaError (INVALID_REGULAR_EXPRESSION)."""
+    if not pattern:
+        return wanted
+    matching = resolve(pattern, (one.transactional_id for one in wanted))
+    return [one for one in wanted if one.transactional_id in matching]
 
 
 def _filter(
-    request: ListTransactionsRequest, context: RequestContext
+    request: ListTransactionsRequest,
+    names: Iterable[str],
+    producer_ids: Container[int],
+    context: RequestContext,
 ) -> Callable[[Transaction], bool]:
     """Which ids are wanted."""
-    states = {_BY_TITLE.get(name) for name in request.state_filters}
-    producer_ids = set(request.producer_id_filters)
+    states = {_BY_TITLE.get(name) for name in names}
     started_before_ms = context.broker.now_ms() - request.duration_filter
 
     def is_wanted(known: Transaction) -> bool:
         return (
             (not states or known.state in states)
-            and (not producer_ids or known.producer_id in producer_ids)
+            and (not request.producer_id_filters or known.producer_id in producer_ids)
             and (request.duration_filter < 0 or known.start_ms < started_before_ms)
         )
 

@@ -154,6 +154,7 @@ async def _produce(
         log_append_time_ms=info.log_append_time_ms,
         log_start_offset=info.log_start_offset,
     )
+    context.broker.flusher.leave_to_handler(partition.flush)
     return answer, partition.flush
 
 
@@ -227,6 +228,7 @@ async def _verify(
             awaited = verify(broker, writer, partition, batch.base_sequence)
             if awaited is None:
                 return
+            broker.flusher.leave_to_handler(awaited)
             wait = awaited.wait
         except KafkaError as error:
             is_busy = error.code is ErrorCode.CONCURRENT_TRANSACTIONS

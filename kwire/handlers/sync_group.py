@@ -30,6 +30,6 @@ async def _handle(request: SyncGroupRequest, context: RequestContext) -> SyncGro
         home.carry_out(home.groups.members.sync(request, reply, context.broker.groups.now_ms()))
     except KafkaError as error:
         return SyncGroupResponse(error_code=error.code)
-    response = await answer(reply)
+    response = await answer(reply, context)
     assert isinstance(response, SyncGroupResponse)
     return response

@@ -91,6 +91,7 @@ async def _commit(
     writer = Writer(request.transactional_id, producer, _support(context.api_version))
     home = context.broker.groups.coordinator(request.group_id)
     while (awaited := verify(context.broker, writer, home.partition)) is not None:
+        context.broker.flusher.leave_to_handler(awaited)
         await later(awaited.wait)
         home = context.broker.groups.coordinator(request.group_id)
     home.partition.log.producers.check_epoch(*producer)
