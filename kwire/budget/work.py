@@ -135,6 +135,11 @@ class Work:
         self.is_large = False
 
     @property
+    def answered_bytes(self) -> int:
+        """How many bytes of the response have been counted."""
+        return self._answer_bytes
+
+    @property
     def is_over(self) -> bool:
         """Whether the slice is used up."""
         return self._left <= 0

@@ -9,8 +9,10 @@ Rules:
 Source: OffsetMetadataManager of Kafka; KIP-211, KIP-447, KIP-496.
 """
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
+from itertools import islice
 
 from kwire.coordinator.effects import Effects
 from kwire.coordinator.expiry import has_expired
@@ -48,6 +50,8 @@ class GroupOffsets:
                 if committer.is_transactional or is_old
                 else ErrorCode.GROUP_ID_NOT_FOUND
             )
+        elif not self._store.has(group_id):
+            self._registry.check_room(len(self._store))
 
     def check_commit_of(
         self, group_id: str, committer: Committer, topic_id: bytes, partition: int
@@ -93,10 +97,14 @@ class GroupOffsets:
                 effects.records.append(offset_commit(group_id, topic, partition, None))
         return effects, read
 
-    def tombstones(self, group_id: str, effects: Effects) -> None:
-        """Add the records that forget every offset of a group."""
-        for topic, partition in sorted(self._store.partitions_of(group_id)):
+    def tombstones(self, group_id: str, most: int, effects: Effects) -> bool:
+        """Add the records that forget a group's offsets; whether these are all of them."""
+        held = list(
+            islice(self._store.iter_partitions(group_id), most + 1 if most < sys.maxsize else None)
+        )
+        for topic, partition in sorted(set(held[:most])):
             effects.records.append(offset_commit(group_id, topic, partition, None))
+        return len(held) <= most
 
     def forget_topics(self, is_gone: Callable[[str], bool]) -> Iterator[Effects]:
         """Drop the offsets of topics that are deleted.

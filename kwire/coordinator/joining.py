@@ -34,6 +34,9 @@ MAX_REASON_LENGTH = 255
 MAX_PENDING_JOINS = 10_000
 """How many given ids a group remembers; whoever comes with an older one has to begin anew."""
 
+MAX_PENDING_CHARACTERS = 1_048_576
+"""Long ids, which are made of long client ids, are remembered less often."""
+
 
 class Client(NamedTuple):
     """Who asks: its client id, its host as Kafka prints it, the version of its request."""
@@ -138,7 +141,8 @@ def _join_without_id(group: ClassicGroup, attempt: JoinAttempt, turn: Turn) -> N
 def _expect(group: ClassicGroup, member_id: str, until_ms: int) -> None:
     """Wait for somebody to join with the id it was given; only so many are waited for."""
     pending = group.pending_joins
-    if len(pending) >= MAX_PENDING_JOINS:
+    most = min(MAX_PENDING_JOINS, 1 + MAX_PENDING_CHARACTERS // len(member_id))
+    while len(pending) >= most:
         del pending[next(iter(pending))]
     pending[member_id] = until_ms
 

@@ -5,14 +5,15 @@ All topics that may be are created in one commit. The answer carries a topic's i
 its configs (version 5). A topic that is answered can be written to.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 
 from kwire.broker.configs import topic_configs
 from kwire.broker.internal_topics import INTERNAL_TOPICS
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
+from kwire.handlers.decisions import Price, commit_in_slices
 from kwire.metadata.changes import Change, TopicCreated
+from kwire.metadata.config_checks import check_number
 from kwire.metadata.controller import NewTopic, check_partition_total, create_topic
 from kwire.metadata.image import MetadataImage, TopicImage
 from kwire.protocol.messages.create_topics import (
@@ -25,56 +26,106 @@ from kwire.protocol.messages.create_topics import (
 
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 
+UNITS = 3
+UNITS_PER_TOPIC = 30
+UNITS_PER_CONFIGS = 400
+
+_NOT_READ = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+
 
 async def handle(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
     """Create every topic that may be."""
-    creation = _Creation(request.topics, context)
-    if request.validate_only:
-        creation.decide(context.broker.image)
-    else:
-        try:
-            await context.broker.commit(creation.decide)
-        except KafkaError as error:
-            creation.fail(error)
-    return CreateTopicsResponse(topics=list(creation.results.values()))
+    creation = _Creation(context)
+    try:
+        await creation.read(request.topics)
+        await commit_in_slices(context, creation.decide, validate_only=request.validate_only)
+    except KafkaError as error:
+        creation.fail(error)
+    return CreateTopicsResponse(topics=await creation.results())
 
 
 class _Creation:
-    """The topics of one request; ``results`` by name are those of the last decision."""
+    """The topics of one request; ``outcomes`` by name are those of the last decision."""
 
-    def __init__(self, topics: list[CreatableTopic], context: RequestContext) -> None:
-        self.results: dict[str, CreatableTopicResult] = {}
-        self._topics = topics
-        self._names = Counter(topic.name for topic in topics)
-        self._partitions = sum(max(t.num_partitions, len(t.assignments), 1) for t in topics)
+    def __init__(self, context: RequestContext) -> None:
+        self.outcomes: dict[str, TopicImage | KafkaError] = {}
+        self._wanted: dict[str, NewTopic | KafkaError] = {}
         self._context = context
 
-    def decide(self, image: MetadataImage) -> Sequence[Change]:
+    async def read(self, topics: list[CreatableTopic]) -> None:
+        """Take in what is wanted; KafkaError (POLICY_VIOLATION) for too many partitions."""
+        work = self._context.work
+        partitions = 0
+        for topic in topics:
+            if work.spend(UNITS):
+                await work.next_slice()
+            partitions += max(topic.num_partitions, len(topic.assignments), 1)
+            is_named_twice = topic.name in self._wanted
+            self.outcomes[topic.name] = self._wanted[topic.name] = (
+                KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+                if is_named_twice
+                else _NOT_READ
+            )
+        check_partition_total(partitions)
+        for topic in topics:
+            if self._wanted[topic.name] is _NOT_READ:
+                if work.spend(UNITS + len(topic.assignments) + len(topic.configs)):
+                    await work.next_slice()
+                self._wanted[topic.name] = _wish(topic, self._context)
+
+    async def decide(self, image: MetadataImage, work: Price) -> Sequence[Change]:
         """The changes that create every topic that may be."""
         changes: list[Change] = []
-        self.results.clear()
-        for topic in self._topics:
+        for name, wanted in self._wanted.items():
+            if isinstance(wanted, KafkaError):
+                self.outcomes[name] = wanted
+                continue
+            if work.spend(UNITS_PER_TOPIC + wanted.partitions):
+                await work.next_slice()
             try:
-                if self._names[topic.name] > 1:
-                    raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-                changes += self._create(topic, image)
+                created = create_topic(image, wanted, self._context.broker.random)
             except KafkaError as error:
-                self.results[topic.name] = _refusal(topic.name, error)
+                self.outcomes[name] = error
+                continue
+            self.outcomes[name] = next(c.topic for c in created if isinstance(c, TopicCreated))
+            changes += created
         return changes
 
     def fail(self, error: KafkaError) -> None:
         """The decision could not be committed: give its error to every topic that has none."""
-        for name, result in self.results.items():
-            if not result.error_code:
-                self.results[name] = _refusal(name, error)
+        for name, outcome in self.outcomes.items():
+            if outcome is _NOT_READ or not isinstance(outcome, KafkaError):
+                self.outcomes[name] = error
 
-    def _create(self, topic: CreatableTopic, image: MetadataImage) -> list[Change]:
-        wanted = _new_topic(topic, self._context)
-        check_partition_total(self._partitions)
-        changes = create_topic(image, wanted, self._context.broker.random)
-        created = next(change.topic for change in changes if isinstance(change, TopicCreated))
-        self.results[topic.name] = _result(created, wanted, self._context)
-        return changes
+    async def results(self) -> list[CreatableTopicResult]:
+        """The answer for every topic."""
+        work = self._context.work
+        without_own: list[CreatableTopicConfigs] | None = None
+        results = []
+        for name, outcome in self.outcomes.items():
+            if work.spend(UNITS):
+                await work.next_slice()
+            if isinstance(outcome, KafkaError):
+                results.append(_refusal(name, outcome))
+                continue
+            wanted = self._wanted[name]
+            assert isinstance(wanted, NewTopic)
+            configs = None if wanted.configs else without_own
+            if configs is None:
+                if work.spend(UNITS_PER_CONFIGS):
+                    await work.next_slice()
+                configs = _described(wanted, self._context)
+                if not wanted.configs:
+                    without_own = configs
+            results.append(_result(outcome, configs))
+        return results
+
+
+def _wish(topic: CreatableTopic, context: RequestContext) -> NewTopic | KafkaError:
+    try:
+        return _new_topic(topic, context)
+    except KafkaError as error:
+        return error
 
 
 def _new_topic(topic: CreatableTopic, context: RequestContext) -> NewTopic:
@@ -105,6 +156,7 @@ def _new_topic(topic: CreatableTopic, context: RequestContext) -> NewTopic:
 
 
 def _configs(topic: CreatableTopic) -> dict[str, str]:
+    check_number(len(topic.configs))
     if topic.name in INTERNAL_TOPICS and not topic.configs:
         # Somebody creates it before the broker does: then it shall be compacted all the same.
         return {"cleanup.policy": "compact"}
@@ -123,21 +175,26 @@ def _refusal(name: str, error: KafkaError) -> CreatableTopicResult:
     )
 
 
-def _result(topic: TopicImage, wanted: NewTopic, context: RequestContext) -> CreatableTopicResult:
+def _result(topic: TopicImage, configs: list[CreatableTopicConfigs]) -> CreatableTopicResult:
     return CreatableTopicResult(
         name=topic.name,
         topic_id=topic.topic_id,
         error_message=None,
         num_partitions=len(topic.partitions),
         replication_factor=len(topic.partitions[0].replicas),
-        configs=[
-            CreatableTopicConfigs(
-                name=entry.name,
-                value=entry.value,
-                read_only=entry.read_only,
-                config_source=entry.source,
-                is_sensitive=entry.is_sensitive,
-            )
-            for entry in topic_configs(context.broker, wanted.configs)
-        ],
+        configs=configs,
     )
+
+
+def _described(wanted: NewTopic, context: RequestContext) -> list[CreatableTopicConfigs]:
+    """The configs of a new topic."""
+    return [
+        CreatableTopicConfigs(
+            name=entry.name,
+            value=entry.value,
+            read_only=entry.read_only,
+            config_source=entry.source,
+            is_sensitive=entry.is_sensitive,
+        )
+        for entry in topic_configs(context.broker, wanted.configs)
+    ]

@@ -14,7 +14,6 @@ from kwire.protocol.messages.describe_producers import (
     TopicResponse,
 )
 
-
 UNITS = 2
 UNITS_PER_PARTITION = 6
 UNITS_PER_PRODUCER = 2

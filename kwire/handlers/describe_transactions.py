@@ -12,7 +12,6 @@ from kwire.protocol.messages.describe_transactions import (
     TransactionState,
 )
 
-
 UNITS = 2
 UNITS_PER_NAME = 8
 BYTES = 50

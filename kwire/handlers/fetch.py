@@ -12,7 +12,7 @@ Behaviour:
 - There are no followers: a fetch by a replica is NOT_LEADER_OR_FOLLOWER.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import nullcontext, suppress
 from functools import partial
 from typing import NamedTuple
@@ -27,10 +27,12 @@ from kwire.broker.fetch_sessions import (
     PartitionKey,
 )
 from kwire.broker.partition import Partition
+from kwire.budget.work import Work
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
 from kwire.handlers.lookups import look_without_waiting
-from kwire.handlers.waiting import Change, Unfinished, at_once_or_later, happens
+from kwire.handlers.slices import PIECE, pieces
+from kwire.handlers.waiting import Change, Unfinished, at_once_or_later, happens, later
 from kwire.protocol.file_slice import FileSlice
 from kwire.protocol.messages.fetch import (
     AbortedTransaction,
@@ -43,6 +45,10 @@ from kwire.protocol.messages.fetch import (
 
 READ_COMMITTED = 1
 TOPIC_IDS_SINCE = 13
+
+UNITS = 15
+UNITS_TO_WATCH = 3
+UNITS_TO_TELL = 2
 
 Wanted = list[tuple[PartitionKey, FetchPartition]]
 
@@ -62,7 +68,7 @@ def handle(request: FetchRequest, context: RequestContext) -> FetchResponse | Un
 
 async def _handle(request: FetchRequest, context: RequestContext) -> FetchResponse:
     try:
-        session, wanted = _session(request, context)
+        session, wanted = await _session(request, context)
     except KafkaError as error:
         return FetchResponse(error_code=error.code)
     # Asking for more at least than at most would wait in vain.
@@ -72,10 +78,11 @@ async def _handle(request: FetchRequest, context: RequestContext) -> FetchRespon
     answer = await _read(wanted, session, request, context)
     if answer.size_bytes < min_bytes and not answer.has_error and wanted:
         change = Change(trio.current_time() + max(request.max_wait_ms, 0) / 1000)
-        if context.broker.cold_reads.count > waits_before:
-            change.set()  # while the disk was waited for, something may have come
-        partitions = _watch(change, wanted, request, context)
+        partitions: list[Partition] = []
         try:
+            await _watch(change, wanted, partitions, request, context)
+            if context.work.is_large or context.broker.cold_reads.count > waits_before:
+                change.set()  # while a slice or the disk was waited for, something may have come
             while answer.size_bytes < min_bytes and not answer.has_error:
                 if context.broker.is_stopping or not await happens(change):
                     break
@@ -83,47 +90,54 @@ async def _handle(request: FetchRequest, context: RequestContext) -> FetchRespon
         finally:
             for partition in partitions:
                 partition.waiters.discard(change)
-    return _response(answer, session, request)
+    return await _response(answer, session, request, context)
 
 
-def _watch(
-    change: Change, wanted: Wanted, request: FetchRequest, context: RequestContext
-) -> list[Partition]:
-    """Have the partitions say when something has come; those that have to be told of its end."""
-    partitions = []
-    for key, one in wanted:
-        try:
-            partition = _partition(key, one, request, context)
-        except KafkaError:
-            change.set()  # deleted meanwhile: another look says so
-        else:
-            partition.waiters.add(change)
-            partitions.append(partition)
-    return partitions
+async def _watch(
+    change: Change,
+    wanted: Wanted,
+    partitions: list[Partition],
+    request: FetchRequest,
+    context: RequestContext,
+) -> None:
+    """Have the partitions say when something has come; they are added to ``partitions``."""
+    for piece in pieces(wanted):
+        if len(wanted) > PIECE and context.work.spend(UNITS_TO_WATCH * len(piece)):
+            await later(context.work.next_slice)
+        for key, one in piece:
+            try:
+                partition = _partition(key, one, request, context)
+            except KafkaError:
+                change.set()  # deleted meanwhile: another look says so
+            else:
+                partition.waiters.add(change)
+                partitions.append(partition)
 
 
-def _response(answer: Answer, session: FetchSession | None, request: FetchRequest) -> FetchResponse:
+async def _response(
+    answer: Answer, session: FetchSession | None, request: FetchRequest, context: RequestContext
+) -> FetchResponse:
     """What the client is told; in a session only what is news to it."""
     incremental = session is not None and request.session_epoch > INITIAL_EPOCH
-    partitions = answer.partitions
-    if session is not None:
-        partitions = _remember(session, partitions, incremental=incremental)
-    return FetchResponse(
-        session_id=session.session_id if session else NO_SESSION,
-        responses=list(_by_topic(partitions)),
-    )
+    topics: list[FetchableTopicResponse] = []
+    for piece in pieces(answer.partitions):
+        if len(answer.partitions) > PIECE and context.work.spend(UNITS_TO_TELL * len(piece)):
+            await later(context.work.next_slice)
+        if session is not None:
+            piece = _remember(session, piece, incremental=incremental)
+        _add_by_topic(topics, piece)
+    return FetchResponse(session_id=session.session_id if session else NO_SESSION, responses=topics)
 
 
-def _session(request: FetchRequest, context: RequestContext) -> tuple[FetchSession | None, Wanted]:
+async def _session(
+    request: FetchRequest, context: RequestContext
+) -> tuple[FetchSession | None, Wanted]:
     """The session of a fetch, if it has one, and the partitions it is about."""
+    work = context.work
     sessions = context.broker.fetch_sessions
     uses_topic_ids = context.api_version >= TOPIC_IDS_SINCE
     now_ms = context.broker.now_ms()
-    wanted: Wanted = [
-        ((topic.topic, topic.topic_id, partition.partition), partition)
-        for topic in request.topics
-        for partition in topic.partitions
-    ]
+    wanted = await _wanted(request, work)
     if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
         if request.session_id != NO_SESSION:
             sessions.remove(request.session_id)
@@ -132,16 +146,50 @@ def _session(request: FetchRequest, context: RequestContext) -> tuple[FetchSessi
         slots = context.broker.integer("max.incremental.fetch.session.cache.slots")
         session = sessions.create(uses_topic_ids, slots, now_ms)
         if session is not None:
-            session.update(wanted, ())
+            await _update(session, wanted, work)
         return session, wanted
     session = sessions.get(request.session_id, request.session_epoch, uses_topic_ids, now_ms)
-    forgotten = (
-        (topic.topic, topic.topic_id, partition)
-        for topic in request.forgotten_topics_data
-        for partition in topic.partitions
-    )
-    session.update(wanted, forgotten)
-    return session, [(key, cached.wanted) for key, cached in session.partitions.items()]
+    await _update(session, wanted, work)
+    await _forget(session, request, work)
+    return session, await _listed(session, work)
+
+
+async def _wanted(request: FetchRequest, work: Work) -> Wanted:
+    """The partitions that a request names."""
+    wanted: Wanted = []
+    for topic in request.topics:
+        for piece in pieces(topic.partitions):
+            if wanted and work.spend(1 + len(piece)):
+                await later(work.next_slice)
+            wanted += [((topic.topic, topic.topic_id, one.partition), one) for one in piece]
+    return wanted
+
+
+async def _listed(session: FetchSession, work: Work) -> Wanted:
+    """Every partition of a session."""
+    wanted: Wanted = []
+    for piece in pieces(list(session.partitions.items())):
+        if wanted and work.spend(len(piece) // 4):
+            await later(work.next_slice)
+        wanted += [(key, cached.wanted) for key, cached in piece]
+    return wanted
+
+
+async def _forget(session: FetchSession, request: FetchRequest, work: Work) -> None:
+    """Take partitions out of a session."""
+    for topic in request.forgotten_topics_data:
+        for piece in pieces(topic.partitions):
+            if work.spend(1 + len(piece)):
+                await later(work.next_slice)
+            session.update((), [(topic.topic, topic.topic_id, index) for index in piece])
+
+
+async def _update(session: FetchSession, wanted: Wanted, work: Work) -> None:
+    """Add partitions to a session, or change what is wanted of them."""
+    for piece in pieces(wanted):
+        if len(wanted) > PIECE and work.spend(len(piece)):
+            await later(work.next_slice)
+        session.update(piece, ())
 
 
 async def _read(
@@ -152,11 +200,16 @@ async def _read(
     left = min(request.max_bytes, context.broker.integer("fetch.max.bytes"))
     total = 0
     has_error = False
-    partitions = []
-    for key, partition in wanted:
-        cached = session.partitions[key] if session is not None else None
+    partitions: list[tuple[PartitionKey, PartitionData]] = []
+    work = context.work
+    for place, (key, partition) in enumerate(wanted):
+        if not place % PIECE and place and work.spend(PIECE):
+            await later(work.next_slice)
+        cached = session.partitions.get(key) if session is not None else None
         if cached is not None and incremental and cached.is_quiet:
             continue
+        if partitions and work.spend(UNITS):
+            await later(work.next_slice)
         look = partial(_read_partition, key, partition, request, context, left, first=total == 0)
         data = await look_without_waiting(context.broker, look)
         if isinstance(data.records, FileSlice):
@@ -259,16 +312,14 @@ def _remember(
     return told
 
 
-def _by_topic(
+def _add_by_topic(
+    topics: list[FetchableTopicResponse],
     partitions: Iterable[tuple[PartitionKey, PartitionData]],
-) -> Iterator[FetchableTopicResponse]:
-    """Partitions that follow each other and belong to one topic, put together."""
-    topic: FetchableTopicResponse | None = None
+) -> None:
+    """Add partitions; those that follow each other and belong to one topic are put together."""
+    topic = topics[-1] if topics else None
     for (name, topic_id, _), data in partitions:
         if topic is None or topic.topic != name or topic.topic_id != topic_id:
-            if topic is not None:
-                yield topic
             topic = FetchableTopicResponse(topic=name, topic_id=topic_id, partitions=[])
+            topics.append(topic)
         topic.partitions.append(data)
-    if topic is not None:
-        yield topic

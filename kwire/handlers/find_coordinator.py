@@ -35,7 +35,7 @@ async def _handle(
     keys = request.coordinator_keys if context.api_version >= BATCHED_SINCE else [request.key]
     work = context.work
     address = context.advertised_address()
-    found = []
+    found: list[Coordinator] = []
     for key in keys:
         if found and work.spend(UNITS + id_units(key)):
             await later(work.next_slice)

@@ -15,7 +15,6 @@ from kwire.protocol.messages.list_config_resources import (
     ListConfigResourcesResponse,
 )
 
-
 UNITS = 2
 BYTES = 10
 

@@ -8,7 +8,6 @@ from kwire.handlers.slices import distinct
 from kwire.handlers.waiting import Unfinished, at_once_or_later, later
 from kwire.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
-
 UNITS = 5
 BYTES = 40
 

@@ -1,8 +1,8 @@
 """ListTransactions: transactional ids by state, producer id, duration and pattern.
 
-Behaviour: states that nobody knows are named in the answer, once. The duration (version 1) counts from
-the start of the transaction, and every id without one is old. The pattern (version 2, KIP-1152) has
-to match the whole id; one that is none is INVALID_REGULAR_EXPRESSION.
+Behaviour: states that nobody knows are named in the answer, once. The duration (version 1) counts
+from the start of the transaction, and every id without one is old. The pattern (version 2,
+KIP-1152) has to match the whole id; one that is none is INVALID_REGULAR_EXPRESSION.
 """
 
 from collections.abc import Callable, Container, Iterable
@@ -68,7 +68,7 @@ async def _handle(
 
 
 def _matching(pattern: str | None, wanted: list[Transaction]) -> list[Transaction]:
-    """Those whose id matches a pattern, all without one; KafkaError (INVALID_REGULAR_EXPRESSION)."""
+    """Those whose id matches, all of them without a pattern; KafkaError where it is none."""
     if not pattern:
         return wanted
     matching = resolve(pattern, (one.transactional_id for one in wanted))

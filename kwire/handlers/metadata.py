@@ -9,6 +9,7 @@ Behaviour:
 - By topic id (version 12): UNKNOWN_TOPIC_ID for one that is gone.
 """
 
+from collections.abc import Sequence
 from functools import partial
 
 from kwire.broker.broker import Broker
@@ -21,9 +22,10 @@ from kwire.handlers.context import (
     TOPIC_OPERATIONS,
     RequestContext,
 )
+from kwire.handlers.slices import pieces
 from kwire.handlers.waiting import Unfinished, at_once_or_later, later
 from kwire.metadata.controller import check_topic_name
-from kwire.metadata.image import TopicImage
+from kwire.metadata.image import PartitionImage, TopicImage
 from kwire.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -33,6 +35,11 @@ from kwire.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from kwire.protocol.types import ZERO_UUID
+
+UNITS_PER_NAME = 5
+UNITS = 3
+UNITS_PER_PARTITION = 4
+BYTES = 50
 
 
 def handle(request: MetadataRequest, context: RequestContext) -> MetadataResponse | Unfinished:
@@ -66,10 +73,19 @@ async def _topics(request: MetadataRequest, context: RequestContext) -> list[Met
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
     if request.topics is None or (not request.topics and context.api_version == 0):
         topics = broker.image.topics_by_name.values()
-        return [describe(broker, topic, operations) for topic in topics]
+        return [await _describe(topic, operations, context) for topic in topics]
     # Named once or a thousand times, a topic is described once.
-    distinct = {(wanted.name, wanted.topic_id): wanted for wanted in request.topics}
-    return [await _topic(wanted, request, context, operations) for wanted in distinct.values()]
+    distinct: dict[tuple[str | None, bytes], MetadataRequestTopic] = {}
+    for piece in pieces(request.topics):
+        if distinct and context.work.spend(len(piece)):
+            await later(context.work.next_slice)
+        distinct.update(((wanted.name, wanted.topic_id), wanted) for wanted in piece)
+    described: list[MetadataResponseTopic] = []
+    for wanted in distinct.values():
+        if described and context.work.spend(UNITS_PER_NAME):
+            await later(context.work.next_slice)
+        described.append(await _topic(wanted, request, context, operations))
+    return described
 
 
 async def _topic(
@@ -87,13 +103,13 @@ async def _topic(
                 name=None if context.api_version >= 12 else "",
                 topic_id=wanted.topic_id,
             )
-        return describe(broker, found, operations)
+        return await _describe(found, operations, context)
     name = wanted.name or ""
     try:
         if name not in broker.image.topics_by_name:
             check_topic_name(name)
             await _create_or_refuse(name, request, context)
-        return describe(broker, broker.image.topics_by_name[name], operations)
+        return await _describe(broker.image.topics_by_name[name], operations, context)
     except KafkaError as error:
         return MetadataResponseTopic(
             error_code=error.code, name=name, is_internal=name in INTERNAL_TOPICS
@@ -108,25 +124,41 @@ async def _create_or_refuse(name: str, request: MetadataRequest, context: Reques
     await later(partial(create_if_missing, context.broker, name))
 
 
-def describe(broker: Broker, topic: TopicImage, operations: int) -> MetadataResponseTopic:
+async def _describe(
+    topic: TopicImage, operations: int, context: RequestContext
+) -> MetadataResponseTopic:
     """A topic in the form of the response."""
+    work = context.work
+    partitions: list[MetadataResponsePartition] = []
+    for piece in pieces(topic.partitions):
+        if work.spend(UNITS + UNITS_PER_PARTITION * len(piece)):
+            await later(work.next_slice)
+        partitions += _partitions(context.broker, topic, len(partitions), piece)
+    work.answer(BYTES + len(topic.name) + BYTES * len(partitions))
     return MetadataResponseTopic(
         error_code=ErrorCode.NONE,
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=[
-            MetadataResponsePartition(
-                error_code=ErrorCode.NONE if leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
-                partition_index=index,
-                leader_id=leader,
-                leader_epoch=p.leader_epoch,
-                replica_nodes=list(p.replicas),
-                isr_nodes=list(p.isr),
-                offline_replicas=broker.offline_replicas(topic, index),
-            )
-            for index, p in enumerate(topic.partitions)
-            for leader in (broker.leader_of(topic, index),)
-        ],
+        partitions=partitions,
         topic_authorized_operations=operations,
     )
+
+
+def _partitions(
+    broker: Broker, topic: TopicImage, first: int, piece: Sequence[PartitionImage]
+) -> list[MetadataResponsePartition]:
+    """A piece of a topic's partitions, the first of which has this number."""
+    return [
+        MetadataResponsePartition(
+            error_code=ErrorCode.NONE if leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
+            partition_index=index,
+            leader_id=leader,
+            leader_epoch=p.leader_epoch,
+            replica_nodes=list(p.replicas),
+            isr_nodes=list(p.isr),
+            offline_replicas=broker.offline_replicas(topic, index),
+        )
+        for index, p in enumerate(piece, first)
+        for leader in (broker.leader_of(topic, index),)
+    ]

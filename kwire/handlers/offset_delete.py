@@ -18,7 +18,6 @@ from kwire.protocol.messages.offset_delete import (
     OffsetDeleteResponseTopic,
 )
 
-
 UNITS = 3
 UNITS_PER_OFFSET = 12
 

@@ -11,7 +11,6 @@ from kwire.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 
-
 UNITS = 8
 
 

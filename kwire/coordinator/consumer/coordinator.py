@@ -237,6 +237,7 @@ class ConsumerGroups:
         if isinstance(known, ConsumerGroup):
             return self.draft(known, turn), known
         if joins and known is None:
+            self._registry.check_room()
             group = ConsumerGroup(group_id)
         elif joins and isinstance(known, ClassicGroup):
             return self._upgrade(known, turn)
