@@ -4,7 +4,8 @@ Behaviour: each resource has an answer of its own; one that is named twice is re
 """
 
 from kwire.handlers.context import RequestContext
-from kwire.handlers.resources import alter_all
+from kwire.handlers.resources import UNITS, alter_all
+from kwire.handlers.slices import pieces
 from kwire.metadata.changes import Change
 from kwire.metadata.config_control import replace_configs, resource_type
 from kwire.metadata.image import MetadataImage
@@ -25,14 +26,17 @@ async def handle(request: AlterConfigsRequest, context: RequestContext) -> Alter
         return replace_configs(image, target, configs, context.broker.settings)
 
     outcomes = await alter_all(request.resources, decide, context, request.validate_only)
-    return AlterConfigsResponse(
-        responses=[
+    responses: list[AlterConfigsResourceResponse] = []
+    for piece in pieces(outcomes):
+        if context.work.spend(UNITS * len(piece)):
+            await context.work.next_slice()
+        responses += [
             AlterConfigsResourceResponse(
                 resource_type=resource.resource_type,
                 resource_name=resource.resource_name,
                 error_code=outcome.code,
                 error_message=outcome.message,
             )
-            for resource, outcome in zip(request.resources, outcomes, strict=True)
+            for resource, outcome in piece
         ]
-    )
+    return AlterConfigsResponse(responses=responses)

@@ -7,7 +7,8 @@ The levels of this broker's loggers are changed here too (KIP-412).
 from kwire.broker.loggers import alter_loggers
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
-from kwire.handlers.resources import alter_all
+from kwire.handlers.resources import UNITS, alter_all
+from kwire.handlers.slices import pieces
 from kwire.metadata.changes import Change
 from kwire.metadata.config_checks import check_number
 from kwire.metadata.config_control import Alteration, alter_configs, resource_type
@@ -38,17 +39,20 @@ async def handle(
         return True
 
     outcomes = await alter_all(request.resources, decide, context, validate_only, alter_own)
-    return IncrementalAlterConfigsResponse(
-        responses=[
+    responses: list[AlterConfigsResourceResponse] = []
+    for piece in pieces(outcomes):
+        if context.work.spend(UNITS * len(piece)):
+            await context.work.next_slice()
+        responses += [
             AlterConfigsResourceResponse(
                 resource_type=resource.resource_type,
                 resource_name=resource.resource_name,
                 error_code=outcome.code,
                 error_message=outcome.message,
             )
-            for resource, outcome in zip(request.resources, outcomes, strict=True)
+            for resource, outcome in piece
         ]
-    )
+    return IncrementalAlterConfigsResponse(responses=responses)
 
 
 def _alterations(resource: AlterConfigsResource) -> list[Alteration]:

@@ -1,10 +1,13 @@
 """ListGroups: every group, filtered by state (version 4) and type (version 5), in any case."""
 
+from collections.abc import Sequence
+
 from kwire.broker.groups import LoadedCoordinator
+from kwire.budget.work import Work
 from kwire.coordinator.group import GroupType
 from kwire.errors import KafkaError
 from kwire.handlers.context import RequestContext
-from kwire.handlers.slices import distinct
+from kwire.handlers.slices import pieces
 from kwire.handlers.waiting import Unfinished, at_once_or_later, later
 from kwire.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
@@ -19,8 +22,8 @@ def handle(request: ListGroupsRequest, context: RequestContext) -> ListGroupsRes
 
 async def _handle(request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
     work = context.work
-    states = {state.lower() for state in await distinct(request.states_filter, work)}
-    types = {kind.lower() for kind in await distinct(request.types_filter, work)}
+    states = await _lower(request.states_filter, work)
+    types = await _lower(request.types_filter, work)
     try:
         homes = context.broker.groups.all_coordinators()
     except KafkaError as error:
@@ -39,6 +42,15 @@ async def _handle(request: ListGroupsRequest, context: RequestContext) -> ListGr
                 work.answer(BYTES + len(group_id))
                 groups.append(group)
     return ListGroupsResponse(groups=groups)
+
+
+async def _lower(names: Sequence[str], work: Work) -> set[str]:
+    lower: set[str] = set()
+    for piece in pieces(names):
+        if lower and work.spend(len(piece) // 4):
+            await later(work.next_slice)
+        lower.update(map(str.lower, piece))
+    return lower
 
 
 def _listed(home: LoadedCoordinator, group_id: str) -> ListedGroup | None:

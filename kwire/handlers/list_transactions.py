@@ -5,7 +5,7 @@ from the start of the transaction, and every id without one is old. The pattern 
 KIP-1152) has to match the whole id; one that is none is INVALID_REGULAR_EXPRESSION.
 """
 
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Mapping
 
 from kwire.coordinator.consumer.regexes import resolve
 from kwire.coordinator.transaction.state import Transaction
@@ -63,7 +63,11 @@ async def _handle(
                 )
                 for one in wanted
             ]
-    unknown = [name for name in names if name not in _BY_TITLE]
+    unknown: list[str] = []
+    for part in pieces(list(names)):
+        if work.spend(len(part) // 4):
+            await later(work.next_slice)
+        unknown += [name for name in part if name not in _BY_TITLE]
     return ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=states)
 
 
@@ -77,17 +81,17 @@ def _matching(pattern: str | None, wanted: list[Transaction]) -> list[Transactio
 
 def _filter(
     request: ListTransactionsRequest,
-    names: Iterable[str],
+    names: Mapping[str, None],
     producer_ids: Container[int],
     context: RequestContext,
 ) -> Callable[[Transaction], bool]:
     """Which ids are wanted."""
-    states = {_BY_TITLE.get(name) for name in names}
+    states = {state for title, state in _BY_TITLE.items() if title in names}
     started_before_ms = context.broker.now_ms() - request.duration_filter
 
     def is_wanted(known: Transaction) -> bool:
         return (
-            (not states or known.state in states)
+            (not request.state_filters or known.state in states)
             and (not request.producer_id_filters or known.producer_id in producer_ids)
             and (request.duration_filter < 0 or known.start_ms < started_before_ms)
         )

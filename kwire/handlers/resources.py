@@ -51,7 +51,7 @@ async def alter_all(
     context: RequestContext,
     validate_only: bool,
     alter_own: Callable[[_R], bool] = lambda resource: False,
-) -> list[Outcome]:
+) -> list[tuple[_R, Outcome]]:
     """Alter every resource that may be; what became of each, in order.
 
     ``decide`` gives the changes of one resource. ``alter_own`` alters one that isn't in the
@@ -63,7 +63,7 @@ async def alter_all(
         await commit_in_slices(context, alteration.decide, validate_only=validate_only)
     except KafkaError as error:
         alteration.fail(error)
-    return alteration.outcomes
+    return list(zip(resources, alteration.outcomes, strict=True))
 
 
 class _Alteration(Generic[_R]):

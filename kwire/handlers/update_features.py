@@ -18,7 +18,7 @@ from kwire.protocol.messages.update_features import (
 UPGRADE_TYPE_SINCE = 1
 RESULTS_UNTIL = 1
 
-MOST_UPDATES = 1_000
+MOST_UPDATES = 100
 """Far more than there are features: with more of them one is named twice, or unknown."""
 
 
