@@ -21,6 +21,9 @@ from kwire.coordinator.offsets import OffsetStore
 from kwire.coordinator.records import OffsetCommitValue, offset_commit
 from kwire.errors import ErrorCode, KafkaError
 
+GROUPS_PER_STEP = 25
+"""How many groups are looked through at a time."""
+
 GROUP_ID_NOT_FOUND_SINCE = 9
 """The first version of OffsetCommit that has this error."""
 
@@ -109,18 +112,20 @@ class GroupOffsets:
     def forget_topics(self, is_gone: Callable[[str], bool]) -> Iterator[Effects]:
         """Drop the offsets of topics that are deleted.
 
-        A group at a time: the effects of each step are to be carried out before the next.
+        Few groups at a time: the effects of each step are to be carried out before the next.
         """
-        for group_id in sorted(self._store.group_ids()):
+        effects = Effects(is_atomic=False)
+        for count, group_id in enumerate(self._store.group_ids(), 1):
             gone = {topic for topic in self._store.topics_of(group_id) if is_gone(topic)}
             if gone:
-                effects = Effects(is_atomic=False)
                 effects.records += [
                     offset_commit(group_id, topic, partition, None)
                     for topic, partition in sorted(self._store.partitions_of(group_id))
                     if topic in gone
                 ]
+            if count % GROUPS_PER_STEP == 0 or effects.records:
                 yield effects
+                effects = Effects(is_atomic=False)
 
     def expire(self, group_ids: Sequence[str], now_ms: int) -> Effects:
         """Drop what is past ``offsets.retention.minutes``, and empty groups without any left."""

@@ -13,8 +13,10 @@ import pytest
 import trio
 import trio.testing
 
+from kwire.budget.work import SLICE_UNITS
 from kwire.errors import ErrorCode
 from kwire.handlers import APIS, OWN_APIS
+from kwire.handlers.slices import PIECE
 from kwire.metadata.changes import ConfigChanged
 from kwire.metadata.image import ConfigResourceType
 from kwire.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -30,11 +32,8 @@ from tests.performance.answers import error_codes
 from tests.performance.desk import Message, desk, sent
 
 FEW, MANY = 400, 800
-INLINE = 50
-"""So many elements are decoded at once here, so that a few more are enough to see slices."""
-
-MOST_LINES = 45_000
-"""In one pass of the loop; a slice of a millisecond is about half as many."""
+MOST_LINES = 15_000
+"""In one pass of the loop, whose slices are a quarter of what they are otherwise."""
 
 MOST_HELD = 200
 """How many bytes of memory a byte of a request may need: an element of 4 bytes becomes objects."""
@@ -77,6 +76,14 @@ class PassMeter(trio.abc.Instrument):
     def _on_event(self, _frame, _event, _argument):
         self._now += 1
         return self._on_event
+
+
+@pytest.fixture
+def small_slices(monkeypatch):
+    """Slices, and what is done at once, are smaller: then few elements are enough to see slices."""
+    monkeypatch.setattr("kwire.budget.work.SLICE_UNITS", SLICE_UNITS // 4)
+    monkeypatch.setattr("kwire.handlers.slices.PIECE", PIECE // 4)
+    monkeypatch.setattr("kwire.connection.large.INLINE_ELEMENTS", 50)
 
 
 async def prepare(clients):
@@ -130,9 +137,8 @@ def test_every_api_has_a_worst_request():
     assert {KEYS[name] for name in WORST} | CONSTANT.keys() == ALL_APIS.keys()
 
 
-async def test_no_request_costs_more_in_one_pass_the_more_it_asks_for(tmp_path, monkeypatch):
+async def test_no_request_costs_more_in_one_pass_the_more_it_asks_for(tmp_path, small_slices):
     """Lines in one pass of the loop are bounded, and lines in all grow in proportion."""
-    monkeypatch.setattr("kwire.connection.large.INLINE_ELEMENTS", INLINE)
     wrong = []
     async with desk(tmp_path) as clients:
         member_id = await prepare(clients)
@@ -145,12 +151,12 @@ async def test_no_request_costs_more_in_one_pass_the_more_it_asks_for(tmp_path, 
                     await play(clients, request, version_of(name))
                 meters.append(meter)
             few, many = meters
-            grows = many.most > 1.1 * few.most + (MANY - FEW) / 2
-            if many.most > MOST_LINES or (grows and name not in AT_ONCE):
+            grows = many.most > 1.1 * few.most + (MANY - FEW) / 2 and many.most > MOST_LINES / 5
+            if name not in AT_ONCE and (grows or many.most > MOST_LINES):
                 wrong.append(f"{name}: {few.most}, {many.most} lines in one pass")
             if many.total > 2.3 * few.total:
                 wrong.append(f"{name}: {few.total}, {many.total} lines in all")
-    assert not wrong
+    assert not wrong, wrong
 
 
 async def test_a_request_without_arrays_costs_little(tmp_path):
@@ -162,7 +168,7 @@ async def test_a_request_without_arrays_costs_little(tmp_path):
             await play(clients, constant(key), version_of(name))
             with PassMeter() as meter:
                 await play(clients, constant(key), version_of(name))
-            assert meter.total < MOST_LINES / 10, name
+            assert meter.total < MOST_LINES / 3, name
 
 
 async def test_a_request_is_held_in_a_small_multiple_of_its_bytes(tmp_path):
@@ -172,7 +178,7 @@ async def test_a_request_is_held_in_a_small_multiple_of_its_bytes(tmp_path):
         member_id = await prepare(clients)
         for name in WORST:
             await play(clients, worst(name, 3, member_id), version_of(name))
-            message = sent(Message(worst(name, 2 * MANY, member_id), version_of(name)))
+            message = sent(Message(worst(name, MANY, member_id), version_of(name)))
             gc.collect()
             tracemalloc.start()
             before, _ = tracemalloc.get_traced_memory()
@@ -181,7 +187,7 @@ async def test_a_request_is_held_in_a_small_multiple_of_its_bytes(tmp_path):
             _, peak = tracemalloc.get_traced_memory()
             tracemalloc.stop()
             held = peak - before - 3 * len(answer)
-            if held > 1_000_000 + MOST_HELD * len(message.frames):
+            if held > 300_000 + MOST_HELD * len(message.frames):
                 wrong.append(f"{name}: {held} bytes for {len(message.frames)}")
     assert not wrong
 
@@ -196,7 +202,7 @@ async def test_few_bytes_cannot_ask_for_an_answer_of_any_size(tmp_path):
         with PassMeter() as meter:
             await clients.send(0, sent(Message(WORST["OffsetFetch"](20_000), 8)).frames)
             assert await clients.is_closed(0)
-        assert meter.most < MOST_LINES
+        assert meter.most < 4 * MOST_LINES
 
 
 @pytest.mark.parametrize("name", sorted(AT_ONCE))
