@@ -32,7 +32,7 @@ def inline_units(size_bytes: int) -> int:
     return min(size_bytes // BYTES_PER_UNIT, INLINE_ELEMENTS)
 
 
-SMALL_BYTES = 2048
+SMALL_BYTES = 4096
 """A fast path's request of so many bytes costs so little that it isn't counted."""
 
 _BYTES_PER_PLAIN_UNIT = 2000

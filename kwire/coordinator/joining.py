@@ -175,7 +175,7 @@ def _join_with_id(group: ClassicGroup, attempt: JoinAttempt, turn: Turn) -> None
     if is_the_same:
         reason = ""
     described = attempt.member(request.member_id)
-    member.protocols = described.protocols
+    group.change_protocols(member, described.protocols)
     member.session_timeout_ms = described.session_timeout_ms
     member.rebalance_timeout_ms = described.rebalance_timeout_ms
     protocol.rejoin_and_rebalance(group, member, attempt.waiter, reason, turn)

@@ -167,6 +167,8 @@ async def _wanted(request: FetchRequest, work: Work) -> Wanted:
 
 async def _listed(session: FetchSession, work: Work) -> Wanted:
     """Every partition of a session."""
+    if len(session.partitions) <= PIECE:
+        return [(key, cached.wanted) for key, cached in session.partitions.items()]
     wanted: Wanted = []
     for piece in pieces(list(session.partitions.items())):
         if wanted and work.spend(len(piece) // 4):

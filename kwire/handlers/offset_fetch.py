@@ -156,20 +156,18 @@ class _Reader:
         for piece in pieces(indexes):
             if self._work.spend(UNITS + UNITS_PER_OFFSET * len(piece)):
                 await later(self._work.next_slice)
-            answers = [self._offset(name, topic_id, index) for index in piece]
-            self._work.answer(
-                BYTES + len(name) + sum(BYTES + len(one.metadata or "") for one in answers)
-            )
-            partitions += answers
+            size_bytes = BYTES + len(name) + BYTES * len(piece)
+            for index in piece:
+                found = self._committed.get(name, index)
+                if self._stable and self._offsets.is_pending(self._group_id, name, index):
+                    partitions.append(_partition(index, None, ErrorCode.UNSTABLE_OFFSET_COMMIT))
+                elif found is None or not found.belongs_to(topic_id):
+                    partitions.append(_partition(index, None))
+                else:
+                    size_bytes += len(found.metadata)
+                    partitions.append(_partition(index, found))
+            self._work.answer(size_bytes)
         return OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=partitions)
-
-    def _offset(self, name: str, topic_id: bytes, index: int) -> OffsetFetchResponsePartitions:
-        found = self._committed.get(name, index)
-        if self._stable and self._offsets.is_pending(self._group_id, name, index):
-            return _partition(index, None, ErrorCode.UNSTABLE_OFFSET_COMMIT)
-        if found is None or not found.belongs_to(topic_id):
-            return _partition(index, None)
-        return _partition(index, found)
 
 
 def _partition(
