@@ -168,9 +168,13 @@ class FetchSessions:
         uses_topic_ids: bool,
         limits: SessionLimits,
         steady_ms: int,
+        size: int = 0,
     ) -> FetchSession | None:
-        """A new session, None when there is no room."""
-        size = len(wanted)
+        """A new session, None when there is no room for ``size`` partitions, or for ``wanted``.
+
+        The caller adds those of them that aren't ``wanted`` here by ``update``.
+        """
+        size = max(size, len(wanted))
         if size > limits.partitions or not _are_short(wanted):
             return None
         while self.partitions + size > limits.partitions:
@@ -197,8 +201,11 @@ class FetchSessions:
     ) -> None:
         """Add, change and forget partitions of a session.
 
-        KafkaError (FETCH_SESSION_ID_NOT_FOUND) where it outgrows the bound; then it has ended.
+        KafkaError (FETCH_SESSION_ID_NOT_FOUND) for a session that has ended, and for one that
+        outgrows the bound, which ends by that.
         """
+        if self._sessions.get(session.session_id) is not session:
+            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         before = len(session.partitions)
         session.update(wanted, forgotten)
         self.partitions += len(session.partitions) - before

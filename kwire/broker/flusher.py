@@ -7,11 +7,14 @@ Rules:
   the disk cost one sync for each partition, not one for each request.
 - An append is acknowledged, and shown to consumers, after the run that covers it.
 - A sync that fails takes its directory offline; nothing that waited for it is acknowledged.
-- Handlers needn't know of the disk: the connection holds an answer back (``hold``) until what its
-  task demanded while making it is there. One that answers several partitions waits by itself.
+- Handlers needn't know of the disk: the connection holds an answer back (``hold``) until what the
+  request demanded is there. Demands are noted by task. A request that goes on later, perhaps in
+  another task, takes its demands along (``taken``).
+- A handler that tells several partitions' errors apart waits by itself, and says so
+  (``leave_to_handler``).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
@@ -79,13 +82,24 @@ class Flusher:
         """Begin a request: what this task demanded before has nothing to do with it."""
         self.asked.pop(trio.lowlevel.current_task(), None)
 
-    def hold(self, response: Any) -> Any:
-        """A response, or where this task demanded something a coroutine that gives it later.
+    def leave_to_handler(self, flush: object) -> None:
+        """The handler at work waits for this by itself, and tells the client when it fails."""
+        asked = self.asked.get(trio.lowlevel.current_task()) if isinstance(flush, Flush) else None
+        if asked is not None:
+            asked.discard(flush)
 
-        The coroutine raises KafkaError where the disk refuses.
+    def taken(self) -> set[Flush]:
+        """What this task has demanded; from now on the caller's to keep."""
+        return self.asked.pop(trio.lowlevel.current_task(), None) or set()
+
+    def hold(self, response: Any, before: Iterable[Flush] = ()) -> Any:
+        """A response, or where its request demanded something a coroutine that gives it later.
+
+        ``before`` are the demands of the request's earlier turns. The coroutine raises KafkaError
+        where the disk refuses.
         """
-        asked = self.asked.pop(trio.lowlevel.current_task(), None)
-        return response if asked is None else _after(asked, response)
+        asked = self.taken().union(before)
+        return _after(asked, response) if asked else response
 
     async def run(self) -> None:
         """Flush what is demanded, for ever."""

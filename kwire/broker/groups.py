@@ -320,6 +320,7 @@ class Groups:
             max_size=integer("group.max.size"),
             offset_metadata_max_bytes=integer("offset.metadata.max.bytes"),
             offsets_retention_ms=integer("offsets.retention.minutes") * _MINUTE_MS,
+            max_count=integer("kwire.group.max.count"),
         )
 
     def _expiry_interval_ms(self) -> int:

@@ -22,7 +22,12 @@ from typing import NamedTuple
 from kwire.broker.broker import Broker
 from kwire.broker.flusher import Flush
 from kwire.broker.partition import Partition
-from kwire.coordinator.transaction.state import EPOCH_BUMP_SINCE, ProducerIdAndEpoch, TopicPartition
+from kwire.coordinator.transaction.state import (
+    EPOCH_BUMP_SINCE,
+    ProducerIdAndEpoch,
+    TopicPartition,
+    TransactionState,
+)
 from kwire.errors import ErrorCode, KafkaError
 
 
@@ -85,7 +90,12 @@ def verify(
 def _add(
     broker: Broker, transactional_id: str, writer: Writer, partition: Partition
 ) -> Flush | None:
-    """Add the partitions of the request."""
+    """Add the partitions of the request, unless this one was added with them before."""
+    known = broker.transactions.check_added(transactional_id, writer.producer)
+    if known.state is TransactionState.ONGOING and (
+        (partition.topic, partition.index) in known.partitions
+    ):
+        return None
     added = {(partition.topic, partition.index), *writer.partitions}
     return broker.transactions.add_partitions(
         transactional_id, writer.producer, added, EPOCH_BUMP_SINCE

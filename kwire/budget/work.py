@@ -24,7 +24,6 @@ from collections.abc import Callable
 import trio
 
 from kwire.budget.line import Line
-from kwire.errors import ErrorCode, KafkaError
 
 SLICE_UNITS = 1000
 PASS_UNITS = 4000
@@ -32,8 +31,20 @@ CREDIT_UNITS = 10 * SLICE_UNITS
 """How far a connection that was quiet may be ahead of those that were not."""
 
 
+LARGE_ANSWER_BYTES = 65_536
+"""A response of so many bytes is encoded in a thread."""
+
+
 class ClientGone(Exception):
     """The connection of the client whose request is worked on has ended."""
+
+
+class AnswerTooLarge(Exception):
+    """The response would be larger than ``kwire.response.max.bytes``.
+
+    The protocol has no error for this, so the connection ends. It is no KafkaError, which a handler
+    would turn into the error of one element.
+    """
 
 
 class Turns:
@@ -58,18 +69,19 @@ class Turns:
 class Work:
     """What the requests of one connection cost, one request after the other.
 
-    ``used_units`` is what they have cost so far, ``has_waited`` whether the request in hand has
-    needed more than one slice. ``max_answer_bytes`` is ``kwire.response.max.bytes``.
-    ``is_gone`` says whether the connection has ended; a thread may ask. ``thread_units`` is what
-    the requests have cost in the threads that open batches, None before the first of them.
+    ``used_units`` is what they have cost so far. ``is_large`` tells whether the request in hand has
+    needed more than one slice, or has a large response: then a thread encodes the response.
+    ``max_answer_bytes`` is ``kwire.response.max.bytes``. ``is_gone`` says whether the connection
+    has ended; a thread may ask. ``thread_units`` is what the requests have cost in the threads that
+    open batches, None before the first of them.
     """
 
     __slots__ = (
         "_answer_bytes",
         "_left",
         "_turns",
-        "has_waited",
         "is_gone",
+        "is_large",
         "max_answer_bytes",
         "thread_units",
         "used_units",
@@ -85,11 +97,16 @@ class Work:
         self.max_answer_bytes = max_answer_bytes
         self.used_units = 0
         self.thread_units: int | None = None
-        self.has_waited = False
+        self.is_large = False
+
+    @property
+    def answered_bytes(self) -> int:
+        """How many bytes of the response have been counted."""
+        return self._answer_bytes
 
     def begin_request(self, units: int) -> None:
         """Begin a request, whose smallest cost is ``units``."""
-        self.has_waited = False
+        self.is_large = False
         self._answer_bytes = 0
         self.go_on()
         self.spend(units)
@@ -107,21 +124,19 @@ class Work:
         return self._left < 0
 
     def answer(self, size_bytes: int) -> None:
-        """Count bytes of the response before they are made; KafkaError beyond the limit.
-
-        The protocol has no error for this, so the error ends the connection.
-        """
+        """Count bytes of the response before they are made; AnswerTooLarge beyond the limit."""
         self._answer_bytes += size_bytes
+        if self._answer_bytes > LARGE_ANSWER_BYTES:
+            self.is_large = True
         if self._answer_bytes > self.max_answer_bytes:
-            raise KafkaError(
-                ErrorCode.INVALID_REQUEST,
+            raise AnswerTooLarge(
                 f"the answer is larger than kwire.response.max.bytes={self.max_answer_bytes}: "
-                "ask for less in one request, or raise the setting",
+                "ask for less in one request, or raise the setting"
             )
 
     async def next_slice(self) -> None:
         """Wait for the next slice; ClientGone if the connection has ended meanwhile."""
-        self.has_waited = True
+        self.is_large = True
         await self._turns.wait(self)
         if self.is_gone():
             raise ClientGone

@@ -19,9 +19,9 @@ import trio
 
 from kwire.broker.broker import Broker
 from kwire.budget.work import Work
+from kwire.connection import large
 from kwire.connection.ends import ConnectionClosed, bad_size, failed, tell
 from kwire.connection.inbox import BadFrameSize, Inbox
-from kwire.connection.large import INLINE_ELEMENTS, encode_large, inline_units, serve_large
 from kwire.connection.outbox import Outbox, SliceEnded
 from kwire.connection.poller import Poller
 from kwire.connection.routing import open_frame, unknown_api_versions
@@ -207,6 +207,8 @@ class Connection:
                     self._waiting = Waiting(served_by, header, answer)
                     return
                 if answer is not None:
+                    if len(frame) > large.SMALL_BYTES:
+                        self._work.begin_request(large.plain_units(frame, answer))
                     self._outbox.append_plain(answer)
                     return
             self._decode(served_by, header, frame, position)
@@ -222,13 +224,13 @@ class Connection:
         self, served_by: Route, header: RequestHeader, frame: memoryview, position: int
     ) -> None:
         """Decode a request and call its handler; a large one has to wait for that."""
-        self._work.begin_request(inline_units(len(frame)))
+        self._work.begin_request(large.inline_units(len(frame)))
         context = self._context(header)
         try:
-            request, _ = served_by.decode(frame, position, INLINE_ELEMENTS)
+            request, _ = served_by.decode(frame, position, large.INLINE_ELEMENTS)
         except TooManyElements:
             self._waiting = Waiting(
-                served_by, header, serve_large(served_by, frame, position, context)
+                served_by, header, large.serve_large(served_by, frame, position, context)
             )
             return
         self._handle(served_by, header, request, context)
@@ -254,8 +256,8 @@ class Connection:
             self._waiting = Waiting(served_by, header, response)
         elif type(response) is list:
             self._outbox.append_plain(response)
-        elif response is not None and self._work.has_waited:
-            encoding = encode_large(
+        elif response is not None and self._work.is_large:
+            encoding = large.encode_large(
                 served_by, response, header.correlation_id, self._broker.threads, self._work
             )
             self._waiting = Waiting(served_by, header, encoding)

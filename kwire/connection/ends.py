@@ -5,7 +5,7 @@ that; what nobody meant to raise is a bug.
 import logging
 
 from kwire.broker.broker import Broker
-from kwire.budget.work import ClientGone
+from kwire.budget.work import AnswerTooLarge, ClientGone
 from kwire.connection.inbox import BadFrameSize
 from kwire.connection.outbox import SliceEnded
 from kwire.errors import KafkaError
@@ -50,6 +50,8 @@ def failed(
         return error
     if isinstance(error, MalformedRequest):
         return ConnectionClosed(f"a malformed {served_by.api.name} request: {error}")
+    if isinstance(error, AnswerTooLarge):
+        return ConnectionClosed(f"{served_by.api.name}: {error}")
     if isinstance(error, ClientGone):
         return ConnectionClosed()
     if isinstance(error, KafkaError):

@@ -32,6 +32,20 @@ def inline_units(size_bytes: int) -> int:
     return min(size_bytes // BYTES_PER_UNIT, INLINE_ELEMENTS)
 
 
+SMALL_BYTES = 4096
+"""A fast path's request of so many bytes costs so little that it isn't counted."""
+
+_BYTES_PER_PLAIN_UNIT = 2000
+_ANSWER_BYTES_PER_UNIT = 8
+
+
+def plain_units(frame: memoryview, answer: PlainAnswer) -> int:
+    """What a fast path's request has cost: checksums by its bytes, partitions by its answer's."""
+    parts = answer if isinstance(answer, list) else [answer]
+    told_bytes = sum(len(part) for part in parts if isinstance(part, bytes))
+    return len(frame) // _BYTES_PER_PLAIN_UNIT + told_bytes // _ANSWER_BYTES_PER_UNIT
+
+
 async def serve_large(
     served_by: Route, frame: memoryview, position: int, context: RequestContext
 ) -> Any:

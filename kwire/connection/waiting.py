@@ -4,11 +4,11 @@ An answer that was given at once waits too where what it wrote has to be on the 
 one that comes later.
 """
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from types import CoroutineType
 from typing import Any, Final, TypeAlias
 
-from kwire.broker.flusher import Flusher
+from kwire.broker.flusher import Flush, Flusher
 from kwire.handlers import Route
 from kwire.handlers.waiting import Change, Unfinished
 from kwire.protocol.frame import RequestHeader
@@ -20,9 +20,16 @@ COME_LATER: Final = (CoroutineType, Unfinished)
 """What a handler gives where it has no response yet."""
 
 
-def held(response: Any, flusher: Flusher) -> Any:
-    """A response that is there, or one that waits for the disk if this task has asked for that."""
-    return response if type(response) in COME_LATER else flusher.hold(response)
+def held(response: Any, flusher: Flusher, before: Iterable[Flush] = ()) -> Any:
+    """A response that is there, or one that waits for the disk if its request has asked for that.
+
+    A request that isn't answered yet takes along what it has demanded: it may go on in another
+    task. ``before`` are the demands of its earlier turns.
+    """
+    if type(response) is Unfinished:
+        response.demands = response.demands.union(flusher.taken(), before)
+        return response
+    return response if type(response) is CoroutineType else flusher.hold(response, before)
 
 
 class Waiting:
@@ -45,16 +52,24 @@ class Waiting:
 
     def go_on(self, flusher: Flusher) -> Any:
         """After the change: the response, or what gives it later."""
-        assert isinstance(self.response, Unfinished)
+        later = self.response
+        assert isinstance(later, Unfinished)
         if flusher.asked:
             flusher.forget()
-        response = self.response.go_on()
-        return held(response, flusher) if flusher.asked else response
+        response = later.go_on()
+        demands = later.demands
+        return held(response, flusher, demands) if flusher.asked or demands else response
 
     async def work(self, flusher: Flusher) -> Any:
         """Do what needs a task; the response, or what gives it later."""
         later = self.response
-        response = await (later.work() if isinstance(later, Unfinished) else later)
+        if flusher.asked:
+            flusher.forget()
+        if isinstance(later, Unfinished):
+            response = await later.work()
+            demands = later.demands
+            return held(response, flusher, demands) if flusher.asked or demands else response
+        response = await later
         return held(response, flusher) if flusher.asked else response
 
     def close(self) -> None:

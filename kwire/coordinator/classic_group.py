@@ -64,6 +64,7 @@ class ClassicGroup:
         self.members: dict[str, Member] = {}
         self.static_members: dict[str, str] = {}
         self.pending_joins: dict[str, int] = {}
+        self._supported: dict[str, int] = {}  # by protocol, how many members have it
         self.pending_syncs: set[str] = set()
         self.settling: Settling | None = None
         self.is_first_rebalance = False
@@ -189,6 +190,7 @@ class ClassicGroup:
         if not self.members:
             self.protocol_type = protocol_type
         self.members[member.member_id] = member
+        self._count(member.protocols, 1)
         if member.group_instance_id is not None:
             self.static_members[member.group_instance_id] = member.member_id
         if self.leader is None:
@@ -198,6 +200,7 @@ class ClassicGroup:
     def remove(self, member_id: str) -> Member:
         """Let a member go; another that has joined may lead."""
         member = self.members.pop(member_id)
+        self._count(member.protocols, -1)
         self.pending_syncs.discard(member_id)
         if member.group_instance_id is not None:
             self.static_members.pop(member.group_instance_id, None)
@@ -212,6 +215,8 @@ class ClassicGroup:
             (new.member_id if member is old else member_id): (new if member is old else member)
             for member_id, member in self.members.items()
         }
+        self._count(old.protocols, -1)
+        self._count(new.protocols, 1)
         self.static_members[old.group_instance_id] = new.member_id
         if self.leader == old.member_id:
             self.leader = new.member_id
@@ -235,14 +240,26 @@ class ClassicGroup:
             return False
         if self.state is GroupState.EMPTY:
             return True
-        names = {name for name, _ in protocols}
         if protocol_type != self.protocol_type:
             return False
-        return not self.members or bool(names & self._common_protocols())
+        count = len(self.members)
+        return not count or any(self._supported.get(name) == count for name, _ in protocols)
+
+    def change_protocols(self, member: Member, protocols: Protocols) -> None:
+        """A member offers other protocols from now on."""
+        self._count(member.protocols, -1)
+        member.protocols = protocols
+        self._count(protocols, 1)
+
+    def _count(self, protocols: Protocols, by: int) -> None:
+        for name in {name for name, _ in protocols}:
+            self._supported[name] = self._supported.get(name, 0) + by
+            if not self._supported[name]:
+                del self._supported[name]
 
     def _common_protocols(self) -> set[str]:
-        names = [{name for name, _ in m.protocols} for m in self.members.values()]
-        return set.intersection(*names) if names else set()
+        count = len(self.members)
+        return {name for name, having in self._supported.items() if having == count}
 
     def select_protocol(self) -> str:
         """The protocol that most members like best among those that all have."""

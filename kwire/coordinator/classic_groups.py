@@ -85,6 +85,7 @@ class ClassicGroups:
         group_id = attempt.request.group_id
         if attempt.request.member_id:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+        self._registry.check_room()
         group = ClassicGroup(group_id, turn)
         group.announced = announced
         turn.effects.records.append(group_metadata(group_id, group.state_record()))

@@ -22,7 +22,7 @@ from kwire.coordinator.effects import Effects, Turn
 from kwire.coordinator.history import Histories
 from kwire.coordinator.records import CoordinatorRecord
 from kwire.coordinator.settings import GroupSettings
-from kwire.errors import ErrorCode
+from kwire.errors import ErrorCode, KafkaError
 from kwire.record.records import Record
 
 EMPTY_STATE = "Empty"
@@ -149,6 +149,18 @@ class GroupRegistry:
     def turn(self, now_ms: int) -> Turn:
         """An operation that begins now."""
         return Turn(now_ms, self.settings, Effects(), self.histories, self._date_ms)
+
+    def check_room(self, offsets_only: int = 0) -> None:
+        """KafkaError (GROUP_MAX_SIZE_REACHED) where no further group is kept.
+
+        ``offsets_only`` groups are known besides by their offsets.
+        """
+        if max(len(self.groups), offsets_only) >= self.settings.max_count:
+            raise KafkaError(
+                ErrorCode.GROUP_MAX_SIZE_REACHED,
+                f"kwire.group.max.count={self.settings.max_count} allows no more groups in one "
+                "partition of __consumer_offsets",
+            )
 
     def reschedule(self, group: Group) -> None:
         """See to it that a group is looked at in time; looking too early costs little."""

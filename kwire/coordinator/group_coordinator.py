@@ -10,6 +10,7 @@ Rules:
   partition is loaded.
 """
 
+import sys
 from collections.abc import Callable, Iterator
 
 from kwire.coordinator.classic_groups import ClassicGroups
@@ -94,11 +95,13 @@ class GroupCoordinator:
 
     def group_ids(self) -> list[str]:
         """Every group, those that only have offsets included."""
-        return list(dict.fromkeys([*self.groups, *sorted(self.offsets.group_ids())]))
+        with_offsets_only = [one for one in self.offsets.group_ids() if one not in self.groups]
+        return [*self.groups, *with_offsets_only]
 
-    def delete(self, group_id: str) -> Effects:
+    def delete(self, group_id: str, most_offsets: int = sys.maxsize) -> Effects:
         """Delete an empty group and its offsets.
 
+        Where it has more than ``most_offsets``, that many are deleted and the group is still there.
         Raises KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
         """
         if self.state_of(group_id) is None:
@@ -107,8 +110,9 @@ class GroupCoordinator:
         if group is not None:
             group.check_delete()
         effects = Effects(is_atomic=False)
-        self.committed.tombstones(group_id, effects)
-        effects.records += [group_metadata(group_id, None)] if group is None else group.tombstones()
+        if self.committed.tombstones(group_id, most_offsets, effects):
+            unknown = [group_metadata(group_id, None)]
+            effects.records += unknown if group is None else group.tombstones()
         return effects
 
     def expire_offsets(self, age_ms: Callable[[int], int]) -> Iterator[Effects]:

@@ -9,8 +9,10 @@ Rules:
 Source: OffsetMetadataManager of Kafka; KIP-211, KIP-447, KIP-496.
 """
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
+from itertools import islice
 
 from kwire.coordinator.effects import Effects
 from kwire.coordinator.expiry import has_expired
@@ -18,6 +20,9 @@ from kwire.coordinator.group import Committer, Group, GroupRegistry
 from kwire.coordinator.offsets import OffsetStore
 from kwire.coordinator.records import OffsetCommitValue, offset_commit
 from kwire.errors import ErrorCode, KafkaError
+
+GROUPS_PER_STEP = 25
+"""How many groups are looked through at a time."""
 
 GROUP_ID_NOT_FOUND_SINCE = 9
 """The first version of OffsetCommit that has this error."""
@@ -48,6 +53,8 @@ class GroupOffsets:
                 if committer.is_transactional or is_old
                 else ErrorCode.GROUP_ID_NOT_FOUND
             )
+        elif not self._store.has(group_id):
+            self._registry.check_room(len(self._store))
 
     def check_commit_of(
         self, group_id: str, committer: Committer, topic_id: bytes, partition: int
@@ -88,32 +95,37 @@ class GroupOffsets:
         elif not self._store.has(group_id):
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
         effects = Effects(is_atomic=False)
-        held = self._store.partitions_of(group_id)
         for topic, partition in dict.fromkeys(wanted):
-            if topic not in read and (topic, partition) in held:
+            if topic not in read and self._store.holds(group_id, topic, partition):
                 effects.records.append(offset_commit(group_id, topic, partition, None))
         return effects, read
 
-    def tombstones(self, group_id: str, effects: Effects) -> None:
-        """Add the records that forget every offset of a group."""
-        for topic, partition in sorted(self._store.partitions_of(group_id)):
+    def tombstones(self, group_id: str, most: int, effects: Effects) -> bool:
+        """Add the records that forget a group's offsets; whether these are all of them."""
+        held = list(
+            islice(self._store.iter_partitions(group_id), most + 1 if most < sys.maxsize else None)
+        )
+        for topic, partition in sorted(set(held[:most])):
             effects.records.append(offset_commit(group_id, topic, partition, None))
+        return len(held) <= most
 
     def forget_topics(self, is_gone: Callable[[str], bool]) -> Iterator[Effects]:
         """Drop the offsets of topics that are deleted.
 
-        A group at a time: the effects of each step are to be carried out before the next.
+        Few groups at a time: the effects of each step are to be carried out before the next.
         """
-        for group_id in sorted(self._store.group_ids()):
+        effects = Effects(is_atomic=False)
+        for count, group_id in enumerate(self._store.group_ids(), 1):
             gone = {topic for topic in self._store.topics_of(group_id) if is_gone(topic)}
             if gone:
-                effects = Effects(is_atomic=False)
                 effects.records += [
                     offset_commit(group_id, topic, partition, None)
                     for topic, partition in sorted(self._store.partitions_of(group_id))
                     if topic in gone
                 ]
+            if count % GROUPS_PER_STEP == 0 or effects.records:
                 yield effects
+                effects = Effects(is_atomic=False)
 
     def expire(self, group_ids: Sequence[str], age_ms: Callable[[int], int]) -> Effects:
         """Drop what is past ``offsets.retention.minutes``, and empty groups without any left."""

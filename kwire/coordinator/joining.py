@@ -35,6 +35,9 @@ _ASSIGNED_OR_SOON = (GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
 MAX_PENDING_JOINS = 10_000
 """How many given ids a group remembers; whoever comes with an older one has to begin anew."""
 
+MAX_PENDING_CHARACTERS = 1_048_576
+"""Long ids, which are made of long client ids, are remembered less often."""
+
 
 class Client(NamedTuple):
     """Who asks: its client id, its host as Kafka prints it, the version of its request."""
@@ -139,7 +142,8 @@ def _join_without_id(group: ClassicGroup, attempt: JoinAttempt, turn: Turn) -> N
 def _expect(group: ClassicGroup, member_id: str, until_ms: int) -> None:
     """Wait for somebody to join with the id it was given; only so many are waited for."""
     pending = group.pending_joins
-    if len(pending) >= MAX_PENDING_JOINS:
+    most = min(MAX_PENDING_JOINS, 1 + MAX_PENDING_CHARACTERS // len(member_id))
+    while len(pending) >= most:
         del pending[next(iter(pending))]
     pending[member_id] = until_ms
 
@@ -175,7 +179,7 @@ def _join_with_id(group: ClassicGroup, attempt: JoinAttempt, turn: Turn) -> None
         # What the leader assigns by may have changed, for instance the partitions of a topic.
         reason = f"the leader {member.member_id} joins again ({attempt.client_reason})"
     described = attempt.member(request.member_id)
-    member.protocols = described.protocols
+    group.change_protocols(member, described.protocols)
     member.session_timeout_ms = described.session_timeout_ms
     member.rebalance_timeout_ms = described.rebalance_timeout_ms
     protocol.rejoin_and_rebalance(group, member, attempt.waiter, reason, turn)

@@ -9,6 +9,7 @@ Rules:
 Source: OffsetMetadataManager of Kafka.
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from kwire.coordinator.records import OffsetCommitValue
@@ -101,9 +102,13 @@ class OffsetStore:
         self._pending: dict[int, dict[str, GroupOffsets]] = {}
         self._open: dict[str, set[int]] = {}
 
-    def group_ids(self) -> set[str]:
+    def group_ids(self) -> list[str]:
         """Every group that has an offset, or an open transaction that commits one."""
-        return self._groups.keys() | self._open.keys()
+        return [*self._groups, *(one for one in self._open if one not in self._groups)]
+
+    def __len__(self) -> int:
+        """How many groups have a committed offset."""
+        return len(self._groups)
 
     def of(self, group_id: str) -> GroupOffsets:
         """A group's committed offsets; empty for a group nobody knows."""
@@ -122,6 +127,19 @@ class OffsetStore:
     def _pending_of(self, group_id: str) -> list[GroupOffsets]:
         """The offsets that each open transaction commits to a group."""
         return [self._pending[producer][group_id] for producer in self._open.get(group_id, ())]
+
+    def holds(self, group_id: str, topic: str, partition: int) -> bool:
+        """Whether a group has an offset of a partition, committed or pending."""
+        return self.of(group_id).get(topic, partition) is not None or self.is_pending(
+            group_id, topic, partition
+        )
+
+    def iter_partitions(self, group_id: str) -> Iterator[tuple[str, int]]:
+        """Every partition for which a group has an offset; one may be given several times."""
+        for offsets in (self.of(group_id), *self._pending_of(group_id)):
+            for topic, partitions in offsets.topics.items():
+                for partition in partitions:
+                    yield topic, partition
 
     def partitions_of(self, group_id: str) -> set[tuple[str, int]]:
         """Every partition for which a group has an offset, committed or pending."""

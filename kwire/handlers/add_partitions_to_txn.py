@@ -9,7 +9,9 @@ INVALID_PRODUCER_EPOCH.
 from kwire.coordinator.transaction.state import EPOCH_BUMP_SINCE, ProducerIdAndEpoch, TopicPartition
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
+from kwire.handlers.slices import pieces
 from kwire.handlers.transaction_errors import told
+from kwire.handlers.waiting import Unfinished, at_once_or_later, later
 from kwire.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
@@ -26,36 +28,54 @@ _NOT_ADDED = ErrorCode.TRANSACTION_ABORTABLE
 Results = dict[TopicPartition, ErrorCode]
 
 
+UNITS = 2
+UNITS_PER_TRANSACTION = 15
+
+
 def handle(
     request: AddPartitionsToTxnRequest, context: RequestContext
-) -> AddPartitionsToTxnResponse:
+) -> AddPartitionsToTxnResponse | Unfinished:
     """Add or verify, each transaction by itself."""
+    return at_once_or_later(_handle(request, context))
+
+
+async def _handle(
+    request: AddPartitionsToTxnRequest, context: RequestContext
+) -> AddPartitionsToTxnResponse:
     if context.api_version >= BATCHED_SINCE:
-        return AddPartitionsToTxnResponse(
-            results_by_transaction=[
+        results: list[AddPartitionsToTxnResult] = []
+        for one in request.transactions:
+            if results and context.work.spend(UNITS_PER_TRANSACTION):
+                await later(context.work.next_slice)
+            topics = await _by_topic(await _results(one, context), context)
+            results.append(
                 AddPartitionsToTxnResult(
-                    transactional_id=one.transactional_id,
-                    topic_results=_by_topic(_results(one, context)),
+                    transactional_id=one.transactional_id, topic_results=topics
                 )
-                for one in request.transactions
-            ]
-        )
+            )
+        return AddPartitionsToTxnResponse(results_by_transaction=results)
     only = AddPartitionsToTxnTransaction(
         transactional_id=request.v3_and_below_transactional_id,
         producer_id=request.v3_and_below_producer_id,
         producer_epoch=request.v3_and_below_producer_epoch,
         topics=request.v3_and_below_topics,
     )
-    return AddPartitionsToTxnResponse(
-        results_by_topic_v3_and_below=_by_topic(_results(only, context))
-    )
+    topics = await _by_topic(await _results(only, context), context)
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=topics)
 
 
-def _results(wanted: AddPartitionsToTxnTransaction, context: RequestContext) -> Results:
+async def _results(wanted: AddPartitionsToTxnTransaction, context: RequestContext) -> Results:
     """What becomes of every partition of a transaction."""
     image = context.broker.image
-    partitions = [(topic.name, index) for topic in wanted.topics for index in topic.partitions]
-    missing = {at for at in partitions if image.partition(*at) is None}
+    partitions: dict[TopicPartition, None] = {}
+    missing: set[TopicPartition] = set()
+    for topic in wanted.topics:
+        for piece in pieces(topic.partitions):
+            if partitions and context.work.spend(1 + UNITS * len(piece)):
+                await later(context.work.next_slice)
+            named = [(topic.name, index) for index in piece]
+            partitions.update(dict.fromkeys(named))
+            missing.update(at for at in named if image.partition(*at) is None)
     if missing:
         unknown, others = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED
         return {at: unknown if at in missing else others for at in partitions}
@@ -64,20 +84,28 @@ def _results(wanted: AddPartitionsToTxnTransaction, context: RequestContext) -> 
     try:
         if wanted.verify_only:
             known = transactions.check_added(wanted.transactional_id, producer).partitions
-            missing = set(partitions) - known
+            missing = partitions.keys() - known
             return {at: _NOT_ADDED if at in missing else ErrorCode.NONE for at in partitions}
         version = EPOCH_BUMP_SINCE if context.api_version >= BATCHED_SINCE else 0
         transactions.add_partitions(wanted.transactional_id, producer, partitions, version)
+        if context.api_version >= BATCHED_SINCE:  # the next of this request may write as many
+            open_now = transactions.check_added(wanted.transactional_id, producer)
+            context.work.spend(UNITS * len(open_now.partitions))
     except KafkaError as error:
         return dict.fromkeys(partitions, told(error, context.api_version))
     return dict.fromkeys(partitions, ErrorCode.NONE)
 
 
-def _by_topic(results: Results) -> list[AddPartitionsToTxnTopicResult]:
+async def _by_topic(
+    results: Results, context: RequestContext
+) -> list[AddPartitionsToTxnTopicResult]:
     topics: dict[str, AddPartitionsToTxnTopicResult] = {}
     for (name, index), code in results.items():
-        topic = topics.setdefault(name, AddPartitionsToTxnTopicResult(name=name))
-        topic.results_by_partition.append(
+        if topics and context.work.spend(UNITS):
+            await later(context.work.next_slice)
+        if name not in topics:
+            topics[name] = AddPartitionsToTxnTopicResult(name=name)
+        topics[name].results_by_partition.append(
             AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code)
         )
     return list(topics.values())

@@ -3,10 +3,13 @@
 Behaviour: each resource has an answer of its own; one that is named twice is refused each time.
 """
 
-from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers import unfollowed
 from kwire.handlers.context import RequestContext
+from kwire.handlers.resources import UNITS, alter_all
+from kwire.handlers.slices import pieces
+from kwire.metadata.changes import Change
 from kwire.metadata.config_control import replace_configs, resource_type
+from kwire.metadata.image import MetadataImage
 from kwire.protocol.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
@@ -17,34 +20,28 @@ from kwire.protocol.messages.alter_configs import (
 
 async def handle(request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
     """Alter every resource that may be."""
-    targets = [(resource.resource_type, resource.resource_name) for resource in request.resources]
-    responses = []
-    for resource, target in zip(request.resources, targets, strict=True):
-        response = AlterConfigsResourceResponse(
-            resource_type=resource.resource_type,
-            resource_name=resource.resource_name,
-            error_message=None,
-        )
-        try:
-            if targets.count(target) > 1:
-                raise KafkaError(
-                    ErrorCode.INVALID_REQUEST, "Each resource must appear at most once."
-                )
-            await _alter(resource, context, validate_only=request.validate_only)
-        except KafkaError as error:
-            response.error_code, response.error_message = error.code, error.message or None
-        responses.append(response)
+
+    def decide(resource: AlterConfigsResource, image: MetadataImage) -> list[Change]:
+        target = (resource_type(resource.resource_type), resource.resource_name)
+        configs = [(config.name, config.value) for config in resource.configs]
+        return replace_configs(image, target, configs, context.broker.settings)
+
+    outcomes = await alter_all(request.resources, decide, context, request.validate_only)
+    for resource, outcome in outcomes:
+        if not (outcome.code or request.validate_only):
+            target = (resource_type(resource.resource_type), resource.resource_name)
+            unfollowed.warn(target, [config.name for config in resource.configs])
+    responses: list[AlterConfigsResourceResponse] = []
+    for piece in pieces(outcomes):
+        if context.work.spend(UNITS * len(piece)):
+            await context.work.next_slice()
+        responses += [
+            AlterConfigsResourceResponse(
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+                error_code=outcome.code,
+                error_message=outcome.message,
+            )
+            for resource, outcome in piece
+        ]
     return AlterConfigsResponse(responses=responses)
-
-
-async def _alter(
-    resource: AlterConfigsResource, context: RequestContext, *, validate_only: bool
-) -> None:
-    broker = context.broker
-    target = (resource_type(resource.resource_type), resource.resource_name)
-    configs = [(config.name, config.value) for config in resource.configs]
-    if validate_only:
-        replace_configs(broker.image, target, configs, broker.settings)
-        return
-    await context.commit(lambda image: replace_configs(image, target, configs, broker.settings))
-    unfollowed.warn(target, [name for name, _ in configs])

@@ -21,11 +21,14 @@ from kwire.protocol.messages.api_versions import (
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _SOFTWARE_SINCE = 3
 
+UNITS = 80
+
 
 def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
     """Answer with everything there is."""
     if context.api_version >= _SOFTWARE_SINCE and not _software_is_valid(request):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    context.work.spend(UNITS)
     return ApiVersionsResponse(
         api_keys=[
             ApiVersion(api_key=key, min_version=first, max_version=last)

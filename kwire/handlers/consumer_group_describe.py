@@ -18,6 +18,8 @@ from kwire.coordinator.consumer.topics import Topics
 from kwire.coordinator.group import GroupType
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import GROUP_OPERATIONS, NOT_ASKED, RequestContext
+from kwire.handlers.slices import id_units
+from kwire.handlers.waiting import Unfinished, at_once_or_later, later
 from kwire.metadata.features import GROUP_VERSION
 from kwire.protocol.messages.consumer_group_describe import (
     Assignment,
@@ -28,23 +30,59 @@ from kwire.protocol.messages.consumer_group_describe import (
     TopicPartitions,
 )
 
+UNITS = 2
+UNITS_PER_NAME = 8
+BYTES = 50
+BYTES_PER_UNIT = 8
+"""What the parts of a response cost, and their bytes without what clients sent."""
+
 
 def handle(
     request: ConsumerGroupDescribeRequest, context: RequestContext
-) -> ConsumerGroupDescribeResponse:
+) -> ConsumerGroupDescribeResponse | Unfinished:
     """Describe every group asked for."""
+    return at_once_or_later(_handle(request, context))
+
+
+async def _handle(
+    request: ConsumerGroupDescribeRequest, context: RequestContext
+) -> ConsumerGroupDescribeResponse:
     operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
+    work = context.work
+    described: dict[str, tuple[DescribedGroup, int]] = {}
     groups = []
     for group_id in request.group_ids:
-        try:
-            group = _describe(group_id, context)
-            group.authorized_operations = operations
-        except KafkaError as error:
-            group = DescribedGroup(
-                group_id=group_id, error_code=error.code, error_message=error.message or None
-            )
+        if work.spend(UNITS):
+            await later(work.next_slice)
+        if group_id not in described:
+            group = _described(group_id, operations, context)
+            size_bytes = BYTES + sum(_size_bytes(member) for member in group.members)
+            work.spend(UNITS_PER_NAME + id_units(group_id) + size_bytes // BYTES_PER_UNIT)
+            described[group_id] = group, size_bytes
+        group, size_bytes = described[group_id]
+        work.answer(size_bytes)
         groups.append(group)
     return ConsumerGroupDescribeResponse(groups=groups)
+
+
+def _size_bytes(member: Member) -> int:
+    """About how large a member is in the response."""
+    size_bytes = BYTES + sum(len(name) for name in member.subscribed_topic_names)
+    for assignment in (member.assignment, member.target_assignment):
+        size_bytes += sum(BYTES + 4 * len(t.partitions) for t in assignment.topic_partitions)
+    return size_bytes
+
+
+def _described(group_id: str, operations: int, context: RequestContext) -> DescribedGroup:
+    """A group, or why there is none."""
+    try:
+        group = _describe(group_id, context)
+        group.authorized_operations = operations
+    except KafkaError as error:
+        group = DescribedGroup(
+            group_id=group_id, error_code=error.code, error_message=error.message or None
+        )
+    return group
 
 
 def _describe(group_id: str, context: RequestContext) -> DescribedGroup:

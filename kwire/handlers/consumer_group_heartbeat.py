@@ -8,6 +8,7 @@ from kwire.coordinator.joining import Client
 from kwire.errors import KafkaError
 from kwire.handlers.consumer_group_describe import check_consumer_protocol
 from kwire.handlers.context import RequestContext
+from kwire.handlers.member_size import check_member_size
 from kwire.handlers.replies import answer
 from kwire.handlers.waiting import Unfinished, at_once_or_later
 from kwire.protocol.messages.consumer_group_heartbeat import (
@@ -31,6 +32,8 @@ async def _handle(
     reply = Reply()
     try:
         check_consumer_protocol(context.broker)
+        if names := request.subscribed_topic_names:
+            check_member_size([(name, 0) for name in names], context)
         home = context.broker.groups.coordinator_or_empty(request.group_id)
         now_ms = context.broker.groups.now_ms()
         home.carry_out(home.groups.consumer.heartbeat(request, client, reply, now_ms))
@@ -38,6 +41,6 @@ async def _handle(
         return ConsumerGroupHeartbeatResponse(
             error_code=error.code, error_message=error.message or None
         )
-    response = await answer(reply)
+    response = await answer(reply, context)
     assert isinstance(response, ConsumerGroupHeartbeatResponse)
     return response

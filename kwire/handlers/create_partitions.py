@@ -4,11 +4,11 @@ Behaviour: each topic has an answer of its own; one that is named twice gets one
 All topics that may be extended are extended in one commit.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
+from kwire.handlers.decisions import Price, commit_in_slices
 from kwire.metadata.changes import Change
 from kwire.metadata.controller import add_partitions, check_partition_total
 from kwire.metadata.image import MetadataImage
@@ -19,43 +19,54 @@ from kwire.protocol.messages.create_partitions import (
     CreatePartitionsTopicResult,
 )
 
+UNITS = 2
+UNITS_PER_TOPIC = 12
+
 
 async def handle(
     request: CreatePartitionsRequest, context: RequestContext
 ) -> CreatePartitionsResponse:
     """Extend every topic that may be."""
-    extension = _Extension(request.topics, context)
-    if request.validate_only:
-        extension.decide(context.broker.image)
-    else:
-        try:
-            await context.commit(extension.decide)
-        except KafkaError as error:
-            extension.fail(error)
+    extension = _Extension(context)
+    try:
+        await extension.read(request.topics)
+        await commit_in_slices(context, extension.decide, validate_only=request.validate_only)
+    except KafkaError as error:
+        extension.fail(error)
     return CreatePartitionsResponse(results=list(extension.results.values()))
 
 
 class _Extension:
     """The topics of one request; ``results`` by name are those of the last decision."""
 
-    def __init__(self, topics: list[CreatePartitionsTopic], context: RequestContext) -> None:
+    def __init__(self, context: RequestContext) -> None:
         self.results: dict[str, CreatePartitionsTopicResult] = {}
-        self._topics = topics
-        self._names = Counter(topic.name for topic in topics)
-        self._random = context.broker.random
+        self._wanted: dict[str, CreatePartitionsTopic | None] = {}
+        self._total = 0
+        self._context = context
 
-    def decide(self, image: MetadataImage) -> Sequence[Change]:
+    async def read(self, topics: list[CreatePartitionsTopic]) -> None:
+        """Take in what is wanted; a topic that is named twice is None."""
+        work = self._context.work
+        for topic in topics:
+            if work.spend(UNITS):
+                await work.next_slice()
+            self._wanted[topic.name] = None if topic.name in self._wanted else topic
+            self._total += _missing(topic, self._context.broker.image)
+
+    async def decide(self, image: MetadataImage, work: Price) -> Sequence[Change]:
         """The changes that extend every topic that may be."""
-        total = sum(_missing(topic, image) for topic in self._topics)
         changes: list[Change] = []
         self.results.clear()
-        for topic in self._topics:
-            result = CreatePartitionsTopicResult(name=topic.name)
-            self.results[topic.name] = result
+        for name, topic in self._wanted.items():
+            if work.spend(UNITS_PER_TOPIC):
+                await work.next_slice()
+            self.results[name] = result = CreatePartitionsTopicResult(name=name)
             try:
-                if self._names[topic.name] > 1:
+                if topic is None:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-                check_partition_total(total)
+                check_partition_total(self._total)
+                work.spend(_missing(topic, image))
                 changes += self._extend(topic, image)
             except KafkaError as error:
                 result.error_code, result.error_message = error.code, error.message or None
@@ -71,7 +82,9 @@ class _Extension:
         assignments = None
         if topic.assignments is not None:
             assignments = [assignment.broker_ids for assignment in topic.assignments]
-        return add_partitions(image, topic.name, topic.count, assignments, self._random)
+        return add_partitions(
+            image, topic.name, topic.count, assignments, self._context.broker.random
+        )
 
 
 def _missing(wanted: CreatePartitionsTopic, image: MetadataImage) -> int:

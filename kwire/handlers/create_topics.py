@@ -6,17 +6,15 @@ refused as a whole (POLICY_VIOLATION). The answer carries a topic's id (version 
 its configs (version 5). A topic that is answered can be written to.
 """
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-import trio
-
-from kwire.broker.commits import TOPICS_PER_TURN
 from kwire.broker.configs import topic_configs
 from kwire.broker.internal_topics import INTERNAL_TOPICS
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
+from kwire.handlers.decisions import Price, commit_in_slices
 from kwire.metadata.changes import Change
+from kwire.metadata.config_checks import check_number
 from kwire.metadata.controller import NewTopic, RequestTooLarge, TopicCreation
 from kwire.metadata.image import MetadataImage, TopicImage
 from kwire.protocol.messages.create_topics import (
@@ -29,91 +27,112 @@ from kwire.protocol.messages.create_topics import (
 
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 
+UNITS = 3
+UNITS_PER_TOPIC = 30
+UNITS_PER_CONFIGS = 400
+
+_NOT_READ = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+
 
 async def handle(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
     """Create every topic that may be."""
-    creation = _Creation(request.topics, context)
-    if request.validate_only:
-        await creation.decide(context.broker.image)
-    else:
-        try:
-            await context.commit(creation.decide)
-        except KafkaError as error:
-            creation.fail(error)
-    return CreateTopicsResponse(topics=list(creation.results.values()))
+    creation = _Creation(context)
+    try:
+        await creation.read(request.topics)
+        await commit_in_slices(context, creation.decide, validate_only=request.validate_only)
+    except RequestTooLarge as error:
+        creation.refuse_all(error)
+    except KafkaError as error:
+        creation.fail(error)
+    return CreateTopicsResponse(topics=await creation.results())
 
 
 class _Creation:
-    """The topics of one request; ``results`` by name are those of the last decision."""
+    """The topics of one request; ``outcomes`` by name are those of the last decision."""
 
-    def __init__(self, topics: list[CreatableTopic], context: RequestContext) -> None:
-        self.results: dict[str, CreatableTopicResult] = {}
-        self._topics = topics
-        self._names = Counter(topic.name for topic in topics)
+    def __init__(self, context: RequestContext) -> None:
+        self.outcomes: dict[str, TopicImage | KafkaError] = {}
+        self._wanted: dict[str, NewTopic | KafkaError] = {}
+        self._partitions = 0
         self._context = context
-        self._configs: dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]] = {}
 
-    async def decide(self, image: MetadataImage) -> Sequence[Change]:
-        """The changes that create every topic that may be; others have their turn in between."""
-        self.results.clear()
-        self._configs.clear()
-        try:
-            creation = TopicCreation(image, self._context.broker.random, self._partitions())
-            for number, topic in enumerate(self._topics, 1):
-                self._add(topic, creation)
-                if number % TOPICS_PER_TURN == 0:
-                    await trio.lowlevel.checkpoint()
-        except RequestTooLarge as error:
-            self.results = {name: _refusal(name, error) for name in self._names}
-            return []
+    async def read(self, topics: list[CreatableTopic]) -> None:
+        """Read the request. A name that is given twice asks for no partition."""
+        work = self._context.work
+        default = self._context.broker.integer("num.partitions")
+        for topic in topics:
+            if work.spend(UNITS):
+                await work.next_slice()
+            is_named_twice = topic.name in self._wanted
+            self.outcomes[topic.name] = self._wanted[topic.name] = (
+                KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+                if is_named_twice
+                else _NOT_READ
+            )
+        for topic in topics:
+            if self._wanted[topic.name] is _NOT_READ:
+                if work.spend(UNITS + len(topic.assignments) + len(topic.configs)):
+                    await work.next_slice()
+                self._wanted[topic.name] = _wish(topic, self._context)
+                count = default if topic.num_partitions == -1 else max(topic.num_partitions, 0)
+                self._partitions += len(topic.assignments) or count
+
+    async def decide(self, image: MetadataImage, work: Price) -> Sequence[Change]:
+        """The changes that create every topic that may be; RequestTooLarge."""
+        creation = TopicCreation(image, self._context.broker.random, self._partitions)
+        for name, wanted in self._wanted.items():
+            if isinstance(wanted, KafkaError):
+                self.outcomes[name] = wanted
+                continue
+            if work.spend(UNITS_PER_TOPIC + wanted.partitions):
+                await work.next_slice()
+            try:
+                self.outcomes[name] = creation.add(wanted)
+            except RequestTooLarge:
+                raise
+            except KafkaError as error:
+                self.outcomes[name] = error
         return creation.changes
 
-    def _partitions(self) -> int:
-        """How many partitions the request asks for; a name that is given twice asks for none."""
-        default = self._context.broker.integer("num.partitions")
-        total = 0
-        for topic in self._topics:
-            if self._names[topic.name] > 1:
-                continue
-            count = default if topic.num_partitions == -1 else max(topic.num_partitions, 0)
-            total += len(topic.assignments) or count
-        return total
-
-    def _add(self, topic: CreatableTopic, creation: TopicCreation) -> None:
-        try:
-            if self._names[topic.name] > 1:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-            wanted = _new_topic(topic, self._context)
-            created = creation.add(wanted)
-        except RequestTooLarge:
-            raise
-        except KafkaError as error:
-            self.results[topic.name] = _refusal(topic.name, error)
-        else:
-            self.results[topic.name] = _result(created, self._all_configs(wanted.configs))
+    def refuse_all(self, error: KafkaError) -> None:
+        """Give every topic the error of the request."""
+        self.outcomes = dict.fromkeys(self.outcomes, error)
 
     def fail(self, error: KafkaError) -> None:
         """The decision could not be committed: give its error to every topic that has none."""
-        for name, result in self.results.items():
-            if not result.error_code:
-                self.results[name] = _refusal(name, error)
+        for name, outcome in self.outcomes.items():
+            if outcome is _NOT_READ or not isinstance(outcome, KafkaError):
+                self.outcomes[name] = error
 
-    def _all_configs(self, own: Mapping[str, str]) -> list[CreatableTopicConfigs]:
-        """Every config of a topic that has these of its own; alike topics share one list."""
-        key = tuple(own.items())
-        found = self._configs.get(key)
-        if found is None:
-            found = self._configs[key] = [
-                CreatableTopicConfigs(
-                    name=entry.name,
-                    value=entry.value,
-                    read_only=entry.read_only,
-                    config_source=entry.source,
-                    is_sensitive=entry.is_sensitive,
-                )
-                for entry in topic_configs(self._context.broker, own)
-            ]
-        return found
+    async def results(self) -> list[CreatableTopicResult]:
+        """The answer for every topic."""
+        work = self._context.work
+        without_own: list[CreatableTopicConfigs] | None = None
+        results = []
+        for name, outcome in self.outcomes.items():
+            if work.spend(UNITS):
+                await work.next_slice()
+            if isinstance(outcome, KafkaError):
+                results.append(_refusal(name, outcome))
+                continue
+            wanted = self._wanted[name]
+            assert isinstance(wanted, NewTopic)
+            configs = None if wanted.configs else without_own
+            if configs is None:
+                if work.spend(UNITS_PER_CONFIGS):
+                    await work.next_slice()
+                configs = _described(wanted, self._context)
+                if not wanted.configs:
+                    without_own = configs
+            results.append(_result(outcome, configs))
+        return results
+
+
+def _wish(topic: CreatableTopic, context: RequestContext) -> NewTopic | KafkaError:
+    try:
+        return _new_topic(topic, context)
+    except KafkaError as error:
+        return error
 
 
 def _new_topic(topic: CreatableTopic, context: RequestContext) -> NewTopic:
@@ -144,6 +163,7 @@ def _new_topic(topic: CreatableTopic, context: RequestContext) -> NewTopic:
 
 
 def _configs(topic: CreatableTopic) -> dict[str, str]:
+    check_number(len(topic.configs))
     if topic.name in INTERNAL_TOPICS and not topic.configs:
         # Somebody creates it before the broker does: then it shall be compacted all the same.
         return {"cleanup.policy": "compact"}
@@ -171,3 +191,17 @@ def _result(topic: TopicImage, configs: list[CreatableTopicConfigs]) -> Creatabl
         replication_factor=len(topic.partitions[0].replicas),
         configs=configs,
     )
+
+
+def _described(wanted: NewTopic, context: RequestContext) -> list[CreatableTopicConfigs]:
+    """The configs of a new topic."""
+    return [
+        CreatableTopicConfigs(
+            name=entry.name,
+            value=entry.value,
+            read_only=entry.read_only,
+            config_source=entry.source,
+            is_sensitive=entry.is_sensitive,
+        )
+        for entry in topic_configs(context.broker, wanted.configs)
+    ]

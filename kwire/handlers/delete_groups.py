@@ -2,27 +2,49 @@
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
+from kwire.handlers.slices import PIECE, id_units
+from kwire.handlers.waiting import Unfinished, at_once_or_later, later
 from kwire.protocol.messages.delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
     DeleteGroupsResponse,
 )
 
+UNITS = 12
+UNITS_PER_OFFSET = 12
 
-def handle(request: DeleteGroupsRequest, context: RequestContext) -> DeleteGroupsResponse:
+
+def handle(
+    request: DeleteGroupsRequest, context: RequestContext
+) -> DeleteGroupsResponse | Unfinished:
     """Delete every group that may be."""
-    return DeleteGroupsResponse(
-        results=[
-            DeletableGroupResult(group_id=group_id, error_code=_delete(group_id, context))
-            for group_id in dict.fromkeys(request.groups_names)
-        ]
-    )
+    return at_once_or_later(_handle(request, context))
 
 
-def _delete(group_id: str, context: RequestContext) -> ErrorCode:
+async def _handle(request: DeleteGroupsRequest, context: RequestContext) -> DeleteGroupsResponse:
+    work = context.work
+    results: dict[str, DeletableGroupResult] = {}
+    for group_id in request.groups_names:
+        if results and work.spend(1):
+            await later(work.next_slice)
+        if group_id not in results:
+            if results and work.spend(UNITS + id_units(group_id)):
+                await later(work.next_slice)
+            results[group_id] = result = DeletableGroupResult(group_id=group_id)
+            result.error_code = await _delete(group_id, context)
+    return DeleteGroupsResponse(results=list(results.values()))
+
+
+async def _delete(group_id: str, context: RequestContext) -> ErrorCode:
+    """Delete a group; the offsets of one that has many go first, piece by piece."""
+    work = context.work
     try:
-        home = context.broker.groups.coordinator_or_empty(group_id)
-        home.carry_out(home.groups.delete(group_id))
+        while True:
+            home = context.broker.groups.coordinator_or_empty(group_id)
+            home.carry_out(home.groups.delete(group_id, most_offsets=PIECE))
+            if home.groups.state_of(group_id) is None:
+                return ErrorCode.NONE
+            if work.spend(UNITS_PER_OFFSET * PIECE):
+                await later(work.next_slice)
     except KafkaError as error:
         return error.code
-    return ErrorCode.NONE

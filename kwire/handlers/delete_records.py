@@ -4,49 +4,69 @@ Behaviour: what is answered survives a crash, so the checkpoint is written first
 """
 
 from kwire.broker.internal_topics import INTERNAL_TOPICS
+from kwire.budget.work import Work
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
+from kwire.handlers.slices import pieces
 from kwire.log.checkpoints import LOG_START_OFFSETS
 from kwire.protocol.messages.delete_records import (
-    DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
 
+UNITS = 1
+UNITS_PER_PARTITION = 30
+
 
 async def handle(request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
     """Delete from every partition, each with an answer of its own."""
-    topics = [
-        DeleteRecordsTopicResult(
-            name=topic.name,
-            partitions=[_delete(topic.name, wanted, context) for wanted in topic.partitions],
-        )
-        for topic in request.topics
-    ]
+    work = context.work
+    topics: dict[str, DeleteRecordsTopicResult] = {}
+    for (topic, index), offset in (await _wanted(request, work)).items():
+        if work.spend(UNITS_PER_PARTITION):
+            await work.next_slice()
+        if topic not in topics:
+            topics[topic] = DeleteRecordsTopicResult(name=topic, partitions=[])
+        topics[topic].partitions.append(_delete(topic, index, offset, context))
     broker = context.broker
-    watermarks = {(p.topic, p.index): p.high_watermark for p in broker.partitions()}
+    watermarks: dict[tuple[str, int], int] = {}
+    for piece in pieces(broker.partitions()):
+        if work.spend(UNITS * len(piece)):
+            await work.next_slice()
+        watermarks.update(((p.topic, p.index), p.high_watermark) for p in piece)
     if not await broker.threads.logs.run(
         broker.log_manager.checkpoint, watermarks, (LOG_START_OFFSETS,)
     ):
-        for result in (result for topic in topics for result in topic.partitions):
+        for result in (result for topic in topics.values() for result in topic.partitions):
             if not result.error_code:
                 result.error_code, result.low_watermark = ErrorCode.KAFKA_STORAGE_ERROR, -1
-    return DeleteRecordsResponse(topics=topics)
+    return DeleteRecordsResponse(topics=list(topics.values()))
+
+
+async def _wanted(request: DeleteRecordsRequest, work: Work) -> dict[tuple[str, int], int]:
+    """Each partition once, with the offset that is named last."""
+    wanted: dict[tuple[str, int], int] = {}
+    for topic in request.topics:
+        for piece in pieces(topic.partitions):
+            if work.spend(UNITS * (1 + len(piece))):
+                await work.next_slice()
+            wanted.update(((topic.name, one.partition_index), one.offset) for one in piece)
+    return wanted
 
 
 def _delete(
-    topic: str, wanted: DeleteRecordsPartition, context: RequestContext
+    topic: str, index: int, offset: int, context: RequestContext
 ) -> DeleteRecordsPartitionResult:
-    result = DeleteRecordsPartitionResult(partition_index=wanted.partition_index, low_watermark=-1)
+    result = DeleteRecordsPartitionResult(partition_index=index, low_watermark=-1)
     try:
-        partition = context.broker.partition(topic, wanted.partition_index)
+        partition = context.broker.partition(topic, index)
         if topic in INTERNAL_TOPICS:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
         if not partition.log.config.delete:
             raise KafkaError(ErrorCode.POLICY_VIOLATION)
-        result.low_watermark = partition.delete_records(wanted.offset)
+        result.low_watermark = partition.delete_records(offset)
     except KafkaError as error:
         result.error_code = error.code
     return result

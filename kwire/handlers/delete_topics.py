@@ -10,6 +10,8 @@ from collections.abc import Sequence
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
+from kwire.handlers.decisions import Price, commit_in_slices
+from kwire.handlers.slices import pieces
 from kwire.metadata.changes import Change
 from kwire.metadata.controller import delete_topic
 from kwire.metadata.image import MetadataImage, TopicImage
@@ -22,6 +24,7 @@ from kwire.protocol.messages.delete_topics import (
 from kwire.protocol.types import ZERO_UUID
 
 BY_ID_SINCE = 6
+UNITS = 8
 DISABLED_SINCE = 3
 """The version that brought the error TOPIC_DELETION_DISABLED."""
 
@@ -31,10 +34,15 @@ async def handle(request: DeleteTopicsRequest, context: RequestContext) -> Delet
     if context.api_version >= BY_ID_SINCE:
         wanted = request.topics
     else:
-        wanted = [DeleteTopicState(name=name) for name in request.topic_names]
-    deletion = _Deletion(wanted, context)
+        wanted = []
+        for piece in pieces(request.topic_names):
+            if context.work.spend(len(piece)):
+                await context.work.next_slice()
+            wanted += [DeleteTopicState(name=name) for name in piece]
+    deletion = _Deletion(context)
     try:
-        await context.commit(deletion.decide)
+        await deletion.read(wanted)
+        await commit_in_slices(context, deletion.decide)
     except KafkaError as error:
         deletion.fail(error)
     await context.broker.forget_deleted_topics()
@@ -44,16 +52,25 @@ async def handle(request: DeleteTopicsRequest, context: RequestContext) -> Delet
 class _Deletion:
     """The topics of one request; ``results`` are those of the last decision."""
 
-    def __init__(self, wanted: list[DeleteTopicState], context: RequestContext) -> None:
+    def __init__(self, context: RequestContext) -> None:
         self.results: list[DeletableTopicResult] = []
-        self._wanted = Counter((topic.name, topic.topic_id) for topic in wanted)
+        self._wanted: Counter[tuple[str | None, bytes]] = Counter()
         self._context = context
 
-    def decide(self, image: MetadataImage) -> Sequence[Change]:
+    async def read(self, wanted: list[DeleteTopicState]) -> None:
+        """Take in which topics are named, and how often."""
+        for piece in pieces(wanted):
+            if self._context.work.spend(len(piece)):
+                await self._context.work.next_slice()
+            self._wanted.update((topic.name, topic.topic_id) for topic in piece)
+
+    async def decide(self, image: MetadataImage, work: Price) -> Sequence[Change]:
         """The changes that delete every topic that may be."""
         self.results = []
         found: dict[bytes, DeletableTopicResult] = {}
         for name, topic_id in self._wanted:
+            if work.spend(UNITS):
+                await work.next_slice()
             result = DeletableTopicResult(name=name, topic_id=topic_id, error_message=None)
             try:
                 topic = self._find(name, topic_id, image)

@@ -1,11 +1,12 @@
 """DescribeConfigs: the configs of topics, brokers and groups, with their sources.
 
-Behaviour: an error belongs to the resource it is about. A list of keys that is null or empty means
-all of them. Where documentation is asked for (version 3) a config has the text that kwire has of
-it, null where it has none. A logger's is empty, asked for or not, as in Kafka.
+Behaviour: an error belongs to the resource it is about. A resource that is named twice is answered
+twice. A list of keys that is null or empty means all of them. Where documentation is asked for
+(version 3) a config has the text that kwire has of it, null where it has none. A logger's is empty,
+asked for or not, as in Kafka.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 
 from kwire.broker.configs import (
     ConfigEntry,
@@ -19,6 +20,8 @@ from kwire.broker.loggers import logger_configs
 from kwire.config.documentation import documentation
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
+from kwire.handlers.slices import distinct
+from kwire.handlers.waiting import Unfinished, at_once_or_later, later
 from kwire.metadata.config_checks import SCOPES
 from kwire.metadata.config_control import check_resource
 from kwire.metadata.controller import check_topic_name
@@ -32,17 +35,45 @@ from kwire.protocol.messages.describe_configs import (
     DescribeConfigsSynonym,
 )
 
+UNITS = 5
+UNITS_PER_RESOURCE = 300
+UNITS_PER_CONFIG = 10
+BYTES = 50
 
-def handle(request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
+_WITH_DEFAULTS = (
+    ConfigResourceType.TOPIC,
+    ConfigResourceType.GROUP,
+    ConfigResourceType.CLIENT_METRICS,
+)
+
+Described = dict[tuple[Hashable, ...], tuple[list[DescribeConfigsResourceResult], int]]
+"""Configs that are described already in a request, and about how many bytes they have."""
+
+
+def handle(
+    request: DescribeConfigsRequest, context: RequestContext
+) -> DescribeConfigsResponse | Unfinished:
     """Describe every resource asked for."""
-    distinct = {(r.resource_type, r.resource_name): r for r in request.resources}
-    return DescribeConfigsResponse(
-        results=[_describe(resource, request, context) for resource in distinct.values()]
-    )
+    return at_once_or_later(_handle(request, context))
 
 
-def _describe(
-    resource: DescribeConfigsResource, request: DescribeConfigsRequest, context: RequestContext
+async def _handle(
+    request: DescribeConfigsRequest, context: RequestContext
+) -> DescribeConfigsResponse:
+    described: Described = {}
+    results = []
+    for resource in request.resources:
+        if context.work.spend(UNITS):
+            await later(context.work.next_slice)
+        results.append(await _describe(resource, request, described, context))
+    return DescribeConfigsResponse(results=results)
+
+
+async def _describe(
+    resource: DescribeConfigsResource,
+    request: DescribeConfigsRequest,
+    described: Described,
+    context: RequestContext,
 ) -> DescribeConfigsResult:
     result = DescribeConfigsResult(
         resource_type=resource.resource_type,
@@ -55,18 +86,43 @@ def _describe(
         result.error_code = error.code
         result.error_message = error.message or None
         return result
-    keys = resource.configuration_keys
-    kind = ConfigResourceType(resource.resource_type)
-    texts: Mapping[str, str] = {}
-    if request.include_documentation and kind in SCOPES:
-        texts = documentation(SCOPES[kind])
-    result.configs = [
-        _result(entry, request, texts) for entry in entries if not keys or entry.name in keys
-    ]
-    if kind is ConfigResourceType.BROKER_LOGGER:
-        for config in result.configs:
-            config.documentation = ""
+    work = context.work
+    keys = await distinct(resource.configuration_keys or [], work)
+    key = _key(resource, keys, context)
+    if key not in described:
+        if work.spend(UNITS_PER_RESOURCE):
+            await later(work.next_slice)
+        texts = _texts(ConfigResourceType(resource.resource_type), request)
+        configs = [
+            _result(entry, request, texts) for entry in entries if not keys or entry.name in keys
+        ]
+        work.spend(UNITS_PER_CONFIG * len(configs))
+        described[key] = configs, sum(map(_size_bytes, configs))
+    result.configs, size_bytes = described[key]
+    work.answer(BYTES + size_bytes)
     return result
+
+
+def _size_bytes(config: DescribeConfigsResourceResult) -> int:
+    return BYTES * (1 + len(config.synonyms)) + len(config.documentation or "")
+
+
+def _texts(kind: ConfigResourceType, request: DescribeConfigsRequest) -> Mapping[str, str] | None:
+    """The texts of a kind of resource by the config's name; None where each has an empty one."""
+    if kind is ConfigResourceType.BROKER_LOGGER:
+        return None
+    is_asked = request.include_documentation and kind in SCOPES
+    return documentation(SCOPES[kind]) if is_asked else {}
+
+
+def _key(
+    resource: DescribeConfigsResource, keys: Iterable[str], context: RequestContext
+) -> tuple[Hashable, ...]:
+    """What is the same for resources that have the same configs, like topics without any of their
+    own."""
+    kind, name = resource.resource_type, resource.resource_name
+    is_shared = kind in _WITH_DEFAULTS and (kind, name) not in context.broker.image.configs
+    return kind, None if is_shared else name, *keys
 
 
 def _entries(resource: DescribeConfigsResource, context: RequestContext) -> Iterable[ConfigEntry]:
@@ -112,7 +168,7 @@ def _check_broker(name: str, context: RequestContext) -> None:
 
 
 def _result(
-    entry: ConfigEntry, request: DescribeConfigsRequest, texts: Mapping[str, str]
+    entry: ConfigEntry, request: DescribeConfigsRequest, texts: Mapping[str, str] | None
 ) -> DescribeConfigsResourceResult:
     synonyms = entry.synonyms if request.include_synonyms else ()
     return DescribeConfigsResourceResult(
@@ -125,5 +181,5 @@ def _result(
             DescribeConfigsSynonym(name=s.name, value=s.value, source=s.source) for s in synonyms
         ],
         config_type=entry.type_number,
-        documentation=texts.get(entry.name),
+        documentation="" if texts is None else texts.get(entry.name),
     )

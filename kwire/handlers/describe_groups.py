@@ -1,13 +1,16 @@
 """DescribeGroups: members, states and assignments of classic groups.
 
 Behaviour: a group nobody knows is Dead, without an error; from version 6 on it is
-GROUP_ID_NOT_FOUND. Subscriptions are shown once the group is stable.
+GROUP_ID_NOT_FOUND. Subscriptions are shown once the group is stable. A group that is named again is
+answered again, as it was described first.
 """
 
 from kwire.coordinator.classic_group import ClassicGroup, GroupState
 from kwire.coordinator.group import EMPTY_STATE
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import GROUP_OPERATIONS, NOT_ASKED, RequestContext
+from kwire.handlers.slices import id_units
+from kwire.handlers.waiting import Unfinished, at_once_or_later, later
 from kwire.protocol.messages.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
@@ -17,15 +20,47 @@ from kwire.protocol.messages.describe_groups import (
 
 NOT_FOUND_SINCE = 6
 
+UNITS = 2
+UNITS_PER_NAME = 6
+UNITS_PER_MEMBER = 3
+BYTES = 50
+"""What the parts of a response cost, and their bytes without what clients sent."""
 
-def handle(request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
+
+def handle(
+    request: DescribeGroupsRequest, context: RequestContext
+) -> DescribeGroupsResponse | Unfinished:
     """Describe every group asked for."""
+    return at_once_or_later(_handle(request, context))
+
+
+async def _handle(
+    request: DescribeGroupsRequest, context: RequestContext
+) -> DescribeGroupsResponse:
     operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
-    groups = [_describe(group_id, context) for group_id in request.groups]
-    for group in groups:
-        if not group.error_code:
-            group.authorized_operations = operations
+    work = context.work
+    described: dict[str, DescribedGroup] = {}
+    groups = []
+    for group_id in request.groups:
+        if work.spend(UNITS):
+            await later(work.next_slice)
+        group = described.get(group_id)
+        if group is None:
+            described[group_id] = group = _describe(group_id, context)
+            if not group.error_code:
+                group.authorized_operations = operations
+            work.spend(UNITS_PER_NAME + id_units(group_id) + len(group.members) * UNITS_PER_MEMBER)
+        work.answer(_size_bytes(group))
+        groups.append(group)
     return DescribeGroupsResponse(groups=groups)
+
+
+def _size_bytes(group: DescribedGroup) -> int:
+    """About how large a group is in the response."""
+    return BYTES + sum(
+        BYTES + len(member.member_metadata) + len(member.member_assignment)
+        for member in group.members
+    )
 
 
 def _describe(group_id: str, context: RequestContext) -> DescribedGroup:

@@ -6,9 +6,11 @@ Behaviour: a directory that is offline is KAFKA_STORAGE_ERROR, without partition
 import shutil
 from pathlib import Path
 
-from kwire.broker.partition import Partition
+from kwire.budget.work import Work
 from kwire.errors import ErrorCode
 from kwire.handlers.context import RequestContext
+from kwire.handlers.slices import pieces
+from kwire.handlers.waiting import Unfinished, at_once_or_later, later
 from kwire.protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -17,42 +19,76 @@ from kwire.protocol.messages.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 
+UNITS_PER_NAME = 1
+UNITS = 6
+BYTES = 40
 
-def handle(request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
+Topics = dict[str, DescribeLogDirsTopic]
+
+
+def handle(
+    request: DescribeLogDirsRequest, context: RequestContext
+) -> DescribeLogDirsResponse | Unfinished:
     """Describe every directory; no topics mean all of them."""
-    wanted = None
-    if request.topics is not None:
-        wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
-    shown = [
-        partition
-        for partition in context.broker.partitions()
-        if wanted is None or (partition.topic, partition.index) in wanted
-    ]
+    return at_once_or_later(_handle(request, context))
+
+
+async def _handle(
+    request: DescribeLogDirsRequest, context: RequestContext
+) -> DescribeLogDirsResponse:
+    shown = await _topics(await _wanted(request, context.work), context)
     failures = context.broker.log_manager.failures
     return DescribeLogDirsResponse(
         results=[
-            _directory(path, [p for p in shown if p.log.directory.parent == path])
-            if path not in failures
-            else _failed(path)
+            _directory(path, shown.get(path, {})) if path not in failures else _failed(path)
             for path in context.broker.log_manager.directories
         ]
     )
 
 
-def _directory(path: Path, partitions: list[Partition]) -> DescribeLogDirsResult:
+async def _wanted(request: DescribeLogDirsRequest, work: Work) -> set[tuple[str, int]] | None:
+    """The partitions that are asked for, None for all of them."""
+    if request.topics is None:
+        return None
+    wanted: set[tuple[str, int]] = set()
+    for topic in request.topics:
+        for piece in pieces(topic.partitions):
+            if work.spend(UNITS_PER_NAME * (1 + len(piece))):
+                await later(work.next_slice)
+            wanted.update((topic.topic, index) for index in piece)
+    return wanted
+
+
+async def _topics(
+    wanted: set[tuple[str, int]] | None, context: RequestContext
+) -> dict[Path, Topics]:
+    """The partitions that are shown, by directory and topic."""
+    work = context.work
+    found: dict[Path, Topics] = {}
+    for piece in pieces(context.broker.partitions()):
+        if work.spend(UNITS * len(piece)):
+            await later(work.next_slice)
+        for partition in piece:
+            if wanted is not None and (partition.topic, partition.index) not in wanted:
+                continue
+            topics = found.setdefault(partition.log.directory.parent, {})
+            topic = topics.get(partition.topic)
+            if topic is None:
+                topics[partition.topic] = topic = DescribeLogDirsTopic(name=partition.topic)
+            work.answer(BYTES)
+            topic.partitions.append(
+                DescribeLogDirsPartition(
+                    partition_index=partition.index, partition_size=partition.log.size_bytes
+                )
+            )
+    return found
+
+
+def _directory(path: Path, topics: Topics) -> DescribeLogDirsResult:
     try:
         usage = shutil.disk_usage(path)
     except OSError:
         return _failed(path)
-    topics: dict[str, DescribeLogDirsTopic] = {}
-    for partition in partitions:
-        topic = topics.setdefault(partition.topic, DescribeLogDirsTopic(name=partition.topic))
-        topic.partitions.append(
-            DescribeLogDirsPartition(
-                partition_index=partition.index,
-                partition_size=partition.log.size_bytes,
-            )
-        )
     return DescribeLogDirsResult(
         log_dir=str(path),
         topics=list(topics.values()),

@@ -2,6 +2,8 @@
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
+from kwire.handlers.slices import pieces
+from kwire.handlers.waiting import Unfinished, at_once_or_later, later
 from kwire.log.producer_entry import ProducerEntry
 from kwire.metadata.controller import check_topic_name
 from kwire.protocol.messages.describe_producers import (
@@ -12,23 +14,46 @@ from kwire.protocol.messages.describe_producers import (
     TopicResponse,
 )
 
-
-def handle(request: DescribeProducersRequest, context: RequestContext) -> DescribeProducersResponse:
-    """Answer every partition."""
-    return DescribeProducersResponse(
-        topics=[
-            TopicResponse(
-                name=topic.name,
-                partitions=[
-                    _partition(topic.name, index, context) for index in topic.partition_indexes
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+UNITS = 2
+UNITS_PER_PARTITION = 6
+UNITS_PER_PRODUCER = 2
+BYTES = 40
 
 
-def _partition(topic: str, index: int, context: RequestContext) -> PartitionResponse:
+def handle(
+    request: DescribeProducersRequest, context: RequestContext
+) -> DescribeProducersResponse | Unfinished:
+    """Answer every partition; one that is named again as it was described first."""
+    return at_once_or_later(_handle(request, context))
+
+
+async def _handle(
+    request: DescribeProducersRequest, context: RequestContext
+) -> DescribeProducersResponse:
+    work = context.work
+    described: dict[tuple[str, int], PartitionResponse] = {}
+    topics = []
+    for topic in request.topics:
+        answer = TopicResponse(name=topic.name, partitions=[])
+        topics.append(answer)
+        if work.spend(UNITS):
+            await later(work.next_slice)
+        for index in topic.partition_indexes:
+            if work.spend(UNITS):
+                await later(work.next_slice)
+            found = described.get((topic.name, index))
+            if found is None:
+                found = await _partition(topic.name, index, context)
+                described[topic.name, index] = found
+            work.answer(BYTES * (1 + len(found.active_producers)))
+            answer.partitions.append(found)
+    return DescribeProducersResponse(topics=topics)
+
+
+async def _partition(topic: str, index: int, context: RequestContext) -> PartitionResponse:
+    work = context.work
+    if work.spend(UNITS_PER_PARTITION):
+        await later(work.next_slice)
     try:
         check_topic_name(topic)
         producers = context.broker.partition(topic, index).log.producers.producers
@@ -37,9 +62,12 @@ def _partition(topic: str, index: int, context: RequestContext) -> PartitionResp
         if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             message = "This server does not host this topic-partition."
         return PartitionResponse(partition_index=index, error_code=code, error_message=message)
-    return PartitionResponse(
-        partition_index=index, active_producers=[_producer(one) for one in producers.values()]
-    )
+    active: list[ProducerState] = []
+    for piece in pieces(list(producers.values())):
+        if work.spend(UNITS_PER_PRODUCER * len(piece)):
+            await later(work.next_slice)
+        active += map(_producer, piece)
+    return PartitionResponse(partition_index=index, active_producers=active)
 
 
 def _producer(entry: ProducerEntry) -> ProducerState:

@@ -4,10 +4,15 @@ Behaviour: topics come sorted by name; after ``response_partition_limit`` partit
 where to go on. No topics mean all of them. A cursor must point to one of the topics asked for.
 """
 
+from collections.abc import Sequence
+from heapq import merge
+
 from kwire.broker.broker import Broker
 from kwire.broker.internal_topics import INTERNAL_TOPICS
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import TOPIC_OPERATIONS, RequestContext
+from kwire.handlers.slices import in_order, pieces
+from kwire.handlers.waiting import Unfinished, at_once_or_later, later
 from kwire.metadata.controller import check_topic_name
 from kwire.metadata.image import TopicImage
 from kwire.protocol.messages.describe_topic_partitions import (
@@ -16,24 +21,40 @@ from kwire.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponse,
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
-    TopicRequest,
 )
+
+UNITS = 5
+UNITS_PER_PARTITION = 5
 
 
 def handle(
     request: DescribeTopicPartitionsRequest, context: RequestContext
-) -> DescribeTopicPartitionsResponse:
+) -> DescribeTopicPartitionsResponse | Unfinished:
     """Describe topics up to the limit."""
+    return at_once_or_later(_handle(request, context))
+
+
+async def _handle(
+    request: DescribeTopicPartitionsRequest, context: RequestContext
+) -> DescribeTopicPartitionsResponse:
+    work = context.work
     all_topics = context.broker.image.topics_by_name
-    wanted = {topic.name for topic in request.topics}
+    wanted: set[str] = set()
+    for piece in pieces(request.topics):
+        if work.spend(len(piece)):
+            await later(work.next_slice)
+        wanted.update(topic.name for topic in piece)
     cursor = request.cursor or Cursor(topic_name="", partition_index=0)
     missing_from_request = request.cursor and wanted and cursor.topic_name not in wanted
     if cursor.partition_index < 0 or missing_from_request:
-        return DescribeTopicPartitionsResponse(topics=[_refused(topic) for topic in request.topics])
-    names = sorted(name for name in wanted or all_topics if name >= cursor.topic_name)
+        return await _refused(request, context)
     limit = _limit(request, context)
     response = DescribeTopicPartitionsResponse()
-    for name in names:
+    for name in merge(*await in_order(wanted or all_topics, work)):
+        if work.spend(UNITS):
+            await later(work.next_slice)
+        if name < cursor.topic_name:
+            continue
         if limit == 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=0)
             break
@@ -43,7 +64,7 @@ def handle(
             continue
         first = cursor.partition_index if name == cursor.topic_name else 0
         shown = range(first, min(len(topic.partitions), first + limit))
-        response.topics.append(_topic(context.broker, topic, shown))
+        response.topics.append(await _topic(topic, shown, context))
         limit -= len(shown)
         if shown.stop < len(topic.partitions):
             response.next_cursor = Cursor(topic_name=name, partition_index=shown.stop)
@@ -57,11 +78,21 @@ def _limit(request: DescribeTopicPartitionsRequest, context: RequestContext) -> 
     return max(1, min(request.response_partition_limit, most))
 
 
-def _refused(wanted: TopicRequest) -> DescribeTopicPartitionsResponseTopic:
+async def _refused(
+    request: DescribeTopicPartitionsRequest, context: RequestContext
+) -> DescribeTopicPartitionsResponse:
     """An answer to a request that can't be answered: there is no error for all of it."""
-    return DescribeTopicPartitionsResponseTopic(
-        error_code=ErrorCode.INVALID_REQUEST, name=wanted.name
-    )
+    response = DescribeTopicPartitionsResponse()
+    for piece in pieces(request.topics):
+        if context.work.spend(UNITS * len(piece)):
+            await later(context.work.next_slice)
+        response.topics += [
+            DescribeTopicPartitionsResponseTopic(
+                error_code=ErrorCode.INVALID_REQUEST, name=wanted.name
+            )
+            for wanted in piece
+        ]
+    return response
 
 
 def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
@@ -78,26 +109,40 @@ def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
     )
 
 
-def _topic(broker: Broker, topic: TopicImage, shown: range) -> DescribeTopicPartitionsResponseTopic:
+async def _topic(
+    topic: TopicImage, shown: range, context: RequestContext
+) -> DescribeTopicPartitionsResponseTopic:
+    work = context.work
+    partitions: list[DescribeTopicPartitionsResponsePartition] = []
+    for piece in pieces(shown):
+        if work.spend(UNITS + UNITS_PER_PARTITION * len(piece)):
+            await later(work.next_slice)
+        partitions += _partitions(context.broker, topic, piece)
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=[
-            DescribeTopicPartitionsResponsePartition(
-                error_code=ErrorCode.NONE if leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
-                partition_index=index,
-                leader_id=leader,
-                leader_epoch=p.leader_epoch,
-                replica_nodes=list(p.replicas),
-                isr_nodes=list(p.isr),
-                offline_replicas=broker.offline_replicas(topic, index),
-                eligible_leader_replicas=[],
-                last_known_elr=[],
-            )
-            for index in shown
-            for p in (topic.partitions[index],)
-            for leader in (broker.leader_of(topic, index),)
-        ],
+        partitions=partitions,
         topic_authorized_operations=TOPIC_OPERATIONS,
     )
+
+
+def _partitions(
+    broker: Broker, topic: TopicImage, shown: Sequence[int]
+) -> list[DescribeTopicPartitionsResponsePartition]:
+    return [
+        DescribeTopicPartitionsResponsePartition(
+            error_code=ErrorCode.NONE if leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
+            partition_index=index,
+            leader_id=leader,
+            leader_epoch=p.leader_epoch,
+            replica_nodes=list(p.replicas),
+            isr_nodes=list(p.isr),
+            offline_replicas=broker.offline_replicas(topic, index),
+            eligible_leader_replicas=[],
+            last_known_elr=[],
+        )
+        for index in shown
+        for p in (topic.partitions[index],)
+        for leader in (broker.leader_of(topic, index),)
+    ]

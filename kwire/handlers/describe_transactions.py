@@ -3,6 +3,8 @@
 from kwire.coordinator.transaction.state import Transaction
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
+from kwire.handlers.slices import id_units
+from kwire.handlers.waiting import Unfinished, at_once_or_later, later
 from kwire.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
@@ -10,14 +12,35 @@ from kwire.protocol.messages.describe_transactions import (
     TransactionState,
 )
 
+UNITS = 2
+UNITS_PER_NAME = 8
+BYTES = 50
+
 
 def handle(
     request: DescribeTransactionsRequest, context: RequestContext
+) -> DescribeTransactionsResponse | Unfinished:
+    """Answer every transactional id; one that is named again as it was described first."""
+    return at_once_or_later(_handle(request, context))
+
+
+async def _handle(
+    request: DescribeTransactionsRequest, context: RequestContext
 ) -> DescribeTransactionsResponse:
-    """Answer every transactional id."""
-    return DescribeTransactionsResponse(
-        transaction_states=[_describe(name, context) for name in request.transactional_ids]
-    )
+    work = context.work
+    described: dict[str, TransactionState] = {}
+    states = []
+    for name in request.transactional_ids:
+        if work.spend(UNITS):
+            await later(work.next_slice)
+        state = described.get(name)
+        if state is None:
+            described[name] = state = _describe(name, context)
+            partitions = sum(len(topic.partitions) for topic in state.topics)
+            work.spend(UNITS_PER_NAME + id_units(name) + partitions)
+        work.answer(BYTES + sum(BYTES + 4 * len(topic.partitions) for topic in state.topics))
+        states.append(state)
+    return DescribeTransactionsResponse(transaction_states=states)
 
 
 def _describe(transactional_id: str, context: RequestContext) -> TransactionState:

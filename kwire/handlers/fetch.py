@@ -12,7 +12,7 @@ Behaviour:
 - There are no followers: a fetch by a replica is NOT_LEADER_OR_FOLLOWER.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
 from typing import NamedTuple
@@ -29,10 +29,12 @@ from kwire.broker.fetch_sessions import (
     WantedPartition,
 )
 from kwire.broker.partition import Partition
+from kwire.budget.work import Work
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
 from kwire.handlers.lookups import look_without_waiting
-from kwire.handlers.waiting import Change, Unfinished, at_once_or_later, happens
+from kwire.handlers.slices import PIECE, pieces
+from kwire.handlers.waiting import Change, Unfinished, at_once_or_later, happens, later
 from kwire.protocol.file_slice import FileSlice
 from kwire.protocol.messages.fetch import (
     AbortedTransaction,
@@ -44,6 +46,10 @@ from kwire.protocol.messages.fetch import (
 
 READ_COMMITTED = 1
 TOPIC_IDS_SINCE = 13
+
+UNITS = 15
+UNITS_TO_WATCH = 3
+UNITS_TO_TELL = 2
 
 Wanted = Sequence[tuple[PartitionKey, WantedPartition]]
 
@@ -63,7 +69,7 @@ def handle(request: FetchRequest, context: RequestContext) -> FetchResponse | Un
 
 async def _handle(request: FetchRequest, context: RequestContext) -> FetchResponse:
     try:
-        session, wanted = _session(request, context)
+        session, wanted = await _session(request, context)
     except KafkaError as error:
         return FetchResponse(error_code=error.code)
     # Asking for more at least than at most would wait in vain.
@@ -73,10 +79,11 @@ async def _handle(request: FetchRequest, context: RequestContext) -> FetchRespon
     answer = await _read(wanted, session, request, context)
     if answer.size_bytes < min_bytes and not answer.has_error and wanted:
         change = Change(trio.current_time() + max(request.max_wait_ms, 0) / 1000)
-        if context.broker.cold_reads.count > waits_before:
-            change.set()  # while the disk was waited for, something may have come
-        partitions = _watch(change, wanted, request, context)
+        partitions: list[Partition] = []
         try:
+            await _watch(change, wanted, partitions, request, context)
+            if context.work.is_large or context.broker.cold_reads.count > waits_before:
+                change.set()  # while a slice or the disk was waited for, something may have come
             while answer.size_bytes < min_bytes and not answer.has_error:
                 if context.broker.is_stopping or not await happens(change):
                     break
@@ -84,64 +91,78 @@ async def _handle(request: FetchRequest, context: RequestContext) -> FetchRespon
         finally:
             for partition in partitions:
                 partition.waiters.discard(change)
-    return _response(answer, session, request)
+    return await _response(answer, session, request, context)
 
 
-def _watch(
-    change: Change, wanted: Wanted, request: FetchRequest, context: RequestContext
-) -> list[Partition]:
-    """Have the partitions say when something has come; those that have to be told of its end."""
-    partitions = []
-    for key, one in wanted:
-        try:
-            partition = _partition(key, one, request, context)
-        except KafkaError:
-            change.set()  # deleted meanwhile: another look says so
-        else:
-            partition.waiters.add(change)
-            partitions.append(partition)
-    return partitions
+async def _watch(
+    change: Change,
+    wanted: Wanted,
+    partitions: list[Partition],
+    request: FetchRequest,
+    context: RequestContext,
+) -> None:
+    """Have the partitions say when something has come; they are added to ``partitions``."""
+    for piece in pieces(wanted):
+        if len(wanted) > PIECE and context.work.spend(UNITS_TO_WATCH * len(piece)):
+            await later(context.work.next_slice)
+        for key, one in piece:
+            try:
+                partition = _partition(key, one, request, context)
+            except KafkaError:
+                change.set()  # deleted meanwhile: another look says so
+            else:
+                partition.waiters.add(change)
+                partitions.append(partition)
 
 
-def _response(answer: Answer, session: FetchSession | None, request: FetchRequest) -> FetchResponse:
+async def _response(
+    answer: Answer, session: FetchSession | None, request: FetchRequest, context: RequestContext
+) -> FetchResponse:
     """What the client is told; in a session only what is news to it."""
     incremental = session is not None and request.session_epoch > INITIAL_EPOCH
-    partitions = answer.partitions
-    if session is not None:
-        partitions = _remember(session, partitions, incremental=incremental)
-    return FetchResponse(
-        session_id=session.session_id if session else NO_SESSION,
-        responses=list(_by_topic(partitions)),
-    )
+    topics: list[FetchableTopicResponse] = []
+    for piece in pieces(answer.partitions):
+        if len(answer.partitions) > PIECE and context.work.spend(UNITS_TO_TELL * len(piece)):
+            await later(context.work.next_slice)
+        if session is not None:
+            piece = _remember(session, piece, incremental=incremental)
+        _add_by_topic(topics, piece)
+    return FetchResponse(session_id=session.session_id if session else NO_SESSION, responses=topics)
 
 
-def _session(request: FetchRequest, context: RequestContext) -> tuple[FetchSession | None, Wanted]:
+async def _session(
+    request: FetchRequest, context: RequestContext
+) -> tuple[FetchSession | None, Wanted]:
     """The session of a fetch, if it has one, and the partitions it is about."""
+    work = context.work
     sessions = context.broker.fetch_sessions
     uses_topic_ids = context.api_version >= TOPIC_IDS_SINCE
     steady_ms = context.broker.clock.steady_ms()
-    wanted: Wanted = [
-        ((topic.topic, topic.topic_id, partition.partition), partition)
-        for topic in request.topics
-        for partition in topic.partitions
-    ]
+    wanted = await _wanted(request, work)
     if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
         if request.session_id != NO_SESSION:
             sessions.remove(request.session_id)
         if request.session_epoch == FINAL_EPOCH or not wanted:
             return None, wanted
-        return sessions.create(
-            wanted, uses_topic_ids=uses_topic_ids, limits=_limits(context), steady_ms=steady_ms
-        ), wanted
+        first = wanted[:PIECE]
+        session = sessions.create(
+            first,
+            uses_topic_ids=uses_topic_ids,
+            limits=_limits(context),
+            steady_ms=steady_ms,
+            size=len(wanted),
+        )
+        if session is not None and len(wanted) > PIECE:
+            try:
+                await _update(session, wanted[PIECE:], context)
+            except KafkaError:  # there is no room for it any more
+                session = None
+        return session, wanted
     session = sessions.get(request.session_id, request.session_epoch, uses_topic_ids, steady_ms)
     if wanted or request.forgotten_topics_data:
-        forgotten = (
-            (topic.topic, topic.topic_id, partition)
-            for topic in request.forgotten_topics_data
-            for partition in topic.partitions
-        )
-        sessions.update(session, wanted, forgotten, _limits(context))
-    return session, list(session.partitions.items())
+        await _update(session, wanted, context)
+        await _forget(session, request, context)
+    return session, await _listed(session, work)
 
 
 def _limits(context: RequestContext) -> SessionLimits:
@@ -152,6 +173,43 @@ def _limits(context: RequestContext) -> SessionLimits:
     )
 
 
+async def _wanted(request: FetchRequest, work: Work) -> Wanted:
+    """The partitions that a request names."""
+    wanted: list[tuple[PartitionKey, WantedPartition]] = []
+    for topic in request.topics:
+        for piece in pieces(topic.partitions):
+            if wanted and work.spend(1 + len(piece)):
+                await later(work.next_slice)
+            wanted += [((topic.topic, topic.topic_id, one.partition), one) for one in piece]
+    return wanted
+
+
+async def _listed(session: FetchSession, work: Work) -> Wanted:
+    """Every partition of a session."""
+    listed = list(session.partitions.items())
+    if len(listed) > PIECE and work.spend(len(listed) // 100):
+        await later(work.next_slice)
+    return listed
+
+
+async def _forget(session: FetchSession, request: FetchRequest, context: RequestContext) -> None:
+    """Take partitions out of a session; KafkaError if the session has ended meanwhile."""
+    for topic in request.forgotten_topics_data:
+        for piece in pieces(topic.partitions):
+            if context.work.spend(1 + len(piece)):
+                await later(context.work.next_slice)
+            forgotten = [(topic.topic, topic.topic_id, index) for index in piece]
+            context.broker.fetch_sessions.update(session, (), forgotten, _limits(context))
+
+
+async def _update(session: FetchSession, wanted: Wanted, context: RequestContext) -> None:
+    """Add partitions to a session, or change what is wanted of them; KafkaError if it ends."""
+    for piece in pieces(wanted):
+        if len(wanted) > PIECE and context.work.spend(len(piece)):
+            await later(context.work.next_slice)
+        context.broker.fetch_sessions.update(session, piece, (), _limits(context))
+
+
 async def _read(
     wanted: Wanted, session: FetchSession | None, request: FetchRequest, context: RequestContext
 ) -> Answer:
@@ -160,11 +218,16 @@ async def _read(
     left = min(request.max_bytes, context.broker.integer("fetch.max.bytes"))
     total = 0
     has_error = False
-    partitions = []
-    for key, partition in wanted:
+    partitions: list[tuple[PartitionKey, PartitionData]] = []
+    work = context.work
+    for place, (key, partition) in enumerate(wanted):
+        if not place % PIECE and place and work.spend(PIECE):
+            await later(work.next_slice)
         cached = session.partitions.get(key) if session is not None else None
         if cached is not None and incremental and cached.is_quiet:
             continue
+        if partitions and work.spend(UNITS):
+            await later(work.next_slice)
         look = partial(_read_partition, key, partition, request, context, left, first=total == 0)
         data = await look_without_waiting(context.broker, look)
         if isinstance(data.records, FileSlice):
@@ -267,16 +330,14 @@ def _remember(
     return told
 
 
-def _by_topic(
+def _add_by_topic(
+    topics: list[FetchableTopicResponse],
     partitions: Iterable[tuple[PartitionKey, PartitionData]],
-) -> Iterator[FetchableTopicResponse]:
-    """Partitions that follow each other and belong to one topic, put together."""
-    topic: FetchableTopicResponse | None = None
+) -> None:
+    """Add partitions; those that follow each other and belong to one topic are put together."""
+    topic = topics[-1] if topics else None
     for (name, topic_id, _), data in partitions:
         if topic is None or topic.topic != name or topic.topic_id != topic_id:
-            if topic is not None:
-                yield topic
             topic = FetchableTopicResponse(topic=name, topic_id=topic_id, partitions=[])
+            topics.append(topic)
         topic.partitions.append(data)
-    if topic is not None:
-        yield topic

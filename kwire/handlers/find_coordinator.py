@@ -7,6 +7,7 @@ on at once.
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
+from kwire.handlers.slices import id_units
 from kwire.handlers.waiting import Unfinished, at_once_or_later, later
 from kwire.protocol.messages.find_coordinator import (
     Coordinator,
@@ -16,6 +17,9 @@ from kwire.protocol.messages.find_coordinator import (
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 BATCHED_SINCE = 4
+
+UNITS = 10
+"""What a further key costs."""
 
 
 def handle(
@@ -29,7 +33,13 @@ async def _handle(
     request: FindCoordinatorRequest, context: RequestContext
 ) -> FindCoordinatorResponse:
     keys = request.coordinator_keys if context.api_version >= BATCHED_SINCE else [request.key]
-    found = [await _find(key, request.key_type, context) for key in keys]
+    work = context.work
+    address = context.advertised_address()
+    found: list[Coordinator] = []
+    for key in keys:
+        if found and work.spend(UNITS + id_units(key)):
+            await later(work.next_slice)
+        found.append(await _find(key, request.key_type, address, context))
     if context.api_version >= BATCHED_SINCE:
         return FindCoordinatorResponse(coordinators=found)
     [only] = found
@@ -42,7 +52,9 @@ async def _handle(
     )
 
 
-async def _find(key: str, key_type: int, context: RequestContext) -> Coordinator:
+async def _find(
+    key: str, key_type: int, address: tuple[str, int], context: RequestContext
+) -> Coordinator:
     try:
         if key_type == GROUP:
             if not context.broker.groups.has_topic:
@@ -60,5 +72,5 @@ async def _find(key: str, key_type: int, context: RequestContext) -> Coordinator
         return Coordinator(
             key=key, node_id=-1, port=-1, error_code=error.code, error_message=error.message
         )
-    host, port = context.advertised_address()
+    host, port = address
     return Coordinator(key=key, node_id=context.broker.node_id, host=host, port=port)

@@ -8,8 +8,12 @@ from kwire.broker.loggers import alter_loggers
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers import unfollowed
 from kwire.handlers.context import RequestContext
+from kwire.handlers.resources import UNITS, alter_all
+from kwire.handlers.slices import pieces
+from kwire.metadata.changes import Change
+from kwire.metadata.config_checks import check_number
 from kwire.metadata.config_control import Alteration, Operation, alter_configs, resource_type
-from kwire.metadata.image import ConfigResourceType
+from kwire.metadata.image import ConfigResourceType, MetadataImage
 from kwire.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     AlterConfigsResourceResponse,
@@ -22,46 +26,62 @@ async def handle(
     request: IncrementalAlterConfigsRequest, context: RequestContext
 ) -> IncrementalAlterConfigsResponse:
     """Alter every resource that may be."""
-    targets = [(resource.resource_type, resource.resource_name) for resource in request.resources]
-    responses = []
-    for resource, target in zip(request.resources, targets, strict=True):
-        response = AlterConfigsResourceResponse(
-            resource_type=resource.resource_type,
-            resource_name=resource.resource_name,
-            error_message=None,
-        )
-        try:
-            if targets.count(target) > 1:
-                raise KafkaError(
-                    ErrorCode.INVALID_REQUEST, "Each resource must appear at most once."
-                )
-            await _alter(resource, context, validate_only=request.validate_only)
-        except KafkaError as error:
-            response.error_code, response.error_message = error.code, error.message or None
-        responses.append(response)
+    validate_only = request.validate_only
+
+    def decide(resource: AlterConfigsResource, image: MetadataImage) -> list[Change]:
+        alterations = _alterations(resource)
+        target = (resource_type(resource.resource_type), resource.resource_name)
+        return alter_configs(image, target, alterations, context.broker.settings)
+
+    def alter_own(resource: AlterConfigsResource) -> bool:
+        if resource.resource_type != ConfigResourceType.BROKER_LOGGER:
+            return False
+        _alter_loggers(resource, context, validate_only=validate_only)
+        return True
+
+    outcomes = await alter_all(request.resources, decide, context, validate_only, alter_own)
+    for resource, outcome in outcomes:
+        if not (outcome.code or validate_only):
+            _warn(resource)
+    responses: list[AlterConfigsResourceResponse] = []
+    for piece in pieces(outcomes):
+        if context.work.spend(UNITS * len(piece)):
+            await context.work.next_slice()
+        responses += [
+            AlterConfigsResourceResponse(
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+                error_code=outcome.code,
+                error_message=outcome.message,
+            )
+            for resource, outcome in piece
+        ]
     return IncrementalAlterConfigsResponse(responses=responses)
 
 
-async def _alter(
-    resource: AlterConfigsResource, context: RequestContext, *, validate_only: bool
-) -> None:
-    broker = context.broker
-    alterations = [
+def _warn(resource: AlterConfigsResource) -> None:
+    if resource.resource_type != ConfigResourceType.BROKER_LOGGER:
+        target = (resource_type(resource.resource_type), resource.resource_name)
+        configs = [c.name for c in resource.configs if c.config_operation != Operation.DELETE]
+        unfollowed.warn(target, configs)
+
+
+def _alterations(resource: AlterConfigsResource) -> list[Alteration]:
+    check_number(len(resource.configs))
+    return [
         Alteration(config.name, config.config_operation, config.value)
         for config in resource.configs
     ]
-    if resource.resource_type == ConfigResourceType.BROKER_LOGGER:
-        if resource.resource_name != str(broker.node_id):
-            raise KafkaError(
-                ErrorCode.INVALID_REQUEST,
-                f"Unexpected broker id, expected {broker.node_id}, "
-                f"but received {resource.resource_name}",
-            )
-        alter_loggers(alterations, validate_only=validate_only)
-        return
-    target = (resource_type(resource.resource_type), resource.resource_name)
-    if validate_only:
-        alter_configs(broker.image, target, alterations, broker.settings)
-        return
-    await context.commit(lambda image: alter_configs(image, target, alterations, broker.settings))
-    unfollowed.warn(target, [a.name for a in alterations if a.operation != Operation.DELETE])
+
+
+def _alter_loggers(
+    resource: AlterConfigsResource, context: RequestContext, *, validate_only: bool
+) -> None:
+    """Change the levels of loggers, which are this process's own; KafkaError."""
+    node_id = context.broker.node_id
+    if resource.resource_name != str(node_id):
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"Unexpected broker id, expected {node_id}, but received {resource.resource_name}",
+        )
+    alter_loggers(_alterations(resource), validate_only=validate_only)

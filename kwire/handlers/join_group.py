@@ -3,12 +3,15 @@
 from kwire.coordinator.joining import Client
 from kwire.errors import KafkaError
 from kwire.handlers.context import RequestContext
+from kwire.handlers.member_size import check_member_size
 from kwire.handlers.replies import answer
 from kwire.handlers.waiting import Unfinished, at_once_or_later
 from kwire.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from kwire.runtime import Reply
 
 NULL_NAMES_SINCE = 7
+
+BYTES = 50
 
 
 def handle(request: JoinGroupRequest, context: RequestContext) -> JoinGroupResponse | Unfinished:
@@ -28,12 +31,15 @@ async def _join(request: JoinGroupRequest, context: RequestContext) -> JoinGroup
     client = Client(context.client_id or "", context.client_host, context.api_version)
     reply = Reply()
     try:
+        check_member_size([(one.name, len(one.metadata)) for one in request.protocols], context)
         home = context.broker.groups.coordinator(request.group_id)
         home.carry_out(
             home.groups.members.join(request, client, reply, context.broker.groups.now_ms())
         )
     except KafkaError as error:
         return JoinGroupResponse(error_code=error.code, member_id=request.member_id)
-    response = await answer(reply)
+    response = await answer(reply, context)
     assert isinstance(response, JoinGroupResponse)
+    if response.members:
+        context.work.answer(sum(BYTES + len(member.metadata) for member in response.members))
     return response

@@ -1,17 +1,26 @@
-"""LeaveGroup: members leave a classic group, several at once from version 3 on (KIP-345)."""
+"""LeaveGroup: members leave a classic group, several at once from version 3 on (KIP-345).
+
+Many members leave in pieces of ``PIECE``.
+"""
+
+from collections.abc import Sequence
 
 from kwire.errors import KafkaError
 from kwire.handlers.context import RequestContext
 from kwire.handlers.replies import answer
-from kwire.handlers.waiting import Unfinished, at_once_or_later
+from kwire.handlers.slices import pieces
+from kwire.handlers.waiting import Unfinished, at_once_or_later, later
 from kwire.protocol.messages.leave_group import (
     LeaveGroupRequest,
     LeaveGroupResponse,
     MemberIdentity,
+    MemberResponse,
 )
 from kwire.runtime import Reply
 
 BATCHED_SINCE = 3
+
+UNITS = 10
 
 
 def handle(request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse | Unfinished:
@@ -22,16 +31,30 @@ def handle(request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupRes
 async def _handle(request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse:
     is_batched = context.api_version >= BATCHED_SINCE
     leaving = request.members if is_batched else [MemberIdentity(member_id=request.member_id)]
+    members: list[MemberResponse] = []
+    for piece in pieces(leaving):
+        if members and context.work.spend(UNITS * len(piece)):
+            await later(context.work.next_slice)
+        response = await _leave(request.group_id, piece, context)
+        if response.error_code:
+            return response
+        members += response.members
+    if not is_batched:
+        [only] = members
+        return LeaveGroupResponse(error_code=only.error_code)
+    return LeaveGroupResponse(members=members)
+
+
+async def _leave(
+    group_id: str, leaving: Sequence[MemberIdentity], context: RequestContext
+) -> LeaveGroupResponse:
     reply = Reply()
     try:
-        home = context.broker.groups.coordinator(request.group_id)
+        home = context.broker.groups.coordinator(group_id)
         now_ms = context.broker.groups.now_ms()
-        home.carry_out(home.groups.members.leave(request.group_id, leaving, reply, now_ms))
+        home.carry_out(home.groups.members.leave(group_id, list(leaving), reply, now_ms))
     except KafkaError as error:
         return LeaveGroupResponse(error_code=error.code)
-    response = await answer(reply)
+    response = await answer(reply, context)
     assert isinstance(response, LeaveGroupResponse)
-    if not is_batched:
-        [only] = response.members
-        return LeaveGroupResponse(error_code=only.error_code)
     return response

@@ -6,6 +6,8 @@ types mean all of them.
 
 from kwire.errors import ErrorCode
 from kwire.handlers.context import RequestContext
+from kwire.handlers.slices import distinct, pieces
+from kwire.handlers.waiting import Unfinished, at_once_or_later, later
 from kwire.metadata.image import ConfigResourceType
 from kwire.protocol.messages.list_config_resources import (
     ConfigResource,
@@ -13,24 +15,35 @@ from kwire.protocol.messages.list_config_resources import (
     ListConfigResourcesResponse,
 )
 
+UNITS = 2
+BYTES = 10
+
 
 def handle(
     request: ListConfigResourcesRequest, context: RequestContext
-) -> ListConfigResourcesResponse:
+) -> ListConfigResourcesResponse | Unfinished:
     """List the resources of the types asked for."""
-    known = [kind.value for kind in ConfigResourceType]
-    wanted = request.resource_types or known
+    return at_once_or_later(_handle(request, context))
+
+
+async def _handle(
+    request: ListConfigResourcesRequest, context: RequestContext
+) -> ListConfigResourcesResponse:
+    work = context.work
+    known = {kind.value for kind in ConfigResourceType}
+    wanted = set(await distinct(request.resource_types, work)) or known
     if context.api_version == 0:
-        wanted = [ConfigResourceType.CLIENT_METRICS]
-    if any(kind not in known for kind in wanted):
+        wanted = {ConfigResourceType.CLIENT_METRICS.value}
+    if not wanted <= known:
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
-    return ListConfigResourcesResponse(
-        config_resources=[
-            ConfigResource(resource_name=name, resource_type=kind)
-            for kind in wanted
-            for name in _names(kind, context)
-        ]
-    )
+    resources: list[ConfigResource] = []
+    for kind in sorted(wanted):
+        for piece in pieces(_names(kind, context)):
+            if work.spend(UNITS * len(piece)):
+                await later(work.next_slice)
+            work.answer(sum(BYTES + len(name) for name in piece))
+            resources += [ConfigResource(resource_name=name, resource_type=kind) for name in piece]
+    return ListConfigResourcesResponse(config_resources=resources)
 
 
 def _names(kind: int, context: RequestContext) -> list[str]:

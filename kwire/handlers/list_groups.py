@@ -1,35 +1,64 @@
 """ListGroups: every group, filtered by state (version 4) and type (version 5), in any case."""
 
+from collections.abc import Sequence
+
 from kwire.broker.groups import LoadedCoordinator
+from kwire.budget.work import Work
 from kwire.coordinator.group import GroupType
 from kwire.errors import KafkaError
 from kwire.handlers.context import RequestContext
+from kwire.handlers.slices import pieces
+from kwire.handlers.waiting import Unfinished, at_once_or_later, later
 from kwire.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
+UNITS = 5
+BYTES = 40
 
-def handle(request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
+
+def handle(request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse | Unfinished:
     """List the groups of every coordinator."""
-    states = {state.lower() for state in request.states_filter}
-    types = {kind.lower() for kind in request.types_filter}
+    return at_once_or_later(_handle(request, context))
+
+
+async def _handle(request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
+    work = context.work
+    states = await _lower(request.states_filter, work)
+    types = await _lower(request.types_filter, work)
     try:
         homes = context.broker.groups.all_coordinators()
     except KafkaError as error:
         return ListGroupsResponse(error_code=error.code)
-    groups = [_listed(home, group_id) for home in homes for group_id in home.groups.group_ids()]
-    return ListGroupsResponse(
-        groups=[
-            group
-            for group in groups
-            if (not states or group.group_state.lower() in states)
-            and (not types or group.group_type in types)
-        ]
-    )
+    groups = []
+    for home in homes:
+        for group_id in home.groups.group_ids():
+            if work.spend(UNITS):
+                await later(work.next_slice)
+            group = _listed(home, group_id)
+            if (
+                group is not None
+                and (not states or group.group_state.lower() in states)
+                and (not types or group.group_type in types)
+            ):
+                work.answer(BYTES + len(group_id))
+                groups.append(group)
+    return ListGroupsResponse(groups=groups)
 
 
-def _listed(home: LoadedCoordinator, group_id: str) -> ListedGroup:
+async def _lower(names: Sequence[str], work: Work) -> set[str]:
+    lower: set[str] = set()
+    for piece in pieces(names):
+        if lower and work.spend(len(piece) // 4):
+            await later(work.next_slice)
+        lower.update(map(str.lower, piece))
+    return lower
+
+
+def _listed(home: LoadedCoordinator, group_id: str) -> ListedGroup | None:
+    """A group as it is listed, None where it is gone by now."""
     group = home.groups.groups.get(group_id)
     state = home.groups.state_of(group_id)
-    assert state is not None
+    if state is None:
+        return None
     # A group that only has offsets counts as a classic one.
     return ListedGroup(
         group_id=group_id,

@@ -5,13 +5,15 @@ earliest, -3 the record with the largest timestamp (KIP-734), -4 earliest on loc
 the same as earliest), -5 latest in tiered storage and -6 earliest to be uploaded there (both none:
 -1). By time: the first record whose timestamp is not smaller, -1 without one. A record that may not
 be read yet is none, neither by time nor as the one with the largest timestamp.
+
+A partition that is named more than once is answered once: INVALID_REQUEST.
 """
 
 from kwire.broker.partition import Partition
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
 from kwire.handlers.time_lookups import find_by_time, find_largest
-from kwire.handlers.waiting import Unfinished, at_once_or_later
+from kwire.handlers.waiting import Unfinished, at_once_or_later, later
 from kwire.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -23,6 +25,9 @@ from kwire.protocol.messages.list_offsets import (
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = range(-1, -7, -1)
 READ_COMMITTED = 1
 LEADER_EPOCHS_SINCE = 4
+
+UNITS = 2
+UNITS_PER_PARTITION = 10
 
 # The first version that knows each special timestamp.
 _SINCE = {
@@ -41,13 +46,29 @@ def handle(
 
 
 async def _handle(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
-    topics = []
+    work = context.work
+    topics: dict[str, ListOffsetsTopicResponse] = {}
+    answers: dict[tuple[str, int], ListOffsetsPartitionResponse | None] = {}
     for topic in request.topics:
-        answer = ListOffsetsTopicResponse(name=topic.name, partitions=[])
+        if topics and work.spend(UNITS):
+            await later(work.next_slice)
+        told = topics.get(topic.name)
+        if told is None:
+            topics[topic.name] = told = ListOffsetsTopicResponse(name=topic.name, partitions=[])
         for wanted in topic.partitions:
-            answer.partitions.append(await _answer(request, topic.name, wanted, context))
-        topics.append(answer)
-    return ListOffsetsResponse(topics=topics)
+            if answers and work.spend(UNITS):
+                await later(work.next_slice)
+            key = topic.name, wanted.partition_index
+            if key not in answers:
+                if answers:
+                    work.spend(UNITS_PER_PARTITION)
+                answers[key] = answer = await _answer(request, topic.name, wanted, context)
+                told.partitions.append(answer)
+            elif (duplicate := answers[key]) is not None:
+                answers[key] = None
+                duplicate.error_code = ErrorCode.INVALID_REQUEST
+                duplicate.offset = duplicate.timestamp = duplicate.leader_epoch = -1
+    return ListOffsetsResponse(topics=list(topics.values()))
 
 
 async def _answer(

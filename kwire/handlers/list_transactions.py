@@ -1,19 +1,21 @@
 """ListTransactions: transactional ids by state, producer id, duration and pattern.
 
-Behaviour: states that nobody knows are named in the answer. The duration (version 1) counts from
-the start of the transaction, and every id without one is old. The pattern (version 2, KIP-1152) has
-to match the whole id; one that is none is INVALID_REGULAR_EXPRESSION. Many ids are matched in a
-thread.
+Behaviour: states that nobody knows are named in the answer, once. The duration (version 1) counts
+from the start of the transaction, and every id without one is old. The pattern (version 2,
+KIP-1152) has to match the whole id; one that is none is INVALID_REGULAR_EXPRESSION. A thread
+matches the ids, a piece at a time.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Container, Mapping
+from functools import partial
 
-from kwire.budget.threads import Kind
-from kwire.coordinator.consumer.regexes import QUICK_COST, Question, answer, check_regex
+from kwire.coordinator.consumer.regexes import Question, answer, check_regex
 from kwire.coordinator.transaction.state import Transaction
 from kwire.coordinator.transaction.state import TransactionState as State
 from kwire.errors import KafkaError
 from kwire.handlers.context import RequestContext
+from kwire.handlers.slices import distinct, pieces
+from kwire.handlers.waiting import Unfinished, at_once_or_later, later
 from kwire.protocol.messages.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
@@ -22,60 +24,82 @@ from kwire.protocol.messages.list_transactions import (
 
 _BY_TITLE = {state.title: state for state in State}
 
+UNITS = 4
+BYTES = 40
 
-async def handle(
+
+def handle(
+    request: ListTransactionsRequest, context: RequestContext
+) -> ListTransactionsResponse | Unfinished:
+    """List what every coordinator knows, filtered."""
+    return at_once_or_later(_handle(request, context))
+
+
+async def _handle(
     request: ListTransactionsRequest, context: RequestContext
 ) -> ListTransactionsResponse:
-    """List what every coordinator knows, filtered."""
     try:
         homes = context.broker.transactions.all_coordinators()
     except KafkaError as error:
         return ListTransactionsResponse(error_code=error.code)
-    is_wanted = _filter(request, context)
-    known = [one for home in homes for one in home.coordinator.transactions.values()]
-    wanted = [one for one in known if is_wanted(one)]
-    if request.transactional_id_pattern:
-        ids = frozenset(one.transactional_id for one in wanted)
+    work = context.work
+    names = await distinct(request.state_filters, work)
+    producer_ids = await distinct(request.producer_id_filters, work)
+    is_wanted = _filter(request, names, producer_ids, context)
+    pattern = request.transactional_id_pattern
+    if pattern:
         try:
-            threads = context.broker.threads.computing
-            matching = await _matching(request.transactional_id_pattern, ids, threads)
+            check_regex(pattern)
         except KafkaError as error:
             return ListTransactionsResponse(error_code=error.code)
-        wanted = [one for one in wanted if one.transactional_id in matching]
-    return ListTransactionsResponse(
-        unknown_state_filters=[name for name in request.state_filters if name not in _BY_TITLE],
-        transaction_states=[
-            TransactionState(
-                transactional_id=one.transactional_id,
-                producer_id=one.producer_id,
-                transaction_state=one.state.title,
-            )
-            for one in wanted
-        ],
-    )
+    states = []
+    for home in homes:
+        for piece in pieces(list(home.coordinator.transactions.values())):
+            if work.spend(len(piece) * UNITS):
+                await later(work.next_slice)
+            wanted = [one for one in piece if is_wanted(one)]
+            if pattern and wanted:
+                wanted = await later(partial(_matching, pattern, wanted, context))
+            work.answer(sum(BYTES + len(one.transactional_id) for one in wanted))
+            states += [
+                TransactionState(
+                    transactional_id=one.transactional_id,
+                    producer_id=one.producer_id,
+                    transaction_state=one.state.title,
+                )
+                for one in wanted
+            ]
+    unknown: list[str] = []
+    for part in pieces(list(names)):
+        if work.spend(len(part) // 4):
+            await later(work.next_slice)
+        unknown += [name for name in part if name not in _BY_TITLE]
+    return ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=states)
 
 
-async def _matching(pattern: str, ids: frozenset[str], threads: Kind) -> frozenset[str]:
-    """The ids that a pattern matches; KafkaError (INVALID_REGULAR_EXPRESSION) if it is none."""
-    check_regex(pattern)
-    question = Question(pattern, ids)
-    if question.cost <= QUICK_COST:
-        return answer([question])[pattern]
-    return (await threads.run(answer, [question]))[pattern]
+async def _matching(
+    pattern: str, wanted: list[Transaction], context: RequestContext
+) -> list[Transaction]:
+    """Those whose id matches, found by a thread."""
+    question = Question(pattern, frozenset(one.transactional_id for one in wanted))
+    matching = (await context.broker.threads.computing.run(answer, [question]))[pattern]
+    return [one for one in wanted if one.transactional_id in matching]
 
 
 def _filter(
-    request: ListTransactionsRequest, context: RequestContext
+    request: ListTransactionsRequest,
+    names: Mapping[str, None],
+    producer_ids: Container[int],
+    context: RequestContext,
 ) -> Callable[[Transaction], bool]:
     """Which ids are wanted."""
-    states = {_BY_TITLE.get(name) for name in request.state_filters}
-    producer_ids = set(request.producer_id_filters)
+    states = {state for title, state in _BY_TITLE.items() if title in names}
     started_before_ms = context.broker.now_ms() - request.duration_filter
 
     def is_wanted(known: Transaction) -> bool:
         return (
-            (not states or known.state in states)
-            and (not producer_ids or known.producer_id in producer_ids)
+            (not request.state_filters or known.state in states)
+            and (not request.producer_id_filters or known.producer_id in producer_ids)
             and (request.duration_filter < 0 or known.start_ms < started_before_ms)
         )
 

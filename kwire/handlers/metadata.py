@@ -12,7 +12,7 @@ Behaviour:
 """
 
 import logging
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from functools import partial
 
 import trio
@@ -27,9 +27,10 @@ from kwire.handlers.context import (
     TOPIC_OPERATIONS,
     RequestContext,
 )
+from kwire.handlers.slices import pieces
 from kwire.handlers.waiting import Unfinished, at_once_or_later, later
 from kwire.metadata.controller import check_partition_total, check_topic_name
-from kwire.metadata.image import TopicImage
+from kwire.metadata.image import PartitionImage, TopicImage
 from kwire.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -44,6 +45,11 @@ log = logging.getLogger(__name__)
 
 NAMES_PER_TURN = 1000
 """After so many names that are checked others have their turn."""
+
+UNITS_PER_NAME = 5
+UNITS = 3
+UNITS_PER_PARTITION = 4
+BYTES = 50
 
 _UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
@@ -79,21 +85,29 @@ async def _topics(request: MetadataRequest, context: RequestContext) -> list[Met
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
     if request.topics is None or (not request.topics and context.api_version == 0):
         topics = broker.image.topics_by_name.values()
-        return [describe(broker, topic, operations) for topic in topics]
+        return [await _describe(topic, operations, context) for topic in topics]
     # Named once or a thousand times, a topic is described once.
     distinct: dict[tuple[str | None, bytes], MetadataRequestTopic] = {}
     missing: dict[str, None] = {}
     existing = broker.image.topics_by_name
-    for wanted in request.topics:
-        distinct[wanted.name, wanted.topic_id] = wanted
-        if wanted.topic_id == ZERO_UUID and wanted.name and wanted.name not in existing:
-            missing[wanted.name] = None
+    for piece in pieces(request.topics):
+        if distinct and context.work.spend(len(piece)):
+            await later(context.work.next_slice)
+        for wanted in piece:
+            distinct[wanted.name, wanted.topic_id] = wanted
+            if wanted.topic_id == ZERO_UUID and wanted.name and wanted.name not in existing:
+                missing[wanted.name] = None
     if missing:
         await _create_missing(list(missing), request, context)
-    return [_topic(wanted, context, operations, missing) for wanted in distinct.values()]
+    described: list[MetadataResponseTopic] = []
+    for wanted in distinct.values():
+        if described and context.work.spend(UNITS_PER_NAME):
+            await later(context.work.next_slice)
+        described.append(await _topic(wanted, context, operations, missing))
+    return described
 
 
-def _topic(
+async def _topic(
     wanted: MetadataRequestTopic,
     context: RequestContext,
     operations: int,
@@ -109,11 +123,11 @@ def _topic(
                 name=None if context.api_version >= 12 else "",
                 topic_id=wanted.topic_id,
             )
-        return describe(broker, found, operations)
+        return await _describe(found, operations, context)
     name = wanted.name or ""
     found = broker.image.topics_by_name.get(name)
     if found is not None and name not in missing:
-        return describe(broker, found, operations)
+        return await _describe(found, operations, context)
     return MetadataResponseTopic(
         error_code=_why_missing(name), name=name, is_internal=name in INTERNAL_TOPICS
     )
@@ -166,25 +180,41 @@ async def _create(names: list[str], context: RequestContext) -> Mapping[str, Kaf
     return await create_missing(context.broker, legal, context.connection.is_gone)
 
 
-def describe(broker: Broker, topic: TopicImage, operations: int) -> MetadataResponseTopic:
+async def _describe(
+    topic: TopicImage, operations: int, context: RequestContext
+) -> MetadataResponseTopic:
     """A topic in the form of the response."""
+    work = context.work
+    partitions: list[MetadataResponsePartition] = []
+    for piece in pieces(topic.partitions):
+        if work.spend(UNITS + UNITS_PER_PARTITION * len(piece)):
+            await later(work.next_slice)
+        partitions += _partitions(context.broker, topic, len(partitions), piece)
+    work.answer(BYTES + len(topic.name) + BYTES * len(partitions))
     return MetadataResponseTopic(
         error_code=ErrorCode.NONE,
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=[
-            MetadataResponsePartition(
-                error_code=ErrorCode.NONE if leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
-                partition_index=index,
-                leader_id=leader,
-                leader_epoch=p.leader_epoch,
-                replica_nodes=list(p.replicas),
-                isr_nodes=list(p.isr),
-                offline_replicas=broker.offline_replicas(topic, index),
-            )
-            for index, p in enumerate(topic.partitions)
-            for leader in (broker.leader_of(topic, index),)
-        ],
+        partitions=partitions,
         topic_authorized_operations=operations,
     )
+
+
+def _partitions(
+    broker: Broker, topic: TopicImage, first: int, piece: Sequence[PartitionImage]
+) -> list[MetadataResponsePartition]:
+    """A piece of a topic's partitions, the first of which has this number."""
+    return [
+        MetadataResponsePartition(
+            error_code=ErrorCode.NONE if leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
+            partition_index=index,
+            leader_id=leader,
+            leader_epoch=p.leader_epoch,
+            replica_nodes=list(p.replicas),
+            isr_nodes=list(p.isr),
+            offline_replicas=broker.offline_replicas(topic, index),
+        )
+        for index, p in enumerate(piece, first)
+        for leader in (broker.leader_of(topic, index),)
+    ]

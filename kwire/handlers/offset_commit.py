@@ -2,9 +2,12 @@
 
 Behaviour: a topic or partition that doesn't exist, or metadata that is too long, is refused by
 itself; of a member that is none (any more), or that commits for one partition it hadn't at its
-epoch, everything else is refused too. From version 10 on
-topics are named by id; before version 5 a client may say how long its offsets are to be kept.
+epoch, everything else is refused too. From version 10 on topics are named by id; before version 5 a
+client may say how long its offsets are to be kept. Offsets of more than ``PIECE`` partitions are
+written in pieces, each of which is refused or taken by itself.
 """
+
+from collections.abc import Sequence
 
 from kwire.coordinator.effects import Effects
 from kwire.coordinator.group import Committer
@@ -12,6 +15,8 @@ from kwire.coordinator.offsets import NO_EXPIRY
 from kwire.coordinator.records import OffsetCommitValue
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
+from kwire.handlers.slices import pieces
+from kwire.handlers.waiting import Unfinished, at_once_or_later, later
 from kwire.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -23,29 +28,50 @@ from kwire.protocol.messages.offset_commit import (
 
 TOPIC_IDS_SINCE = 10
 
+UNITS = 4
+UNITS_PER_OFFSET = 10
+
+AcceptedOffset = tuple[OffsetCommitResponsePartition, str, OffsetCommitValue]
+Accepted = list[AcceptedOffset]
+
 LATEST_MS = (1 << 63) - 1
 """The latest time a record can hold; where Kafka's sum goes beyond, the offset expires at once."""
 
 
-def handle(request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse:
+def handle(
+    request: OffsetCommitRequest, context: RequestContext
+) -> OffsetCommitResponse | Unfinished:
     """Write every offset that may be committed."""
-    accepted: list[tuple[OffsetCommitResponsePartition, str, OffsetCommitValue]] = []
-    topics = [_check_topic(request, topic, context, accepted) for topic in request.topics]
-    if accepted:
+    return at_once_or_later(_handle(request, context))
+
+
+async def _handle(request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse:
+    work = context.work
+    accepted: Accepted = []
+    topics: list[OffsetCommitResponseTopic] = []
+    for topic in request.topics:
+        if topics and work.spend(UNITS):
+            await later(work.next_slice)
+        topics.append(await _check_topic(request, topic, context, accepted))
+    for piece in pieces(accepted):
+        if len(piece) > 1 and work.spend(UNITS_PER_OFFSET * len(piece)):
+            await later(work.next_slice)
+        if not piece:
+            break
         try:
-            _commit(request, context, accepted)
+            _commit(request, context, piece)
         except KafkaError as error:
             # The response has no place for an error of the whole request.
-            for answer, _, _ in accepted:
+            for answer, _, _ in piece:
                 answer.error_code = error.code
     return OffsetCommitResponse(topics=topics)
 
 
-def _check_topic(
+async def _check_topic(
     request: OffsetCommitRequest,
     topic: OffsetCommitRequestTopic,
     context: RequestContext,
-    accepted: list[tuple[OffsetCommitResponsePartition, str, OffsetCommitValue]],
+    accepted: Accepted,
 ) -> OffsetCommitResponseTopic:
     """The answer for a topic; the offsets that may be committed are added to ``accepted``."""
     image = context.broker.image
@@ -54,8 +80,11 @@ def _check_topic(
     else:
         found = image.topics_by_name.get(topic.name)
         missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    answers = []
+    answers: list[OffsetCommitResponsePartition] = []
+    work = context.work
     for partition in topic.partitions:
+        if answers and work.spend(UNITS):
+            await later(work.next_slice)
         index = partition.partition_index
         answer = OffsetCommitResponsePartition(partition_index=index)
         answers.append(answer)
@@ -92,9 +121,7 @@ def _end(now_ms: int, keep_ms: int) -> int:
 
 
 def _commit(
-    request: OffsetCommitRequest,
-    context: RequestContext,
-    accepted: list[tuple[OffsetCommitResponsePartition, str, OffsetCommitValue]],
+    request: OffsetCommitRequest, context: RequestContext, accepted: Sequence[AcceptedOffset]
 ) -> None:
     home = context.broker.groups.coordinator_or_empty(request.group_id)
     committed = home.groups.committed

@@ -5,8 +5,12 @@ can tell what they read the whole request is NON_EMPTY_GROUP. An offset that isn
 as deleted.
 """
 
+from collections.abc import Sequence
+
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
+from kwire.handlers.slices import PIECE, pieces
+from kwire.handlers.waiting import Unfinished, at_once_or_later, later
 from kwire.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
@@ -14,24 +18,39 @@ from kwire.protocol.messages.offset_delete import (
     OffsetDeleteResponseTopic,
 )
 
+UNITS = 3
+UNITS_PER_OFFSET = 12
 
-def handle(request: OffsetDeleteRequest, context: RequestContext) -> OffsetDeleteResponse:
-    """Delete every offset that may be."""
-    topics = [
-        OffsetDeleteResponseTopic(
-            name=topic.name,
-            partitions=[
-                OffsetDeleteResponsePartition(
-                    partition_index=p.partition_index,
-                    error_code=_existence(topic.name, p.partition_index, context),
-                )
-                for p in topic.partitions
-            ],
-        )
-        for topic in request.topics
-    ]
+Wanted = list[tuple[str, OffsetDeleteResponsePartition]]
+
+
+def handle(
+    request: OffsetDeleteRequest, context: RequestContext
+) -> OffsetDeleteResponse | Unfinished:
+    """Delete every offset that may be, in pieces where there are many."""
+    return at_once_or_later(_handle(request, context))
+
+
+async def _handle(request: OffsetDeleteRequest, context: RequestContext) -> OffsetDeleteResponse:
+    work = context.work
+    topics = []
+    wanted: Wanted = []
+    for topic in request.topics:
+        answer = OffsetDeleteResponseTopic(name=topic.name, partitions=[])
+        topics.append(answer)
+        if work.spend(UNITS):
+            await later(work.next_slice)
+        for one in topic.partitions:
+            if work.spend(UNITS):
+                await later(work.next_slice)
+            index = one.partition_index
+            code = _existence(topic.name, index, context)
+            partition = OffsetDeleteResponsePartition(partition_index=index, error_code=code)
+            answer.partitions.append(partition)
+            if not code:
+                wanted.append((topic.name, partition))
     try:
-        _delete(request.group_id, topics, context)
+        await _delete(request.group_id, wanted, context)
     except KafkaError as error:
         return OffsetDeleteResponse(error_code=error.code)
     return OffsetDeleteResponse(topics=topics)
@@ -44,16 +63,25 @@ def _existence(topic: str, index: int, context: RequestContext) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def _delete(
-    group_id: str, topics: list[OffsetDeleteResponseTopic], context: RequestContext
+async def _delete(group_id: str, wanted: Wanted, context: RequestContext) -> None:
+    _delete_piece(group_id, wanted[:PIECE], context)
+    for piece in list(pieces(wanted[PIECE:])):
+        if context.work.spend(UNITS_PER_OFFSET * len(piece)):
+            await later(context.work.next_slice)
+        try:
+            _delete_piece(group_id, piece, context)
+        except KafkaError as error:
+            if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
+                raise
+            return  # its last offset is deleted by now
+
+
+def _delete_piece(
+    group_id: str,
+    wanted: Sequence[tuple[str, OffsetDeleteResponsePartition]],
+    context: RequestContext,
 ) -> None:
     home = context.broker.groups.coordinator(group_id)
-    wanted = [
-        (topic.name, partition)
-        for topic in topics
-        for partition in topic.partitions
-        if not partition.error_code
-    ]
     effects, read = home.groups.committed.delete(
         group_id, [(topic, partition.partition_index) for topic, partition in wanted]
     )

@@ -5,9 +5,13 @@ Behaviour: -1 where nothing is committed; no list of topics means all that have 
 offsets of an older topic of the same name count as none.
 """
 
+from collections.abc import Sequence
+
 from kwire.coordinator.offsets import CommittedOffset, OffsetStore
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
+from kwire.handlers.slices import id_units, pieces
+from kwire.handlers.waiting import Unfinished, at_once_or_later, later
 from kwire.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -25,26 +29,65 @@ GROUPS_SINCE = 8
 TOPIC_IDS_SINCE = 10
 ERROR_SINCE = 2
 
+UNITS = 2
+UNITS_PER_GROUP = 6
+UNITS_PER_OFFSET = 3
+BYTES = 20
+
 _NOTHING = CommittedOffset(-1, -1, "", -1)
 
 
-def handle(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
+def handle(
+    request: OffsetFetchRequest, context: RequestContext
+) -> OffsetFetchResponse | Unfinished:
     """Answer for every group."""
+    return at_once_or_later(_handle(request, context))
+
+
+async def _handle(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
     stable = request.require_stable
     if context.api_version >= GROUPS_SINCE:
-        groups = [_group(wanted, stable, context) for wanted in request.groups]
-        return OffsetFetchResponse(groups=groups)
-    topics = None
+        return OffsetFetchResponse(groups=await _groups(request, context))
+    topics: list[OffsetFetchRequestTopics] | None = None
     if request.topics is not None:
-        topics = [
-            OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
-            for topic in request.topics
-        ]
+        topics = []
+        for piece in pieces(request.topics):
+            if topics and context.work.spend(len(piece)):
+                await later(context.work.next_slice)
+            topics += [
+                OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
+                for topic in piece
+            ]
     wanted = OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
-    return _single(_group(wanted, stable, context), wanted, context)
+    return await _single(await _group(wanted, stable, context), wanted, context)
 
 
-def _group(
+async def _groups(
+    request: OffsetFetchRequest, context: RequestContext
+) -> list[OffsetFetchResponseGroup]:
+    """The answers for groups; one of which everything is asked again is answered as it was."""
+    work = context.work
+    whole: dict[tuple[str, str | None, int], tuple[OffsetFetchResponseGroup, int]] = {}
+    groups: list[OffsetFetchResponseGroup] = []
+    for wanted in request.groups:
+        if groups and work.spend(UNITS_PER_GROUP + id_units(wanted.group_id)):
+            await later(work.next_slice)
+        if wanted.topics is not None:
+            groups.append(await _group(wanted, request.require_stable, context))
+            continue
+        key = wanted.group_id, wanted.member_id, wanted.member_epoch
+        if key in whole:
+            group, size_bytes = whole[key]
+            work.answer(size_bytes)
+        else:
+            before_bytes = work.answered_bytes
+            group = await _group(wanted, request.require_stable, context)
+            whole[key] = group, work.answered_bytes - before_bytes
+        groups.append(group)
+    return groups
+
+
+async def _group(
     wanted: OffsetFetchRequestGroup, stable: bool, context: RequestContext
 ) -> OffsetFetchResponseGroup:
     try:
@@ -53,10 +96,11 @@ def _group(
     except KafkaError as error:
         return OffsetFetchResponseGroup(group_id=wanted.group_id, error_code=error.code)
     reader = _Reader(wanted.group_id, home.groups.offsets, stable, context)
+    context.work.answer(BYTES)
     if wanted.topics is None:
-        topics = reader.everything()
+        topics = await reader.everything()
     else:
-        topics = [reader.topic(topic) for topic in wanted.topics]
+        topics = [await reader.topic(topic) for topic in wanted.topics]
     return OffsetFetchResponseGroup(group_id=wanted.group_id, topics=topics)
 
 
@@ -70,49 +114,59 @@ class _Reader:
         self._offsets = offsets
         self._committed = offsets.of(group_id)
         self._stable = stable
+        self._work = context.work
         self._image = context.broker.image
         self._by_id = context.api_version >= TOPIC_IDS_SINCE
 
-    def everything(self) -> list[OffsetFetchResponseTopics]:
+    async def everything(self) -> list[OffsetFetchResponseTopics]:
         """Every offset; from version 10 on only of topics that exist, for the others have no id."""
         answers = []
-        for name, partitions in self._committed.topics.items():
+        for name, partitions in list(self._committed.topics.items()):
             topic = self._image.topics_by_name.get(name)
             if topic is None and self._by_id:
                 continue
             topic_id = topic.topic_id if topic else ZERO_UUID
             held = [index for index, found in partitions.items() if found.belongs_to(topic_id)]
             if held:
-                answers.append(self._answer(name, topic_id, held))
+                answers.append(await self._answer(name, topic_id, held))
         return answers
 
-    def topic(self, wanted: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:
+    async def topic(self, wanted: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:
         """The offsets of the partitions that are asked for."""
         if not self._by_id:
             topic = self._image.topics_by_name.get(wanted.name)
             topic_id = topic.topic_id if topic else ZERO_UUID
-            return self._answer(wanted.name, topic_id, wanted.partition_indexes)
+            return await self._answer(wanted.name, topic_id, wanted.partition_indexes)
         topic = self._image.topics_by_id.get(wanted.topic_id)
         if topic is not None:
-            return self._answer(topic.name, topic.topic_id, wanted.partition_indexes)
-        return OffsetFetchResponseTopics(
-            topic_id=wanted.topic_id,
-            partitions=[
-                _partition(index, None, ErrorCode.UNKNOWN_TOPIC_ID)
-                for index in wanted.partition_indexes
-            ],
-        )
+            return await self._answer(topic.name, topic.topic_id, wanted.partition_indexes)
+        unknown = OffsetFetchResponseTopics(topic_id=wanted.topic_id, partitions=[])
+        for piece in pieces(wanted.partition_indexes):
+            if self._work.spend(UNITS + UNITS_PER_OFFSET * len(piece)):
+                await later(self._work.next_slice)
+            unknown.partitions += [
+                _partition(index, None, ErrorCode.UNKNOWN_TOPIC_ID) for index in piece
+            ]
+        return unknown
 
-    def _answer(self, name: str, topic_id: bytes, indexes: list[int]) -> OffsetFetchResponseTopics:
-        partitions = []
-        for index in indexes:
-            found = self._committed.get(name, index)
-            if self._stable and self._offsets.is_pending(self._group_id, name, index):
-                partitions.append(_partition(index, None, ErrorCode.UNSTABLE_OFFSET_COMMIT))
-            elif found is None or not found.belongs_to(topic_id):
-                partitions.append(_partition(index, None))
-            else:
-                partitions.append(_partition(index, found))
+    async def _answer(
+        self, name: str, topic_id: bytes, indexes: Sequence[int]
+    ) -> OffsetFetchResponseTopics:
+        partitions: list[OffsetFetchResponsePartitions] = []
+        for piece in pieces(indexes):
+            if self._work.spend(UNITS + UNITS_PER_OFFSET * len(piece)):
+                await later(self._work.next_slice)
+            size_bytes = BYTES + len(name) + BYTES * len(piece)
+            for index in piece:
+                found = self._committed.get(name, index)
+                if self._stable and self._offsets.is_pending(self._group_id, name, index):
+                    partitions.append(_partition(index, None, ErrorCode.UNSTABLE_OFFSET_COMMIT))
+                elif found is None or not found.belongs_to(topic_id):
+                    partitions.append(_partition(index, None))
+                else:
+                    size_bytes += len(found.metadata)
+                    partitions.append(_partition(index, found))
+            self._work.answer(size_bytes)
         return OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=partitions)
 
 
@@ -129,43 +183,42 @@ def _partition(
     )
 
 
-def _single(
+async def _single(
     group: OffsetFetchResponseGroup, wanted: OffsetFetchRequestGroup, context: RequestContext
 ) -> OffsetFetchResponse:
     """The form of the answer before version 8, for one group."""
-    response = OffsetFetchResponse(
-        error_code=group.error_code,
-        topics=[
-            OffsetFetchResponseTopic(
-                name=topic.name,
-                partitions=[
-                    OffsetFetchResponsePartition(
-                        partition_index=p.partition_index,
-                        committed_offset=p.committed_offset,
-                        committed_leader_epoch=p.committed_leader_epoch,
-                        metadata=p.metadata,
-                        error_code=p.error_code,
-                    )
-                    for p in topic.partitions
-                ],
-            )
-            for topic in group.topics
-        ],
-    )
+    response = OffsetFetchResponse(error_code=group.error_code, topics=[])
+    work = context.work
     if group.error_code and context.api_version < ERROR_SINCE:
-        response.topics = [
-            OffsetFetchResponseTopic(
-                name=topic.name,
-                partitions=[
-                    OffsetFetchResponsePartition(
-                        partition_index=index,
-                        committed_offset=-1,
-                        metadata="",
-                        error_code=group.error_code,
-                    )
-                    for index in topic.partition_indexes
-                ],
-            )
-            for topic in wanted.topics or []
-        ]
+        for asked in wanted.topics or []:
+            refused = OffsetFetchResponseTopic(name=asked.name, partitions=[])
+            response.topics.append(refused)
+            for piece in pieces(asked.partition_indexes):
+                if work.spend(UNITS + UNITS_PER_OFFSET * len(piece)):
+                    await later(work.next_slice)
+                refused.partitions += [_refused(index, group.error_code) for index in piece]
+        return response
+    for topic in group.topics:
+        answer = OffsetFetchResponseTopic(name=topic.name, partitions=[])
+        response.topics.append(answer)
+        for part in pieces(topic.partitions):
+            if work.spend(UNITS + UNITS_PER_OFFSET * len(part)):
+                await later(work.next_slice)
+            answer.partitions += map(_single_partition, part)
     return response
+
+
+def _single_partition(offset: OffsetFetchResponsePartitions) -> OffsetFetchResponsePartition:
+    return OffsetFetchResponsePartition(
+        partition_index=offset.partition_index,
+        committed_offset=offset.committed_offset,
+        committed_leader_epoch=offset.committed_leader_epoch,
+        metadata=offset.metadata,
+        error_code=offset.error_code,
+    )
+
+
+def _refused(index: int, error_code: int) -> OffsetFetchResponsePartition:
+    return OffsetFetchResponsePartition(
+        partition_index=index, committed_offset=-1, metadata="", error_code=error_code
+    )

@@ -2,6 +2,7 @@
 
 from kwire.errors import KafkaError
 from kwire.handlers.context import RequestContext
+from kwire.handlers.waiting import Unfinished, at_once_or_later, later
 from kwire.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -10,20 +11,31 @@ from kwire.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 
+UNITS = 8
+
 
 def handle(
     request: OffsetForLeaderEpochRequest, context: RequestContext
-) -> OffsetForLeaderEpochResponse:
+) -> OffsetForLeaderEpochResponse | Unfinished:
     """Answer every partition."""
-    return OffsetForLeaderEpochResponse(
-        topics=[
-            OffsetForLeaderTopicResult(
-                topic=topic.topic,
-                partitions=[_answer(topic.topic, wanted, context) for wanted in topic.partitions],
-            )
-            for topic in request.topics
-        ]
-    )
+    return at_once_or_later(_handle(request, context))
+
+
+async def _handle(
+    request: OffsetForLeaderEpochRequest, context: RequestContext
+) -> OffsetForLeaderEpochResponse:
+    work = context.work
+    topics = []
+    for topic in request.topics:
+        answer = OffsetForLeaderTopicResult(topic=topic.topic, partitions=[])
+        topics.append(answer)
+        if work.spend(UNITS):
+            await later(work.next_slice)
+        for wanted in topic.partitions:
+            if work.spend(UNITS):
+                await later(work.next_slice)
+            answer.partitions.append(_answer(topic.topic, wanted, context))
+    return OffsetForLeaderEpochResponse(topics=topics)
 
 
 def _answer(

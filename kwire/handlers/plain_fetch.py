@@ -46,8 +46,8 @@ _NO_TAGS = b"\0"
 _NO_ELEMENTS = 1
 """The length of a compact array without elements."""
 
-MOST_PARTITIONS = 10_000
-"""More are left to the twin, which knows how much one request may ask for."""
+MOST_PARTITIONS = 250
+"""More would take longer than a slice of the event loop: they are left to the twin."""
 
 _LONGEST_NAME = 127
 _UUID_BYTES = 16

@@ -22,8 +22,8 @@ from kwire.protocol.wire import MalformedRequest, append_unsigned_varint, read_u
 from kwire.record.batch import NO_TIMESTAMP, RecordBatch
 
 TOPIC_IDS_SINCE = 13
-MOST_PARTITIONS = 10_000
-"""More are left to the twin, which knows how much one request may ask for."""
+MOST_PARTITIONS = 100
+"""More would take longer than a slice of the event loop: they are left to the twin."""
 
 _LONGEST_NAME = 127
 _UUID_BYTES = 16

@@ -14,6 +14,7 @@ Behaviour:
 - Internal topics are for the broker and the admin client alone.
 """
 
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 
@@ -24,7 +25,7 @@ from kwire.broker.flusher import Flush
 from kwire.broker.internal_topics import INTERNAL_TOPICS
 from kwire.broker.partition import ACKS_ALL, Partition
 from kwire.broker.verification import Support, Writer, verify
-from kwire.coordinator.transaction.state import ProducerIdAndEpoch
+from kwire.coordinator.transaction.state import ProducerIdAndEpoch, TopicPartition
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
 from kwire.handlers.opening import full_limits, open_in_thread
@@ -60,6 +61,8 @@ ADDS_SINCE = 12
 
 BYTES_PER_UNIT = 8 * 1024
 """How many bytes of a batch are copied, checked and written in one unit of work."""
+UNITS = 25
+"""What a further partition costs."""
 
 BACKOFF = "add.partitions.to.txn.retry.backoff.ms"
 PATIENCE = "add.partitions.to.txn.retry.backoff.max.ms"
@@ -91,6 +94,8 @@ def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse 
 async def _handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse | None:
     now_ms = context.broker.now_ms()
     by_id = context.api_version >= TOPIC_IDS_SINCE
+    work = context.work
+    answers_count = 0
     responses = []
     answers: list[PartitionProduceResponse] = []
     flushes: list[tuple[PartitionProduceResponse, Flush]] = []
@@ -98,6 +103,9 @@ async def _handle(request: ProduceRequest, context: RequestContext) -> ProduceRe
         name = _topic_name(context.broker, topic) if by_id else topic.name
         partitions = []
         for data in topic.partition_data:
+            if answers_count and work.spend(UNITS):
+                await later(work.next_slice)
+            answers_count += 1
             response, flush = await _produce(request, context, name, data, now_ms)
             if flush is not None:
                 flushes.append((response, flush))
@@ -169,6 +177,7 @@ async def _produce(
         log_append_time_ms=info.log_append_time_ms,
         log_start_offset=info.log_start_offset,
     )
+    context.broker.flusher.leave_to_handler(partition.flush)
     return answer, partition.flush
 
 
@@ -230,18 +239,11 @@ async def _verify(
 
     While the transaction before is brought to its end a newer client's batch waits a little.
     """
-    by_id = context.api_version >= TOPIC_IDS_SINCE
     writer = Writer(
         request.transactional_id,
         ProducerIdAndEpoch(batch.producer_id, batch.producer_epoch),
         _support(context.api_version),
-        [
-            (name, data.index)
-            for topic in request.topic_data
-            if (name := _topic_name(context.broker, topic) if by_id else topic.name)
-            for data in topic.partition_data
-            if context.broker.image.partition(name, data.index)
-        ],
+        _Partitions(request, context),
     )
     broker = context.broker
     give_up_at = trio.current_time() + broker.integer(PATIENCE) / 1000
@@ -250,6 +252,7 @@ async def _verify(
             awaited = verify(broker, writer, partition, batch.base_sequence)
             if awaited is None:
                 return
+            broker.flusher.leave_to_handler(awaited)
             wait = awaited.wait
         except KafkaError as error:
             is_busy = error.code is ErrorCode.CONCURRENT_TRANSACTIONS
@@ -257,6 +260,23 @@ async def _verify(
                 raise _as_told(error) from error
             wait = partial(trio.sleep, broker.integer(BACKOFF) / 1000)
         await later(wait)
+
+
+class _Partitions:
+    """The partitions of a request that exist; looked for only when they are added."""
+
+    def __init__(self, request: ProduceRequest, context: RequestContext) -> None:
+        self._request = request
+        self._context = context
+
+    def __iter__(self) -> Iterator[TopicPartition]:
+        broker = self._context.broker
+        by_id = self._context.api_version >= TOPIC_IDS_SINCE
+        for topic in self._request.topic_data:
+            name = _topic_name(broker, topic) if by_id else topic.name
+            for data in topic.partition_data if name else ():
+                if name and broker.image.partition(name, data.index):
+                    yield name, data.index
 
 
 def _as_told(error: KafkaError) -> KafkaError:

@@ -3,11 +3,12 @@
 from typing import Any
 
 from kwire.errors import KafkaError
+from kwire.handlers.context import RequestContext
 from kwire.handlers.waiting import Change, happens, later
 from kwire.runtime import Reply, error_told
 
 
-async def answer(reply: Reply) -> Any:
+async def answer(reply: Reply, context: RequestContext) -> Any:
     """The response as soon as there is one, and what it promises is on the disk.
 
     Where the disk refuses, the same kind of response with an error.
@@ -16,6 +17,7 @@ async def answer(reply: Reply) -> Any:
         reply.told = change = Change()
         await happens(change)
     if reply.flush is not None:
+        context.broker.flusher.leave_to_handler(reply.flush)
         try:
             await later(reply.flush.wait)
         except KafkaError as error:

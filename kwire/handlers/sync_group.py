@@ -3,10 +3,13 @@
 Behaviour: from version 5 on the protocol's type and name have to be given (KIP-559).
 """
 
+from kwire.coordinator.classic_group import ClassicGroup
+from kwire.coordinator.group_coordinator import GroupCoordinator
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
 from kwire.handlers.replies import answer
-from kwire.handlers.waiting import Unfinished, at_once_or_later
+from kwire.handlers.slices import PIECE, pieces
+from kwire.handlers.waiting import Unfinished, at_once_or_later, later
 from kwire.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from kwire.runtime import Reply
 
@@ -27,9 +30,25 @@ async def _handle(request: SyncGroupRequest, context: RequestContext) -> SyncGro
         ):
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         home = context.broker.groups.coordinator(request.group_id)
+        if len(request.assignments) > PIECE:
+            await _leave_out_strangers(request, home.groups, context)
         home.carry_out(home.groups.members.sync(request, reply, context.broker.groups.now_ms()))
     except KafkaError as error:
         return SyncGroupResponse(error_code=error.code)
-    response = await answer(reply)
+    response = await answer(reply, context)
     assert isinstance(response, SyncGroupResponse)
     return response
+
+
+async def _leave_out_strangers(
+    request: SyncGroupRequest, groups: GroupCoordinator, context: RequestContext
+) -> None:
+    """Forget the assignments of those that aren't members: nobody will ask for them."""
+    known = []
+    for piece in pieces(request.assignments):
+        if context.work.spend(len(piece)):
+            await later(context.work.next_slice)
+        group = groups.groups.get(request.group_id)
+        members = group.members if isinstance(group, ClassicGroup) else ()
+        known += [one for one in piece if one.member_id in members]
+    request.assignments = known

@@ -3,8 +3,11 @@
 Behaviour: the offsets are pending until the transaction ends. From version 5 on the group is added
 to the transaction by this; before that it must have been (KIP-890). From version 3 on a member of
 the group says who it is, and is refused like in OffsetCommit (KIP-447), but that a stale epoch is
-ILLEGAL_GENERATION. Before version 2 there is no COORDINATOR_LOAD_IN_PROGRESS.
+ILLEGAL_GENERATION. Before version 2 there is no COORDINATOR_LOAD_IN_PROGRESS. Offsets of more than
+``PIECE`` partitions are written in pieces.
 """
+
+from collections.abc import Sequence
 
 from kwire.broker.groups import LoadedCoordinator
 from kwire.broker.verification import Support, Writer, verify
@@ -14,6 +17,7 @@ from kwire.coordinator.records import OffsetCommitValue
 from kwire.coordinator.transaction.state import ProducerIdAndEpoch
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
+from kwire.handlers.slices import pieces
 from kwire.handlers.waiting import Unfinished, at_once_or_later, later
 from kwire.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -28,7 +32,11 @@ ABORTABLE_SINCE = 4
 ADDS_SINCE = 5
 LOADING_SINCE = 2
 
-Accepted = list[tuple[TxnOffsetCommitResponsePartition, str, OffsetCommitValue]]
+UNITS = 4
+UNITS_PER_OFFSET = 12
+
+AcceptedOffset = tuple[TxnOffsetCommitResponsePartition, str, OffsetCommitValue]
+Accepted = list[AcceptedOffset]
 
 
 def handle(
@@ -42,18 +50,27 @@ async def _handle(
     request: TxnOffsetCommitRequest, context: RequestContext
 ) -> TxnOffsetCommitResponse:
     accepted: Accepted = []
-    topics = []
+    topics: list[TxnOffsetCommitResponseTopic] = []
+    work = context.work
     for topic in request.topics:
-        answers = [
-            _check(topic.name, partition, context, accepted) for partition in topic.partitions
-        ]
+        if topics and work.spend(UNITS):
+            await later(work.next_slice)
+        answers: list[TxnOffsetCommitResponsePartition] = []
+        for partition in topic.partitions:
+            if answers and work.spend(UNITS):
+                await later(work.next_slice)
+            answers.append(_check(topic.name, partition, context, accepted))
         topics.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=answers))
-    if accepted:
+    for piece in pieces(accepted):
+        if len(piece) > 1 and work.spend(UNITS_PER_OFFSET * len(piece)):
+            await later(work.next_slice)
+        if not piece:
+            break
         try:
-            await _commit(request, context, accepted)
+            await _commit(request, context, piece)
         except KafkaError as error:
             # The response has no place for an error of the whole request.
-            for answer, _, _ in accepted:
+            for answer, _, _ in piece:
                 answer.error_code = _told(error, context.api_version)
     return TxnOffsetCommitResponse(topics=topics)
 
@@ -83,7 +100,7 @@ def _check(
 
 
 async def _commit(
-    request: TxnOffsetCommitRequest, context: RequestContext, accepted: Accepted
+    request: TxnOffsetCommitRequest, context: RequestContext, accepted: Sequence[AcceptedOffset]
 ) -> None:
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
@@ -91,6 +108,7 @@ async def _commit(
     writer = Writer(request.transactional_id, producer, _support(context.api_version))
     home = context.broker.groups.coordinator(request.group_id)
     while (awaited := verify(context.broker, writer, home.partition)) is not None:
+        context.broker.flusher.leave_to_handler(awaited)
         await later(awaited.wait)
         home = context.broker.groups.coordinator(request.group_id)
     home.partition.log.producers.check_epoch(*producer)
@@ -101,7 +119,7 @@ def _write(
     request: TxnOffsetCommitRequest,
     context: RequestContext,
     home: LoadedCoordinator,
-    accepted: Accepted,
+    accepted: Sequence[AcceptedOffset],
 ) -> None:
     committed = home.groups.committed
     committer = Committer(

@@ -6,6 +6,7 @@ Up to version 1 the answer names every feature, unless the whole of it is an err
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
+from kwire.handlers.slices import distinct, pieces
 from kwire.metadata.features import FeatureUpdate, UpgradeType, update_features
 from kwire.protocol.messages.update_features import (
     FeatureUpdateKey,
@@ -17,13 +18,21 @@ from kwire.protocol.messages.update_features import (
 UPGRADE_TYPE_SINCE = 1
 RESULTS_UNTIL = 1
 
+MOST_UPDATES = 100
+"""Far more than there are features: with more of them one is named twice, or unknown."""
+
 
 async def handle(request: UpdateFeaturesRequest, context: RequestContext) -> UpdateFeaturesResponse:
     """Change the levels, or say why not."""
-    updates = [_update(update, context.api_version) for update in request.feature_updates]
+    updates: list[FeatureUpdate] = []
+    for piece in pieces(request.feature_updates):
+        if context.work.spend(2 * len(piece)):
+            await context.work.next_slice()
+        updates += [_update(update, context.api_version) for update in piece]
+    names = await distinct([update.name for update in updates[:MOST_UPDATES]], context.work)
     response = UpdateFeaturesResponse(error_message=None)
     try:
-        if len({update.name for update in updates}) < len(updates):
+        if len(names) < len(updates):
             raise KafkaError(ErrorCode.INVALID_REQUEST, "A feature is named more than once.")
         if request.validate_only:
             update_features(context.broker.image, updates)

@@ -81,14 +81,21 @@ def happens(change: Change) -> Generator[Wait, None, bool]:
     return has_happened
 
 
-class Unfinished:
-    """A handler's coroutine, and what it waits for."""
+_NOTHING: frozenset[Any] = frozenset()
 
-    __slots__ = ("_begun", "waits_for")
+
+class Unfinished:
+    """A handler's coroutine, and what it waits for.
+
+    ``demands`` are what has to be on the disk before its response is sent (``broker.flusher``).
+    """
+
+    __slots__ = ("_begun", "demands", "waits_for")
 
     def __init__(self, begun: Coroutine[Wait, Any, Any], waits_for: Wait) -> None:
         self._begun = begun
         self.waits_for = waits_for
+        self.demands: frozenset[Any] = _NOTHING
 
     def go_on(self, result: Any = None) -> Any:
         """Go on with what was waited for; the response, or itself when it waits again."""

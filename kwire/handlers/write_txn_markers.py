@@ -8,6 +8,7 @@ protocol its epoch is judged (KIP-1228).
 from kwire.broker.markers import EndMarker, write_marker
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
+from kwire.handlers.waiting import Unfinished, at_once_or_later, later
 from kwire.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
@@ -24,12 +25,25 @@ _NOT_READY = (
 )
 
 
-def handle(request: WriteTxnMarkersRequest, context: RequestContext) -> WriteTxnMarkersResponse:
+UNITS_PER_TOPIC = 2
+UNITS_PER_MARKER = 60
+
+
+def handle(
+    request: WriteTxnMarkersRequest, context: RequestContext
+) -> WriteTxnMarkersResponse | Unfinished:
     """Write every marker into every partition it names."""
-    return WriteTxnMarkersResponse(markers=[_write_all(one, context) for one in request.markers])
+    return at_once_or_later(_handle(request, context))
 
 
-def _write_all(wanted: WritableTxnMarker, context: RequestContext) -> WritableTxnMarkerResult:
+async def _handle(
+    request: WriteTxnMarkersRequest, context: RequestContext
+) -> WriteTxnMarkersResponse:
+    markers = [await _write_all(one, context) for one in request.markers]
+    return WriteTxnMarkersResponse(markers=markers)
+
+
+async def _write_all(wanted: WritableTxnMarker, context: RequestContext) -> WritableTxnMarkerResult:
     marker = EndMarker(
         wanted.producer_id,
         wanted.producer_epoch,
@@ -37,22 +51,23 @@ def _write_all(wanted: WritableTxnMarker, context: RequestContext) -> WritableTx
         wanted.transaction_result,
         wanted.transaction_version,
     )
-    return WritableTxnMarkerResult(
-        producer_id=wanted.producer_id,
-        topics=[
-            WritableTxnMarkerTopicResult(
-                name=topic.name,
-                partitions=[
-                    WritableTxnMarkerPartitionResult(
-                        partition_index=index,
-                        error_code=_write(marker, topic.name, index, context),
-                    )
-                    for index in topic.partition_indexes
-                ],
+    work = context.work
+    result = WritableTxnMarkerResult(producer_id=wanted.producer_id, topics=[])
+    if work.spend(UNITS_PER_TOPIC):
+        await later(work.next_slice)
+    for topic in wanted.topics:
+        answer = WritableTxnMarkerTopicResult(name=topic.name, partitions=[])
+        result.topics.append(answer)
+        if work.spend(UNITS_PER_TOPIC):
+            await later(work.next_slice)
+        for index in topic.partition_indexes:
+            if work.spend(UNITS_PER_MARKER):
+                await later(work.next_slice)
+            code = _write(marker, topic.name, index, context)
+            answer.partitions.append(
+                WritableTxnMarkerPartitionResult(partition_index=index, error_code=code)
             )
-            for topic in wanted.topics
-        ],
-    )
+    return result
 
 
 def _write(marker: EndMarker, topic: str, index: int, context: RequestContext) -> ErrorCode:

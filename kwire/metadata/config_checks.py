@@ -38,6 +38,9 @@ SCOPES = {
     ConfigResourceType.CLIENT_METRICS: CLIENT_METRICS,
 }
 
+MOST_CONFIGS = 1_000
+"""How many configs one resource may have: far more than there are settings."""
+
 _GROUP_LIMITS = {"streams.num.standby.replicas": "group.streams.max.standby.replicas"}
 """The broker's upper limits that aren't named after the group's config."""
 
@@ -64,6 +67,15 @@ def find_setting(kind: ConfigResourceType, name: str) -> Setting | None:
     if setting is None and kind is ConfigResourceType.BROKER:
         return settings(DYNAMIC_BROKER).get(name)
     return setting
+
+
+def check_number(count: int) -> None:
+    """Raise KafkaError (INVALID_CONFIG) for more configs than a resource may have."""
+    if count > MOST_CONFIGS:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"{count} configs for one resource; at most {MOST_CONFIGS} are allowed.",
+        )
 
 
 def check_configs(

@@ -21,6 +21,7 @@ from kwire.metadata.config_checks import (
     SCOPES,
     check_broker_configs,
     check_configs,
+    check_number,
     find_setting,
 )
 from kwire.metadata.controller import check_topic_name
@@ -82,6 +83,7 @@ def replace_configs(
     ``broker`` are the broker's settings in force. Raises KafkaError: INVALID_REQUEST,
     INVALID_CONFIG, UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION.
     """
+    check_number(len(configs))
     _check_unique([name for name, _ in configs])
     _check_values([name for name, value in configs if value is None])
     check_resource(image, resource)
@@ -97,6 +99,7 @@ def alter_configs(
     broker: Mapping[str, Value],
 ) -> list[Change]:
     """The changes of IncrementalAlterConfigs; arguments and errors as in ``replace_configs``."""
+    check_number(len(alterations))
     _check_unique([alteration.name for alteration in alterations])
     _check_values(
         [a.name for a in alterations if a.value is None and a.operation != Operation.DELETE]
@@ -145,9 +148,10 @@ def _altered(resource: ConfigResource, alteration: Alteration, current: str | No
         )
     text = current if current is not None else setting.default or ""
     items = [item for item in text.split(",") if item]
-    given = [item.strip() for item in value.split(",")]
+    given = dict.fromkeys(item.strip() for item in value.split(","))
     if operation == Operation.APPEND:
-        items += [item for item in dict.fromkeys(given) if item not in items]
+        known = set(items)
+        items += [item for item in given if item not in known]
     else:
         items = [item for item in items if item not in given]
     return ",".join(items)
@@ -170,6 +174,7 @@ def _check(
     resource: ConfigResource, wanted: Mapping[str, str], broker: Mapping[str, Value]
 ) -> None:
     """Raise KafkaError (INVALID_CONFIG, INVALID_REQUEST) unless the resource may have these."""
+    check_number(len(wanted))
     kind, name = resource
     if kind is ConfigResourceType.BROKER:
         check_broker_configs(wanted, broker, all_brokers=not name)

@@ -10,7 +10,9 @@ from pathlib import Path
 import trio
 
 from kwire.clock import Clock
+from kwire.connection.waiting import held
 from kwire.errors import ErrorCode
+from kwire.handlers.waiting import at_once_or_later, later
 from kwire.metadata.controller import NewTopic, create_topic
 from kwire.protocol.messages.fetch import (
     FetchPartition,
@@ -246,3 +248,63 @@ async def test_nobody_reads_after_a_crash_what_is_not_on_the_disk(tmp_path: Path
     async with running_server(tmp_path / "new", settings, disk=FaultyDisk()) as running:
         partition = running.broker.partition("t", 0)
         assert (partition.high_watermark, partition.log.recovery_point) == (1, 1)
+
+
+async def test_what_an_early_slice_wrote_is_on_the_disk_before_the_answer(tmp_path: Path) -> None:
+    """A commit of many offsets is written in slices, and goes on in another task: it is answered
+    when the first slice is on the disk, too."""
+    disk = FaultyDisk()
+    settings = {"log.flush.interval.messages": "1", "offsets.topic.num.partitions": "1"}
+    async with running_server(tmp_path, settings, disk=disk) as running:
+        broker = running.broker
+        await broker.commit(lambda image: create_topic(image, NewTopic("t", 1, 1), broker.random))
+        raw = await running.connect()
+        await raw.request(
+            FindCoordinatorRequest(coordinator_keys=["g"]), 4, FindCoordinatorResponse
+        )
+        gate = Gate(disk)
+        answers: list[OffsetCommitResponse] = []
+        log = broker.partition("__consumer_offsets", 0).log
+
+        async def commit() -> None:
+            first = OffsetCommitRequestPartition(partition_index=0, committed_offset=7)
+            unknown = [
+                OffsetCommitRequestPartition(partition_index=index, committed_offset=7)
+                for index in range(1, 1500)
+            ]
+            topics = [
+                OffsetCommitRequestTopic(name="t", partitions=[first] * 150),
+                OffsetCommitRequestTopic(name="t", partitions=unknown),
+            ]
+            request = OffsetCommitRequest(group_id="g", topics=topics)
+            answers.append(await raw.request(request, 8, OffsetCommitResponse))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(commit)
+            await until(lambda: gate.waiting == 1)
+            await until(lambda: log.log_end_offset == 150)
+            assert not answers
+            gate.is_open.set()
+        assert not any(partition.error_code for partition in answers[0].topics[0].partitions)
+        assert log.recovery_point == 150
+
+
+async def test_demands_go_along_with_a_request_into_another_task(tmp_path: Path) -> None:
+    """What a handler demands before it waits holds its response back when it goes on elsewhere."""
+    async with broker_with(tmp_path, FaultyDisk(), flush_ms="0") as running:
+        flusher = running.broker.flusher
+        partition = running.broker.partition("t", 0)
+        flushes = []
+
+        async def handler() -> str:
+            flushes.append(flusher.demand(partition))
+            await later(trio.lowlevel.checkpoint)
+            return "answer"
+
+        unfinished = held(at_once_or_later(handler()), flusher)
+        assert unfinished.demands == set(flushes)
+        flusher.forget()  # the next request of this task
+        response = await unfinished.work()
+        held_back = held(response, flusher, unfinished.demands)
+        assert held_back != "answer"
+        assert await held_back == "answer"

@@ -4,8 +4,15 @@ import pytest
 import trio
 import trio.testing
 
-from kwire.budget.work import CREDIT_UNITS, PASS_UNITS, SLICE_UNITS, ClientGone, Turns, Work
-from kwire.errors import KafkaError
+from kwire.budget.work import (
+    CREDIT_UNITS,
+    PASS_UNITS,
+    SLICE_UNITS,
+    AnswerTooLarge,
+    ClientGone,
+    Turns,
+    Work,
+)
 
 
 def a_work(turns, **options):
@@ -18,7 +25,7 @@ async def test_what_fits_into_a_slice_waits_for_nothing():
     """A small request is served at once."""
     work = a_work(Turns())
     assert not work.spend(SLICE_UNITS)
-    assert not work.has_waited
+    assert not work.is_large
 
 
 async def test_what_does_not_fit_into_a_slice_waits_for_the_next():
@@ -26,7 +33,7 @@ async def test_what_does_not_fit_into_a_slice_waits_for_the_next():
     work = a_work(Turns())
     assert work.spend(SLICE_UNITS + 1)
     await work.next_slice()
-    assert work.has_waited
+    assert work.is_large
     assert not work.spend(SLICE_UNITS)
     assert work.spend(1)
 
@@ -168,7 +175,7 @@ def test_an_answer_has_a_limit():
     """The bytes of a response are counted before they are made; the next request starts anew."""
     work = a_work(Turns(), max_answer_bytes=100)
     work.answer(60)
-    with pytest.raises(KafkaError, match=r"kwire\.response\.max\.bytes=100"):
+    with pytest.raises(AnswerTooLarge, match=r"kwire\.response\.max\.bytes=100"):
         work.answer(41)
     work.begin_request(1)
     work.answer(100)

@@ -32,7 +32,7 @@ async def test_a_large_request_is_answered_in_full(tmp_path, monkeypatch):
         counts.append(1)
         return await real(*args)
 
-    monkeypatch.setattr("kwire.connection.connection.serve_large", counted)
+    monkeypatch.setattr("kwire.connection.large.serve_large", counted)
     async with running_server(tmp_path) as server:
         client = await server.connect()
         count = large.INLINE_ELEMENTS + 1

@@ -99,6 +99,12 @@ class Desk:
             response += received
         return response
 
+    async def is_closed(self, connection):
+        """Whether the broker ends a connection without another word."""
+        far = self._far[connection]
+        await trio.lowlevel.wait_readable(far)
+        return not far.recv(1)
+
     async def answer(self, message):
         """The next answer to a message that was sent, whatever it says."""
         found = memoryview(await self.receive(message.connection))[4:]
@@ -182,10 +188,11 @@ def stand_still(monkeypatch):
 
 
 @asynccontextmanager
-async def desk(directory):
-    """A broker of its own."""
+async def desk(directory, settings=None):
+    """A broker of its own, with these settings besides those of every desk."""
+    own = SETTINGS | (settings or {})
     async with running_server(
-        directory, SETTINGS, clock=Clock(lambda: NOW_MS, lambda: NOW_MS)
+        directory, own, clock=Clock(lambda: NOW_MS, lambda: NOW_MS)
     ) as server:
         server.broker.random.seed(1)
         clients = Desk(server)

@@ -218,6 +218,7 @@ class ConsumerGroups:
         if isinstance(known, ConsumerGroup):
             return self.changes.draft(known, turn), known
         if joins and known is None:
+            self._registry.check_room()
             group = ConsumerGroup(group_id)
         elif joins and isinstance(known, ClassicGroup):
             return self._upgrade(known, turn)

@@ -1,0 +1,85 @@
+"""Decisions about metadata that take more than a slice of the event loop, and their commit.
+
+Rules:
+
+- A decision is made in slices on the image of the moment, before it queues for its commit: a
+  request that takes many slices holds up no other change. If the image has changed when its turn in
+  the queue comes, the decision is made again there, in slices that wait for nobody's work.
+- One request makes at most ``MOST_CHANGES`` changes, in one commit.
+
+Source: BoundedList and MAX_RECORDS_PER_USER_OP of Kafka's QuorumController.
+"""
+
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Protocol
+
+import trio
+
+from kwire.budget.work import SLICE_UNITS
+from kwire.errors import ErrorCode, KafkaError
+from kwire.handlers.context import RequestContext
+from kwire.metadata.changes import Change
+from kwire.metadata.image import MetadataImage
+
+MOST_CHANGES = 10_000
+
+
+class Price(Protocol):
+    """What counts the cost of a decision: the ``Work`` of a request, or nobody."""
+
+    def spend(self, units: int) -> bool:
+        """Count work that is done next; whether to wait for ``next_slice`` before it."""
+
+    async def next_slice(self) -> None:
+        """Wait for the next slice."""
+
+
+class _InTurn:
+    """What counts the cost of a decision that holds the queue of changes: other tasks have their
+    turn after each slice."""
+
+    def __init__(self) -> None:
+        self._left = SLICE_UNITS
+
+    def spend(self, units: int) -> bool:
+        """Count work that is done next."""
+        self._left -= units
+        return self._left < 0
+
+    async def next_slice(self) -> None:
+        """Let the event loop turn once."""
+        self._left = SLICE_UNITS
+        await trio.lowlevel.checkpoint()
+
+
+Decide = Callable[[MetadataImage, Price], Coroutine[Any, Any, Sequence[Change]]]
+
+
+async def commit_in_slices(
+    context: RequestContext, decide: Decide, *, validate_only: bool = False
+) -> None:
+    """Decide in slices and commit, unless it is only to be validated; KafkaError.
+
+    ``decide`` waits for slices and for nothing else. It may be called several times: the last call
+    counts. POLICY_VIOLATION for too many changes.
+    """
+    broker = context.broker
+    image = broker.image
+    decided = _checked(await decide(image, context.work))
+    if validate_only:
+        return
+
+    async def as_decided(now: MetadataImage) -> Sequence[Change]:
+        return decided if now is image else _checked(await decide(now, _InTurn()))
+
+    await context.commit(as_decided)
+
+
+def _checked(changes: Sequence[Change]) -> Sequence[Change]:
+    if len(changes) > MOST_CHANGES:
+        raise KafkaError(
+            ErrorCode.POLICY_VIOLATION,
+            f"Excessively large number of changes in one request: {len(changes)}; "
+            f"at most {MOST_CHANGES} are allowed.",
+        )
+    return changes

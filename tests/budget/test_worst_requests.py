@@ -1,0 +1,218 @@
+"""No API costs more than its budget, whatever is asked for.
+
+Counted are lines of Python that the tasks of connections run, by pass of the event loop; nothing is
+timed. Twice as many elements may cost twice as many lines in all, but no more lines in any one
+pass: others wait no longer, however large a request is.
+"""
+
+import gc
+import sys
+import tracemalloc
+
+import pytest
+import trio
+import trio.testing
+
+from kwire.budget.work import SLICE_UNITS
+from kwire.errors import ErrorCode
+from kwire.handlers import APIS, OWN_APIS
+from kwire.handlers.slices import PIECE
+from kwire.metadata.changes import ConfigChanged
+from kwire.metadata.image import ConfigResourceType
+from kwire.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from tests.budget.worst_requests import (
+    CONSTANT,
+    GROUPS,
+    PARTITIONS,
+    WORST,
+    constant,
+    offset_commit,
+)
+from tests.performance.answers import error_codes
+from tests.performance.desk import Message, desk, sent
+
+FEW, MANY = 400, 800
+MOST_LINES = 15_000
+"""In one pass of the loop, whose slices are a quarter of what they are otherwise."""
+
+MOST_HELD = 200
+"""How many bytes of memory a byte of a request may need: an element of 4 bytes becomes objects."""
+
+AT_ONCE = {"JoinGroup", "ConsumerGroupHeartbeat"}
+"""A step of a group is done as a whole. ``kwire.group.member.max.bytes`` bounds it."""
+
+ALL_APIS = APIS | OWN_APIS
+KEYS = {api.name: key for key, api in ALL_APIS.items()}
+
+
+class PassMeter(trio.abc.Instrument):
+    """Counts lines of Python by pass of the event loop, of the tasks of connections."""
+
+    def __init__(self):
+        self.total = self.most = self._now = 0
+
+    def __enter__(self):
+        trio.lowlevel.add_instrument(self)
+        return self
+
+    def __exit__(self, *error):
+        trio.lowlevel.remove_instrument(self)
+
+    def before_io_wait(self, _timeout):
+        """A pass is over."""
+        self.most = max(self.most, self._now)
+        self.total += self._now
+        self._now = 0
+
+    def before_task_step(self, task):
+        """Begin to count."""
+        if ".connection." in task.name:
+            sys.settrace(self._on_event)
+
+    def after_task_step(self, _task):
+        """Cease to count."""
+        sys.settrace(None)
+
+    def _on_event(self, _frame, _event, _argument):
+        self._now += 1
+        return self._on_event
+
+
+@pytest.fixture
+def small_slices(monkeypatch):
+    """Slices, and what is done at once, are smaller: then few elements are enough to see slices."""
+    monkeypatch.setattr("kwire.budget.work.SLICE_UNITS", SLICE_UNITS // 4)
+    monkeypatch.setattr("kwire.handlers.slices.PIECE", PIECE // 4)
+    monkeypatch.setattr("kwire.connection.large.INLINE_ELEMENTS", 50)
+
+
+async def prepare(clients):
+    """The state that makes requests cost most; the id of the one member of ``joins-few``."""
+    await clients.create_topic("t", PARTITIONS)
+    await clients.find_coordinator(0, "big")
+    await clients.find_coordinator(1, "x")
+    await clients.ask(Message(offset_commit(PARTITIONS), 8))
+    for n in range(GROUPS):
+        request = offset_commit(1)
+        request.group_id = f"group-{n}"
+        await clients.ask(Message(request, 8))
+    kind, name = ConfigResourceType.GROUP, "consumer.session.timeout.ms"
+    changes = [ConfigChanged(kind, f"group-{n}", name, "50000") for n in range(GROUPS)]
+    await clients.broker.commit(lambda image: changes)
+    join = JoinGroupRequest(
+        group_id="joins-few",
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"m")],
+    )
+    return (await clients.ask(Message(join, 3))).member_id
+
+
+async def play(clients, request, version):
+    """Send a request, and wait until it is answered."""
+    await clients.send(0, sent(Message(request, version)).frames)
+    answer = await clients.receive(0)
+    await trio.testing.wait_all_tasks_blocked()
+    return answer
+
+
+def version_of(name):
+    """The version that is tried: the latest, but where another lets a request do more."""
+    special = {"Produce": 9, "Fetch": 12, "OffsetCommit": 8, "OffsetFetch": 8}
+    special |= {"JoinGroup": 3, "SyncGroup": 3}
+    return special.get(name, ALL_APIS[KEYS[name]].max_version)
+
+
+def worst(name, count, member_id):
+    """The worst request of an API."""
+    request = WORST[name](count)
+    if name == "SyncGroup":
+        request.member_id = member_id
+    return request
+
+
+def test_every_api_has_a_worst_request():
+    """Whoever adds an API says which of its requests costs most."""
+    assert {KEYS[name] for name in WORST} | CONSTANT.keys() == ALL_APIS.keys()
+
+
+async def test_no_request_costs_more_in_one_pass_the_more_it_asks_for(tmp_path, small_slices):
+    """Lines in one pass of the loop are bounded, and lines in all grow in proportion."""
+    wrong = []
+    async with desk(tmp_path) as clients:
+        member_id = await prepare(clients)
+        for name in WORST:
+            meters = []
+            await play(clients, worst(name, 3, member_id), version_of(name))  # what is imported
+            for count in (FEW, MANY):
+                request = worst(name, count, member_id)
+                with PassMeter() as meter:
+                    await play(clients, request, version_of(name))
+                meters.append(meter)
+            few, many = meters
+            grows = many.most > 1.1 * few.most + (MANY - FEW) / 2 and many.most > MOST_LINES / 5
+            if name not in AT_ONCE and (grows or many.most > MOST_LINES):
+                wrong.append(f"{name}: {few.most}, {many.most} lines in one pass")
+            if many.total > 2.3 * few.total:
+                wrong.append(f"{name}: {few.total}, {many.total} lines in all")
+    assert not wrong, wrong
+
+
+async def test_a_request_without_arrays_costs_little(tmp_path):
+    """There is nothing in it that could grow."""
+    async with desk(tmp_path) as clients:
+        await prepare(clients)
+        for key in CONSTANT:
+            name = ALL_APIS[key].name
+            await play(clients, constant(key), version_of(name))
+            with PassMeter() as meter:
+                await play(clients, constant(key), version_of(name))
+            assert meter.total < MOST_LINES / 3, name
+
+
+async def test_a_request_is_held_in_a_small_multiple_of_its_bytes(tmp_path):
+    """What is allocated at the same time for a request and its answer is bounded by its size."""
+    wrong = []
+    async with desk(tmp_path) as clients:
+        member_id = await prepare(clients)
+        for name in WORST:
+            await play(clients, worst(name, 3, member_id), version_of(name))
+            message = sent(Message(worst(name, MANY, member_id), version_of(name)))
+            gc.collect()
+            tracemalloc.start()
+            before, _ = tracemalloc.get_traced_memory()
+            await clients.send(0, message.frames)
+            answer = await clients.receive(0)
+            _, peak = tracemalloc.get_traced_memory()
+            tracemalloc.stop()
+            held = peak - before - 3 * len(answer)
+            if held > 300_000 + MOST_HELD * len(message.frames):
+                wrong.append(f"{name}: {held} bytes for {len(message.frames)}")
+    assert not wrong
+
+
+async def test_few_bytes_cannot_ask_for_an_answer_of_any_size(tmp_path):
+    """A group that is named thousands of times would be answered as often: the connection ends."""
+    settings = {"kwire.response.max.bytes": "1048576"}
+    async with desk(tmp_path, settings) as clients:
+        await prepare(clients)
+        small = WORST["OffsetFetch"](20)
+        assert len(await play(clients, small, 8)) < 1_048_576
+        with PassMeter() as meter:
+            await clients.send(0, sent(Message(WORST["OffsetFetch"](20_000), 8)).frames)
+            assert await clients.is_closed(0)
+        assert meter.most < 4 * MOST_LINES
+
+
+@pytest.mark.parametrize("name", sorted(AT_ONCE))
+async def test_a_member_says_only_so_much_of_itself(tmp_path, name):
+    """What a group would have to keep, and to look at in one step, has a limit."""
+    settings = {"kwire.group.member.max.bytes": "65536"}
+    async with desk(tmp_path, settings) as clients:
+        await prepare(clients)
+        version = version_of(name)
+        for count, wanted in ((500, {ErrorCode.NONE}), (5000, {ErrorCode.INVALID_REQUEST})):
+            message = Message(WORST[name](count), version)
+            await clients.send(0, sent(message).frames)
+            assert set(error_codes(await clients.answer(message))) == wanted
