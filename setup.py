@@ -53,9 +53,11 @@ COMPILED_MODULES = [
     "kwire/protocol/frame.py",
     "kwire/protocol/wire.py",
     "kwire/record/batch.py",
+    "kwire/record/feed.py",
     "kwire/record/records.py",
     "kwire/record/spans.py",
     "kwire/record/varint.py",
+    "kwire/record/walk.py",
     "kwire/runtime.py",
 ]
 

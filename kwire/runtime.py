@@ -21,7 +21,9 @@ from kwire.coordinator.records import Content, CoordinatorRecord
 from kwire.errors import ErrorCode, KafkaError
 from kwire.protocol.codec import MalformedRequest
 from kwire.record.batch import RecordBatch
+from kwire.record.compression import TooLarge
 from kwire.record.control import ControlType, control_type
+from kwire.record.feed import Limits
 from kwire.record.records import NO_PRODUCER, BatchBuilder, Record, records
 
 log = logging.getLogger(__name__)
@@ -34,6 +36,9 @@ PAUSE_RECORDS = 64
 
 SPLIT_BYTES = 512 * 1024
 """Records that need not stand in one batch are written in batches of about this size."""
+
+LOADED = Limits(max_bytes=100 * 1024 * 1024, max_records=1_000_000)
+"""What a batch holds at most that a coordinator loads."""
 
 WRITE_ERRORS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -225,8 +230,9 @@ class CoordinatorRuntime:
     async def load(self, batches: Iterable[RecordBatch]) -> None:
         """Replay a partition from its start, then begin.
 
-        A record that is damaged is left out, loudly: the others are worth having. Raises KafkaError
-        when a batch is damaged, or when what begins can't be written.
+        A record that is damaged is left out, loudly: the others are worth having. So is what a
+        batch has beyond ``LOADED``, for no coordinator has written it. Raises KafkaError when a
+        batch is damaged, or when what begins can't be written.
         """
         give_way_at = trio.current_time() + TURN_S
         for batch in batches:
@@ -247,13 +253,16 @@ class CoordinatorRuntime:
             return
         producer_id = batch.producer_id if batch.is_transactional else -1
         now_ms = self._now_ms()
-        for count, record in enumerate(records(batch)):
-            try:
-                self.coordinator.replay(record, producer_id, now_ms, loading=True)
-            except MalformedRequest as error:
-                log.error("left out the damaged record at offset %d: %s", record.offset, error)
-            if count % PAUSE_RECORDS == 0:
-                yield
+        try:
+            for count, record in enumerate(records(batch, LOADED)):
+                try:
+                    self.coordinator.replay(record, producer_id, now_ms, loading=True)
+                except MalformedRequest as error:
+                    log.error("left out the damaged record at offset %d: %s", record.offset, error)
+                if count % PAUSE_RECORDS == 0:
+                    yield
+        except TooLarge as error:
+            log.error("left out the rest of the batch at offset %d: %s", batch.base_offset, error)
 
 
 def _split(written: list[CoordinatorRecord]) -> Iterator[list[CoordinatorRecord]]:

@@ -142,6 +142,7 @@ class Broker:
     def stop(self) -> None:
         """Tell whoever asks for a coordinator, and whoever waits for one, to find another."""
         self.is_stopping = True
+        self.threads.close()
         for coordinators in self._coordinators:
             coordinators.close()
 

@@ -202,6 +202,8 @@ class Compaction:
             map_load_factor=load_factor,
             buffer_bytes=integer("log.cleaner.io.buffer.size") // cleaners // 2,
             max_bytes_per_second=rate / cleaners if math.isfinite(rate) else rate,
+            max_decompressed_bytes=integer("kwire.decompressed.max.bytes"),
+            max_decompressed_records=integer("kwire.decompressed.max.records"),
         )
 
     async def _clean(self, clean: Clean, worker: Worker) -> bool:

@@ -11,15 +11,10 @@ Rules:
   more only takes time from the event loop. A kind that waits for disks has more.
 """
 
-from collections.abc import Callable
-from typing import TypeVar
-
-import trio
-
-_T = TypeVar("_T")
+from kwire.budget.checking import Checking
+from kwire.budget.kind import Kind as Kind
 
 CODING = 1
-CHECKING = 2
 SYNCING = 16
 LOGS = 4
 COLD_READS = 8
@@ -27,29 +22,11 @@ HOUSEKEEPING = 2
 COMPUTING = 1
 
 
-class Kind:
-    """The threads of one kind of work: at most ``limit`` run at a time, in order of arrival."""
-
-    __slots__ = ("_limiter",)
-
-    def __init__(self, limit: int) -> None:
-        self._limiter = trio.CapacityLimiter(limit)
-
-    @property
-    def running(self) -> int:
-        """How many threads of this kind are at work."""
-        return self._limiter.statistics().borrowed_tokens
-
-    async def run(self, function: Callable[..., _T], *args: object) -> _T:
-        """``function(*args)`` in a thread; its result, or what it raises."""
-        return await trio.to_thread.run_sync(function, *args, limiter=self._limiter)
-
-
 class Threads:
     """All kinds of threads of one broker.
 
     - ``coding``: large requests are decoded and large responses encoded.
-    - ``checking``: records are decompressed, checked, and compressed anew.
+    - ``checking``: records are decompressed, checked, and compressed anew (``checking``).
     - ``syncing``: one run of fsyncs for each data directory.
     - ``logs``: the logs of partitions are opened, renamed and cut at their start.
     - ``cold_reads``: pages that are not in the page cache are read.
@@ -59,9 +36,13 @@ class Threads:
 
     def __init__(self) -> None:
         self.coding = Kind(CODING)
-        self.checking = Kind(CHECKING)
+        self.checking = Checking()
         self.syncing = Kind(SYNCING)
         self.logs = Kind(LOGS)
         self.cold_reads = Kind(COLD_READS)
         self.housekeeping = Kind(HOUSEKEEPING)
         self.computing = Kind(COMPUTING)
+
+    def close(self) -> None:
+        """Give up what no client has been promised: batches that are checked or wait for it."""
+        self.checking.close()

@@ -20,11 +20,10 @@ Rules:
 """
 
 from collections.abc import Callable
-from heapq import heappop, heappush
-from itertools import count
 
 import trio
 
+from kwire.budget.line import Line
 from kwire.errors import ErrorCode, KafkaError
 
 SLICE_UNITS = 1000
@@ -37,58 +36,23 @@ class ClientGone(Exception):
     """The connection of the client whose request is worked on has ended."""
 
 
-class _Ticket:
-    """One connection's place among those that wait for a slice."""
-
-    __slots__ = ("has_left", "is_called", "turn")
-
-    def __init__(self) -> None:
-        self.turn = trio.Event()
-        self.is_called = False
-        self.has_left = False
-
-
 class Turns:
     """The slices of one event loop; ``units_left`` are those of this pass."""
 
     def __init__(self) -> None:
         self.units_left = PASS_UNITS
-        self._waiting: list[tuple[int, int, _Ticket]] = []
-        self._order = count()
-        self._is_taken = False
+        self._line = Line()
         self._floor = 0  # what the connection that was served last had used
 
     async def wait(self, work: "Work") -> None:
         """Wait for a slice: until those that have used less had theirs, and the loop has turned."""
         work.used_units = max(work.used_units, self._floor - CREDIT_UNITS)
-        if self._is_taken:
-            await self._queue(work)
-        self._is_taken = True
+        await self._line.enter(work.used_units)
         try:
             await trio.lowlevel.checkpoint()
         finally:
-            self._call_next()
+            self._line.leave()
         self._floor = max(self._floor, work.used_units)
-
-    async def _queue(self, work: "Work") -> None:
-        ticket = _Ticket()
-        heappush(self._waiting, (work.used_units, next(self._order), ticket))
-        try:
-            await ticket.turn.wait()
-        except BaseException:
-            ticket.has_left = True
-            if ticket.is_called:
-                self._call_next()
-            raise
-
-    def _call_next(self) -> None:
-        while self._waiting:
-            ticket = heappop(self._waiting)[2]
-            if not ticket.has_left:
-                ticket.is_called = True
-                ticket.turn.set()
-                return
-        self._is_taken = False
 
 
 class Work:
@@ -96,15 +60,18 @@ class Work:
 
     ``used_units`` is what they have cost so far, ``has_waited`` whether the request in hand has
     needed more than one slice. ``max_answer_bytes`` is ``kwire.response.max.bytes``.
+    ``is_gone`` says whether the connection has ended; a thread may ask. ``thread_units`` is what
+    the requests have cost in the threads that open batches, None before the first of them.
     """
 
     __slots__ = (
         "_answer_bytes",
-        "_is_gone",
         "_left",
         "_turns",
         "has_waited",
+        "is_gone",
         "max_answer_bytes",
+        "thread_units",
         "used_units",
     )
 
@@ -112,11 +79,12 @@ class Work:
         self, turns: Turns, is_gone: Callable[[], bool], max_answer_bytes: int = 1 << 31
     ) -> None:
         self._turns = turns
-        self._is_gone = is_gone
+        self.is_gone = is_gone
         self._left = 0
         self._answer_bytes = 0
         self.max_answer_bytes = max_answer_bytes
         self.used_units = 0
+        self.thread_units: int | None = None
         self.has_waited = False
 
     def begin_request(self, units: int) -> None:
@@ -155,6 +123,6 @@ class Work:
         """Wait for the next slice; ClientGone if the connection has ended meanwhile."""
         self.has_waited = True
         await self._turns.wait(self)
-        if self._is_gone():
+        if self.is_gone():
             raise ClientGone
         self._left = SLICE_UNITS

@@ -7,15 +7,11 @@ the same as earliest), -5 latest in tiered storage and -6 earliest to be uploade
 be read yet is none, neither by time nor as the one with the largest timestamp.
 """
 
-from contextlib import nullcontext
-from functools import partial
-
 from kwire.broker.partition import Partition
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
-from kwire.handlers.lookups import look_without_waiting
+from kwire.handlers.time_lookups import find_by_time, find_largest
 from kwire.handlers.waiting import Unfinished, at_once_or_later
-from kwire.log.time_search import FoundOffset, max_timestamp, offset_for_timestamp
 from kwire.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -64,8 +60,7 @@ async def _answer(
         if context.api_version < _SINCE.get(wanted.timestamp, 0) or wanted.timestamp < -6:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
         read_committed = request.isolation_level == READ_COMMITTED
-        look = partial(_find, partition, wanted.timestamp, response, read_committed)
-        await look_without_waiting(context.broker, look)
+        await _find(partition, wanted.timestamp, response, read_committed, context)
         if context.api_version < LEADER_EPOCHS_SINCE:
             response.leader_epoch = -1
     except KafkaError as error:
@@ -73,15 +68,14 @@ async def _answer(
     return response
 
 
-def _find(
+async def _find(
     partition: Partition,
     timestamp: int,
     response: ListOffsetsPartitionResponse,
     read_committed: bool,
-    *,
-    hurry: bool,
+    context: RequestContext,
 ) -> None:
-    """Fill in what was found; ColdPages in a hurry."""
+    """Fill in what was found."""
     log = partition.log
     end_offset = partition.last_stable_offset if read_committed else partition.high_watermark
     if timestamp == LATEST:
@@ -90,20 +84,9 @@ def _find(
         response.offset = log.log_start_offset
         response.leader_epoch = log.leader_epochs.epoch_of(log.log_start_offset)
     elif timestamp >= 0 or timestamp == MAX_TIMESTAMP:
-        found = _find_by_time(partition, timestamp, end_offset, hurry=hurry)
+        if timestamp == MAX_TIMESTAMP:
+            found = await find_largest(partition, end_offset, context)
+        else:
+            found = await find_by_time(partition, timestamp, end_offset, context)
         if found is not None:
             response.offset, response.timestamp, response.leader_epoch = found
-
-
-def _find_by_time(
-    partition: Partition, timestamp: int, end_offset: int, *, hurry: bool
-) -> FoundOffset | None:
-    log = partition.log
-    try:
-        with log.hurry if hurry else nullcontext():
-            if timestamp != MAX_TIMESTAMP:
-                return offset_for_timestamp(log, timestamp, end_offset=end_offset)
-            found = max_timestamp(log)
-            return found if found and found.offset < end_offset else None
-    except OSError as error:
-        raise log.health.refused(f"cannot read {log.name}", error) from error

@@ -6,13 +6,15 @@ Behaviour:
 - acks 1 and all are the same while a partition has one replica, but all asks for
   ``min.insync.replicas`` of them.
 - A batch that an idempotent producer sends again is answered with the offset it already has.
-- A batch that has to be opened and is large is checked and compressed anew in a thread.
+- A batch that is to be opened and is large, or turns out to be, is checked and compressed anew in a
+  thread. One that is beyond ``kwire.decompressed.max.bytes`` is answered with MESSAGE_TOO_LARGE.
 - A transactional batch is checked with its producer's coordinator; from version 12 on it adds its
   partitions to the transaction (KIP-890). What only passes is NOT_ENOUGH_REPLICAS, which every
   client tries again.
 - Internal topics are for the broker and the admin client alone.
 """
 
+from contextlib import suppress
 from functools import partial
 
 import trio
@@ -25,9 +27,18 @@ from kwire.broker.verification import Support, Writer, verify
 from kwire.coordinator.transaction.state import ProducerIdAndEpoch
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
+from kwire.handlers.opening import full_limits, open_in_thread
 from kwire.handlers.waiting import Unfinished, at_once_or_later, later
+from kwire.log.log_config import LogConfig
 from kwire.log.partition_log import AppendInfo
-from kwire.log.validation import InvalidBatch, checked_batch, client_batch, is_slow
+from kwire.log.validation import (
+    INLINE_LIMITS,
+    CheckedBatch,
+    InvalidBatch,
+    checked_batch,
+    client_batch,
+    is_slow,
+)
 from kwire.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceData,
@@ -38,6 +49,7 @@ from kwire.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from kwire.record.batch import RecordBatch
+from kwire.record.compression import TooLarge
 
 VALID_ACKS = (ACKS_ALL, 0, 1)
 ADMIN_CLIENT_ID = "__admin_client"
@@ -45,6 +57,9 @@ TOPIC_IDS_SINCE = 13
 ZSTD_SINCE = 7
 ABORTABLE_SINCE = 11
 ADDS_SINCE = 12
+
+BYTES_PER_UNIT = 8 * 1024
+"""How many bytes of a batch are copied, checked and written in one unit of work."""
 
 BACKOFF = "add.partitions.to.txn.retry.backoff.ms"
 PATIENCE = "add.partitions.to.txn.retry.backoff.max.ms"
@@ -185,19 +200,27 @@ async def _append(
     request: ProduceRequest,
     context: RequestContext,
 ) -> AppendInfo:
-    """Check a batch, in a thread if that may take long, and append it."""
-    config = partition.log.config
-    if is_slow(batch, config, now_ms):
-        checking = context.broker.threads.checking
-        in_thread = partial(checking.run, checked_batch, batch, config, now_ms)
-        checked = await later(in_thread)
-    else:
-        checked = checked_batch(batch, config, now_ms)
+    """Check a batch and append it."""
+    if context.work.spend(batch.size_bytes // BYTES_PER_UNIT):
+        await later(context.work.next_slice)
+    checked = await _check(batch, partition.log.config, now_ms, context)
     if batch.is_transactional and not partition.log.producers.has_open_transaction(
         batch.producer_id, batch.producer_epoch
     ):
         await _verify(partition, batch, request, context)
     return partition.append_checked(checked, now_ms=now_ms, required_acks=request.acks)
+
+
+async def _check(
+    batch: RecordBatch, config: LogConfig, now_ms: int, context: RequestContext
+) -> CheckedBatch:
+    """Check a batch, in a thread if that takes long."""
+    if not is_slow(batch, config, now_ms):
+        with suppress(TooLarge):
+            return checked_batch(batch, config, now_ms, INLINE_LIMITS)
+    limits = full_limits(context.broker, config)
+    in_thread = partial(checked_batch, batch, config, now_ms)
+    return await open_in_thread(in_thread, batch, limits, context)
 
 
 async def _verify(

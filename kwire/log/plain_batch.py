@@ -15,7 +15,7 @@ from kwire.log.validation import FEW_RECORDS, SMALLEST_RECORD_BYTES
 from kwire.protocol.wire import MalformedRequest, read_unsigned_varint
 from kwire.record.batch import ATTRIBUTES_AT, COMPRESSION_MASK, HEADER_BYTES, RecordBatch
 from kwire.record.checksum import crc32c
-from kwire.record.compression import Compression
+from kwire.record.compression import MOST_FROM_A_BYTE, Compression
 
 _LAST_CODEC = int(Compression.ZSTD)
 _OTHER_ATTRIBUTES = ~COMPRESSION_MASK
@@ -46,7 +46,8 @@ def plain_batch(records: memoryview, config: LogConfig, now_ms: int) -> RecordBa
     if count > FEW_RECORDS:
         if attributes > _LAST_CODEC:
             return None
-        if not attributes and count * SMALLEST_RECORD_BYTES > size_bytes - HEADER_BYTES:
+        room = (size_bytes - HEADER_BYTES) * MOST_FROM_A_BYTE[attributes]
+        if count * SMALLEST_RECORD_BYTES > room:
             return None
     else:
         longest_ms = max_timestamp - batch.base_timestamp

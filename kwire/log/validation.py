@@ -9,10 +9,16 @@ Rules:
   can be true; docs/decisions/0011 says what that means for readers.
 - Errors that belong to records carry their place in the batch (KIP-467).
 - The max timestamp of a batch that was opened is made that of its records.
+- A batch is opened a stretch at a time, up to ``Limits``; beyond them TooLarge is raised, for the
+  caller to go on with larger limits in a thread. A batch of a few records that need not be opened
+  is believed then.
+- Of the records that are wrong the first ``MOST_RECORD_ERRORS`` are named. Kafka names all of them;
+  its clients tell the records that aren't named that their batch was refused because of others.
 
 Source: LogValidator, UnifiedLog.analyzeAndValidateRecords and ProduceRequest of Kafka.
 """
 
+from contextlib import suppress
 from typing import NamedTuple
 
 from kwire.errors import ErrorCode, KafkaError
@@ -29,18 +35,26 @@ from kwire.record.batch import (
     set_max_timestamp,
     whole_batch_bytes,
 )
-from kwire.record.compression import DEFAULT_MAX_BYTES, Compression, TooLarge
+from kwire.record.compression import MOST_FROM_A_BYTE, Compression, TooLarge
+from kwire.record.feed import Between, Limits, nothing_between
 from kwire.record.records import recompress, renumbered
-from kwire.record.walk import RecordWalk, walk_records
+from kwire.record.walk import walk_records
 
 FEW_RECORDS = 8
 FEW_COMPRESSED_BYTES = 4096
-FEW_MAX_BYTES = 1024 * 1024
-"""A batch of few records that decompresses to more than this is believed, not opened."""
-
 SMALLEST_RECORD_BYTES = 7
 SLOW_RECORDS = 100
 SLOW_BYTES = 16 * 1024
+MOST_RECORD_ERRORS = 100
+
+INLINE_LIMITS = Limits(max_bytes=64 * 1024, max_records=SLOW_RECORDS, max_headers=1000)
+"""What is opened on the event loop."""
+
+FULL_LIMITS = Limits(100 * 1024 * 1024, 1_000_000, 1_000_000)
+"""The defaults of ``kwire.decompressed.max.bytes`` and ``kwire.decompressed.max.records``."""
+
+_MULTIPLE = 4
+"""A batch may decompress to so many times ``max.message.bytes`` whatever the setting says."""
 
 
 class InvalidBatch(KafkaError):
@@ -52,6 +66,13 @@ class InvalidBatch(KafkaError):
     def __init__(self, code: ErrorCode, message: str, record_errors: list[tuple[int, str]]) -> None:
         super().__init__(code, message)
         self.record_errors = record_errors
+
+
+class _Seen(NamedTuple):
+    """What was seen of the records of a batch; ``largest`` is the largest timestamp in ms."""
+
+    largest: int
+    is_in_order: bool
 
 
 class CheckedBatch(NamedTuple):
@@ -94,35 +115,44 @@ def client_batch(records: Buffer, *, knows_zstd: bool = True) -> RecordBatch:
     return batch
 
 
+def limits_of(config: LogConfig, max_bytes: int, max_records: int) -> Limits:
+    """The limits of a topic on a broker with these settings; headers count as records do."""
+    most_bytes = max(max_bytes, _MULTIPLE * config.max_message_bytes)
+    return Limits(most_bytes, max_records, max_records)
+
+
 def is_slow(batch: RecordBatch, config: LogConfig, now_ms: int) -> bool:
-    """Whether checking takes so long that it belongs into a thread of its own."""
+    """Whether it is known at once that checking takes so long that it belongs into a thread."""
     payload_bytes = batch.size_bytes - HEADER_BYTES
     is_large = batch.records_count > SLOW_RECORDS or payload_bytes > SLOW_BYTES
     return is_large and _has_to_be_opened(batch, config, now_ms)
 
 
-def checked_batch(batch: RecordBatch, config: LogConfig, now_ms: int) -> CheckedBatch:
+def checked_batch(
+    batch: RecordBatch,
+    config: LogConfig,
+    now_ms: int,
+    limits: Limits = FULL_LIMITS,
+    between: Between = nothing_between,
+) -> CheckedBatch:
     """The batch as it is to be appended; may be called in a thread.
 
     Raises KafkaError: CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE,
     INVALID_TIMESTAMP, and UNKNOWN_SERVER_ERROR, as Kafka does, where records can't be decompressed.
+    TooLarge for a batch that has to be opened and is beyond ``limits``.
     """
     if batch.base_offset:
         raise _invalid(f"A record batch that begins at {batch.base_offset}, not 0")
     check_size(batch, config)
     batch.verify_crc()
     _check_header(batch)
-    walk = None
+    seen = None
     if _has_to_be_opened(batch, config, now_ms):
-        walk = _walk(batch, DEFAULT_MAX_BYTES)
+        seen = _look(batch, config, now_ms, limits, between)
     elif _has_few_records(batch):
-        try:
-            walk = _walk(batch, FEW_MAX_BYTES)
-        except TooLarge:
-            walk = None
-    if walk is not None:
-        _check_records(batch, walk, config, now_ms)
-    return _put_right(batch, walk, config, now_ms)
+        with suppress(TooLarge):
+            seen = _look(batch, config, now_ms, INLINE_LIMITS, between)
+    return _put_right(batch, seen, config, now_ms, limits, between)
 
 
 def check_size(batch: RecordBatch, config: LogConfig) -> None:
@@ -184,7 +214,7 @@ def _check_header(batch: RecordBatch) -> None:
     if batch.is_transactional and not batch.has_producer_id:
         raise _invalid("A transactional batch without a producer id")
     room = batch.size_bytes - HEADER_BYTES
-    if batch.compression == Compression.NONE and count * SMALLEST_RECORD_BYTES > room:
+    if count * SMALLEST_RECORD_BYTES > room * MOST_FROM_A_BYTE[batch.compression]:
         raise _invalid(f"{count} records do not fit into the batch")
 
 
@@ -209,66 +239,105 @@ def _has_few_records(batch: RecordBatch) -> bool:
     )
 
 
-def _walk(batch: RecordBatch, max_bytes: int) -> RecordWalk:
+def _look(
+    batch: RecordBatch, config: LogConfig, now_ms: int, limits: Limits, between: Between
+) -> _Seen:
+    """Look at every record; InvalidBatch if there are some that Kafka refuses one by one."""
+    earliest = now_ms - config.timestamp_before_max_ms
+    latest = now_ms + config.timestamp_after_max_ms
+    keeps_times, compact = not config.log_append_time, config.compact
+    is_stamped = batch.timestamp_type == LOG_APPEND_TIME
+    wrong = _WrongRecords()
+    largest, is_in_order = NO_TIMESTAMP, True
     try:
-        return walk_records(batch, max_bytes)
-    except TooLarge:
-        raise
+        for place, (timestamp, delta, has_key) in enumerate(walk_records(batch, limits, between)):
+            if timestamp > largest:
+                largest = timestamp
+            if delta != place:
+                is_in_order = False
+            if compact and not has_key:
+                wrong.add(place, "Compacted topic cannot accept message without key")
+            elif timestamp != NO_TIMESTAMP and keeps_times:
+                if not earliest <= timestamp <= latest:
+                    text = f"Timestamp {timestamp} is not in {earliest} to {latest}"
+                    wrong.add(place, text, ErrorCode.INVALID_TIMESTAMP)
+            elif is_stamped:
+                text = "It is for the broker to set the timestamp type LogAppendTime"
+                wrong.add(place, text, ErrorCode.INVALID_TIMESTAMP)
     except InvalidRecords as error:
         if error.code is ErrorCode.CORRUPT_MESSAGE:
             raise _unreadable(error.message) from error
         raise
+    wrong.check()
+    return _Seen(largest, is_in_order)
 
 
-def _check_records(batch: RecordBatch, walk: RecordWalk, config: LogConfig, now_ms: int) -> None:
-    """Raise InvalidBatch if there are records that Kafka refuses one by one."""
-    keyless = set(walk.keyless) if config.compact else ()
-    earliest = now_ms - config.timestamp_before_max_ms
-    latest = now_ms + config.timestamp_after_max_ms
-    is_stamped = batch.timestamp_type == LOG_APPEND_TIME
-    wrong: list[tuple[int, str]] = []
-    code = ErrorCode.INVALID_RECORD
-    for place, timestamp in enumerate(walk.timestamps):
-        if place in keyless:
-            wrong.append((place, "Compacted topic cannot accept message without key"))
-        elif timestamp != NO_TIMESTAMP and not config.log_append_time:
-            if not earliest <= timestamp <= latest:
-                code = ErrorCode.INVALID_TIMESTAMP
-                wrong.append((place, f"Timestamp {timestamp} is not in {earliest} to {latest}"))
-        elif is_stamped:
-            code = ErrorCode.INVALID_TIMESTAMP
-            wrong.append((place, "It is for the broker to set the timestamp type LogAppendTime"))
-    if wrong:
-        message = (
-            "One or more records have been rejected due to invalid timestamp"
-            if code is ErrorCode.INVALID_TIMESTAMP
-            else f"{len(wrong)} records have been rejected, the first one: {wrong[0][1]}"
-        )
-        raise InvalidBatch(code, message, wrong)
+class _WrongRecords:
+    """The records of a batch that are refused; the first of them are kept."""
+
+    def __init__(self) -> None:
+        self._first: list[tuple[int, str]] = []
+        self._count = 0
+        self._code = ErrorCode.INVALID_RECORD
+
+    def add(self, place: int, text: str, code: ErrorCode = ErrorCode.INVALID_RECORD) -> None:
+        """Note a record."""
+        self._count += 1
+        if self._count <= MOST_RECORD_ERRORS:
+            self._first.append((place, text))
+        if code is ErrorCode.INVALID_TIMESTAMP:
+            self._code = code
+
+    def check(self) -> None:
+        """Raise InvalidBatch if there are any."""
+        if not self._count:
+            return
+        if self._code is ErrorCode.INVALID_TIMESTAMP:
+            message = "One or more records have been rejected due to invalid timestamp"
+        else:
+            message = (
+                f"{self._count} records have been rejected, the first one: {self._first[0][1]}"
+            )
+        if self._count > len(self._first):
+            message += f" (the first {len(self._first)} of {self._count} wrong records are named)"
+        raise InvalidBatch(self._code, message, self._first)
 
 
 def _put_right(
-    batch: RecordBatch, walk: RecordWalk | None, config: LogConfig, now_ms: int
+    batch: RecordBatch,
+    seen: _Seen | None,
+    config: LogConfig,
+    now_ms: int,
+    limits: Limits,
+    between: Between,
 ) -> CheckedBatch:
     """The batch in the codec, with the timestamps and in the order that the topic wants."""
     wanted = config.compression
     if wanted is not None and wanted != batch.compression:
-        assert walk is not None
-        is_kept = walk.is_in_order and batch.timestamp_type == CREATE_TIME
-        rewrite = recompress if is_kept else renumbered
-        batch = RecordBatch(rewrite(batch, wanted, config.compression_level))
+        assert seen is not None
+        is_kept = seen.is_in_order and batch.timestamp_type == CREATE_TIME
+        batch = RecordBatch(
+            (recompress if is_kept else renumbered)(
+                batch,
+                wanted,
+                config.compression_level,
+                limits=limits,
+                max_size_bytes=config.max_message_bytes,
+                between=between,
+            )
+        )
         check_size(batch, config)
-    elif walk is not None and not walk.is_in_order and batch.compression != Compression.NONE:
+    elif seen is not None and not seen.is_in_order and batch.compression != Compression.NONE:
         raise _unreadable("The offsets of the records do not ascend one by one")
     buffer = batch.buffer
     if isinstance(buffer, bytes) or (isinstance(buffer, memoryview) and buffer.readonly):
         batch.buffer = bytearray(buffer)
     if config.log_append_time:
         set_max_timestamp(batch, LOG_APPEND_TIME, now_ms)
-    elif walk is not None:
-        largest = max(NO_TIMESTAMP, *walk.timestamps)
-        if largest != batch.max_timestamp or batch.timestamp_type != CREATE_TIME:
-            set_max_timestamp(batch, CREATE_TIME, largest)
+    elif seen is not None and (
+        seen.largest != batch.max_timestamp or batch.timestamp_type != CREATE_TIME
+    ):
+        set_max_timestamp(batch, CREATE_TIME, seen.largest)
     return CheckedBatch(batch, now_ms if config.log_append_time else NO_TIMESTAMP)
 
 

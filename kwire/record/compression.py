@@ -2,8 +2,12 @@
 
 Rules:
 
-- Whatever a client sends, decompressing it never yields more than the bytes the caller allows;
-  beyond that, and for broken data, InvalidRecords (CORRUPT_MESSAGE) is raised.
+- Whatever a client sends, decompressing it never yields more than the bytes the caller allows:
+  beyond that TooLarge (MESSAGE_TOO_LARGE) is raised, for broken data InvalidRecords
+  (CORRUPT_MESSAGE).
+- ``decompressed`` yields one stretch after the other and holds no more than one, and what the codec
+  itself refers back to: 32 KiB (gzip), a block (lz4, snappy), the window of the frame (zstd, at
+  most 128 MiB, of which only as much is touched as was decompressed).
 - gzip is RFC 1952, of one or several members; zstd is a frame, with or without a content size.
 - lz4 is the frame format; its blocks are written independent of each other, since Kafka's Java
   reader (Lz4BlockInputStream) knows no others.
@@ -11,9 +15,14 @@ Rules:
   write, are read as well. Format of a framed stream::
 
       82 "SNAPPY" 00 | version int32 | compatible version int32 | (block size int32 | raw block)…
+
+- The blocks of a zstd frame (RFC 8878) are fed to the library one by one, because it has no bound
+  on what it returns: a block yields at most 128 KiB, but may take as little as 4 bytes. Format of a
+  block's header, the lowest bit first: is last 1 bit | type 2 bits | size 21 bits. A block of type
+  1 repeats one byte; the others are as long as their size says.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import IntEnum
 from struct import Struct
 
@@ -22,7 +31,14 @@ from kwire.record.batch import Buffer, InvalidRecords
 
 
 class TooLarge(InvalidRecords):
-    """Records that decompress to more than the caller allows."""
+    """Records that are more, or decompress to more, than the caller allows.
+
+    MESSAGE_TOO_LARGE: Kafka's own producer splits the batch then, and no client sends the same
+    batch again.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.MESSAGE_TOO_LARGE, message)
 
 
 class Compression(IntEnum):
@@ -51,14 +67,30 @@ DEFAULT_LEVELS: dict[Compression, int] = {
 DEFAULT_MAX_BYTES = 256 * 1024 * 1024
 """Most bytes that a single batch may decompress to unless the caller says otherwise."""
 
+STRETCH_BYTES = 64 * 1024
+"""Most bytes that are decompressed at a time; zstd and snappy have blocks of their own size."""
+
+MOST_FROM_A_BYTE: dict[int, int] = {
+    Compression.NONE: 1,
+    Compression.GZIP: 1032,
+    Compression.SNAPPY: 22,
+    Compression.LZ4: 255,
+    Compression.ZSTD: 32 * 1024,
+}
+"""How many bytes a compressed byte becomes at most, by the formats of the codecs."""
+
 _GZIP_MAGIC = b"\x1f\x8b"
+_GZIP_STEP_BYTES = 16 * 1024
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_VERSIONS = b"\x00\x00\x00\x01\x00\x00\x00\x01"
 _XERIAL_HEADER_BYTES = 16
 _XERIAL_BLOCK_BYTES = 32 * 1024
-# The library has no bound on what it returns. A block takes at least 4 bytes and yields at most
-# 128 KiB, so a step of this size yields at most 16 MiB before the check that follows it.
-_ZSTD_STEP_BYTES = 512
+_LZ4_STEP_BYTES = 4096
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+_ZSTD_MAX_WINDOW_BYTES = 1 << 27  # that of level 22, and zstd's own default limit
+_ZSTD_BLOCK_HEADER_BYTES = 3
+_ZSTD_REPEATED_BYTE = 1
+_ZSTD_CHECKSUM_BYTES = 4
 _INT32 = Struct(">i")
 
 
@@ -71,18 +103,40 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
     return compressor(data, default if level is None else level)
 
 
+def compressed(codec: int, stretches: Iterable[Buffer], level: int | None) -> Iterator[bytes]:
+    """As ``compress``, of data that comes and goes in stretches."""
+    compressor = _STREAM_COMPRESSORS.get(codec)
+    if compressor is None:
+        raise _unknown(codec)
+    default = DEFAULT_LEVELS.get(Compression(codec), 0)
+    return compressor(stretches, default if level is None else level)
+
+
 def decompress(codec: int, data: Buffer, max_bytes: int = DEFAULT_MAX_BYTES) -> Buffer:
     """The records that ``data`` holds; ``data`` itself where nothing is compressed.
 
-    Raises InvalidRecords (CORRUPT_MESSAGE) for broken data and for more than ``max_bytes``.
+    Raises InvalidRecords (CORRUPT_MESSAGE) for broken data, TooLarge for more than ``max_bytes``.
     """
     if codec == Compression.NONE:
         return data
+    return b"".join(decompressed(codec, data, max_bytes))
+
+
+def decompressed(codec: int, data: Buffer, max_bytes: int = DEFAULT_MAX_BYTES) -> Iterator[bytes]:
+    """As ``decompress``, one stretch after the other; there may be empty ones.
+
+    Also what isn't compressed comes in stretches.
+    """
     decompressor = _DECOMPRESSORS.get(codec)
     if decompressor is None:
         raise _unknown(codec)
+    done = 0
     try:
-        return decompressor(data, max_bytes)
+        for stretch in decompressor(memoryview(data), max_bytes):
+            done += len(stretch)
+            if done > max_bytes:
+                raise _too_large(max_bytes)
+            yield stretch
     except InvalidRecords:
         raise
     except Exception as error:  # each library has exceptions of its own, some of them bare
@@ -97,58 +151,86 @@ def _unknown(codec: int) -> InvalidRecords:
 
 
 def _too_large(max_bytes: int) -> TooLarge:
-    return TooLarge(
-        ErrorCode.CORRUPT_MESSAGE, f"the records decompress to more than {max_bytes} bytes"
-    )
+    return TooLarge(f"the records decompress to more than {max_bytes} bytes")
+
+
+def _cut_short(what: str) -> InvalidRecords:
+    return InvalidRecords(ErrorCode.CORRUPT_MESSAGE, f"the {what} is cut short")
+
+
+def _pieces(data: memoryview) -> Iterator[bytes]:
+    for start in range(0, len(data), STRETCH_BYTES):
+        yield bytes(data[start : start + STRETCH_BYTES])
 
 
 def _compress_none(data: Buffer, level: int) -> bytes:
     return bytes(data)
 
 
+def _stream_none(stretches: Iterable[Buffer], level: int) -> Iterator[bytes]:
+    return map(bytes, stretches)
+
+
+def _decompress_none(data: memoryview, max_bytes: int) -> Iterator[bytes]:
+    return _pieces(data)
+
+
 def _compress_gzip(data: Buffer, level: int) -> bytes:
+    return b"".join(_stream_gzip((data,), level))
+
+
+def _stream_gzip(stretches: Iterable[Buffer], level: int) -> Iterator[bytes]:
     import zlib
 
     compressor = zlib.compressobj(level, zlib.DEFLATED, zlib.MAX_WBITS | 16)
-    return compressor.compress(data) + compressor.flush()
+    for stretch in stretches:
+        yield compressor.compress(stretch)
+    yield compressor.flush()
 
 
-def _decompress_gzip(data: Buffer, max_bytes: int) -> bytes:
+def _decompress_gzip(data: memoryview, max_bytes: int) -> Iterator[bytes]:
     import zlib
 
     decompressor = zlib.decompressobj(zlib.MAX_WBITS | 16)
-    out = decompressor.decompress(data, max_bytes + 1)
-    if decompressor.unused_data.startswith(_GZIP_MAGIC):
-        return _decompress_gzip_members(data, max_bytes)
-    if len(out) > max_bytes:
-        raise _too_large(max_bytes)
-    if not decompressor.eof:
-        raise InvalidRecords(ErrorCode.CORRUPT_MESSAGE, "the gzip stream is cut short")
-    return out
-
-
-def _decompress_gzip_members(data: Buffer, max_bytes: int) -> bytes:
-    """Several gzip members in a row; the library reads them in time linear in their number."""
-    import gzip
-    import io
-
-    with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
-        out = file.read(max_bytes + 1)
-    if len(out) > max_bytes:
-        raise _too_large(max_bytes)
-    return out
+    position = 0
+    while True:
+        piece = data[position : position + _GZIP_STEP_BYTES]
+        stretch = decompressor.decompress(piece, STRETCH_BYTES)
+        yield stretch
+        left = decompressor.unused_data if decompressor.eof else decompressor.unconsumed_tail
+        position += len(piece) - len(left)
+        if decompressor.eof:
+            if data[position : position + len(_GZIP_MAGIC)] != _GZIP_MAGIC:
+                return
+            decompressor = zlib.decompressobj(zlib.MAX_WBITS | 16)  # the next member
+        elif not piece and not stretch:
+            raise _cut_short("gzip stream")
 
 
 def _compress_snappy(data: Buffer, level: int) -> bytes:
+    return b"".join(_stream_snappy((data,), level))
+
+
+def _stream_snappy(stretches: Iterable[Buffer], level: int) -> Iterator[bytes]:
     import cramjam
 
-    view = memoryview(data)
-    out = bytearray(_XERIAL_MAGIC + _XERIAL_VERSIONS)
-    for start in range(0, len(view), _XERIAL_BLOCK_BYTES):
-        block = cramjam.snappy.compress_raw(view[start : start + _XERIAL_BLOCK_BYTES])
-        out += _INT32.pack(len(block))
-        out += bytes(block)
-    return bytes(out)
+    yield _XERIAL_MAGIC + _XERIAL_VERSIONS
+    for whole in _blocks(stretches):
+        block = bytes(cramjam.snappy.compress_raw(whole))
+        yield _INT32.pack(len(block)) + block
+
+
+def _blocks(stretches: Iterable[Buffer]) -> Iterator[bytes]:
+    """The same bytes in blocks of one size, the last one smaller."""
+    rest = b""
+    for stretch in stretches:
+        data = rest + bytes(stretch) if rest else bytes(stretch)
+        whole = len(data) - len(data) % _XERIAL_BLOCK_BYTES
+        for start in range(0, whole, _XERIAL_BLOCK_BYTES):
+            yield data[start : start + _XERIAL_BLOCK_BYTES]
+        rest = data[whole:]
+    if rest:
+        yield rest
 
 
 def _xerial_blocks(view: memoryview) -> Iterator[memoryview]:
@@ -157,7 +239,7 @@ def _xerial_blocks(view: memoryview) -> Iterator[memoryview]:
         yield view
         return
     if len(view) < _XERIAL_HEADER_BYTES:
-        raise InvalidRecords(ErrorCode.CORRUPT_MESSAGE, "the header of the snappy stream is short")
+        raise _cut_short("header of the snappy stream")
     position = _XERIAL_HEADER_BYTES
     while position < len(view):
         (size_bytes,) = _INT32.unpack_from(view, position)
@@ -170,16 +252,22 @@ def _xerial_blocks(view: memoryview) -> Iterator[memoryview]:
         position += size_bytes
 
 
-def _decompress_snappy(data: Buffer, max_bytes: int) -> bytes:
+def _decompress_snappy(data: memoryview, max_bytes: int) -> Iterator[bytes]:
     import cramjam
 
-    out = bytearray()
-    for block in _xerial_blocks(memoryview(data)):
+    left = max_bytes
+    for block in _xerial_blocks(data):
         # A raw block opens with its decompressed size, so nothing large is made before the check.
-        if len(out) + cramjam.snappy.decompress_raw_len(block) > max_bytes:
+        size_bytes = cramjam.snappy.decompress_raw_len(block)
+        if size_bytes > left:
             raise _too_large(max_bytes)
-        out += bytes(cramjam.snappy.decompress_raw(block))
-    return bytes(out)
+        if size_bytes > len(block) * MOST_FROM_A_BYTE[Compression.SNAPPY]:
+            raise InvalidRecords(
+                ErrorCode.CORRUPT_MESSAGE,
+                f"a snappy block of {len(block)} bytes cannot hold {size_bytes}",
+            )
+        left -= size_bytes
+        yield from _pieces(memoryview(cramjam.snappy.decompress_raw(block)))
 
 
 def _compress_lz4(data: Buffer, level: int) -> bytes:
@@ -188,16 +276,28 @@ def _compress_lz4(data: Buffer, level: int) -> bytes:
     return bytes(lz4.frame.compress(data, compression_level=level, block_linked=False))
 
 
-def _decompress_lz4(data: Buffer, max_bytes: int) -> bytes:
+def _stream_lz4(stretches: Iterable[Buffer], level: int) -> Iterator[bytes]:
+    import lz4.frame
+
+    compressor = lz4.frame.LZ4FrameCompressor(compression_level=level, block_linked=False)
+    yield compressor.begin()
+    for stretch in stretches:
+        yield compressor.compress(stretch)
+    yield compressor.flush()
+
+
+def _decompress_lz4(data: memoryview, max_bytes: int) -> Iterator[bytes]:
     import lz4.frame
 
     decompressor = lz4.frame.LZ4FrameDecompressor()
-    out: bytes = decompressor.decompress(bytes(data), max_length=max_bytes + 1)
-    if len(out) > max_bytes:
-        raise _too_large(max_bytes)
-    if not decompressor.eof:
-        raise InvalidRecords(ErrorCode.CORRUPT_MESSAGE, "the lz4 frame is cut short")
-    return out
+    for start in range(0, len(data), _LZ4_STEP_BYTES):
+        piece = bytes(data[start : start + _LZ4_STEP_BYTES])
+        yield decompressor.decompress(piece, max_length=STRETCH_BYTES)
+        while not (decompressor.eof or decompressor.needs_input):
+            yield decompressor.decompress(b"", max_length=STRETCH_BYTES)
+        if decompressor.eof:
+            return
+    raise _cut_short("lz4 frame")
 
 
 def _compress_zstd(data: Buffer, level: int) -> bytes:
@@ -206,21 +306,38 @@ def _compress_zstd(data: Buffer, level: int) -> bytes:
     return zstandard.ZstdCompressor(level=level).compress(data)
 
 
-def _decompress_zstd(data: Buffer, max_bytes: int) -> bytes:
+def _stream_zstd(stretches: Iterable[Buffer], level: int) -> Iterator[bytes]:
+    import zstandard
+
+    compressor = zstandard.ZstdCompressor(level=level).compressobj()
+    for stretch in stretches:
+        yield compressor.compress(stretch)
+    yield compressor.flush()
+
+
+def _decompress_zstd(data: memoryview, max_bytes: int) -> Iterator[bytes]:
     import zstandard
 
     if not len(data):  # no frame at all is no data for Kafka's reader
-        return b""
-    decompressor = zstandard.ZstdDecompressor().decompressobj()
-    view = memoryview(data)
-    out = bytearray()
-    for start in range(0, len(view), _ZSTD_STEP_BYTES):
-        out += decompressor.decompress(view[start : start + _ZSTD_STEP_BYTES])
-        if len(out) > max_bytes:
-            raise _too_large(max_bytes)
-        if decompressor.eof:
-            return bytes(out)
-    raise InvalidRecords(ErrorCode.CORRUPT_MESSAGE, "the zstd frame is cut short")
+        return
+    if data[: len(_ZSTD_MAGIC)] != _ZSTD_MAGIC:
+        raise InvalidRecords(ErrorCode.CORRUPT_MESSAGE, "the records are no zstd frame")
+    limited = zstandard.ZstdDecompressor(max_window_size=_ZSTD_MAX_WINDOW_BYTES)
+    decompressor = limited.decompressobj()
+    position, end = 0, zstandard.frame_header_size(data)
+    is_last = False
+    while not decompressor.eof:
+        if position >= len(data):
+            raise _cut_short("zstd frame")
+        yield decompressor.decompress(data[position:end])
+        position = end
+        if is_last:
+            end = position + _ZSTD_CHECKSUM_BYTES
+            continue
+        header = int.from_bytes(data[position : position + _ZSTD_BLOCK_HEADER_BYTES], "little")
+        is_last = bool(header & 1)
+        repeats = header >> 1 & 3 == _ZSTD_REPEATED_BYTE
+        end = position + _ZSTD_BLOCK_HEADER_BYTES + (1 if repeats else header >> 3)
 
 
 _COMPRESSORS: dict[int, Callable[[Buffer, int], bytes]] = {
@@ -231,7 +348,16 @@ _COMPRESSORS: dict[int, Callable[[Buffer, int], bytes]] = {
     Compression.ZSTD: _compress_zstd,
 }
 
-_DECOMPRESSORS: dict[int, Callable[[Buffer, int], bytes]] = {
+_STREAM_COMPRESSORS: dict[int, Callable[[Iterable[Buffer], int], Iterator[bytes]]] = {
+    Compression.NONE: _stream_none,
+    Compression.GZIP: _stream_gzip,
+    Compression.SNAPPY: _stream_snappy,
+    Compression.LZ4: _stream_lz4,
+    Compression.ZSTD: _stream_zstd,
+}
+
+_DECOMPRESSORS: dict[int, Callable[[memoryview, int], Iterator[bytes]]] = {
+    Compression.NONE: _decompress_none,
     Compression.GZIP: _decompress_gzip,
     Compression.SNAPPY: _decompress_snappy,
     Compression.LZ4: _decompress_lz4,

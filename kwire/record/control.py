@@ -10,10 +10,12 @@ from struct import Struct
 
 from kwire.errors import ErrorCode
 from kwire.record.batch import InvalidRecords, RecordBatch
+from kwire.record.feed import Limits
 from kwire.record.records import BatchBuilder, ProducerState, records
 
 _KEY = Struct(">hh")
 _VALUE = Struct(">hi")
+_SMALL = Limits(max_bytes=64 * 1024)
 
 
 class ControlType(IntEnum):
@@ -59,7 +61,7 @@ def coordinator_epoch(batch: RecordBatch) -> int:
 
 def _control_record(batch: RecordBatch) -> tuple[int, bytes | None]:
     """Type and value of the one record of a control batch."""
-    for record in records(batch):
+    for record in records(batch, _SMALL):
         if record.key is None or len(record.key) < _KEY.size:
             break
         return int(_KEY.unpack_from(record.key)[1]), record.value

@@ -16,12 +16,14 @@ Rules:
 """
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import NamedTuple, TypeAlias
 
 from kwire.errors import ErrorCode
 from kwire.record.batch import (
     CONTROL_MASK,
     CREATE_TIME,
+    HEADER_BYTES,
     LOG_APPEND_TIME,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
@@ -33,11 +35,16 @@ from kwire.record.batch import (
     RecordBatch,
     build_header,
 )
-from kwire.record.compression import DEFAULT_MAX_BYTES, compress, decompress
+from kwire.record.compression import STRETCH_BYTES, compress, compressed, decompressed
+from kwire.record.feed import NO_LIMITS, Between, Limits, RecordFeed, invalid, nothing_between
 from kwire.record.varint import append_varint, read_varint
 
 Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
 
+AT_ONCE_BYTES = 1024 * 1024
+"""Up to so many bytes of records are compressed anew at once."""
+
+INT32_MAX = 0x7FFF_FFFF
 _INT64_MAX = 0x7FFF_FFFF_FFFF_FFFF
 
 
@@ -62,66 +69,56 @@ class ProducerState(NamedTuple):
 NO_PRODUCER = ProducerState()
 
 
-def records(batch: RecordBatch, max_bytes: int = DEFAULT_MAX_BYTES) -> Iterator[Record]:
-    """Every record of a batch, in order; decompresses to at most ``max_bytes``.
+def records(
+    batch: RecordBatch, limits: Limits = NO_LIMITS, between: Between = nothing_between
+) -> Iterator[Record]:
+    """Every record of a batch, in order; it is decompressed while they are asked for.
 
     Raises InvalidRecords (CORRUPT_MESSAGE or INVALID_RECORD) when the bytes are not what the header
-    says.
+    says, TooLarge beyond the limits.
     """
-    buffer = _payload(batch, max_bytes)
-    position = 0
+    feed = RecordFeed(batch, limits, between)
     append_time = batch.max_timestamp if batch.timestamp_type == LOG_APPEND_TIME else None
     for _ in range(batch.records_count):
-        record, position = _read_record(buffer, position, batch, append_time)
-        yield record
-    if position != len(buffer):
-        raise _invalid(f"{len(buffer) - position} bytes follow the last record")
+        end = feed.next_record()
+        yield _read_record(feed, end, batch, append_time)
+        feed.position = end
+    if not feed.is_at_end():
+        raise invalid("bytes follow the last record")
 
 
-def _payload(batch: RecordBatch, max_bytes: int) -> bytes:
-    """The batch's records, decompressed."""
-    if batch.records_count < 0:
-        raise _invalid(f"a batch with {batch.records_count} records")
-    return bytes(decompress(batch.compression, batch.payload, max_bytes))
-
-
-def _read_record(
-    buffer: bytes, position: int, batch: RecordBatch, append_time: int | None
-) -> tuple[Record, int]:
-    """The record at ``position`` and the position after it."""
+def _read_record(feed: RecordFeed, end: int, batch: RecordBatch, append_time: int | None) -> Record:
+    """The record from the feed's position, which is behind its length, to ``end``."""
+    buffer, position = feed.buffer, feed.position
+    length = end - position
     try:
-        length, position = read_varint(buffer, position)
-        end = position + length
-        if length < 0 or end > len(buffer):
-            raise _invalid(f"a record of {length} bytes does not fit")
         timestamp_delta, position = read_varint(buffer, position + 1)
         offset_delta, position = read_varint(buffer, position)
         key, position = _read_bytes(buffer, position, end)
         value, position = _read_bytes(buffer, position, end)
-        headers, position = _read_headers(buffer, position, end)
+        headers, position = _read_headers(feed, position, end)
     except IndexError as error:
-        raise _invalid("the records are cut short") from error
+        raise invalid("the records are cut short") from error
     if position != end:
-        raise _invalid(f"a record of {length} bytes has {end - position} bytes left over")
+        raise invalid(f"a record of {length} bytes has {end - position} bytes left over")
     offset = batch.base_offset + offset_delta
     timestamp = batch.base_timestamp + timestamp_delta if append_time is None else append_time
     if not -_INT64_MAX <= timestamp <= _INT64_MAX:
-        raise _invalid(f"timestamp {timestamp} does not fit into 64 bits")
-    return Record(offset, timestamp, key, value, headers), position
+        raise invalid(f"timestamp {timestamp} does not fit into 64 bits")
+    return Record(offset, timestamp, key, value, headers)
 
 
-def _read_headers(buffer: bytes, position: int, end: int) -> tuple[Headers, int]:
+def _read_headers(feed: RecordFeed, position: int, end: int) -> tuple[Headers, int]:
+    buffer = feed.buffer
     count, position = read_varint(buffer, position)
     if count == 0:
         return (), position
-    # A header takes two bytes at least: an empty key and a null value.
-    if not 0 < count <= (end - position) // 2:
-        raise _invalid(f"{count} headers do not fit into the record")
+    feed.count_headers(count, end - position)
     headers = []
     for _ in range(count):
         key, position = _read_bytes(buffer, position, end)
         if key is None:
-            raise _invalid("a header has no key")
+            raise invalid("a header has no key")
         value, position = _read_bytes(buffer, position, end)
         headers.append((key.decode(errors="surrogateescape"), value))
     return tuple(headers), position
@@ -133,7 +130,7 @@ def _read_bytes(buffer: bytes, position: int, end: int) -> tuple[bytes | None, i
         return None, position
     stop = position + length
     if stop > end:
-        raise _invalid(f"a key or value of {length} bytes does not fit into the record")
+        raise invalid(f"a key or value of {length} bytes does not fit into the record")
     return buffer[position:stop], stop
 
 
@@ -172,17 +169,8 @@ class BatchBuilder:
         if self._count == 0:
             self._first_timestamp = timestamp
         delta = self._last_delta + 1 if offset is None else offset - self.base_offset
-        record = bytearray(1)  # the attributes
-        append_varint(record, timestamp - self._first_timestamp)
-        append_varint(record, delta)
-        _append_bytes(record, key)
-        _append_bytes(record, value)
-        append_varint(record, len(headers))
-        for name, content in headers:
-            _append_bytes(record, name.encode(errors="surrogateescape"))
-            _append_bytes(record, content)
-        append_varint(self._body, len(record))
-        self._body += record
+        time_delta = timestamp - self._first_timestamp
+        _append_record(self._body, time_delta, delta, key, value, headers)
         self._count += 1
         self._last_delta = delta
         if timestamp > self._max_timestamp:
@@ -241,14 +229,26 @@ def build_batch(
     )
 
 
-def recompress(batch: RecordBatch, compression: int, level: int | None = None) -> bytearray:
+def recompress(
+    batch: RecordBatch,
+    compression: int,
+    level: int | None = None,
+    *,
+    limits: Limits = NO_LIMITS,
+    max_size_bytes: int = INT32_MAX,
+    between: Between = nothing_between,
+) -> bytearray:
     """The same batch with its records under another codec.
 
-    Attributes that nobody knows, and those that are for compaction to set, are left out.
+    Attributes that nobody knows, and those that are for compaction to set, are left out. TooLarge
+    for a batch beyond the limits, MESSAGE_TOO_LARGE for one that would have more than
+    ``max_size_bytes``.
     """
     kept = batch.attributes & (TIMESTAMP_TYPE_MASK | TRANSACTIONAL_MASK | CONTROL_MASK)
+    max_bytes = limits.max_bytes if batch.compression else batch.size_bytes
+    stretches = decompressed(batch.compression, batch.payload, max_bytes)
     return build_header(
-        compress(compression, decompress(batch.compression, batch.payload), level),
+        _compress_all(stretches, compression, level, max_size_bytes, between),
         base_offset=batch.base_offset,
         leader_epoch=batch.partition_leader_epoch,
         attributes=kept | compression,
@@ -262,19 +262,106 @@ def recompress(batch: RecordBatch, compression: int, level: int | None = None) -
     )
 
 
-def renumbered(batch: RecordBatch, compression: int, level: int | None = None) -> bytearray:
+def renumbered(
+    batch: RecordBatch,
+    compression: int,
+    level: int | None = None,
+    *,
+    limits: Limits = NO_LIMITS,
+    max_size_bytes: int = INT32_MAX,
+    between: Between = nothing_between,
+) -> bytearray:
     """A batch of the same records, their offsets one after the other and their timestamps as they
-    count: what is left of a batch whose own offsets or timestamp type can't be kept."""
-    builder = BatchBuilder(batch.base_offset)
-    for record in records(batch):
-        builder.add(record.timestamp, record.key, record.value, record.headers)
-    return builder.build(
-        compression=compression,
-        level=level,
+    count: what is left of a batch whose own offsets or timestamp type can't be kept.
+
+    Raises InvalidRecords as ``recompress``.
+    """
+    times = [NO_TIMESTAMP, NO_TIMESTAMP]  # of the first record, and the largest
+    stretches = _renumbered_records(records(batch, limits, between), times)
+    payload = _compress_all(stretches, compression, level, max_size_bytes, between)
+    return build_header(
+        payload,
+        base_offset=batch.base_offset,
         leader_epoch=batch.partition_leader_epoch,
-        producer=ProducerState(batch.producer_id, batch.producer_epoch, batch.base_sequence),
-        transactional=batch.is_transactional,
+        attributes=compression | (batch.attributes & TRANSACTIONAL_MASK),
+        last_offset_delta=batch.records_count - 1,
+        base_timestamp=times[0],
+        max_timestamp=times[1],
+        producer_id=batch.producer_id,
+        producer_epoch=batch.producer_epoch,
+        base_sequence=batch.base_sequence,
+        records_count=batch.records_count,
     )
+
+
+def _renumbered_records(found: Iterator[Record], times: list[int]) -> Iterator[bytes]:
+    """The bytes of records in their new order, in stretches; ``times`` is filled in."""
+    out = bytearray()
+    for place, record in enumerate(found):
+        if place == 0:
+            times[0] = record.timestamp
+        times[1] = max(times[1], record.timestamp)
+        time_delta = record.timestamp - times[0]
+        _append_record(out, time_delta, place, record.key, record.value, record.headers)
+        if len(out) >= STRETCH_BYTES:
+            yield bytes(out)
+            out.clear()
+    yield bytes(out)
+
+
+def _compress_all(
+    stretches: Iterator[bytes],
+    compression: int,
+    level: int | None,
+    max_size_bytes: int,
+    between: Between,
+) -> bytes:
+    """A compressed payload that fits into a batch of ``max_size_bytes``, or MESSAGE_TOO_LARGE.
+
+    What is small is compressed at once: then zstd and lz4 can write the size into their frame.
+    """
+    first: list[bytes] = []
+    have = 0
+    for stretch in stretches:
+        first.append(stretch)
+        have += len(stretch)
+        if have > AT_ONCE_BYTES:
+            break
+    else:
+        return compress(compression, b"".join(first), level)
+    out: list[bytes] = []
+    left = max_size_bytes - HEADER_BYTES
+    for part in compressed(compression, chain(first, stretches), level):
+        between()
+        out.append(part)
+        left -= len(part)
+        if left < 0:
+            raise InvalidRecords(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"compressed anew the batch has more than {max_size_bytes} bytes",
+            )
+    return b"".join(out)
+
+
+def _append_record(
+    out: bytearray,
+    time_delta: int,
+    offset_delta: int,
+    key: Buffer | None,
+    value: Buffer | None,
+    headers: Headers,
+) -> None:
+    record = bytearray(1)  # the attributes
+    append_varint(record, time_delta)
+    append_varint(record, offset_delta)
+    _append_bytes(record, key)
+    _append_bytes(record, value)
+    append_varint(record, len(headers))
+    for name, content in headers:
+        _append_bytes(record, name.encode(errors="surrogateescape"))
+        _append_bytes(record, content)
+    append_varint(out, len(record))
+    out += record
 
 
 def _append_bytes(out: bytearray, value: Buffer | None) -> None:
@@ -283,7 +370,3 @@ def _append_bytes(out: bytearray, value: Buffer | None) -> None:
     else:
         append_varint(out, len(value))
         out += value
-
-
-def _invalid(message: str) -> InvalidRecords:
-    return InvalidRecords(ErrorCode.INVALID_RECORD, message)

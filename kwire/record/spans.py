@@ -13,9 +13,9 @@ Rules:
 from collections.abc import Sequence
 from operator import lt
 
-from kwire.errors import ErrorCode
-from kwire.record.batch import HEADER_BYTES, InvalidRecords, RecordBatch
-from kwire.record.compression import DEFAULT_MAX_BYTES, Compression, decompress
+from kwire.record.batch import HEADER_BYTES, RecordBatch
+from kwire.record.compression import Compression, decompress
+from kwire.record.feed import NO_LIMITS, Limits, check_count, invalid
 from kwire.record.varint import append_varint, read_varint
 
 _NULL_LENGTH = 1
@@ -27,19 +27,21 @@ class RecordSpans:
 
     ``offset_deltas`` are to the base of the batch, ``deletes`` the places of records without a
     value. ``is_ascending`` says that the offsets ascend within those that the header names. Raises
-    InvalidRecords where the batch isn't made of as many records as it says.
+    InvalidRecords where the batch isn't made of as many records as it says, TooLarge beyond the
+    limits: all of a batch is held here, and about 100 bytes for each record.
     """
 
     __slots__ = ("buffer", "deletes", "ends", "is_ascending", "keys", "offset_deltas", "start")
 
-    def __init__(self, batch: RecordBatch, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
+    def __init__(self, batch: RecordBatch, limits: Limits = NO_LIMITS) -> None:
+        check_count(batch, limits)
         buffer = batch.buffer
         if batch.compression == Compression.NONE and isinstance(buffer, bytes):
             self.buffer: bytes = buffer
             self.start: int = batch.position + HEADER_BYTES
             end = batch.position + batch.size_bytes
         else:
-            self.buffer = bytes(decompress(batch.compression, batch.payload, max_bytes))
+            self.buffer = bytes(decompress(batch.compression, batch.payload, limits.max_bytes))
             self.start, end = 0, len(self.buffer)
         self.ends: list[int] = []
         self.keys: list[bytes | None] = []
@@ -48,9 +50,9 @@ class RecordSpans:
         try:
             position = self._walk(self.start, end, batch.records_count)
         except IndexError as error:
-            raise _invalid("the records are cut short") from error
+            raise invalid("the records are cut short") from error
         if position != end:
-            raise _invalid(f"{end - position} bytes follow the last record")
+            raise invalid(f"{end - position} bytes follow the last record")
         self.is_ascending: bool = _ascend(self.offset_deltas, batch.last_offset_delta)
 
     def _walk(self, position: int, end: int, count: int) -> int:
@@ -90,7 +92,7 @@ class RecordSpans:
             else:
                 position = self._other_key(position)
             if not position < after <= end or length & 1:
-                raise _invalid("a record does not fit")
+                raise invalid("a record does not fit")
             if buffer[position] == _NULL_LENGTH:
                 self.deletes.append(place)
             deltas.append(delta)
@@ -168,7 +170,3 @@ def _ascend(offset_deltas: list[int], last_offset_delta: int) -> bool:
     if offset_deltas == list(range(count)):
         return True
     return all(map(lt, offset_deltas, offset_deltas[1:]))
-
-
-def _invalid(message: str) -> InvalidRecords:
-    return InvalidRecords(ErrorCode.INVALID_RECORD, message)

@@ -6,112 +6,142 @@ Rules:
 - Offsets that don't ascend one by one from 0 are noted, no error: Kafka appends them as they are.
 - As in Kafka a negative length of a key or value means that there is none, and a record's own
   attributes mean nothing.
+- Keys, values and headers are passed over and not held: a batch takes no more memory than one
+  stretch of it, whatever it decompresses to (``kwire.record.feed``).
 
 Source: DefaultRecord of Kafka.
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
-from kwire.errors import ErrorCode
-from kwire.record.batch import LOG_APPEND_TIME, InvalidRecords, RecordBatch
-from kwire.record.compression import DEFAULT_MAX_BYTES, decompress
+from kwire.record.batch import LOG_APPEND_TIME, RecordBatch
+from kwire.record.feed import NO_LIMITS, Between, Limits, RecordFeed, invalid, nothing_between
 from kwire.record.varint import read_varint
 
 _INT64_MAX = 0x7FFF_FFFF_FFFF_FFFF
 
 
-class RecordWalk(NamedTuple):
-    """What was seen: timestamps in ms, one for each record, and the places without a key."""
-
-    timestamps: list[int]
-    keyless: list[int]
-    is_in_order: bool
-
-
-def walk_records(batch: RecordBatch, max_bytes: int = DEFAULT_MAX_BYTES) -> RecordWalk:
-    """Look at every record of a batch; decompresses to at most ``max_bytes``.
+def walk_records(
+    batch: RecordBatch, limits: Limits = NO_LIMITS, between: Between = nothing_between
+) -> Iterator[tuple[int, int, bool]]:
+    """Look at one record of a batch after the other: its timestamp in ms, its offset delta, and
+    whether it has a key.
 
     Raises InvalidRecords: CORRUPT_MESSAGE where decompressing fails, INVALID_RECORD where the bytes
-    aren't the records that the header counts.
+    aren't the records that the header counts; and TooLarge.
     """
-    if batch.records_count < 0:
-        raise _invalid(f"a batch with {batch.records_count} records")
-    buffer = bytes(decompress(batch.compression, batch.payload, max_bytes))
-    timestamps: list[int] = []
-    keyless: list[int] = []
-    is_in_order = True
-    position = 0
-    try:
-        for place in range(batch.records_count):
-            position, timestamp_delta, offset_delta, has_key = _walk_record(buffer, position)
-            timestamps.append(batch.base_timestamp + timestamp_delta)
-            if offset_delta != place:
-                is_in_order = False
-            if not has_key:
-                keyless.append(place)
-    except IndexError as error:
-        raise _invalid("the records are cut short") from error
-    if position != len(buffer):
-        raise _invalid(f"{len(buffer) - position} bytes follow the last record")
-    if batch.timestamp_type == LOG_APPEND_TIME:
-        timestamps = [batch.max_timestamp] * len(timestamps)
-    elif timestamps and max(timestamps) > _INT64_MAX:
-        raise _invalid(f"timestamp {max(timestamps)} does not fit into 64 bits")
-    return RecordWalk(timestamps, keyless, is_in_order)
+    feed = RecordFeed(batch, limits, between)
+    base = batch.base_timestamp
+    append_time = batch.max_timestamp if batch.timestamp_type == LOG_APPEND_TIME else None
+    for _ in range(batch.records_count):
+        time_delta, offset_delta, has_key = _walk_record(feed)
+        timestamp = base + time_delta if append_time is None else append_time
+        if timestamp > _INT64_MAX:
+            raise invalid(f"timestamp {timestamp} does not fit into 64 bits")
+        yield timestamp, offset_delta, has_key
+    if not feed.is_at_end():
+        raise invalid("bytes follow the last record")
 
 
-def record_times(batch: RecordBatch) -> Iterator[tuple[int, int]]:
+def record_times(
+    batch: RecordBatch, limits: Limits = NO_LIMITS, between: Between = nothing_between
+) -> Iterator[tuple[int, int]]:
     """Offset and timestamp of one record after the other; the rest of them isn't looked at.
 
     Raises InvalidRecords as ``walk_records`` does.
     """
-    buffer = bytes(decompress(batch.compression, batch.payload))
+    feed = RecordFeed(batch, limits, between)
     append_time = batch.max_timestamp if batch.timestamp_type == LOG_APPEND_TIME else None
-    position = 0
-    try:
-        for _ in range(batch.records_count):
-            length, position = read_varint(buffer, position)
+    for _ in range(batch.records_count):
+        buffer = feed.buffer
+        try:
+            length, position = read_varint(buffer, feed.position)
             end = position + length
             timestamp_delta, position = read_varint(buffer, position + 1)
             offset_delta, position = read_varint(buffer, position)
-            if not position < end <= len(buffer):
-                raise _invalid(f"a record of {length} bytes does not fit")
-            time = batch.base_timestamp + timestamp_delta if append_time is None else append_time
-            yield batch.base_offset + offset_delta, time
-            position = end
+            is_whole = end <= len(buffer)
+        except IndexError:
+            is_whole = False
+        if is_whole:
+            if position >= end:
+                raise invalid(f"a record of {length} bytes does not fit")
+            feed.position = end
+        else:
+            timestamp_delta, offset_delta, _ = _walk_across(feed)
+        time = batch.base_timestamp + timestamp_delta if append_time is None else append_time
+        yield batch.base_offset + offset_delta, time
+
+
+def _walk_record(feed: RecordFeed) -> tuple[int, int, bool]:
+    """Timestamp and offset deltas of the next record, and whether it has a key."""
+    buffer = feed.buffer
+    try:
+        length, position = read_varint(buffer, feed.position)
+        end = position + length
+        is_whole = end <= len(buffer)
+    except IndexError:
+        is_whole = False
+    if not is_whole:
+        return _walk_across(feed)
+    if length < 0:
+        raise invalid(f"a record of {length} bytes does not fit")
+    try:
+        timestamp_delta, position = read_varint(buffer, position + 1)
+        offset_delta, position = read_varint(buffer, position)
+        key_length, position = read_varint(buffer, position)
+        if key_length > 0:
+            position += key_length
+        position = _skip_bytes(buffer, position, end)
+        position = _skip_headers(feed, position, end) if buffer[position] else position + 1
     except IndexError as error:
-        raise _invalid("the records are cut short") from error
-
-
-def _walk_record(buffer: bytes, position: int) -> tuple[int, int, int, bool]:
-    """The position after a record, its timestamp and offset deltas, and whether it has a key."""
-    length, position = read_varint(buffer, position)
-    end = position + length
-    if length < 0 or end > len(buffer):
-        raise _invalid(f"a record of {length} bytes does not fit")
-    timestamp_delta, position = read_varint(buffer, position + 1)
-    offset_delta, position = read_varint(buffer, position)
-    key_length, position = read_varint(buffer, position)
-    if key_length > 0:
-        position += key_length
-    position = _skip_bytes(buffer, position, end)
-    position = _skip_headers(buffer, position, end)
+        raise invalid("the records are cut short") from error
     if position != end:
-        raise _invalid(f"a record of {length} bytes has {end - position} bytes left over")
-    return position, timestamp_delta, offset_delta, key_length >= 0
+        raise _left_over(length, end - position)
+    feed.position = end
+    return timestamp_delta, offset_delta, key_length >= 0
 
 
-def _skip_headers(buffer: bytes, position: int, end: int) -> int:
+def _walk_across(feed: RecordFeed) -> tuple[int, int, bool]:
+    """As ``_walk_record``, of a record that isn't in the buffer as a whole."""
+    length = feed.varint()
+    if length < 0:
+        raise invalid(f"a record of {length} bytes does not fit")
+    end = feed.done_bytes + length
+    feed.skip(1)
+    timestamp_delta, offset_delta = feed.varint(), feed.varint()
+    has_key = _skip_field(feed, end)
+    _skip_field(feed, end)
+    count = feed.varint()
+    if count:
+        feed.count_headers(count, end - feed.done_bytes)
+    for _ in range(count):
+        if not _skip_field(feed, end):
+            raise invalid("a header has no key")
+        _skip_field(feed, end)
+    if feed.done_bytes != end:
+        raise _left_over(length, end - feed.done_bytes)
+    return timestamp_delta, offset_delta, has_key
+
+
+def _skip_field(feed: RecordFeed, end: int) -> bool:
+    """Pass over a key or value that ends before ``end``; whether there is one."""
+    length = feed.varint()
+    if feed.done_bytes + length > end:
+        raise _no_room(length)
+    if length > 0:
+        feed.skip(length)
+    return length >= 0
+
+
+def _skip_headers(feed: RecordFeed, position: int, end: int) -> int:
+    buffer = feed.buffer
     count, position = read_varint(buffer, position)
     if count == 0:
         return position
-    # A header takes two bytes at least: an empty key and a null value.
-    if not 0 < count <= (end - position) // 2:
-        raise _invalid(f"{count} headers do not fit into the record")
+    feed.count_headers(count, end - position)
     for _ in range(count):
         if buffer[position] & 1:
-            raise _invalid("a header has no key")
+            raise invalid("a header has no key")
         position = _skip_bytes(buffer, _skip_bytes(buffer, position, end), end)
     return position
 
@@ -119,9 +149,13 @@ def _skip_headers(buffer: bytes, position: int, end: int) -> int:
 def _skip_bytes(buffer: bytes, position: int, end: int) -> int:
     length, position = read_varint(buffer, position)
     if position + length > end:
-        raise _invalid(f"a key or value of {length} bytes does not fit into the record")
+        raise _no_room(length)
     return position + length if length > 0 else position
 
 
-def _invalid(message: str) -> InvalidRecords:
-    return InvalidRecords(ErrorCode.INVALID_RECORD, message)
+def _no_room(length: int) -> Exception:
+    return invalid(f"a key or value of {length} bytes does not fit into the record")
+
+
+def _left_over(length: int, left: int) -> Exception:
+    return invalid(f"a record of {length} bytes has {left} bytes left over")

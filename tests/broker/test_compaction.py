@@ -15,6 +15,7 @@ from kwire.broker.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from kwire.broker.topics import create_if_missing
 from kwire.errors import KafkaError
 from kwire.log.compaction.job import CompactionJob
+from kwire.log.validation import FULL_LIMITS
 from kwire.metadata.changes import Change
 from kwire.metadata.controller import NewTopic, create_topic, delete_topic
 from kwire.metadata.image import MetadataImage
@@ -221,5 +222,6 @@ def test_a_job_is_the_same_after_its_way_to_the_process() -> None:
         map_bytes=9,
         map_load_factor=0.9,
         max_bytes_per_second=float("inf"),
+        limits=FULL_LIMITS,
     )
     assert CompactionJob.from_json(job.to_json()) == job

@@ -11,7 +11,7 @@ import pytest
 
 from kwire.log.disk import Disk
 from kwire.log.retention import delete_old_segments
-from kwire.log.time_search import max_timestamp, offset_for_timestamp
+from kwire.testing.time_lookups import max_timestamp, offset_for_timestamp
 
 SETTINGS = {"segment_bytes": 3000, "index_interval_bytes": 200}
 ASCENDING = list(range(120))

@@ -1,5 +1,6 @@
 """The append in one step leaves behind what the slow one does, whatever comes between."""
 
+import os
 from random import Random
 from shutil import rmtree
 
@@ -188,10 +189,12 @@ def test_a_segment_takes_what_is_as_old_as_it_may_be_and_no_more(tools, is_fast)
 def test_a_segment_takes_the_offsets_that_fit_into_its_indexes(tools, is_fast):
     """What is opened nowhere may say that it is of very many records."""
     side = Side(tools, is_fast=is_fast)
+    side.log.update_config(LogConfig())
     for _ in range(2):
         side.append(tools.batch(b"v"), tools.now_ms)
     for _ in range(2):
-        data = bytearray(tools.batch(*[b"v" * 20] * 50, compression=3))
+        # So many records as a quarter of a megabyte of zstd could hold.
+        data = bytearray(tools.batch(*[os.urandom(5000)] * 9, os.urandom(250_000), compression=4))
         data[23:27], data[57:61] = (2**30 - 1).to_bytes(4, "big"), (2**30).to_bytes(4, "big")
         data[17:21] = crc32c(memoryview(data)[21:]).to_bytes(4, "big")
         side.append(data, tools.now_ms)

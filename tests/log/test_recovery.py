@@ -7,7 +7,7 @@ import pytest
 
 from kwire.log.recovery import open_log
 from kwire.log.segment import LogSegment
-from kwire.log.time_search import offset_for_timestamp
+from kwire.testing.time_lookups import offset_for_timestamp
 
 
 def write_some(tools, log, count=12):

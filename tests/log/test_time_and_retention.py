@@ -5,9 +5,9 @@ import os
 import pytest
 
 from kwire.log.retention import delete_old_segments, remove_doomed
-from kwire.log.time_search import max_timestamp, offset_for_timestamp
 from kwire.record.compression import Compression
 from kwire.record.records import BatchBuilder
+from kwire.testing.time_lookups import max_timestamp, offset_for_timestamp
 
 DAY_MS = 86_400_000
 

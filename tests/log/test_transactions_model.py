@@ -16,7 +16,7 @@ from hypothesis.stateful import (
 )
 
 from kwire.log.retention import delete_old_segments
-from kwire.log.time_search import max_timestamp, offset_for_timestamp
+from kwire.testing.time_lookups import max_timestamp, offset_for_timestamp
 
 SETTINGS = {"segment_bytes": 500, "index_interval_bytes": 100, "segment_index_bytes": 96}
 PRODUCERS = st.integers(1, 3)

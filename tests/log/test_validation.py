@@ -8,9 +8,11 @@ from crc32c import crc32c
 from kwire.errors import ErrorCode, KafkaError
 from kwire.log.log_config import LogConfig
 from kwire.log.partition_log import AppendOrigin
-from kwire.log.validation import InvalidBatch, is_slow
+from kwire.log.validation import INLINE_LIMITS, InvalidBatch, checked_batch, is_slow
 from kwire.record.batch import LOG_APPEND_TIME, RecordBatch
-from kwire.record.compression import Compression
+from kwire.record.compression import MOST_FROM_A_BYTE, Compression, TooLarge
+from kwire.record.feed import Limits
+from kwire.record.records import BatchBuilder
 
 HOUR_MS = 3_600_000
 
@@ -193,6 +195,78 @@ def test_a_few_compressed_records_that_grow_large_are_believed(tools):
     assert len(batch) < 1000
     log.append(patched(batch, 35, ">q", tools.now_ms + 5), leader_epoch=0, now_ms=tools.now_ms)
     assert tools.batches(log)[0].max_timestamp == tools.now_ms + 5
+
+
+def test_the_first_hundred_wrong_records_are_named(tools):
+    """An answer doesn't grow with what a few bytes decompress to; the message says how many."""
+    log = tools.open(compact=True)
+    for count, named in ((100, 100), (5000, 100)):
+        keys = (None,) * count
+        with pytest.raises(InvalidBatch) as refused:
+            tools.append(log, *[b""] * count, keys=keys, compression=Compression.ZSTD)
+        assert [place for place, _ in refused.value.record_errors] == list(range(named))
+        assert str(count) in refused.value.message
+        assert ("are named" in refused.value.message) == (count > named)
+
+
+@pytest.mark.parametrize("compression", list(Compression)[1:])
+@pytest.mark.parametrize(
+    "reason", [{"compact": True}, {"compression": Compression.NONE, "max_message_bytes": 10**7}]
+)
+def test_what_has_to_be_opened_is_limited(tools, compression, reason):
+    """MESSAGE_TOO_LARGE beyond the limits in bytes and in records, which Kafka's clients don't
+    send again."""
+    config = LogConfig(**reason)
+    values = [b"v" * 1000] * 1000
+    batch = RecordBatch(tools.batch(*values, keys=(b"k",) * 1000, compression=compression))
+    for limits in (Limits(max_bytes=1_000_000), Limits(max_records=999)):
+        with pytest.raises(TooLarge) as refused:
+            checked_batch(batch, config, tools.now_ms, limits)
+        assert refused.value.code is ErrorCode.MESSAGE_TOO_LARGE
+    assert checked_batch(batch, config, tools.now_ms).batch.records_count == 1000
+
+
+def test_a_batch_that_becomes_too_large_is_given_up_on_the_way(tools, refused):
+    """compression.type=uncompressed makes no more bytes than max.message.bytes allows."""
+    config = LogConfig(compression=Compression.NONE)
+    batch = RecordBatch(tools.batch(*[bytes(10_000)] * 1000, compression=Compression.ZSTD))
+    with refused(ErrorCode.MESSAGE_TOO_LARGE):
+        checked_batch(batch, config, tools.now_ms)
+
+
+def test_records_that_no_codec_makes_of_so_few_bytes_are_refused(tools, refused):
+    """The header of a compressed batch is held to what its bytes can become."""
+    log = tools.open()
+    for codec in list(Compression)[1:]:
+        good = tools.batch(*[b""] * 10, compression=codec)
+        most = (len(good) - 61) * MOST_FROM_A_BYTE[codec] // 7
+        for count, is_taken in ((most, True), (most + 1, False)):
+            batch = patched(patched(good, 57, ">i", count), 23, ">i", count - 1)
+            if is_taken:
+                log.append(batch, leader_epoch=0, now_ms=tools.now_ms)
+            else:
+                with refused(ErrorCode.INVALID_RECORD):
+                    log.append(batch, leader_epoch=0, now_ms=tools.now_ms)
+
+
+def test_many_headers_are_not_walked_through_on_the_event_loop(tools):
+    """A record of a megabyte of headers is believed where nothing has to be looked at."""
+    builder = BatchBuilder()
+    builder.add(tools.now_ms, b"k", b"v", (("", None),) * 400_000)
+    batch = RecordBatch(builder.build())
+    with pytest.raises(TooLarge):
+        checked_batch(batch, LogConfig(compact=True), tools.now_ms, INLINE_LIMITS)
+    assert checked_batch(batch, LogConfig(), tools.now_ms).batch is batch
+
+
+@pytest.mark.parametrize("compression", list(Compression))
+@pytest.mark.parametrize("settings", [{"compact": True}, {"compression": Compression.LZ4}])
+def test_text_that_compresses_well_is_taken(tools, compression, settings):
+    """A megabyte of JSON that becomes a few kilobytes, by topics that open it, in every codec."""
+    values = [b'{"sensor": "a-%d", "state": "unchanged"}' % (n % 7) for n in range(25_000)]
+    log = tools.open(max_message_bytes=3_000_000, **settings)
+    tools.append(log, *values, keys=(b"k",) * len(values), compression=compression)
+    assert [value for _, value in tools.values(log)] == values
 
 
 def test_a_coordinator_is_held_to_the_sizes_but_its_markers_are_not(tools, refused):

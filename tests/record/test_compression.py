@@ -1,8 +1,11 @@
 """Codecs: what goes in comes out, other implementations agree, and nothing grows without bound."""
 
 import gzip
+import subprocess
+import sys
 import time
 import tracemalloc
+from pathlib import Path
 
 import cramjam
 import lz4.frame
@@ -13,7 +16,14 @@ from hypothesis import strategies as st
 from kafka import codec as other
 
 from kwire.errors import ErrorCode, KafkaError
-from kwire.record.compression import Compression, compress, decompress
+from kwire.record.compression import (
+    MOST_FROM_A_BYTE,
+    Compression,
+    compress,
+    compressed,
+    decompress,
+    decompressed,
+)
 
 CODECS = [Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD]
 TEXT = b"".join(b"flight %d of carrier %d;" % (n, n % 16) for n in range(20_000))
@@ -107,7 +117,7 @@ def test_the_bound_is_exact(codec: Compression) -> None:
     assert len(decompress(codec, data, len(TEXT))) == len(TEXT)
     with pytest.raises(KafkaError, match="decompress to more than") as caught:
         decompress(codec, data, len(TEXT) - 1)
-    assert caught.value.code == ErrorCode.CORRUPT_MESSAGE
+    assert caught.value.code == ErrorCode.MESSAGE_TOO_LARGE
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -122,6 +132,95 @@ def test_a_bomb_takes_little_memory(codec: Compression) -> None:
     finally:
         tracemalloc.stop()
     assert peak < 40_000_000
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_bomb_comes_in_small_stretches(codec: Compression) -> None:
+    """However much a few bytes become, no more than a block of the codec comes at a time."""
+    bomb = bombs()[codec]
+    sizes = [len(stretch) for stretch in decompressed(codec, bomb)]
+    assert sum(sizes) == 64_000_000
+    assert max(sizes) <= 128 * 1024
+
+
+MEASURE = """
+import sys
+from pathlib import Path
+from kwire.record.compression import TooLarge, decompressed
+
+def peak():
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+
+codec, small, bomb, max_bytes = int(sys.argv[1]), *map(Path, sys.argv[2:4]), int(sys.argv[4])
+for stretch in decompressed(codec, small.read_bytes()):
+    pass  # the library is loaded
+data = bomb.read_bytes()
+before = peak()
+try:
+    for stretch in decompressed(codec, data, max_bytes):
+        pass
+except TooLarge:
+    pass
+print(peak() - before)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="tells no peak of the memory")
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("max_bytes", [1_000_000, 100_000_000])
+def test_a_bomb_takes_little_memory_of_the_process(
+    codec: Compression, max_bytes: int, tmp_path: Path
+) -> None:
+    """Neither Python nor the libraries hold more than blocks, refused or read to the end."""
+    bomb = bombs()[codec]
+    if codec is Compression.SNAPPY:
+        bomb = compress(codec, bytes(64_000_000))  # one raw block is decompressed as a whole
+    small = tmp_path / "small"
+    small.write_bytes(compress(codec, b"x"))
+    (tmp_path / "bomb").write_bytes(bomb)
+    command = [sys.executable, "-c", MEASURE, str(int(codec)), str(small), str(tmp_path / "bomb")]
+    grown_kb = int(
+        subprocess.check_output([*command, str(max_bytes)], cwd=Path(__file__).parents[2])
+    )
+    assert grown_kb < 12_000
+
+
+def test_a_snappy_block_that_cannot_hold_what_it_says_is_corrupt() -> None:
+    """Nothing is made for it: a compressed byte becomes less than 22."""
+    lie = b"\x80\x80\x80\x30" + bytes(cramjam.snappy.compress_raw(b"x"))[1:]
+    assert cramjam.snappy.decompress_raw_len(lie) == 96 << 20
+    with pytest.raises(KafkaError, match="cannot hold"):
+        decompress(Compression.SNAPPY, lie)
+
+
+def test_a_zstd_window_beyond_the_limit_is_corrupt() -> None:
+    """A frame says how much its reader has to hold; level 22 says 128 MiB, and no level more."""
+    for log, is_taken in ((27, True), (28, False)):
+        parameters = zstandard.ZstdCompressionParameters(window_log=log, write_content_size=False)
+        stream = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
+        data = stream.compress(TEXT) + stream.flush()
+        if is_taken:
+            assert decompress(Compression.ZSTD, data) == TEXT
+        else:
+            with pytest.raises(KafkaError, match="valid zstd"):
+                decompress(Compression.ZSTD, data)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("data", [b"", b"x", TEXT, bytes(3_000_000)])
+def test_what_is_compressed_in_stretches_comes_back(codec: Compression, data: bytes) -> None:
+    """Stretches of any size; the blocks of snappy are as large as Java's all the same."""
+    stretches = [data[:1], data[1:1000], data[1000:100_000], b"", data[100_000:]]
+    assert decompress(codec, b"".join(compressed(codec, stretches, None))) == data
+    if data:  # python-snappy knows no stream of no block
+        assert bytes(other_decode[codec](b"".join(compressed(codec, stretches, None)))) == data
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_no_codec_makes_more_of_a_byte_than_is_known(codec: Compression) -> None:
+    """The header of a batch is held to it."""
+    assert 64_000_000 / len(bombs()[codec]) < MOST_FROM_A_BYTE[codec]
 
 
 @pytest.mark.parametrize("codec", CODECS)

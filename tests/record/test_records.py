@@ -1,6 +1,8 @@
 """Records: round trips, agreement with other clients' builders, and refusal of everything else."""
 
 import contextlib
+from collections import deque
+from collections.abc import Callable, Iterable
 
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
@@ -9,7 +11,8 @@ from hypothesis import strategies as st
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.record.batch import LOG_APPEND_TIME, RecordBatch, build_header
-from kwire.record.compression import Compression
+from kwire.record.compression import STRETCH_BYTES, Compression, TooLarge
+from kwire.record.feed import NO_LIMITS, Limits
 from kwire.record.records import (
     BatchBuilder,
     ProducerState,
@@ -17,8 +20,10 @@ from kwire.record.records import (
     build_batch,
     recompress,
     records,
+    renumbered,
 )
-from kwire.record.walk import walk_records
+from kwire.record.spans import RecordSpans
+from kwire.record.walk import record_times, walk_records
 
 INT64_MAX = 2**63 - 1
 
@@ -44,6 +49,12 @@ def raw_batch(payload: bytes, count: int = 1, **fields: int) -> RecordBatch:
     return RecordBatch(build_header(payload, records_count=count, **{**header, **fields}))
 
 
+def consume(found: Iterable[object] | RecordSpans) -> None:
+    """Read to the end; spans have read everything already."""
+    if not isinstance(found, RecordSpans):
+        deque(found, maxlen=0)
+
+
 def raw_record(body: bytes) -> bytes:
     """A record with its length, which must be below 64."""
     return bytes([len(body) * 2]) + body
@@ -59,7 +70,7 @@ def test_records_come_back_as_they_were_built(
     wanted = [Record(base_offset + n, *item) for n, item in enumerate(items)]
     built = RecordBatch(build_batch(wanted, base_offset=base_offset, compression=compression))
     built.verify_crc()
-    walk_records(built)
+    list(walk_records(built))
     assert list(records(built)) == wanted
     assert (built.records_count, built.last_offset) == (len(wanted), wanted[-1].offset)
     assert built.max_timestamp == max(record.timestamp for record in wanted)
@@ -137,7 +148,7 @@ def test_a_broken_record_is_invalid(what: str) -> None:
         list(records(batch))
     assert caught.value.code == ErrorCode.INVALID_RECORD
     with pytest.raises(KafkaError) as caught:
-        walk_records(batch)
+        list(walk_records(batch))
     assert caught.value.code == ErrorCode.INVALID_RECORD
 
 
@@ -146,9 +157,9 @@ def test_a_wrong_count_is_invalid(count: int) -> None:
     """Two records are not one, three, none or two billion."""
     payload = raw_record(b"\0\0\0\1\1\0") + raw_record(b"\0\0\2\1\1\0")
     batch = raw_batch(payload, count, last_offset_delta=1)
-    for read in (walk_records, lambda batch: list(records(batch))):
+    for read in (walk_records, records):
         with pytest.raises(KafkaError) as caught:
-            read(batch)
+            list(read(batch))
         assert caught.value.code == ErrorCode.INVALID_RECORD
 
 
@@ -171,17 +182,74 @@ def test_what_kafka_lets_pass_can_be_read() -> None:
 def test_a_walk_notices_order_keys_and_timestamps() -> None:
     """What is asked of records before they are appended."""
     items = [Record(n, n * 10, b"k" if n % 2 else None, b"v") for n in range(4)]
-    assert walk_records(RecordBatch(build_batch(items))) == ([0, 10, 20, 30], [0, 2], True)
-    assert not walk_records(raw_batch(raw_record(b"\0\0\2\1\1\0"))).is_in_order
+    assert list(walk_records(RecordBatch(build_batch(items)))) == [
+        (0, 0, False),
+        (10, 1, True),
+        (20, 2, False),
+        (30, 3, True),
+    ]
 
 
 def test_opening_a_batch_is_bounded() -> None:
     """A small batch of much text is refused where the caller allows less."""
     batch = RecordBatch(build_batch([Record(0, 0, None, bytes(10**6))], compression=4))
     assert batch.size_bytes < 1000
-    for read in (walk_records, lambda *given: list(records(*given))):
-        with pytest.raises(KafkaError, match="more than 1000 bytes"):
-            read(batch, 1000)
+    many = RecordBatch(build_batch([Record(n, 0, None, b"") for n in range(9)], compression=4))
+    for read in (walk_records, records, record_times, RecordSpans):
+        with pytest.raises(TooLarge, match="more than 1000 bytes"):
+            consume(read(batch, Limits(max_bytes=1000)))
+        with pytest.raises(TooLarge, match="more than 8 records"):
+            consume(read(many, Limits(max_records=8)))
+        consume(read(many, Limits(max_records=9)))
+
+
+@pytest.mark.parametrize("compression", list(Compression))
+def test_records_that_go_on_in_the_next_stretch(compression: Compression) -> None:
+    """Wherever a stretch ends, in a number, a key, a value or a header, all ways to read agree."""
+    sizes = [0, 1, 63, 64, 65, 8_000, STRETCH_BYTES - 7, STRETCH_BYTES, 3 * STRETCH_BYTES]
+    items = [
+        Record(n, n * 1000, b"k" * (n % 200), b"v" * size, (("name", b"x" * (size // 2)),))
+        for n, size in enumerate(sizes * 9)
+    ]
+    items += [Record(n, n, b"key", b"") for n in range(len(items), len(items) + 30_000)]
+    batch = RecordBatch(build_batch(items, compression=compression))
+    assert list(records(batch)) == items
+    walked = list(walk_records(batch))
+    assert walked == [(item.timestamp, item.offset, True) for item in items]
+    assert list(record_times(batch)) == [(item.offset, item.timestamp) for item in items]
+    assert RecordSpans(batch).keys == [item.key for item in items]
+
+
+@pytest.mark.parametrize("codec", list(Compression))
+@pytest.mark.parametrize("rewrite", [recompress, renumbered])
+def test_a_large_batch_is_compressed_anew_in_stretches(
+    codec: Compression, rewrite: Callable[..., bytearray]
+) -> None:
+    """The records stay what they are, and what becomes too large is given up."""
+    items = [Record(n, n, b"key", b"%d" % n * 500) for n in range(2000)]
+    batch = RecordBatch(build_batch(items, compression=Compression.GZIP))
+    anew = RecordBatch(rewrite(batch, codec))
+    assert anew.compression == codec
+    assert list(records(anew)) == items
+    with pytest.raises(KafkaError, match=r"more than 500 bytes") as refused:
+        rewrite(batch, codec, max_size_bytes=500)
+    assert refused.value.code is ErrorCode.MESSAGE_TOO_LARGE
+    with pytest.raises(TooLarge):
+        rewrite(batch, codec, limits=Limits(max_bytes=2_000_000))
+
+
+def test_who_does_not_want_the_result_any_more_ends_the_walk() -> None:
+    """``between`` is called for every stretch, whatever the codec."""
+    items = [Record(0, 0, None, bytes(10 * STRETCH_BYTES))]
+
+    def enough() -> None:
+        raise RuntimeError
+
+    for codec in Compression:
+        batch = RecordBatch(build_batch(items, compression=codec))
+        for read in (walk_records, records, record_times):
+            with pytest.raises(RuntimeError):
+                consume(read(batch, NO_LIMITS, enough))
 
 
 @given(st.integers(0), st.integers(1, 255), st.sampled_from(Compression))
@@ -196,8 +264,8 @@ def test_a_changed_byte_raises_nothing_but_kafka_errors(
     try:
         batch = RecordBatch(data)
         assert not (place >= 21 and batch.crc_is_right())
-        walk_records(batch, 10_000)
+        list(walk_records(batch, Limits(max_bytes=10_000)))
     except KafkaError:
         pass
     with contextlib.suppress(KafkaError):
-        list(records(RecordBatch(data), 10_000))
+        list(records(RecordBatch(data), Limits(max_bytes=10_000)))

@@ -14,6 +14,7 @@ from kwire.errors import ErrorCode, KafkaError
 from kwire.protocol.messages.sync_group import SyncGroupResponse
 from kwire.record.batch import batches
 from kwire.record.control import ControlType, end_transaction_marker
+from kwire.record.feed import Limits
 from kwire.record.records import BatchBuilder, ProducerState, Record, records
 from kwire.runtime import SPLIT_BYTES, CoordinatorRuntime, Reply
 
@@ -253,3 +254,22 @@ async def test_deadlines_are_told(runtime, scheduled):
     assert runtime.coordinator.groups["g"].pending_joins
     runtime.tick(11_000)
     assert not runtime.coordinator.groups["g"].pending_joins
+
+
+@pytest.mark.parametrize("limits", [Limits(max_bytes=70_000), Limits(max_records=500)])
+async def test_a_bomb_in_the_partition_is_left_out(runtime, monkeypatch, caplog, limits):
+    """What no coordinator can have written keeps none from being loaded."""
+    monkeypatch.setattr("kwire.runtime.LOADED", limits)
+    builder = BatchBuilder()
+    for _ in range(1000):
+        builder.add(0, b"\0\x63", bytes(100))
+    loaded = []
+    for effects in (_commit(5), _commit(6)):
+        good = BatchBuilder()
+        (record,) = effects.records
+        good.add(0, record.key, record.value)
+        loaded.append(next(batches(good.build())))
+    bomb = next(batches(builder.build(compression=4)))
+    await runtime.load([loaded[0], bomb, loaded[1]])
+    assert runtime.coordinator.offsets.of("g").get("t", 0).offset == 6
+    assert "left out the rest of the batch at offset 0" in caplog.text

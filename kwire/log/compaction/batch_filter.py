@@ -33,7 +33,8 @@ from kwire.record.batch import (
     RecordBatch,
     build_header,
 )
-from kwire.record.compression import compress
+from kwire.record.compression import TooLarge, compress
+from kwire.record.feed import Limits
 from kwire.record.spans import RecordSpans
 
 
@@ -43,6 +44,22 @@ class KeptBatch(NamedTuple):
     data: Buffer
     last_offset: int
     max_timestamp: int
+
+
+def open_spans(batch: RecordBatch, limits: Limits) -> RecordSpans:
+    """The records of a batch, which are held while it is compacted.
+
+    Raises InvalidRecords for a batch that is damaged, TooLarge for one that is more than a cleaner
+    holds: only a bomb is, or a batch of Kafka's from before the limits were set.
+    """
+    try:
+        return RecordSpans(batch, limits)
+    except TooLarge as error:
+        raise TooLarge(
+            f"the batch at offset {batch.base_offset}: {error.message}; "
+            f"kwire.decompressed.max.bytes={limits.max_bytes} and "
+            f"kwire.decompressed.max.records={limits.max_records} allow no more"
+        ) from error
 
 
 class BatchFilter:
@@ -64,6 +81,7 @@ class BatchFilter:
         self._first_dirty_offset = job.first_dirty_offset
         self._statistics = statistics
         self._now_ms = job.now_ms
+        self._limits = job.limits
         self._next_horizon_ms = job.now_ms + job.delete_retention_ms
         self._end_offset = job.first_uncleanable_offset
         self._producers = {producer.producer_id: producer for producer in job.producers}
@@ -87,7 +105,7 @@ class BatchFilter:
         if not is_needed or (unneeded and self._goes_without_a_look(batch)):
             self._statistics.messages_read += batch.records_count
             return self._keep_header(batch)
-        spans = RecordSpans(batch)
+        spans = open_spans(batch, self._limits)
         self._statistics.messages_read += len(spans)
         if batch.is_control:
             kept: Sequence[int] = range(len(spans))

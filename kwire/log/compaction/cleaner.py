@@ -15,7 +15,7 @@ Source: Cleaner of Kafka.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from kwire.log.compaction.batch_filter import BatchFilter
+from kwire.log.compaction.batch_filter import BatchFilter, open_spans
 from kwire.log.compaction.cleaned_segment import CleanedSegment
 from kwire.log.compaction.job import (
     CleanedGroup,
@@ -32,7 +32,6 @@ from kwire.log.disk import Disk
 from kwire.log.rolling import MAX_RELATIVE_OFFSET
 from kwire.log.transaction_index import AbortedTransaction, TransactionIndex
 from kwire.record.batch import RecordBatch
-from kwire.record.spans import RecordSpans
 
 
 class Cleaner:
@@ -144,7 +143,7 @@ class Cleaner:
 
     def _map_batch(self, batch: RecordBatch) -> bool:
         """Take the keys of a batch into the map; False where it was full before the end."""
-        spans = RecordSpans(batch)
+        spans = open_spans(batch, self._job.limits)
         base_offset, start_offset = batch.base_offset, self._job.first_dirty_offset
         if not spans.is_ascending or base_offset <= self._offsets.latest_offset:
             self._is_ascending = False

@@ -6,6 +6,8 @@ All of it can be sent to another process as JSON.
 from dataclasses import asdict, dataclass, fields
 from typing import Any, NamedTuple
 
+from kwire.record.feed import Limits
+
 
 class SourceSegment(NamedTuple):
     """A segment that may be read; ``end_offset`` is where the next one begins."""
@@ -29,7 +31,8 @@ class CompactionJob:
     """Everything a clean has to know beside the files.
 
     ``segments`` are all that begin before ``first_uncleanable_offset``, where one begins; the keys
-    from ``first_dirty_offset`` on count. ``max_bytes_per_second`` is for reading and writing.
+    from ``first_dirty_offset`` on count. ``max_bytes_per_second`` is for reading and writing,
+    ``limits`` for what a batch may hold.
     """
 
     name: str
@@ -47,6 +50,7 @@ class CompactionJob:
     map_bytes: int
     map_load_factor: float
     max_bytes_per_second: float
+    limits: Limits
 
     def to_json(self) -> dict[str, Any]:
         """As what ``json`` can write."""
@@ -57,7 +61,8 @@ class CompactionJob:
         """The job that ``to_json`` made this of."""
         segments = tuple(SourceSegment(*row) for row in data["segments"])
         producers = tuple(ActiveProducer(*row) for row in data["producers"])
-        return cls(**{**data, "segments": segments, "producers": producers})
+        limits = Limits(*data["limits"])
+        return cls(**{**data, "segments": segments, "producers": producers, "limits": limits})
 
 
 class CleanedGroup(NamedTuple):

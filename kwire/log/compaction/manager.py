@@ -40,6 +40,7 @@ from kwire.log.compaction.swap import (
 from kwire.log.disk import Disk
 from kwire.log.partition_log import PartitionLog
 from kwire.log.segment import LogSegment
+from kwire.log.validation import FULL_LIMITS, limits_of
 
 log = logging.getLogger(__name__)
 
@@ -49,12 +50,15 @@ LAST_RETRY_MS = 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class CompactionSettings:
-    """The broker's settings of one cleaner: its share of ``log.cleaner.*``; sizes are bytes."""
+    """The broker's settings of one cleaner: its share of ``log.cleaner.*``, and the limits of
+    batches; sizes are bytes."""
 
     map_bytes: int = 128 * 1024 * 1024
     map_load_factor: float = 0.9
     buffer_bytes: int = 512 * 1024
     max_bytes_per_second: float = float("inf")
+    max_decompressed_bytes: int = FULL_LIMITS.max_bytes
+    max_decompressed_records: int = FULL_LIMITS.max_records
 
 
 @dataclass(slots=True)
@@ -195,6 +199,9 @@ class CompactionManager:
             map_bytes=settings.map_bytes,
             map_load_factor=settings.map_load_factor,
             max_bytes_per_second=settings.max_bytes_per_second,
+            limits=limits_of(
+                config, settings.max_decompressed_bytes, settings.max_decompressed_records
+            ),
         )
         return Clean(part, job, segments)
 

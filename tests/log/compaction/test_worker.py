@@ -5,7 +5,10 @@ import subprocess
 import sys
 from dataclasses import replace
 
+import pytest
+
 from kwire.log.compaction.manager import CompactionSettings
+from kwire.record.compression import Compression
 
 
 def start() -> subprocess.Popen:
@@ -58,3 +61,26 @@ def test_it_ends_with_its_input_in_the_middle_of_a_job(compaction):
         send(process, c.next_clean().job)
         process.stdin.close()
         assert process.wait(30) == 0
+
+
+@pytest.mark.parametrize(
+    ("limits", "told"),
+    [
+        ({"max_decompressed_bytes": 100_000}, "kwire.decompressed.max.bytes=100000"),
+        ({"max_decompressed_records": 3}, "kwire.decompressed.max.records=3"),
+    ],
+)
+def test_a_bomb_in_the_log_makes_it_uncleanable(compaction, tools, limits, told):
+    """The process does not decompress it to its end; the log says which batch and which setting."""
+    c = compaction(options=limits, max_message_bytes=1000, segment_bytes=100_000)
+    c.put("a", "1")
+    values = [bytes(100_000)] * 4
+    bomb = tools.batch(*values, keys=(b"k",) * 4, compression=Compression.ZSTD)
+    c.log.append(bomb, leader_epoch=0, now_ms=c.now_ms)
+    c.log.roll(c.now_ms)
+    failure = c.compact_failing()
+    assert failure.is_damaged
+    assert "the batch at offset 1" in failure.reason
+    assert told in failure.reason
+    assert list(c.manager.uncleanable) == [("t", 0)]
+    assert c.next_clean() is None

@@ -1,0 +1,21 @@
+"""One kind of work for threads, with a limit of its own; ``kwire.budget.threads`` has all kinds."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import trio
+
+_T = TypeVar("_T")
+
+
+class Kind:
+    """The threads of one kind of work: at most ``limit`` run at a time, in order of arrival."""
+
+    __slots__ = ("_limiter",)
+
+    def __init__(self, limit: int) -> None:
+        self._limiter = trio.CapacityLimiter(limit)
+
+    async def run(self, function: Callable[..., _T], *args: object) -> _T:
+        """``function(*args)`` in a thread; its result, or what it raises."""
+        return await trio.to_thread.run_sync(function, *args, limiter=self._limiter)

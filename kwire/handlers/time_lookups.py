@@ -1,0 +1,91 @@
+"""Lookups by time in logs, for handlers: none of them holds up other clients.
+
+Rules:
+
+- A lookup is done in steps, each of which counts as work of its request: between two slices others
+  have their turn, and a client that is gone ends it.
+- A batch of a few records is opened on the event loop, another one in a thread.
+- What isn't in memory is read by a thread, as in ``kwire.handlers.lookups``.
+"""
+
+from contextlib import nullcontext
+from functools import partial
+
+from kwire.broker.partition import Partition
+from kwire.handlers.context import RequestContext
+from kwire.handlers.opening import full_limits, open_in_thread
+from kwire.handlers.waiting import later
+from kwire.log.page_cache import ColdPages
+from kwire.log.time_search import BatchToOpen, FoundOffset, LargestSearch, TimeSearch
+from kwire.log.validation import INLINE_LIMITS, SLOW_BYTES, SLOW_RECORDS
+from kwire.record.batch import HEADER_BYTES, InvalidRecords
+from kwire.record.compression import TooLarge
+from kwire.record.feed import nothing_between
+
+MANY_TRIES = 200
+STEP_UNITS = 30
+INLINE_UNITS = 100
+
+
+async def find_by_time(
+    partition: Partition, timestamp: int, end_offset: int, context: RequestContext
+) -> FoundOffset | None:
+    """The first record with at least this timestamp before ``end_offset``, None without one."""
+    return await _find(TimeSearch(partition.log, timestamp), partition, end_offset, context)
+
+
+async def find_largest(
+    partition: Partition, end_offset: int, context: RequestContext
+) -> FoundOffset | None:
+    """The first record with the largest timestamp, None where it isn't before ``end_offset``."""
+    return await _find(LargestSearch(partition.log), partition, end_offset, context)
+
+
+async def _find(
+    search: TimeSearch, partition: Partition, end_offset: int, context: RequestContext
+) -> FoundOffset | None:
+    while not search.is_done:
+        if context.work.spend(STEP_UNITS):
+            await later(context.work.next_slice)
+        opening = await _step(search, partition, context)
+        context.work.spend(search.seen_headers)
+        if opening is not None:
+            search.take(await _look(search, opening, partition, context))
+    found = search.found
+    return found if found and found.offset < end_offset else None
+
+
+async def _step(
+    search: TimeSearch, partition: Partition, context: RequestContext
+) -> BatchToOpen | None:
+    """The next step; should pages go as fast as they come, it waits for the disk in the end."""
+    log = partition.log
+    for tries in range(MANY_TRIES + 1):
+        try:
+            with log.hurry if tries < MANY_TRIES else nullcontext():
+                return search.step()
+        except ColdPages as cold:
+            await later(partial(context.broker.cold_reads.populate_around, cold))
+        except OSError as error:
+            raise log.health.refused(f"cannot read {log.name}", error) from error
+    return None
+
+
+async def _look(
+    search: TimeSearch, opening: BatchToOpen, partition: Partition, context: RequestContext
+) -> tuple[int, int] | None:
+    """Look into a batch; one that can't be read counts by its header."""
+    batch, look = opening.batch, partial(search.look, opening)
+    is_small = batch.records_count <= SLOW_RECORDS and batch.size_bytes - HEADER_BYTES <= SLOW_BYTES
+    if is_small and context.work.spend(INLINE_UNITS):
+        await later(context.work.next_slice)
+    try:
+        if is_small:
+            try:
+                return look(INLINE_LIMITS, nothing_between)
+            except TooLarge:
+                pass  # nobody could know
+        limits = full_limits(context.broker, partition.log.config)
+        return await open_in_thread(look, batch, limits, context)
+    except InvalidRecords:
+        return opening.unread()

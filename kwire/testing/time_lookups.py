@@ -1,0 +1,30 @@
+"""Lookups by time that are made at once: what tests compare with."""
+
+from kwire.log.partition_log import PartitionLog
+from kwire.log.time_search import FoundOffset, LargestSearch, TimeSearch
+from kwire.record.batch import InvalidRecords
+from kwire.record.feed import NO_LIMITS, nothing_between
+
+
+def offset_for_timestamp(
+    log: PartitionLog, timestamp: int, *, end_offset: int
+) -> FoundOffset | None:
+    """The first record with at least this timestamp before ``end_offset``, None without one."""
+    found = _search(TimeSearch(log, timestamp))
+    return found if found and found.offset < end_offset else None
+
+
+def max_timestamp(log: PartitionLog) -> FoundOffset | None:
+    """The first record that has the largest timestamp of all, None without one."""
+    return _search(LargestSearch(log))
+
+
+def _search(search: TimeSearch) -> FoundOffset | None:
+    while not search.is_done:
+        opening = search.step()
+        if opening is not None:
+            try:
+                search.take(search.look(opening, NO_LIMITS, nothing_between))
+            except InvalidRecords:
+                search.take(opening.unread())
+    return search.found
