@@ -58,6 +58,7 @@ class ConsumerScript(ClassicCommands, TickingScript):
         self.members: dict[str, ScriptMember] = {}
         self.holds_jobs = False
         self.jobs: list[tuple[GroupCoordinator, Job]] = []
+        self.date_ahead_ms = 0
         self.coordinator = self.load()
 
     def note_refusal(self, who: str, error: KafkaError) -> None:
@@ -187,7 +188,9 @@ class ConsumerScript(ClassicCommands, TickingScript):
             lambda: self.topics, lambda _: self.settings, BrokerBudget(), RegexMatches()
         )
         settings = GroupSettings(initial_rebalance_delay_ms=0)
-        coordinator = GroupCoordinator(settings, self.new_id, around)
+        coordinator = GroupCoordinator(
+            settings, self.new_id, around, date_ms=lambda: self.now_ms + self.date_ahead_ms
+        )
         for record in self.log:
             coordinator.replay(record, -1, self.now_ms, loading=True)
         self.coordinator = coordinator

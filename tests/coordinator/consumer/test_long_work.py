@@ -240,6 +240,39 @@ def test_a_write_that_fails_is_tried_again(script):
     )
 
 
+def test_what_is_handed_in_later_is_written_with_its_date(script):
+    """Not with the time of the deadlines: the interval after it is told by the date."""
+    script.settings = script.settings._replace(assignment_interval_ms=2000)
+    script.date_ahead_ms = 3_600_000
+    script.run(
+        """
+        topics t=2
+        join a regex=t
+            a joins
+            a: epoch 1 has -
+            begins matching 1 expressions of group g
+            begins the assignment of group g at epoch 1
+        work
+            begins the assignment of group g at epoch 2
+        work
+            assigned at epoch 2 to 1 members, uniform
+        """
+    )
+    date_ms = script.now_ms + script.date_ahead_ms
+    assert script.group.regexes["t"].timestamp_ms == date_ms
+    assert script.group.target_timestamp_ms == date_ms
+    script.trace.clear()
+    script.run(
+        """
+        join b
+            b joins
+            b: epoch 2 has -
+        after 2
+            +2s begins the assignment of group g at epoch 3
+        """
+    )
+
+
 def test_expressions_are_matched_elsewhere_too(script):
     """A new one stands for nothing until then; the group goes to its next epoch with the result."""
     script.run(
