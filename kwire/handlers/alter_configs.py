@@ -5,7 +5,7 @@ Behaviour: each resource has an answer of its own; one that is named twice is re
 
 from kwire.handlers import unfollowed
 from kwire.handlers.context import RequestContext
-from kwire.handlers.resources import UNITS, alter_all
+from kwire.handlers.resources import UNITS, UNITS_TO_WARN, alter_all
 from kwire.handlers.slices import pieces
 from kwire.metadata.changes import Change
 from kwire.metadata.config_control import replace_configs, resource_type
@@ -28,9 +28,12 @@ async def handle(request: AlterConfigsRequest, context: RequestContext) -> Alter
 
     outcomes = await alter_all(request.resources, decide, context, request.validate_only)
     for resource, outcome in outcomes:
-        if not (outcome.code or request.validate_only):
-            target = (resource_type(resource.resource_type), resource.resource_name)
-            unfollowed.warn(target, [config.name for config in resource.configs])
+        if outcome.code or request.validate_only:
+            continue
+        if context.work.spend(UNITS_TO_WARN):
+            await context.work.next_slice()
+        target = (resource_type(resource.resource_type), resource.resource_name)
+        unfollowed.warn(target, [config.name for config in resource.configs])
     responses: list[AlterConfigsResourceResponse] = []
     for piece in pieces(outcomes):
         if context.work.spend(UNITS * len(piece)):

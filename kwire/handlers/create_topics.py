@@ -28,7 +28,7 @@ from kwire.protocol.messages.create_topics import (
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 
 UNITS = 3
-UNITS_PER_TOPIC = 30
+UNITS_PER_TOPIC = 60
 UNITS_PER_CONFIGS = 400
 
 _NOT_READ = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -49,6 +49,7 @@ TOPIC_IDS_SINCE = 13
 
 UNITS = 15
 UNITS_TO_WATCH = 3
+UNITS_TO_KEEP = 3
 UNITS_TO_TELL = 2
 
 Wanted = Sequence[tuple[PartitionKey, WantedPartition]]
@@ -205,7 +206,7 @@ async def _forget(session: FetchSession, request: FetchRequest, context: Request
 async def _update(session: FetchSession, wanted: Wanted, context: RequestContext) -> None:
     """Add partitions to a session, or change what is wanted of them; KafkaError if it ends."""
     for piece in pieces(wanted):
-        if len(wanted) > PIECE and context.work.spend(len(piece)):
+        if len(wanted) > PIECE and context.work.spend(UNITS_TO_KEEP * len(piece)):
             await later(context.work.next_slice)
         context.broker.fetch_sessions.update(session, piece, (), _limits(context))
 

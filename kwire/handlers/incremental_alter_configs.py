@@ -8,7 +8,7 @@ from kwire.broker.loggers import alter_loggers
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers import unfollowed
 from kwire.handlers.context import RequestContext
-from kwire.handlers.resources import UNITS, alter_all
+from kwire.handlers.resources import UNITS, UNITS_TO_WARN, alter_all
 from kwire.handlers.slices import pieces
 from kwire.metadata.changes import Change
 from kwire.metadata.config_checks import check_number
@@ -41,8 +41,11 @@ async def handle(
 
     outcomes = await alter_all(request.resources, decide, context, validate_only, alter_own)
     for resource, outcome in outcomes:
-        if not (outcome.code or validate_only):
-            _warn(resource)
+        if outcome.code or validate_only:
+            continue
+        if context.work.spend(UNITS_TO_WARN):
+            await context.work.next_slice()
+        _warn(resource)
     responses: list[AlterConfigsResourceResponse] = []
     for piece in pieces(outcomes):
         if context.work.spend(UNITS * len(piece)):

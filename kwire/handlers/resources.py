@@ -18,6 +18,7 @@ from kwire.metadata.image import MetadataImage
 UNITS = 2
 UNITS_PER_RESOURCE = 60
 UNITS_PER_CONFIG = 3
+UNITS_TO_WARN = 10
 
 
 class Resource(Protocol):

@@ -108,7 +108,7 @@ async def test_a_commit_that_fails_is_every_topics_error(server, monkeypatch):
     """When the disk is full each topic says so, those that were refused anyway say why."""
 
     async def full(decide, is_gone):
-        decide(server.broker.image)
+        await decide(server.broker.image)
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no space")
 
     monkeypatch.setattr(server.broker, "commit", full)

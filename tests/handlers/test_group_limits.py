@@ -1,7 +1,10 @@
 """What clients can have groups remember has a limit."""
 
 from kwire.coordinator.classic_group import ClassicGroup
+from kwire.coordinator.effects import Effects, Turn
+from kwire.coordinator.history import Histories
 from kwire.coordinator.joining import MAX_PENDING_CHARACTERS, _expect
+from kwire.coordinator.settings import GroupSettings
 from kwire.errors import ErrorCode
 from kwire.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from kwire.protocol.messages.join_group import (
@@ -64,7 +67,7 @@ async def test_a_coordinator_keeps_offsets_of_only_so_many_groups(tmp_path):
 
 def test_long_ids_that_were_given_are_remembered_less_often():
     """A client id of 32 KB in ten thousand ids would be 320 MB for a group without members."""
-    group = ClassicGroup("g", 0)
+    group = ClassicGroup("g", Turn(0, GroupSettings(), Effects(), Histories(), None))
     for n in range(1000):
         _expect(group, f"{n:030000}", 1)
     assert sum(map(len, group.pending_joins)) <= MAX_PENDING_CHARACTERS + 30_000
