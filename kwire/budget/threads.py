@@ -1,14 +1,14 @@
-"""Worker threads, each kind of work with a limit of its own.
+"""Worker threads: each kind of work has a limit of its own.
 
-trio's default is one limit of 40 threads for everything. Then forty batches that have to be
-decompressed would keep the metadata store, the syncs and the stop of the broker waiting. Here the
-requests of one kind wait for each other and for nobody else.
+trio's default is one limit of 40 threads for all work. With that limit, forty batches to decompress
+would delay the metadata store, the syncs and the stop of the broker. With a limit for each kind,
+work waits only for work of the same kind.
 
 Rules:
 
 - Nothing in kwire calls ``trio.to_thread.run_sync`` without a limiter; tests/test_tidy.py checks.
-- A kind that runs Python code has few threads: Python runs one of them at a time anyway, and each
-  more only takes time from the event loop. A kind that waits for disks has more.
+- A kind of work that runs Python code has few threads: Python runs one thread at a time, so each
+  further thread only takes time from the event loop. A kind that waits for disks has more threads.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ COMPUTING = 1
 
 
 class Kind:
-    """The threads of one kind of work: at most ``limit`` run at a time, in order of arrival."""
+    """The threads of one kind of work: at most ``limit`` run at a time, first come, first served."""
 
     __slots__ = ("_limiter",)
 
@@ -36,20 +36,21 @@ class Kind:
         self._limiter = trio.CapacityLimiter(limit)
 
     async def run(self, function: Callable[..., _T], *args: object) -> _T:
-        """``function(*args)`` in a thread; its result, or what it raises."""
+        """Call ``function(*args)`` in a thread; return its result, or raise its exception."""
         return await trio.to_thread.run_sync(function, *args, limiter=self._limiter)
 
 
 class Threads:
     """All kinds of threads of one broker.
 
-    - ``coding``: large requests are decoded and large responses encoded.
-    - ``checking``: records are decompressed, checked, and compressed anew.
-    - ``syncing``: one run of fsyncs for each data directory.
-    - ``logs``: the logs of partitions are opened, renamed and cut at their start.
-    - ``cold_reads``: pages that are not in the page cache are read.
-    - ``housekeeping``: checkpoints are written, files are removed, compaction is prepared.
-    - ``computing``: partitions of large groups are assigned, regular expressions are matched.
+    - ``coding``: decode large requests and encode large responses.
+    - ``checking``: decompress, check and recompress records.
+    - ``syncing``: fsync files, one run at a time for each data directory.
+    - ``logs``: open and rename partitions' logs, and delete their segments below a new log start
+      offset.
+    - ``cold_reads``: read pages of segment files that are not in the page cache.
+    - ``housekeeping``: write checkpoints, remove files, prepare compaction.
+    - ``computing``: assign partitions to the members of large groups, match regular expressions.
     """
 
     def __init__(self) -> None:

@@ -1,22 +1,22 @@
 """Work on the event loop, counted in units and done in slices.
 
-One unit is about one microsecond of this broker's own code on the machine it was written on: the
-costs are estimates that the code states, not measurements, so that the same request always takes
+One unit is about one microsecond of kwire's own code on the machine it was written on. A handler
+states the cost of its work as an estimate and measures nothing, so the same request always takes
 the same slices.
 
 Rules:
 
-- A connection has one ``Work``. A handler counts what it does with ``spend`` before it does it, and
-  when ``spend`` says so it waits for its next slice:
+- A connection has one ``Work``. A handler calls ``spend`` with the cost of its next piece of work.
+  If ``spend`` returns True, the handler waits for its next slice before that work:
   ``if work.spend(20): await later(work.next_slice)``.
-- All connections together do at most ``PASS_UNITS`` at once in one pass of the event loop, which
-  the poller begins by setting ``units_left``. After that the work of every connection waits for a
-  slice, and one slice is done in each pass: between two slices every connection that needs no slice
-  has its turn.
-- The connection that has used the fewest units is served first. A client with one request does not
-  wait for a client with a thousand (the idea is that of CFS, the scheduler of Linux). A connection
-  that was quiet gets no more than a small credit for it.
-- Whoever waits for a slice learns then that its client is gone, and stops.
+- A pass of the event loop begins when the poller sets ``units_left`` to ``PASS_UNITS``. All
+  connections together spend these units without waiting. Once they are spent, every connection that
+  has more work waits for a slice, and each pass grants one slice. So every connection that needs no
+  slice has a turn between two slices.
+- The connection that has used the fewest units gets the next slice. So a client with one request
+  does not wait for a client with a thousand requests (CFS, the scheduler of Linux, has the same
+  idea). A connection that was quiet is ahead of the busy ones by at most ``CREDIT_UNITS``.
+- ``next_slice`` raises ClientGone if the client closed its connection while the handler waited.
 """
 
 from collections.abc import Callable
@@ -30,15 +30,15 @@ from kwire.errors import ErrorCode, KafkaError
 SLICE_UNITS = 1000
 PASS_UNITS = 4000
 CREDIT_UNITS = 10 * SLICE_UNITS
-"""How far a connection that was quiet may be ahead of those that were not."""
+"""By how many units a connection that was quiet may be ahead of the busy connections."""
 
 
 class ClientGone(Exception):
-    """The connection of the client whose request is worked on has ended."""
+    """The client closed its connection before its request was answered."""
 
 
 class _Ticket:
-    """One connection's place among those that wait for a slice."""
+    """One connection's place in the queue for slices."""
 
     __slots__ = ("has_left", "is_called", "turn")
 
@@ -49,17 +49,20 @@ class _Ticket:
 
 
 class Turns:
-    """The slices of one event loop; ``units_left`` are those of this pass."""
+    """The slices of one event loop; ``units_left`` are the unspent units of the current pass."""
 
     def __init__(self) -> None:
         self.units_left = PASS_UNITS
         self._waiting: list[tuple[int, int, _Ticket]] = []
         self._order = count()
         self._is_taken = False
-        self._floor = 0  # what the connection that was served last had used
+        self._floor = 0  # the units that the connection of the last slice had used
 
     async def wait(self, work: "Work") -> None:
-        """Wait for a slice: until those that have used less had theirs, and the loop has turned."""
+        """Wait for a slice, at least until the next pass of the event loop.
+
+        Connections that have used fewer units get their slices first.
+        """
         work.used_units = max(work.used_units, self._floor - CREDIT_UNITS)
         if self._is_taken:
             await self._queue(work)
@@ -92,10 +95,10 @@ class Turns:
 
 
 class Work:
-    """What the requests of one connection cost, one request after the other.
+    """Counts the cost of the requests of one connection, one request after the other.
 
-    ``used_units`` is what they have cost so far, ``has_waited`` whether the request in hand has
-    needed more than one slice. ``max_answer_bytes`` is ``kwire.response.max.bytes``.
+    ``used_units`` is the cost of all requests so far. ``has_waited`` says whether the current
+    request has needed more than one slice. ``max_answer_bytes`` is ``kwire.response.max.bytes``.
     """
 
     __slots__ = (
@@ -120,19 +123,19 @@ class Work:
         self.has_waited = False
 
     def begin_request(self, units: int) -> None:
-        """Begin a request, whose smallest cost is ``units``."""
+        """Begin to count a request that costs at least ``units``."""
         self.has_waited = False
         self._answer_bytes = 0
         self.go_on()
         self.spend(units)
 
     def go_on(self) -> None:
-        """Go on with the request in hand in another pass of the event loop."""
+        """Continue the current request in another pass of the event loop, with a new slice."""
         left = self._turns.units_left
         self._left = left if left < SLICE_UNITS else SLICE_UNITS
 
     def spend(self, units: int) -> bool:
-        """Count work that is done next; whether to wait for ``next_slice`` before it."""
+        """Count the next piece of work; return whether to wait for ``next_slice`` before it."""
         self._left -= units
         self.used_units += units
         self._turns.units_left -= units
@@ -141,7 +144,8 @@ class Work:
     def answer(self, size_bytes: int) -> None:
         """Count bytes of the response before they are made; KafkaError beyond the limit.
 
-        The protocol has no error for this, so the error ends the connection.
+        The protocol has no error code for a response that is too large, so the error ends the
+        connection.
         """
         self._answer_bytes += size_bytes
         if self._answer_bytes > self.max_answer_bytes:
@@ -152,7 +156,7 @@ class Work:
             )
 
     async def next_slice(self) -> None:
-        """Wait for the next slice; ClientGone if the connection has ended meanwhile."""
+        """Wait for the next slice; raise ClientGone if the client closed its connection."""
         self.has_waited = True
         await self._turns.wait(self)
         if self._is_gone():
