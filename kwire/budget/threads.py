@@ -28,7 +28,7 @@ COMPUTING = 1
 
 
 class Kind:
-    """The threads of one kind of work: at most ``limit`` run at a time, first come, first served."""
+    """The threads of one kind of work: at most ``limit`` run at a time, in order of arrival."""
 
     __slots__ = ("_limiter",)
 

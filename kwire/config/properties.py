@@ -33,8 +33,10 @@ def located_properties(text: str) -> dict[str, tuple[str, int]]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines with their continuations joined, and their last numbers; comments and blank lines left
-    out."""
+    """Each line with its continuations joined, and the number of its last line.
+
+    Comments and blank lines are left out.
+    """
     pending = ""
     number = 0
     for number, natural in enumerate(re.split(r"\r\n|\r|\n", text), 1):
