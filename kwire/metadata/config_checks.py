@@ -1,10 +1,11 @@
-"""Which configs a resource may have: names, values, and values that must fit each other.
+"""Checks which configs a resource may have: their names, their values, and values that must agree.
 
 Rules:
 
-- A topic, a group and a client-metrics subscription have the configs of their scope and no others.
-- A broker takes names that it doesn't know, for whoever reads them; of its own it takes those that
-  can change while it runs. What a listener is made of can't, in kwire.
+- A topic, a group and a client-metrics subscription may have the configs of their scope only.
+- A broker accepts config names that it doesn't know, because a plugin or a client may read them. It
+  accepts its own configs if they can change while it runs. The configs of a listener can't change
+  in a running kwire.
 - A group's timeouts lie between the broker's limits for them.
 
 Source: LogConfig.validate, GroupConfig.validate, DynamicBrokerConfig.validate and
@@ -37,11 +38,11 @@ SCOPES = {
 }
 
 _GROUP_LIMITS = {"streams.num.standby.replicas": "group.streams.max.standby.replicas"}
-"""The broker's upper limits that aren't named after the group's config."""
+"""The broker's upper limits whose names don't follow from the name of the group's config."""
 
 
 def find_setting(kind: ConfigResourceType, name: str) -> Setting | None:
-    """The setting behind a config of a kind of resource, None for a name that isn't known."""
+    """The setting of this name for this kind of resource; None for an unknown name."""
     setting = settings(SCOPES[kind]).get(name)
     if setting is None and kind is ConfigResourceType.BROKER:
         return settings(DYNAMIC_BROKER).get(name)
@@ -51,9 +52,9 @@ def find_setting(kind: ConfigResourceType, name: str) -> Setting | None:
 def check_configs(
     kind: ConfigResourceType, configs: Mapping[str, str], broker: Mapping[str, Value]
 ) -> None:
-    """Raise KafkaError (INVALID_CONFIG) unless a resource that is no broker may have these.
+    """Raise KafkaError (INVALID_CONFIG) unless a topic, group or subscription may have ``configs``.
 
-    ``broker`` are the broker's settings in force, for the limits it sets on groups.
+    ``broker`` are the broker's effective settings, which include the limits for groups.
     """
     try:
         values = {name: _parse(kind, name, text) for name, text in configs.items()}
@@ -68,9 +69,9 @@ def check_configs(
 
 
 def check_broker_configs(configs: Mapping[str, str], *, all_brokers: bool) -> None:
-    """Raise KafkaError (INVALID_REQUEST) unless these may be set while brokers run.
+    """Raise KafkaError (INVALID_REQUEST) unless ``configs`` may be set while brokers run.
 
-    ``all_brokers``: for all of them, not for one.
+    ``all_brokers`` says whether the configs are for all brokers or for a single one.
     """
     known = {
         name: setting
@@ -97,7 +98,7 @@ def check_broker_configs(configs: Mapping[str, str], *, all_brokers: bool) -> No
 
 
 def _refuse(problem: str, names: Iterable[str]) -> None:
-    """Raise KafkaError (INVALID_REQUEST) if there are any ``names``."""
+    """Raise KafkaError (INVALID_REQUEST) with ``problem``, unless ``names`` is empty."""
     found = sorted(names)
     if found:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"{problem}: [{', '.join(found)}]")
@@ -147,7 +148,7 @@ def _check_group_limits(name: str, value: Value, broker: Mapping[str, Value]) ->
 
 
 def _check_heartbeats(values: Mapping[str, Value], broker: Mapping[str, Value]) -> None:
-    """A member must have time for a heartbeat before its session ends."""
+    """Raise KafkaError (INVALID_CONFIG) unless a heartbeat fits into a member's session."""
     for prefix in ("consumer", "share", "streams"):
         names = [f"{prefix}.session.timeout.ms", f"{prefix}.heartbeat.interval.ms"]
         session, heartbeat = [
