@@ -37,7 +37,7 @@ FILE_NAME = "kwire-metadata.db"
 FORMAT = "1"
 COMMITS_BEFORE_SNAPSHOT = 1000
 BYTES_BEFORE_SNAPSHOT = 4 << 20
-"""After this many bytes of commits, or as many as the last snapshot has, the next one is written."""
+"""The bytes of commits before a snapshot; a larger snapshot waits for as many bytes as it has."""
 
 RECENT_COMMITS = 1000
 RECENT_BYTES = 256 << 10
