@@ -1,18 +1,19 @@
 """Work on the event loop, counted in units and done in slices.
 
 One unit is about one microsecond of kwire's own code on the machine it was written on. A handler
-states the cost of its work as an estimate and measures nothing, so the same request always takes
-the same slices.
+states the cost of its work as an estimate and measures nothing, so the same request always costs
+the same units.
 
 Rules:
 
 - A connection has one ``Work``. A handler calls ``spend`` with the cost of its next piece of work.
   If ``spend`` returns True, the handler waits for its next slice before that work:
   ``if work.spend(20): await later(work.next_slice)``.
-- A pass of the event loop begins when the poller sets ``units_left`` to ``PASS_UNITS``. All
-  connections together spend these units without waiting. Once they are spent, every connection that
-  has more work waits for a slice, and each pass grants one slice. So every connection that needs no
-  slice has a turn between two slices.
+- A pass of the event loop begins when the poller sets ``units_left`` to ``PASS_UNITS``. A request
+  gets its first slice without waiting: ``SLICE_UNITS``, or the units that the pass has left.
+- A request that has spent its slice waits for the next one. Each pass of the event loop grants one
+  such slice of ``SLICE_UNITS``. So every request that needs no second slice has a turn between two
+  slices.
 - The connection that has used the fewest units gets the next slice. So a client with one request
   does not wait for a client with a thousand requests (CFS, the scheduler of Linux, has the same
   idea). A connection that was quiet is ahead of the busy ones by at most ``CREDIT_UNITS``.
@@ -151,7 +152,7 @@ class Work:
         if self._answer_bytes > self.max_answer_bytes:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,
-                f"the answer is larger than kwire.response.max.bytes={self.max_answer_bytes}: "
+                f"the response is larger than kwire.response.max.bytes={self.max_answer_bytes}: "
                 "ask for less in one request, or raise the setting",
             )
 

@@ -210,7 +210,8 @@ def add_partitions(
         if any(len(nodes) != factor for nodes in replicas):
             raise KafkaError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"Topic {name} has a replication factor of {factor}; the new partitions need it.",
+                f"Topic {name} has a replication factor of {factor}; "
+                "each new partition must have as many replicas.",
             )
     return [PartitionsAdded(topic.topic_id, tuple(_new_partition(nodes) for nodes in replicas))]
 
@@ -266,8 +267,8 @@ def _placed(
     if not 0 < replication_factor <= len(nodes):
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"The replication factor {replication_factor} needs as many brokers, "
-            f"and {len(nodes)} are registered.",
+            f"Replication factor {replication_factor} is not possible: it must be at least 1 and "
+            f"at most {len(nodes)}, the number of registered brokers.",
         )
     start = random.randrange(len(nodes))
     return [

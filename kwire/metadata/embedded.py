@@ -7,8 +7,8 @@ File ``kwire-metadata.db``::
 
 Rules:
 
-- Journal mode WAL with ``synchronous=FULL``: a commit is on disk when it returns, and a process
-  that is killed leaves the last commit that returned.
+- SQLite runs in journal mode WAL with ``synchronous=FULL``. So a commit is on the disk when
+  ``commit`` returns, and neither a killed process nor a power cut loses it.
 - A new file is made under a temporary name and renamed when it is complete. Before the rename
   SQLite writes no journal, which saves most waits for the disk. A file that a crash left incomplete
   is made anew.
@@ -37,7 +37,8 @@ FILE_NAME = "kwire-metadata.db"
 FORMAT = "1"
 COMMITS_BEFORE_SNAPSHOT = 1000
 BYTES_BEFORE_SNAPSHOT = 4 << 20
-"""The bytes of commits before a snapshot; a larger snapshot waits for as many bytes as it has."""
+"""A snapshot follows when the commits since the last snapshot have more bytes than this limit, and
+more bytes than that snapshot."""
 
 RECENT_COMMITS = 1000
 RECENT_BYTES = 256 << 10
@@ -241,5 +242,5 @@ def _check_format(connection: sqlite3.Connection, path: Path) -> None:
     if found != FORMAT:
         raise StoreUnusable(
             f"{path} has format {found}, this kwire reads format {FORMAT}; "
-            "start the version of kwire that wrote it, or another data directory"
+            "start the version of kwire that wrote it, or use another data directory"
         )

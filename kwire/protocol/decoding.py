@@ -1,12 +1,12 @@
-"""Generates the source of decoders: one function without loops over fields per message and version.
+"""Generates the source of decoders: one function per message and version, no loop over its fields.
 
 Rules of the generated code:
 
 - ``p`` is the position of the next byte, ``end`` the position after the last byte. One ``struct``
   call reads consecutive values of fixed size and the length that follows them.
-- The decoder trusts no length and no count. It compares a length with the bytes that are left, and
-  a count with the bytes that are left divided by the fewest bytes of an element, before it creates
-  any object.
+- The decoder trusts no length and no count. Before it creates an object, it compares a length with
+  the bytes that are left. Before it creates the elements of an array, it compares the fewest bytes
+  that so many elements can take with the bytes that are left.
 - All arrays of a message together hold at most ``room`` elements. The number of bytes alone is too
   weak a limit: a struct of two bytes becomes an object of a hundred bytes. Beyond ``room`` the
   decoder raises ``TooManyElements``, and the caller may decode again with more room.

@@ -1,4 +1,4 @@
-"""Generates the source of encoders: one function without loops over fields per message and version.
+"""Generates the source of encoders: one function per message and version, no loop over its fields.
 
 Rules of the generated code:
 

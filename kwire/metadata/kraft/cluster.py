@@ -195,7 +195,9 @@ class KraftCluster:
 
 def _taken_over(topic: KraftTopic, node_id: int) -> TopicImage:
     if sorted(topic.partitions) != list(range(len(topic.partitions))):
-        raise NotOneBroker(f"topic {topic.name} lacks partitions: {sorted(topic.partitions)}")
+        raise NotOneBroker(
+            f"topic {topic.name} lacks partitions: it has only {sorted(topic.partitions)}"
+        )
     images = []
     for index in range(len(topic.partitions)):
         partition = topic.partitions[index]
