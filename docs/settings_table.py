@@ -13,10 +13,10 @@ PAGE = Path(__file__).with_name("SETTINGS.md")
 
 HEAD = """# Settings
 
-Made by `make docs` from the tables in `kwire/config`. Every setting of Apache Kafka 4.3 is known,
-and one that has no effect here says so. A broker's are set with `kwire serve -o NAME=VALUE` or in a
-properties file, the others with `kafka-configs` or any admin client. DescribeConfigs gives the same
-texts.
+`make docs` writes this page from the tables in `kwire/config`. kwire knows every setting of Apache
+Kafka 4.3, and marks a setting that has no effect in kwire. Set a broker setting with
+`kwire serve -o NAME=VALUE` or in a properties file, and the other settings with `kafka-configs` or
+any admin client. DescribeConfigs gives clients the same texts.
 """
 
 PARTS = (

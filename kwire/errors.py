@@ -1,8 +1,8 @@
-"""Kafka's error codes, and the one exception that carries them.
+"""Kafka's error codes, and ``KafkaError``, the one exception that carries an error code.
 
 Rules:
-1. A Kafka error is raised as ``KafkaError(ErrorCode.X)`` where it is discovered.
-2. Each handler turns it into an ``error_code`` field in one place.
+1. The code that discovers an error raises ``KafkaError(ErrorCode.X)``.
+2. Each handler turns a KafkaError into an ``error_code`` field in one place.
 
 Source: org.apache.kafka.common.protocol.Errors of Kafka 4.3.
 """
@@ -186,14 +186,14 @@ RETRIABLE: frozenset[ErrorCode] = frozenset(
         ErrorCode.SHARE_SESSION_LIMIT_REACHED,
     }
 )
-"""The errors a client may answer by trying again."""
+"""The errors after which a client may send the same request again."""
 
 
 class KafkaError(Exception):
-    """A request, or a part of one, that ends with a Kafka error code.
+    """A request, or a part of a request, fails with a Kafka error code.
 
-    ``message`` is for the client's ``error_message`` field where the response has one; it says
-    what was wrong and names the value. It may be empty.
+    ``message`` says what was wrong and names the value; it may be empty. A response that has an
+    ``error_message`` field carries it to the client.
     """
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:

@@ -1,18 +1,20 @@
-"""The budget of a request: what one client may cost the broker, and what it may cost the others.
+"""The budget of a request: limits on what one client costs the broker and the other clients.
 
-A request is worked on only as far as its cost is known and bounded. Four things are counted:
+The broker does a piece of work for a request only if a limit bounds the cost of that piece. Four
+costs are counted:
 
 - **Elements**: the arrays of one request hold at most ``kwire.request.max.elements`` together.
-- **Bytes held**: what is decompressed or collected for a request has a limit before it is made.
-- **Bytes answered**: a response has at most ``kwire.response.max.bytes``.
-- **Time on the event loop**: work is counted in units (``work``). A request that has used up its
-  slice waits for its next turn, and every other client has its turn before that.
+- **Bytes held**: decompressed or collected bytes have a limit, which is checked before memory is
+  taken for them.
+- **Bytes answered**: a response has at most ``kwire.response.max.bytes``, records not counted.
+- **Time on the event loop**: handlers count their work in units (``work``). A request that has used
+  up its slice waits for its next slice, and every other connection has a turn before that.
 
 Rules:
 
-- Work that takes the processor or the disk long runs in a thread. Each kind of work has threads of
-  its own (``threads``), so that no kind of work waits for another kind.
-- A client whose connection has ended is not worked for any longer.
+- Work that occupies the processor or the disk for long runs in a thread. Each kind of work has
+  threads of its own (``threads``), so that no kind of work waits for another kind.
+- The broker stops its work for a client whose connection has ended.
 
 Why and how: docs/decisions/0019-every-request-has-a-price.md.
 """

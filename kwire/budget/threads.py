@@ -1,14 +1,14 @@
-"""Worker threads, each kind of work with a limit of its own.
+"""Worker threads: each kind of work has a limit of its own.
 
-trio's default is one limit of 40 threads for everything. Then forty batches that have to be
-decompressed would keep the metadata store, the syncs and the stop of the broker waiting. Here the
-requests of one kind wait for each other and for nobody else.
+trio's default is one limit of 40 threads for all work. With that limit, forty batches to decompress
+would delay the metadata store, the syncs and the stop of the broker. With a limit for each kind,
+work waits only for work of the same kind.
 
 Rules:
 
 - Nothing in kwire calls ``trio.to_thread.run_sync`` without a limiter; tests/test_tidy.py checks.
-- A kind that runs Python code has few threads: Python runs one of them at a time anyway, and each
-  more only takes time from the event loop. A kind that waits for disks has more.
+- A kind of work that runs Python code has few threads: Python runs one thread at a time, so each
+  further thread only takes time from the event loop. A kind that waits for disks has more threads.
 """
 
 from kwire.budget.checking import Checking

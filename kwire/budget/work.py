@@ -1,22 +1,23 @@
 """Work on the event loop, counted in units and done in slices.
 
-One unit is about one microsecond of this broker's own code on the machine it was written on: the
-costs are estimates that the code states, not measurements, so that the same request always takes
-the same slices.
+One unit is about one microsecond of kwire's own code on the machine it was written on. A handler
+states the cost of its work as an estimate and measures nothing, so the same request always costs
+the same units.
 
 Rules:
 
-- A connection has one ``Work``. A handler counts what it does with ``spend`` before it does it, and
-  when ``spend`` says so it waits for its next slice:
+- A connection has one ``Work``. A handler calls ``spend`` with the cost of its next piece of work.
+  If ``spend`` returns True, the handler waits for its next slice before that work:
   ``if work.spend(20): await later(work.next_slice)``.
-- All connections together do at most ``PASS_UNITS`` at once in one pass of the event loop, which
-  the poller begins by setting ``units_left``. After that the work of every connection waits for a
-  slice, and one slice is done in each pass: between two slices every connection that needs no slice
-  has its turn.
-- The connection that has used the fewest units is served first. A client with one request does not
-  wait for a client with a thousand (the idea is that of CFS, the scheduler of Linux). A connection
-  that was quiet gets no more than a small credit for it.
-- Whoever waits for a slice learns then that its client is gone, and stops.
+- A pass of the event loop begins when the poller sets ``units_left`` to ``PASS_UNITS``. A request
+  gets its first slice without waiting: ``SLICE_UNITS``, or the units that the pass has left.
+- A request that has spent its slice waits for the next one. Each pass of the event loop grants one
+  such slice of ``SLICE_UNITS``. So every request that needs no second slice has a turn between two
+  slices.
+- The connection that has used the fewest units gets the next slice. So a client with one request
+  does not wait for a client with a thousand requests (CFS, the scheduler of Linux, has the same
+  idea). A connection that was quiet is ahead of the busy ones by at most ``CREDIT_UNITS``.
+- ``next_slice`` raises ClientGone if the client closed its connection while the handler waited.
 """
 
 from collections.abc import Callable
@@ -28,7 +29,7 @@ from kwire.budget.line import Line
 SLICE_UNITS = 1000
 PASS_UNITS = 4000
 CREDIT_UNITS = 10 * SLICE_UNITS
-"""How far a connection that was quiet may be ahead of those that were not."""
+"""By how many units a connection that was quiet may be ahead of the busy connections."""
 
 
 LARGE_ANSWER_BYTES = 65_536
@@ -36,7 +37,7 @@ LARGE_ANSWER_BYTES = 65_536
 
 
 class ClientGone(Exception):
-    """The connection of the client whose request is worked on has ended."""
+    """The client closed its connection before its request was answered."""
 
 
 class AnswerTooLarge(Exception):
@@ -48,7 +49,7 @@ class AnswerTooLarge(Exception):
 
 
 class Turns:
-    """The slices of one event loop; ``units_left`` are those of this pass."""
+    """The slices of one event loop; ``units_left`` are the unspent units of the current pass."""
 
     def __init__(self) -> None:
         self.units_left = PASS_UNITS
@@ -56,7 +57,10 @@ class Turns:
         self._floor = 0  # what the connection that was served last had used
 
     async def wait(self, work: "Work") -> None:
-        """Wait for a slice: until those that have used less had theirs, and the loop has turned."""
+        """Wait for a slice, at least until the next pass of the event loop.
+
+        Connections that have used fewer units get their slices first.
+        """
         work.used_units = max(work.used_units, self._floor - CREDIT_UNITS)
         await self._line.enter(work.used_units)
         try:
@@ -67,7 +71,7 @@ class Turns:
 
 
 class Work:
-    """What the requests of one connection cost, one request after the other.
+    """Counts the cost of the requests of one connection, one request after the other.
 
     ``used_units`` is what they have cost so far. ``is_large`` tells whether the request in hand has
     needed more than one slice, or has a large response: then a thread encodes the response.
@@ -112,12 +116,12 @@ class Work:
         self.spend(units)
 
     def go_on(self) -> None:
-        """Go on with the request in hand in another pass of the event loop."""
+        """Continue the current request in another pass of the event loop, with a new slice."""
         left = self._turns.units_left
         self._left = left if left < SLICE_UNITS else SLICE_UNITS
 
     def spend(self, units: int) -> bool:
-        """Count work that is done next; whether to wait for ``next_slice`` before it."""
+        """Count the next piece of work; return whether to wait for ``next_slice`` before it."""
         self._left -= units
         self.used_units += units
         self._turns.units_left -= units

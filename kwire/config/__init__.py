@@ -1,12 +1,15 @@
 """Kafka's settings under Kafka's names: tables, parsing, and the effective value of each.
 
-- ``values``: how the text of a value is read, checked and printed.
-- ``settings``: what settings exist (``settings.tsv``).
+- ``values``: reads, checks and prints the text of a value.
+- ``settings``: the table of all settings (``settings.tsv``).
 - ``properties``: Java's ``.properties`` syntax.
 - ``broker``: the static settings of one broker, with kwire's profile of defaults.
-- ``without_effect``: the settings that nothing here goes by, and what is said of them.
-- ``documentation``: what each setting is for (``documentation.tsv``).
-- ``topic``: settings of a topic, and which broker settings stand behind them.
+- ``groups``: checks the broker's settings of groups against each other.
+- ``without_effect``: the settings that no code of kwire reads, and the warnings about them.
+- ``documentation``: a text for each setting that says what the setting does
+  (``documentation.tsv``).
+- ``topic``: the effective settings of a topic.
+- ``synonyms``: the broker settings that are the defaults of the topic settings.
 """
 
 from kwire.config.broker import BrokerConfig

@@ -1,13 +1,15 @@
-"""The static settings of one broker: those it was given, kwire's profile, Kafka's defaults.
+"""The static settings of one broker: the user's settings, kwire's profile, Kafka's defaults.
 
 Rules:
 
 - kwire's profile holds the defaults that differ from Kafka's because one broker is the normal
-  case (docs/decisions/0001-embedded-profile.md). They can be set back like any other.
-- A setting's name that Kafka doesn't know is kept out and warned about, and a setting that has no
-  effect is warned about (``without_effect``); a bad value raises.
-- ``broker.id`` and ``node.id`` are the same; ``log.dir`` counts where ``log.dirs`` isn't set.
-- What would be unsafe to leave out (an authorizer, a protocol with authentication) is refused.
+  case (docs/decisions/0001-embedded-profile.md). A user can set each of them back to Kafka's value.
+- An unknown setting is ignored with a warning. A setting without an effect is kept with a warning
+  (``without_effect``). A bad value raises ConfigError.
+- ``broker.id`` and ``node.id`` are two names of one setting. ``log.dir`` counts only where
+  ``log.dirs`` isn't set.
+- A setting that protects the broker and that kwire doesn't serve (an authorizer, a listener with
+  authentication) raises ConfigError: without the protection the broker would be open to everybody.
 """
 
 import logging
@@ -51,7 +53,7 @@ _LEAST: dict[str, int] = {
 # coordinator for anybody.
 
 _MOST_OFTEN_GIVEN = {"listener.security.protocol.map", "listeners", "log.dirs"}
-# They have an effect: a start with them alone has nothing to look up.
+# These settings have an effect: a start with these alone needs no table of settings without one.
 
 
 class Listener(NamedTuple):
@@ -63,7 +65,7 @@ class Listener(NamedTuple):
 
 
 class BrokerConfig(Mapping[str, Value]):
-    """Every broker setting by name, parsed. ``given`` is what the user set, as text."""
+    """Every broker setting by name, parsed. ``given`` has the texts of the user's settings."""
 
     def __init__(self, given: Mapping[str, str], values: Mapping[str, Value]) -> None:
         self.given = given
@@ -75,7 +77,7 @@ class BrokerConfig(Mapping[str, Value]):
     ) -> "BrokerConfig":
         """Settings from names and texts; ConfigError for a value that is not allowed.
 
-        ``places`` says where settings stand that weren't given on the command line.
+        ``places`` has file and line of each setting from a properties file, for warnings.
         """
         known = settings(BROKER)
         given = {name: text for name, text in properties.items() if name in known}
@@ -110,13 +112,13 @@ class BrokerConfig(Mapping[str, Value]):
         return value if isinstance(value, list) else []
 
     def listeners(self) -> list[Listener]:
-        """What to listen on, the controller's listeners left out: kwire has no port for them."""
+        """The addresses to listen on, without the controller's: kwire opens no port for those."""
         controllers = {name.upper() for name in self.strings("controller.listener.names")}
         found = [parse_listener("listeners", text) for text in self.strings("listeners")]
         return [listener for listener in found if listener.name not in controllers]
 
     def advertised_listeners(self) -> list[Listener]:
-        """What to tell clients, empty unless it is set: then each is told what it dialled."""
+        """The addresses to tell clients; empty if unset: then a client gets the one it dialled."""
         name = "advertised.listeners"
         return [parse_listener(name, text) for text in self.strings(name)]
 
@@ -129,9 +131,9 @@ class BrokerConfig(Mapping[str, Value]):
         return pairs.get(listener, listener)
 
     def _check_together(self) -> None:
-        """What no single setting can be checked for."""
+        """Check the settings that have to agree with others, and those that kwire can't serve."""
         if "broker" not in self.strings("process.roles"):
-            raise ConfigError("process.roles", self.given["process.roles"], "must have broker")
+            raise ConfigError("process.roles", self.given["process.roles"], "must contain broker")
         if not self.strings("log.dirs"):
             raise ConfigError("log.dirs", "", "must name a directory")
         authorizer = self["authorizer.class.name"]
@@ -168,7 +170,7 @@ class BrokerConfig(Mapping[str, Value]):
                 )
 
     def _unserved(self, listener: str, protocol: str) -> ConfigError:
-        """What to say of a listener that is not PLAINTEXT."""
+        """The error about a listener that is not PLAINTEXT."""
         name = "listener.security.protocol.map"
         if protocol not in _PROTOCOLS:
             problem = f"{listener} must be in {name}"
@@ -181,7 +183,7 @@ class BrokerConfig(Mapping[str, Value]):
 
 
 def _resolve_aliases(given: dict[str, str]) -> None:
-    """Fill in settings that have two names."""
+    """Give the settings that have two names the same value under both names."""
     if "node.id" in given or "broker.id" in given:
         ids = [given[name] for name in ("node.id", "broker.id") if name in given]
         if len({text.strip() for text in ids}) > 1:
@@ -198,7 +200,7 @@ def _check_different(setting: str, listeners: list[Listener]) -> None:
 
 
 def parse_listener(setting: str, text: str) -> Listener:
-    """``NAME://host:port`` taken apart; ConfigError names ``setting``."""
+    """The parts of ``NAME://host:port``; a ConfigError names ``setting``."""
     name, separator, address = text.strip().partition("://")
     host, colon, port = address.rpartition(":")
     if not separator or not port or "]" in port or not colon:
@@ -218,7 +220,7 @@ def is_port(text: str) -> bool:
 
 
 def _warn(properties: Mapping[str, str], config: BrokerConfig, places: Mapping[str, str]) -> None:
-    """Tell of settings that Kafka doesn't know, and of those that have no effect."""
+    """Log a warning about unknown settings, and about settings that have no effect."""
     if properties.keys() <= _MOST_OFTEN_GIVEN:
         return
     from kwire.config.without_effect import OUTSIDE_THE_TABLE, is_among, warnings

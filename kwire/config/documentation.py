@@ -1,8 +1,7 @@
-"""What each setting is for: for DescribeConfigs, docs/SETTINGS.md and what is said of bad values.
+"""A text for each setting that says what it does: for DescribeConfigs, docs/SETTINGS.md and errors.
 
-The texts are ``documentation.tsv``: scope, name, text, in one or two sentences with units and
-values that mean something else. They are read when somebody asks for them; everybody is given the
-same objects.
+The table is ``documentation.tsv``: scope, name, text. A text has one or two sentences; it names the
+unit and the values with a special meaning. The table is read on the first call and then kept.
 """
 
 from collections.abc import Mapping
@@ -13,10 +12,10 @@ from types import MappingProxyType
 from kwire.config.without_effect import has_effect
 
 LONGEST = 200
-"""How many characters a text has at most."""
+"""The most characters that a text may have; a test checks it."""
 
 NO_EFFECT = "No effect here. In Kafka: "
-"""What a text begins with of a setting that nothing here goes by."""
+"""The beginning of the text of a setting that has no effect in kwire."""
 
 
 @cache

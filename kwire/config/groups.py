@@ -1,7 +1,7 @@
-"""What the broker's settings of groups must be to one another.
+"""Checks the broker's settings of groups against each other.
 
-Rules (GroupCoordinatorConfig of Kafka): a value lies between the broker's limits for it, a member
-has time for a heartbeat before its session ends, and the classic protocol can't be switched off.
+Rules (GroupCoordinatorConfig of Kafka): a value lies between the broker's limits for it, the
+heartbeat interval is shorter than the session timeout, and the classic protocol stays enabled.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ LIMITED = (
     "consumer.heartbeat.interval.ms",
     "consumer.session.timeout.ms",
 )
-"""Settings with limits: those of the name with ``min`` and ``max`` after its first word."""
+"""Settings with limits: ``group.consumer.min.x`` and ``group.consumer.max.x`` limit each one."""
 
 ASSIGNOR_CLASSES = {
     "org.apache.kafka.coordinator.group.assignor.UniformAssignor": "uniform",
@@ -30,7 +30,7 @@ def assignors(values: Mapping[str, Value]) -> tuple[str, ...]:
 
 
 def check_groups(values: Mapping[str, Value]) -> None:
-    """Raise ConfigError unless the settings of groups go together."""
+    """Raise ConfigError if the settings of groups contradict each other."""
     for name in LIMITED:
         _check_limits(name, values)
     heartbeat, session = "group.consumer.heartbeat.interval.ms", "group.consumer.session.timeout.ms"
@@ -39,12 +39,12 @@ def check_groups(values: Mapping[str, Value]) -> None:
     known = set(ASSIGNOR_CLASSES.values())
     if not assignors(values) or not known.issuperset(assignors(values)):
         name = "group.consumer.assignors"
-        raise ConfigError(name, values[name], f"must be some of {', '.join(sorted(known))}")
+        raise ConfigError(name, values[name], f"must be one or more of {', '.join(sorted(known))}")
     name = "group.coordinator.rebalance.protocols"
     protocols = values[name]
     assert isinstance(protocols, list)
     if "classic" not in protocols:
-        raise ConfigError(name, protocols, "must have classic")
+        raise ConfigError(name, protocols, "must contain classic")
 
 
 def _check_limits(name: str, values: Mapping[str, Value]) -> None:
@@ -54,7 +54,7 @@ def _check_limits(name: str, values: Mapping[str, Value]) -> None:
     if _number(values, most) < _number(values, least):
         raise ConfigError(most, values[most], f"must be at least {least}")
     if not _number(values, least) <= _number(values, full_name) <= _number(values, most):
-        raise ConfigError(full_name, values[full_name], f"must be from {least} to {most}")
+        raise ConfigError(full_name, values[full_name], f"must lie between {least} and {most}")
 
 
 def _number(values: Mapping[str, Value], name: str) -> int:

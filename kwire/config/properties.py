@@ -1,9 +1,11 @@
 """Java's ``.properties`` syntax, in which Kafka's ``server.properties`` is written.
 
-Rules (java.util.Properties.load): a line is ``key = value``, ``key: value`` or ``key value``;
-``#`` or ``!`` starts a comment line; a backslash at the end continues a line, whose leading
-blanks are dropped; ``\\t \\n \\r \\f \\uXXXX`` are escapes, and a backslash before anything
-else is dropped. The last of several values for a key counts.
+Rules (java.util.Properties.load):
+
+- A line is ``key = value``, ``key: value`` or ``key value``. ``#`` or ``!`` begins a comment line.
+- A backslash at the end of a line joins it with the next line, without that line's leading blanks.
+- ``\\t \\n \\r \\f \\uXXXX`` are escapes. A backslash before any other character is dropped.
+- If a key has several values, the last one counts.
 """
 
 import re
@@ -33,8 +35,10 @@ def located_properties(text: str) -> dict[str, tuple[str, int]]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines with their continuations joined, and their last numbers; comments and blank lines left
-    out."""
+    """Each line with its continuations joined, and the number of its last line.
+
+    Comments and blank lines are left out.
+    """
     pending = ""
     number = 0
     for number, natural in enumerate(re.split(r"\r\n|\r|\n", text), 1):

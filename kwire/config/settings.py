@@ -1,8 +1,10 @@
-"""What settings Kafka 4.3 has, and those of kwire's own: their names begin with ``kwire.``.
+"""The table of all settings: those of Kafka 4.3, and kwire's own, which begin with ``kwire.``.
 
-The table is ``settings.tsv``: scope (broker, topic, group, client-metrics; dynamic-broker for what
-a broker knows only as a dynamic config), name, type, default, allowed values, importance, for
-broker settings where they may change (read-only, per-broker, cluster-wide), and ``internal``.
+The table is ``settings.tsv``. Its columns are scope, name, type, default, allowed values,
+importance, mode and ``internal``. The scope is broker, topic, group or client-metrics;
+dynamic-broker is for configs that a broker has only as dynamic configs. The mode says where a
+broker setting may change while brokers run: read-only, per-broker or cluster-wide.
+
 Source: ConfigDef, KafkaConfig, LogConfig, GroupConfig, DynamicBrokerConfig, DynamicConfig,
 ClientMetricsConfigs of Kafka.
 """
@@ -29,7 +31,7 @@ CLUSTER_WIDE = "cluster-wide"
 class Setting:
     """One setting: its name, type, default (as text, None for null) and allowed values.
 
-    ``mode`` says where a broker setting may change; ``is_internal`` that Kafka doesn't show it.
+    ``mode`` says where a broker setting may change. Kafka hides a setting with ``is_internal``.
     """
 
     __slots__ = (
@@ -53,13 +55,13 @@ class Setting:
 
     @property
     def is_sensitive(self) -> bool:
-        """Whether its value is a secret that is never shown."""
+        """Whether the value is a secret, which kwire never shows."""
         return self.type == "PASSWORD"
 
     def parse(self, text: str | None) -> Value:
         """The value that ``text`` stands for, checked.
 
-        ConfigError says what is wrong with it, and what the setting is for.
+        A ConfigError says what is wrong with the value, and what the setting does.
         """
         if text is None:
             return None

@@ -1,7 +1,8 @@
-"""The broker settings that stand behind the settings of a topic.
+"""The broker settings that are the defaults of the topic settings, which Kafka calls synonyms.
 
-Source: ServerTopicConfigSynonyms of Kafka. A topic setting has one or more broker settings as
-synonyms, in order of precedence, some in other units.
+A topic setting has one or more synonyms, in order of precedence. Some synonyms have another unit.
+
+Source: ServerTopicConfigSynonyms of Kafka.
 """
 
 from typing import NamedTuple
@@ -11,7 +12,7 @@ _MINUTE_MS = 60_000
 
 
 class Synonym(NamedTuple):
-    """A broker setting behind a topic setting; its value times ``factor`` is the topic's."""
+    """A broker setting whose value, times ``factor``, is the default of a topic setting."""
 
     name: str
     factor: int = 1
@@ -54,4 +55,4 @@ SYNONYMS: dict[str, tuple[Synonym, ...]] = {
     "local.retention.ms": (Synonym("log.local.retention.ms"),),
     "local.retention.bytes": (Synonym("log.local.retention.bytes"),),
 }
-"""The broker settings behind each topic setting, first the one that counts first."""
+"""The synonyms of each topic setting, the one with the highest precedence first."""

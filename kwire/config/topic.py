@@ -1,4 +1,4 @@
-"""Settings of a topic: its own where it has one, else those of the broker that are behind them."""
+"""The effective settings of a topic: its own value, else the value of the broker's synonym."""
 
 from collections.abc import Mapping
 
@@ -9,8 +9,8 @@ from kwire.config.synonyms import SYNONYMS
 def topic_settings(overrides: Mapping[str, str], broker: Mapping[str, Value]) -> dict[str, Value]:
     """The effective, parsed settings of a topic.
 
-    ``overrides`` are the topic's own, as text. ``broker`` maps broker settings to their effective
-    values; a setting with several synonyms takes the first of them that isn't None.
+    ``overrides`` are the topic's own settings, as text. ``broker`` maps broker settings to their
+    effective values. Where a setting has several synonyms, the first one that isn't None counts.
     """
     effective = {}
     for name, setting in settings(TOPIC).items():
@@ -20,7 +20,7 @@ def topic_settings(overrides: Mapping[str, str], broker: Mapping[str, Value]) ->
 
 
 def from_broker(name: str, broker: Mapping[str, Value]) -> Value:
-    """The value a topic setting has when the topic doesn't set it."""
+    """The value of a topic setting for a topic that doesn't set it."""
     for synonym in SYNONYMS.get(name, ()):
         value = broker[synonym.name]
         if value is None:

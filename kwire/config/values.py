@@ -1,13 +1,13 @@
-"""How Kafka reads the text of a setting's value, what it allows, and how it prints it again.
+"""Reads the text of a setting's value, checks the value, and prints it, all as Kafka does.
 
 Rules:
 
-- Blanks around a value, and around the items of a list, don't count.
-- BOOLEAN is ``true`` or ``false`` in any case; numbers are Java's, so ``+5`` and ``0.5d`` are some
-  and ``1_000`` and ``0x10`` are none.
-- Allowed values are written as Kafka's ConfigDef prints them: ``[0,...]``, ``[1,...,9] or -1``,
-  ``[a, b]`` (one of, or for a LIST any of), ``non-empty string``. A few settings have a form of
-  their own (``FORMS``).
+- Blanks around a value, and around the items of a list, are ignored.
+- A BOOLEAN is ``true`` or ``false`` in upper or lower case. Numbers follow Java's syntax: ``+5``
+  and ``0.5d`` are numbers, ``1_000`` and ``0x10`` are not.
+- The table writes allowed values as Kafka's ConfigDef prints them: ``[0,...]`` and
+  ``[1,...,9] or -1`` for numbers, ``non-empty string``, and ``[a, b]`` for one of these words, or
+  any of them where the type is LIST. ``FORMS`` has the few settings with another syntax.
 
 Source: ConfigDef.parseType, ConfigDef.convertToString and the validators of Kafka.
 """
@@ -49,11 +49,14 @@ FORMS: dict[str, tuple[str, str]] = {
         "must be a list of selector=pattern",
     ),
 }
-"""Settings whose text has a form of its own: a pattern for it, and what that asks for."""
+"""Settings whose text has a syntax of its own: a pattern, and the words of the error about it."""
 
 
 class ConfigError(ValueError):
-    """A setting that can't be used; its text names the setting, the value and what is allowed."""
+    """A setting has a value that isn't allowed.
+
+    The text names the setting, its value and the allowed values.
+    """
 
     def __init__(self, name: str, value: object, allowed: str) -> None:
         super().__init__(f"Invalid value {value} for configuration {name}: {allowed}")
@@ -63,7 +66,7 @@ class ConfigError(ValueError):
 
 
 def parse_value(name: str, kind: str, text: str) -> Value:
-    """The value of Kafka's type ``kind`` that ``text`` stands for; ConfigError names ``name``."""
+    """The value of Kafka's type ``kind`` in ``text``; a ConfigError names the setting ``name``."""
     stripped = text.strip()
     if kind == "BOOLEAN":
         if stripped.lower() not in ("true", "false"):
@@ -90,7 +93,7 @@ def _parse_integer(name: str, kind: str, text: str) -> int:
 
 
 def check_value(name: str, allowed: str, value: Value, text: str) -> None:
-    """Raise ConfigError unless ``value``, read from ``text``, is one of the allowed ones."""
+    """Raise ConfigError unless ``value``, which was read from ``text``, is allowed."""
     form = FORMS.get(name)
     if form is not None:
         joined = ",".join(value) if isinstance(value, list) else text.strip()
@@ -142,7 +145,7 @@ def print_value(value: Value) -> str | None:
 
 
 def _print_double(value: float) -> str:
-    """Java's Double.toString: 0.5, 1.0E-4, 1.7976931348623157E308."""
+    """``value`` as Java's Double.toString prints it: 0.5, 1.0E-4, 1.7976931348623157E308."""
     if value != value or value in (float("inf"), float("-inf")):
         return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
     if value == 0 or 1e-3 <= abs(value) < 1e7:
@@ -152,7 +155,7 @@ def _print_double(value: float) -> str:
 
 
 def _decimal(value: float) -> tuple[str, str, int]:
-    """Sign, shortest digits, and the power of ten that their first digit stands for."""
+    """The sign, the shortest digits that identify ``value``, and the first digit's power of ten."""
     mantissa, _, exponent = repr(value).partition("e")
     sign = "-" if mantissa.startswith("-") else ""
     whole, _, fraction = mantissa.lstrip("-").partition(".")

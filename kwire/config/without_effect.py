@@ -1,12 +1,13 @@
-"""Settings that Kafka has and that have no effect here yet: whoever sets one is told.
+"""The settings of Kafka that have no effect in kwire yet, and the warnings about them.
 
 Rules:
 
-- ``WITHOUT_EFFECT`` names every broker setting that no code of kwire goes by, and none other; a
-  name that ends in a dot stands for all that begin with it. A test compares it with the sources.
-- A value that is in force anyway, Kafka's default or kwire's, is no reason to say anything.
-- What should keep clients out is told apart from what makes a broker faster or smaller.
-- A secret is never shown.
+- ``WITHOUT_EFFECT`` names every broker setting that no code of kwire reads, and no other setting.
+  A name that ends in a dot stands for all names that begin with it. A test compares the list with
+  the sources.
+- The broker warns at its start about such a setting, unless its value is the default.
+- Settings of security have a warning of their own, because clients get in without them.
+- A warning never shows a secret.
 """
 
 from collections.abc import Mapping
@@ -24,7 +25,7 @@ PROTECTION = (
     "ssl.",
     "super.users",
 )
-"""Settings of security. Two are those of Kafka's authorizer, which its table doesn't hold."""
+"""Settings of security. Two belong to Kafka's authorizer and aren't in Kafka's own table."""
 
 OUTSIDE_THE_TABLE = (
     "allow.everyone.if.no.acl.found",
@@ -34,7 +35,7 @@ OUTSIDE_THE_TABLE = (
     "rsm.config.",
     "super.users",
 )
-"""Names that Kafka reads although they aren't in its table of settings."""
+"""Settings that Kafka reads although its table of settings doesn't have them."""
 
 WITHOUT_EFFECT = (
     *PROTECTION,
@@ -109,7 +110,7 @@ WITHOUT_EFFECT = (
     "unclean.leader.election.interval.ms",
     "unstable.",
 )
-"""Every broker setting without an effect."""
+"""Every broker setting without an effect in kwire."""
 
 
 TOPICS_WITHOUT_EFFECT = (
@@ -118,11 +119,11 @@ TOPICS_WITHOUT_EFFECT = (
     "leader.replication.throttled.replicas",
     "remote.",
 )
-"""Settings of topics without an effect, besides those whose broker settings have none."""
+"""Topic settings without an effect, beside those whose synonyms have no effect."""
 
 
 def has_effect(scope: str, name: str) -> bool:
-    """Whether anything here goes by a setting of a scope."""
+    """Whether any code of kwire reads this setting of this scope."""
     match scope:
         case "broker":
             return not is_among(name, WITHOUT_EFFECT)
@@ -133,16 +134,19 @@ def has_effect(scope: str, name: str) -> bool:
             )
         case "group":
             return not is_among(f"group.{name}", WITHOUT_EFFECT)
-    return False  # nobody collects metrics of clients, and one broker has nothing to throttle
+    return False  # kwire collects no metrics of clients, and one broker has nothing to throttle
 
 
 def is_among(name: str, names: tuple[str, ...]) -> bool:
-    """Whether a list of names and of what names begin with has this one."""
+    """Whether ``names`` has this name, or a beginning of it that ends in a dot."""
     return any(name.startswith(one) if one.endswith(".") else name == one for one in names)
 
 
 def warnings(asked: Mapping[str, str]) -> list[str]:
-    """What to say of settings, each by its name as it is to be shown; a line for each kind."""
+    """The warnings about settings without an effect: one for security, one for all others.
+
+    ``asked`` maps the name of each setting to the text that a warning shows for it.
+    """
     protecting, others = [], []
     for name, shown in asked.items():
         if is_among(name, PROTECTION) or _is_protection_of_a_listener(name):
@@ -153,11 +157,11 @@ def warnings(asked: Mapping[str, str]) -> list[str]:
     if protecting:
         names = ", ".join(protecting)
         said.append(
-            f"known to Kafka, without effect here yet: {names}; clients connect without a login "
-            "or encryption, and may do everything"
+            f"these settings of Kafka have no effect in kwire yet: {names}; clients connect "
+            "without a login or encryption, and may do everything"
         )
     if others:
-        said.append(f"known to Kafka, without effect here yet: {', '.join(others)}")
+        said.append(f"these settings of Kafka have no effect in kwire yet: {', '.join(others)}")
     return said
 
 

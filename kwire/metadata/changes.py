@@ -1,10 +1,10 @@
-"""The typed changes by which an image becomes the next one, and their form in a store.
+"""The typed changes that turn a metadata image into the next one, and their form in a store.
 
 Rules:
 
-- Nothing else changes an image, so that a store of changes can rebuild any image by replay.
-- A change says what is so from now on, not how it was decided; it is never refused.
-- In a store a change is JSON: ``{"type": class name, fields…}``, bytes as hexadecimal.
+- Only a change alters an image. So a store that keeps the changes can rebuild any image by replay.
+- A change states the result of a decision, not its reasons. ``apply`` never refuses a change.
+- A store keeps a change as JSON: ``{"type": class name, fields…}``, bytes as hexadecimal.
 """
 
 import json
@@ -21,38 +21,38 @@ from kwire.metadata.image import (
 
 
 class ClusterNamed(NamedTuple):
-    """The cluster got its id, once and for ever."""
+    """The cluster got its id, which never changes."""
 
     cluster_id: str
 
 
 class BrokerRegistered(NamedTuple):
-    """A broker came up, at these endpoints."""
+    """A broker started; clients reach it at these endpoints."""
 
     broker: BrokerImage
 
 
 class TopicCreated(NamedTuple):
-    """A topic and its partitions exist from now on."""
+    """A topic was created with its partitions."""
 
     topic: TopicImage
 
 
 class TopicDeleted(NamedTuple):
-    """The topic of this id is gone, with its configs."""
+    """The topic with this id was deleted, and its configs with it."""
 
     topic_id: bytes
 
 
 class PartitionsAdded(NamedTuple):
-    """A topic has these further partitions, numbered after the ones it had."""
+    """A topic got more partitions, whose numbers follow those of its older partitions."""
 
     topic_id: bytes
     partitions: tuple[PartitionImage, ...]
 
 
 class ConfigChanged(NamedTuple):
-    """A dynamic config of a resource is ``value`` from now on; None: it is no longer set."""
+    """A dynamic config of a resource has a new ``value``; None removes the config."""
 
     resource_type: ConfigResourceType
     resource_name: str
@@ -61,20 +61,20 @@ class ConfigChanged(NamedTuple):
 
 
 class ProducerIdsAllocated(NamedTuple):
-    """Producer ids below ``next_producer_id`` are taken."""
+    """All producer ids below ``next_producer_id`` are allocated."""
 
     next_producer_id: int
 
 
 class FeatureLevelChanged(NamedTuple):
-    """A feature's finalised level is this from now on; 0: it has none."""
+    """A feature has a new finalised level; 0 removes the level."""
 
     name: str
     level: int
 
 
 class TakenOver(NamedTuple):
-    """What came before is from Apache Kafka, whose metadata log ended at this offset then."""
+    """kwire took over the metadata of Apache Kafka, whose metadata log ended at this offset."""
 
     kafka_metadata_end_offset: int
 
@@ -93,7 +93,7 @@ Change: TypeAlias = (
 
 
 def apply(image: MetadataImage, changes: Iterable[Change], revision: int) -> MetadataImage:
-    """The image after ``changes``, which are those of ``revision``."""
+    """The image that ``changes`` make out of ``image``; its revision is ``revision``."""
     draft = _Draft(image)
     for change in changes:
         draft.apply(change)
@@ -101,7 +101,7 @@ def apply(image: MetadataImage, changes: Iterable[Change], revision: int) -> Met
 
 
 class _Draft:
-    """An image in the making: a mapping is copied when the first change touches it."""
+    """A new image under construction; it copies a mapping when the first change touches it."""
 
     def __init__(self, image: MetadataImage) -> None:
         self.image = image
@@ -184,8 +184,9 @@ def snapshot(image: MetadataImage) -> list[Change]:
 
 
 def to_json(changes: Sequence[Change]) -> str:
-    """The form in which a store keeps the changes of one revision."""
-    # One by one: a single call would keep every other thread from running until all is written.
+    """The JSON text with which a store keeps the changes of one revision."""
+    # One call for each change: a single call for all would hold the interpreter until its end and
+    # keep every other thread from running.
     texts = (json.dumps({"type": type(change).__name__, **_fields(change)}) for change in changes)
     return f"[{', '.join(texts)}]"
 
@@ -204,7 +205,7 @@ def _fields(change: Change) -> dict[str, Any]:
 
 
 def from_json(text: str) -> list[Change]:
-    """What ``to_json`` wrote; ValueError, TypeError or LookupError for anything else."""
+    """The changes in a text of ``to_json``; ValueError, TypeError or LookupError for any other."""
     items = json.loads(text)
     if not isinstance(items, list):
         raise ValueError("the changes of a revision are a list")

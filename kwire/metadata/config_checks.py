@@ -1,4 +1,4 @@
-"""Which configs a resource may have: names, values, and values that must fit each other.
+"""Checks which configs a resource may have: their names, their values, and values that must agree.
 
 Rules:
 
@@ -42,7 +42,7 @@ MOST_CONFIGS = 1_000
 """How many configs one resource may have: far more than there are settings."""
 
 _GROUP_LIMITS = {"streams.num.standby.replicas": "group.streams.max.standby.replicas"}
-"""The broker's upper limits that aren't named after the group's config."""
+"""The broker's upper limits whose names don't follow from the name of the group's config."""
 
 
 _LISTENERS = ("listener.security.protocol.map", "listeners")
@@ -62,7 +62,7 @@ _LISTENER_PREFIX = re.compile(r"listener\.name\.[^.]*\.")
 
 
 def find_setting(kind: ConfigResourceType, name: str) -> Setting | None:
-    """The setting behind a config of a kind of resource, None for a name that isn't known."""
+    """The setting of this name for this kind of resource; None for an unknown name."""
     setting = settings(SCOPES[kind]).get(name)
     if setting is None and kind is ConfigResourceType.BROKER:
         return settings(DYNAMIC_BROKER).get(name)
@@ -81,9 +81,9 @@ def check_number(count: int) -> None:
 def check_configs(
     kind: ConfigResourceType, configs: Mapping[str, str], broker: Mapping[str, Value]
 ) -> None:
-    """Raise KafkaError (INVALID_CONFIG) unless a resource that is no broker may have these.
+    """Raise KafkaError (INVALID_CONFIG) unless a topic, group or subscription may have ``configs``.
 
-    ``broker`` are the broker's settings in force, for the limits it sets on groups.
+    ``broker`` are the broker's effective settings, which include the limits for groups.
     """
     try:
         values = {name: _parse(kind, name, text) for name, text in configs.items()}
@@ -170,7 +170,7 @@ def _parse_broker_configs(
 
 
 def _refuse(problem: str, names: Iterable[str]) -> None:
-    """Raise KafkaError (INVALID_REQUEST) if there are any ``names``."""
+    """Raise KafkaError (INVALID_REQUEST) with ``problem``, unless ``names`` is empty."""
     found = sorted(names)
     if found:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"{problem}: [{', '.join(found)}]")
@@ -220,7 +220,7 @@ def _check_group_limits(name: str, value: Value, broker: Mapping[str, Value]) ->
 
 
 def _check_heartbeats(values: Mapping[str, Value], broker: Mapping[str, Value]) -> None:
-    """A member must have time for a heartbeat before its session ends."""
+    """Raise KafkaError (INVALID_CONFIG) unless a heartbeat fits into a member's session."""
     for prefix in ("consumer", "share", "streams"):
         names = [f"{prefix}.session.timeout.ms", f"{prefix}.heartbeat.interval.ms"]
         session, heartbeat = [

@@ -2,10 +2,10 @@
 
 Rules:
 
-- What a resource would have in the end is checked, not only what changes.
+- The controller checks all configs that the resource will have, not only those that change.
 - The broker named ``""`` stands for all brokers.
-- APPEND and SUBTRACT are for lists, and count from the resource's own value or the setting's
-  default.
+- APPEND and SUBTRACT work on lists only. They start from the resource's own value, or from the
+  setting's default where the resource has no value.
 
 Source: ConfigurationControlManager, ConfigAdminManager of Kafka; KIP-339.
 """
@@ -29,7 +29,7 @@ from kwire.metadata.image import ConfigResource, ConfigResourceType, MetadataIma
 
 
 class Operation(IntEnum):
-    """What IncrementalAlterConfigs does to a config."""
+    """The operations of IncrementalAlterConfigs; Kafka's numbers."""
 
     SET = 0
     DELETE = 1
@@ -38,7 +38,7 @@ class Operation(IntEnum):
 
 
 class Alteration(NamedTuple):
-    """One operation; ``value`` is None for DELETE."""
+    """One operation on the config ``name``; ``value`` is None for DELETE."""
 
     name: str
     operation: int
@@ -46,15 +46,16 @@ class Alteration(NamedTuple):
 
 
 def resource_type(number: int) -> ConfigResourceType:
-    """The type of a resource with configs; KafkaError (INVALID_REQUEST) for another."""
+    """The resource type of this number; KafkaError (INVALID_REQUEST) for one without configs."""
     if number not in [kind.value for kind in SCOPES]:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {number}")
     return ConfigResourceType(number)
 
 
 def check_resource(image: MetadataImage, resource: ConfigResource) -> None:
-    """Raise KafkaError unless there is such a resource, or may be.
+    """Raise KafkaError unless configs can be set for this resource.
 
+    Topics and brokers have to exist; groups and subscriptions only need a name. Error codes:
     INVALID_REQUEST, INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION.
     """
     kind, name = resource
@@ -80,7 +81,7 @@ def replace_configs(
 ) -> list[Change]:
     """The changes that give a resource exactly these configs (AlterConfigs).
 
-    ``broker`` are the broker's settings in force. Raises KafkaError: INVALID_REQUEST,
+    ``broker`` are the broker's effective settings. Raises KafkaError: INVALID_REQUEST,
     INVALID_CONFIG, UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION.
     """
     check_number(len(configs))
@@ -132,7 +133,7 @@ def _difference(
 
 
 def _altered(resource: ConfigResource, alteration: Alteration, current: str | None) -> str | None:
-    """The value after one operation, None if the config is no longer set."""
+    """The value of a config after one operation; None if the operation removes the config."""
     name, operation, value = alteration
     if operation == Operation.DELETE or value is None:
         return None

@@ -1,9 +1,11 @@
-"""The controller's decisions: (image, command) → changes, or a KafkaError that says why not.
+"""The controller's decisions: (image, command) → changes, or a KafkaError with the reason.
 
 Rules:
 
-- Pure: what it decides depends on its arguments alone; ids come from the ``random`` it is given.
-- A decision holds for the image it was made on; whoever commits it compares revisions.
+- The functions are pure: a decision depends on the arguments alone. Random ids come from the
+  argument ``random``.
+- A decision is valid only for the image that it was made on. The store compares the revisions
+  when it commits the changes.
 - Replicas are placed over the brokers in turn, leaders first, each topic starting at another
   broker, so that leaders and replicas spread evenly (as Kafka's StripedReplicaPlacer does).
 
@@ -30,7 +32,7 @@ from kwire.metadata.image import ConfigResourceType, MetadataImage, PartitionIma
 MAX_TOPIC_NAME_LENGTH = 249
 MAX_PARTITIONS_PER_REQUEST = 10_000
 MAX_RECORDS_PER_REQUEST = 10_000
-"""Kafka writes a record for each topic, each partition and each config, all in one batch."""
+"""Kafka's limit: it writes a record for each topic, partition and config, all in one batch."""
 
 PRODUCER_ID_BLOCK = 1000
 
@@ -39,7 +41,10 @@ _RESERVED_IDS = frozenset({bytes(16), bytes(15) + b"\x01"})
 
 
 class NewTopic(NamedTuple):
-    """The wish for a topic. ``assignments``: partition → node ids, empty to let kwire place."""
+    """A topic to create.
+
+    ``assignments`` maps each partition to its node ids. If it is empty, kwire places the replicas.
+    """
 
     name: str
     partitions: int
@@ -49,17 +54,18 @@ class NewTopic(NamedTuple):
 
 
 class RequestTooLarge(KafkaError):
-    """A request asks for more than one request may; nothing of it is done."""
+    """A request asks for more than one request may create. The controller creates nothing of it."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.POLICY_VIOLATION, message)
 
 
 class TakenNames:
-    """The names of an image's topics, of which a new one must not be too much like any.
+    """The names of an image's topics, with which the name of a new topic must not collide.
 
-    Names that differ only in '.' and '_' share their metrics' names: Kafka refuses them. The names
-    are compared in one go, however many new ones there are.
+    Two names collide if they differ only in '.' and '_': Kafka refuses such names, because the two
+    topics would share the names of their metrics. The class prepares the names once for all new
+    topics of a request.
     """
 
     def __init__(self, image: MetadataImage) -> None:
@@ -67,7 +73,10 @@ class TakenNames:
         self._folded: dict[str, str] | None = None
 
     def check(self, name: str) -> None:
-        """Raise KafkaError (TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION) for a name taken."""
+        """Raise KafkaError if ``name`` is taken (TOPIC_ALREADY_EXISTS) or collides.
+
+        A collision is INVALID_TOPIC_EXCEPTION.
+        """
         if name in self._topics:
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
         if "." not in name and "_" not in name:
@@ -87,13 +96,14 @@ class TakenNames:
 
 
 class TopicCreation:
-    """The topics that one request creates; ``changes`` are for one commit.
+    """The topics that one request creates; one commit writes all ``changes``.
 
-    Like Kafka it takes no more than 10,000 partitions, and no more than 10,000 records.
+    As in Kafka, one request creates at most 10,000 partitions, and at most 10,000 records: one for
+    each topic, each partition and each config.
     """
 
     def __init__(self, image: MetadataImage, random: Random, partitions: int) -> None:
-        """For ``partitions`` in all; raises RequestTooLarge."""
+        """Begin a request for ``partitions`` partitions in all its topics; RequestTooLarge."""
         check_partition_total(partitions)
         self.changes: list[Change] = []
         self._image = image
@@ -102,7 +112,7 @@ class TopicCreation:
         self._records = 0
 
     def add(self, topic: NewTopic) -> TopicImage:
-        """Create one more; KafkaError as in ``create_topic``, RequestTooLarge."""
+        """Create one more topic; KafkaError as in ``create_topic``, or RequestTooLarge."""
         changes = create_topic(self._image, topic, self._random, self._taken)
         created = changes[-1]
         assert isinstance(created, TopicCreated)
@@ -133,7 +143,9 @@ def check_topic_name(name: str) -> None:
 def create_topic(
     image: MetadataImage, topic: NewTopic, random: Random, taken: TakenNames | None = None
 ) -> list[Change]:
-    """The changes that create a topic, its configs first. ``taken`` are the names of the image.
+    """The changes that create a topic, its configs first.
+
+    ``taken`` has the names of the image's topics; a caller with many topics makes it once.
 
     Raises KafkaError: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS,
     INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG.
@@ -169,9 +181,9 @@ def add_partitions(
     assignments: Sequence[Sequence[int]] | None,
     random: Random,
 ) -> list[Change]:
-    """The changes that bring a topic to ``count`` partitions in all.
+    """The changes that raise a topic's number of partitions to ``count``.
 
-    ``assignments`` are the node ids of each new partition, None to let kwire place them. Raises
+    ``assignments`` are the node ids of each new partition; None lets kwire place them. Raises
     KafkaError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT.
     """
     topic = image.topics_by_name.get(name)
@@ -198,13 +210,14 @@ def add_partitions(
         if any(len(nodes) != factor for nodes in replicas):
             raise KafkaError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"Topic {name} has a replication factor of {factor}; the new partitions need it.",
+                f"Topic {name} has a replication factor of {factor}; "
+                "each new partition must have as many replicas.",
             )
     return [PartitionsAdded(topic.topic_id, tuple(_new_partition(nodes) for nodes in replicas))]
 
 
 def allocate_producer_ids(image: MetadataImage) -> list[Change]:
-    """The change that takes the next block of producer ids, from ``image.next_producer_id``."""
+    """The change that allocates the next block of producer ids, from ``image.next_producer_id``."""
     return [ProducerIdsAllocated(image.next_producer_id + PRODUCER_ID_BLOCK)]
 
 
@@ -220,7 +233,8 @@ def check_partition_total(count: int) -> None:
 def _new_topic_id(image: MetadataImage, random: Random) -> bytes:
     """A random id (UUID version 4) that Kafka doesn't reserve and no topic has.
 
-    Like Kafka's it never begins with a dash in base64: command lines would take it for an option.
+    As in Kafka, the id never begins with a dash in base64: a command line would read such an id as
+    an option.
     """
     while True:
         raw = bytearray(random.randbytes(16))
@@ -243,7 +257,7 @@ def _new_partition(replicas: Sequence[int]) -> PartitionImage:
 def _placed(
     image: MetadataImage, partitions: int, replication_factor: int, random: Random
 ) -> list[tuple[int, ...]]:
-    """Node ids for each of ``partitions`` partitions."""
+    """The node ids that kwire chooses for each of ``partitions`` partitions."""
     if partitions < 1:
         raise KafkaError(
             ErrorCode.INVALID_PARTITIONS,
@@ -253,8 +267,8 @@ def _placed(
     if not 0 < replication_factor <= len(nodes):
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"The replication factor {replication_factor} needs as many brokers, "
-            f"and {len(nodes)} are registered.",
+            f"Replication factor {replication_factor} is not possible: it must be at least 1 and "
+            f"at most {len(nodes)}, the number of registered brokers.",
         )
     start = random.randrange(len(nodes))
     return [

@@ -1,4 +1,4 @@
-"""The store of one process: commits in a SQLite file, durable when ``commit`` returns.
+"""The metadata store of one process: commits in a SQLite file, durable when ``commit`` returns.
 
 File ``kwire-metadata.db``::
 
@@ -7,14 +7,15 @@ File ``kwire-metadata.db``::
 
 Rules:
 
-- Journal mode WAL with ``synchronous=FULL``: a commit is on disk when it returns, and a process
-  that is killed leaves the last commit that returned.
-- A new file gets its name when it is whole. Until then nothing protects it, which spares most of
-  the waits for the disk that making it would take; what a crash leaves of it is made anew.
-- After many commits, or commits of many bytes, they are replaced by one snapshot of the image at
-  that revision. So a file grows to a small multiple of the image, whatever happened to it.
-- The latest commits stay in memory for who begins to watch, up to a number and to a size.
-- Writing waits for the disk, so it happens in a thread, one commit at a time.
+- SQLite runs in journal mode WAL with ``synchronous=FULL``. So a commit is on the disk when
+  ``commit`` returns, and neither a killed process nor a power cut loses it.
+- A new file is made under a temporary name and renamed when it is complete. Before the rename
+  SQLite writes no journal, which saves most waits for the disk. A file that a crash left incomplete
+  is made anew.
+- After many commits, or many bytes of commits, one snapshot of the image replaces them all. So the
+  file never grows beyond a small multiple of the image.
+- The latest commits stay in memory for new watchers, up to a number and a size.
+- A thread writes the commits, one at a time, because a write waits for the disk.
 """
 
 import errno
@@ -41,14 +42,15 @@ ROOM_BYTES = 1 << 20
 """What opening the file takes at most: SQLite makes its log and shared memory anew."""
 
 BYTES_BEFORE_SNAPSHOT = 4 << 20
-"""So many bytes of commits are written, or as many as the last snapshot has, before the next."""
+"""A snapshot follows when the commits since the last snapshot have more bytes than this limit, and
+more bytes than that snapshot."""
 
 RECENT_COMMITS = 1000
 RECENT_BYTES = 256 << 10
-"""What is remembered of commits, as they are in the file; in memory they take some times more."""
+"""The most bytes of remembered commits, by their size in the file; in memory they take more."""
 
 SYNCHRONOUS = "FULL"
-"""A commit is on the disk before it is told; tests that cut no power do without."""
+"""FULL syncs a commit before ``commit`` returns. Tests that simulate no power cut switch it off."""
 
 
 class EmbeddedStore:
@@ -57,9 +59,9 @@ class EmbeddedStore:
     def __init__(
         self, connection: sqlite3.Connection, image: MetadataImage, written: Sequence[int]
     ) -> None:
-        """``written`` has the bytes of each commit in the file, the snapshot's first."""
+        """``written`` has the size of each commit in the file, in bytes, the snapshot's first."""
         self._connection = connection
-        self._cursor = connection.cursor()  # one for all: each new one would be remembered a while
+        self._cursor = connection.cursor()  # one for all: sqlite3 keeps each new one for a while
         self._image = image
         self._snapshot_bytes = written[0] if written else 0
         self._commits = len(written)
@@ -92,9 +94,10 @@ class EmbeddedStore:
         return self._image
 
     async def commit(self, expected_revision: int, changes: Sequence[Change]) -> int:
-        """Make ``changes`` durable as the next revision; RevisionConflict if another came first.
+        """Make ``changes`` durable as the next revision, and return its number.
 
-        KafkaError (KAFKA_STORAGE_ERROR) when the file can't be written.
+        Raises RevisionConflict if another commit came first, and KafkaError (KAFKA_STORAGE_ERROR)
+        when the file can't be written.
         """
         async with self._lock:
             if self._image.revision != expected_revision:
@@ -114,7 +117,10 @@ class EmbeddedStore:
         return revision
 
     def watch(self, revision: int) -> AsyncIterator[Commit]:
-        """Every commit after ``revision``, the ones to come included; RevisionGone if too old."""
+        """Every commit after ``revision``, future ones included.
+
+        Raises RevisionGone if the store no longer has all of them.
+        """
         missed = self._recent.last(self._image.revision - revision)
         send, receive = trio.open_memory_channel[Commit](_NO_LIMIT)
         for commit in missed:
@@ -129,10 +135,10 @@ class EmbeddedStore:
         self._connection.close()
 
     def _write(self, revision: int, changes: list[Change]) -> tuple[MetadataImage, int]:
-        """Write one commit, or a snapshot in the place of all.
+        """Write one commit, or a snapshot that replaces all commits.
 
-        Called in a thread: both take long where very much changes at once. Returns the image that
-        the commit leads to and the bytes of the commit.
+        A thread calls this, because a commit with very many changes takes long. Returns the image
+        after the commit, and the size of the commit in bytes.
         """
         image = apply(self._image, changes, revision)
         text = to_json(changes)
@@ -169,14 +175,14 @@ class RecentCommits:
         self._bytes = 0
 
     def add(self, commit: Commit, size_bytes: int) -> None:
-        """Remember a commit, and forget the oldest ones where they are too many or too large."""
+        """Remember a commit; forget the oldest ones beyond the limits on number and bytes."""
         self._commits.append((commit, size_bytes))
         self._bytes += size_bytes
         while self._bytes > RECENT_BYTES or len(self._commits) > RECENT_COMMITS:
             self._bytes -= self._commits.popleft()[1]
 
     def last(self, count: int) -> list[Commit]:
-        """The last ``count`` commits; RevisionGone where not so many are remembered."""
+        """The last ``count`` commits; RevisionGone where fewer are remembered."""
         first = len(self._commits) - count
         if not 0 <= first <= len(self._commits):
             raise RevisionGone
@@ -184,7 +190,7 @@ class RecentCommits:
 
 
 _NO_LIMIT = 1 << 30
-"""Commits waiting for a watcher: each waits for its thread, so they can't pile up."""
+"""The most commits that wait for a watcher. Each commit takes a thread's time, so few wait."""
 
 
 def lacks_room(directory: Path) -> bool:
@@ -206,7 +212,7 @@ def _unusable(path: Path, error: Exception) -> StoreUnusable:
 
 
 def _load(connection: sqlite3.Connection, path: Path) -> tuple[MetadataImage, list[int]]:
-    """The image that the file's commits make, and the bytes of each."""
+    """The image that the file's commits make, and the size of each commit in bytes."""
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute(f"PRAGMA synchronous={SYNCHRONOUS}")
     _check_format(connection, path)
@@ -220,7 +226,7 @@ def _load(connection: sqlite3.Connection, path: Path) -> tuple[MetadataImage, li
 
 
 def _create(path: Path) -> None:
-    """Make a file without commits; its name is for the caller to sync."""
+    """Make a file without commits; the caller syncs its directory."""
     unfinished = path.with_name(f"{path.name}.new")
     unfinished.unlink(missing_ok=True)
     with closing(sqlite3.connect(unfinished, isolation_level=None)) as connection:
@@ -230,7 +236,7 @@ def _create(path: Path) -> None:
         _create_tables(connection)
         connection.execute("COMMIT")
         connection.execute("PRAGMA journal_mode=WAL")
-    # SQLite drops the journal of an empty file, but would play it into this one.
+    # SQLite would replay a journal that an earlier file of this name left behind.
     path.with_name(f"{path.name}-wal").unlink(missing_ok=True)
     unfinished.replace(path)
 
@@ -246,11 +252,11 @@ def _create_tables(connection: sqlite3.Connection) -> None:
 
 
 def _check_format(connection: sqlite3.Connection, path: Path) -> None:
-    """Create the tables in an empty file; StoreUnusable where another format is in it."""
+    """Create the tables in an empty file; raise StoreUnusable for a file in another format."""
     _create_tables(connection)
     (found,) = connection.execute("SELECT value FROM meta WHERE name = 'format'").fetchone()
     if found != FORMAT:
         raise StoreUnusable(
             f"{path} has format {found}, this kwire reads format {FORMAT}; "
-            "start the version of kwire that wrote it, or another data directory"
+            "start the version of kwire that wrote it, or use another data directory"
         )

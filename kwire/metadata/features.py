@@ -1,10 +1,10 @@
-"""Features: which levels this kwire supports, and how the cluster's are changed (KIP-584).
+"""Features: the levels that kwire supports, and changes of the cluster's levels (KIP-584).
 
 Rules:
 
 - A new cluster begins with the highest levels. A level of 0 is the same as no level.
-- A higher level is an upgrade, a lower one a downgrade, and must be asked for as what it is.
-- All updates of a request are made, or none.
+- A higher level is an upgrade, a lower one a downgrade. A request has to name the one it means.
+- The controller makes all updates of a request, or none.
 
 Source: FeatureControlManager, QuorumFeatures of Kafka.
 """
@@ -23,7 +23,7 @@ METADATA_VERSION = "metadata.version"
 
 
 class FeatureRange(NamedTuple):
-    """The lowest and the highest level."""
+    """The lowest and the highest level of a feature."""
 
     min_level: int
     max_level: int
@@ -35,14 +35,14 @@ SUPPORTED: Mapping[str, FeatureRange] = {
     METADATA_VERSION: FeatureRange(7, 30),
     TRANSACTION_VERSION: FeatureRange(0, 2),
 }
-"""The features that are true of kwire; metadata.version 30 is 4.3."""
+"""The features and levels that kwire supports; metadata.version 30 is that of Kafka 4.3."""
 
 FIXED = frozenset({"kraft.version", METADATA_VERSION})
-"""What no request changes: kwire's metadata has one format, and there is no quorum."""
+"""Features that no request changes: kwire's metadata has one format, and there is no quorum."""
 
 
 class UpgradeType(IntEnum):
-    """What an update is meant as; Kafka's numbers."""
+    """The kind of change that a client asks for; Kafka's numbers."""
 
     UPGRADE = 1
     SAFE_DOWNGRADE = 2
@@ -50,7 +50,7 @@ class UpgradeType(IntEnum):
 
 
 class FeatureUpdate(NamedTuple):
-    """The wish for a level; ``upgrade_type`` as the client sent it."""
+    """A level that a client asks for; ``upgrade_type`` is the number that the client sent."""
 
     name: str
     level: int
@@ -58,12 +58,12 @@ class FeatureUpdate(NamedTuple):
 
 
 def initial_features() -> list[Change]:
-    """The changes with which a new cluster begins."""
+    """The changes that set the feature levels of a new cluster."""
     return [FeatureLevelChanged(name, levels.max_level) for name, levels in SUPPORTED.items()]
 
 
 def update_features(image: MetadataImage, updates: Iterable[FeatureUpdate]) -> list[Change]:
-    """The changes that bring features to other levels; KafkaError (INVALID_UPDATE_VERSION)."""
+    """The changes that set new feature levels; KafkaError (INVALID_UPDATE_VERSION) if refused."""
     changes: list[Change] = []
     for update in updates:
         problem = _problem(image, update)
@@ -78,7 +78,7 @@ def update_features(image: MetadataImage, updates: Iterable[FeatureUpdate]) -> l
 
 
 def _problem(image: MetadataImage, update: FeatureUpdate) -> str | None:
-    """Why a feature can't be brought to a level; None where it can."""
+    """The reason why the controller refuses an update; None where it accepts the update."""
     levels = SUPPORTED.get(update.name)
     current = image.feature_level(update.name)
     is_upgrade = update.upgrade_type == UpgradeType.UPGRADE

@@ -3,7 +3,7 @@
 Rules:
 
 - An image never changes. ``kwire.metadata.changes.apply`` makes the next one.
-- Topic ids are 16 bytes and unique for all time: a topic that is deleted and created again has
+- Topic ids are 16 bytes and unique for all time: a topic that is deleted and created again gets
   another id.
 """
 
@@ -16,7 +16,7 @@ EMPTY: Mapping[str, str] = MappingProxyType({})
 
 
 class ConfigResourceType(IntEnum):
-    """What a set of dynamic configs belongs to; Kafka's numbers."""
+    """The kinds of resources that have dynamic configs; Kafka's numbers."""
 
     TOPIC = 2
     BROKER = 4
@@ -26,7 +26,7 @@ class ConfigResourceType(IntEnum):
 
 
 ConfigResource: TypeAlias = tuple[ConfigResourceType, str]
-"""A type and a name; the broker named ``""`` stands for all brokers."""
+"""A resource by type and name; the broker named ``""`` stands for all brokers."""
 
 
 class PartitionImage(NamedTuple):
@@ -54,7 +54,7 @@ class TopicImage(NamedTuple):
 
 
 class BrokerImage(NamedTuple):
-    """A registered broker and where its listeners are reached: (name, host, port)."""
+    """A registered broker, and the endpoints of its listeners: (name, host, port)."""
 
     node_id: int
     rack: str | None
@@ -62,11 +62,11 @@ class BrokerImage(NamedTuple):
 
 
 class MetadataImage(NamedTuple):
-    """Everything at one revision.
+    """All metadata of the cluster at one revision.
 
-    ``next_producer_id`` is the first that no block has taken, ``features`` are finalised levels.
-    ``kafka_metadata_end_offset`` tells up to where Apache Kafka's metadata was taken over, if any
-    was.
+    ``next_producer_id`` is the first producer id that no block contains. ``features`` are the
+    finalised levels. ``kafka_metadata_end_offset`` is the end offset of Apache Kafka's metadata log
+    when kwire took it over, or -1.
     """
 
     revision: int = 0
@@ -80,15 +80,15 @@ class MetadataImage(NamedTuple):
     kafka_metadata_end_offset: int = -1
 
     def config(self, resource_type: ConfigResourceType, name: str) -> Mapping[str, str]:
-        """The dynamic configs of one resource, as text; empty where it has none."""
+        """The dynamic configs of one resource, as text; empty for a resource without any."""
         return self.configs.get((resource_type, name), EMPTY)
 
     def feature_level(self, name: str) -> int:
-        """The finalised level of a feature; 0 where it has none."""
+        """The finalised level of a feature; 0 for a feature without a level."""
         return self.features.get(name, 0)
 
     def partition(self, topic: str, index: int) -> PartitionImage | None:
-        """One partition, None where the topic or the partition doesn't exist."""
+        """One partition; None where the topic or the partition doesn't exist."""
         image = self.topics_by_name.get(topic)
         if image is None or not 0 <= index < len(image.partitions):
             return None

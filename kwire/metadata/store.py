@@ -1,12 +1,13 @@
-"""What a broker asks of the place where the cluster's truth is kept.
+"""The interface of a metadata store, which keeps the changes of the cluster's metadata.
 
 Rules:
 
-- Changes come in numbered commits; a commit succeeds only on top of the revision it was decided on.
-- A commit that returned is durable.
-- Everybody who watches sees the same commits in the same order.
+- A commit writes changes as the next revision. It succeeds only if the store's newest revision is
+  the one on which the changes were decided.
+- The changes are durable when ``commit`` returns.
+- All watchers see the same commits in the same order.
 
-The embedded store serves one process; a cluster puts an engine of its own in its place.
+The embedded store serves one process; the store of a cluster will implement the same interface.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -17,15 +18,15 @@ from kwire.metadata.image import MetadataImage
 
 
 class RevisionConflict(Exception):
-    """Somebody else committed first: decide again on the newer image."""
+    """Another commit came first: the caller has to decide again on the newer image."""
 
 
 class RevisionGone(Exception):
-    """The commits after a revision are no longer known one by one: read the image again."""
+    """The store no longer has every commit after a revision: the caller has to read the image."""
 
 
 class StoreUnusable(Exception):
-    """The store can't be opened or read; the text says which file or address and what to do."""
+    """The store can't be opened or read; the text names the file or address and a remedy."""
 
 
 class StoreFull(StoreUnusable):
@@ -33,14 +34,14 @@ class StoreFull(StoreUnusable):
 
 
 class Commit(NamedTuple):
-    """The changes that led to a revision."""
+    """The changes that made a revision out of the one before."""
 
     revision: int
     changes: Sequence[Change]
 
 
 class MetadataStore(Protocol):
-    """Where metadata is kept."""
+    """A store of metadata; see the rules above."""
 
     async def read(self) -> MetadataImage:
         """The newest image."""
@@ -49,12 +50,15 @@ class MetadataStore(Protocol):
         """Make ``changes`` durable as the next revision, and return its number.
 
         Raises RevisionConflict when the newest revision isn't ``expected_revision``, and KafkaError
-        (KAFKA_STORAGE_ERROR) when the commit can't be kept; then nothing has changed.
+        (KAFKA_STORAGE_ERROR) when the commit can't be written. Neither error changes the store.
         """
 
     def watch(self, revision: int) -> AsyncIterator[Commit]:
-        """Every commit after ``revision``, the ones to come included; RevisionGone if too old."""
+        """Every commit after ``revision``, future ones included.
+
+        Raises RevisionGone if the store no longer has all of them.
+        """
         ...
 
     async def close(self) -> None:
-        """Let go of the store; what was committed stays."""
+        """Close the store; the commits stay in it."""

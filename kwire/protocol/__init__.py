@@ -1,5 +1,6 @@
 """Kafka's wire protocol: bytes ↔ typed messages, without sockets, clocks or files.
 
-``types`` says what a message class is, ``codec`` turns messages into bytes and back, ``frame``
-knows the headers around them, and ``messages`` holds one module per API.
+``types`` defines the base classes and field types of messages. ``codec`` turns messages into bytes
+and back. ``frame`` reads and writes the headers of requests and responses. ``messages`` has one
+module per API.
 """

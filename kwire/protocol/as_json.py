@@ -1,7 +1,10 @@
-"""Messages as the JSON that Apache Kafka's own tools print of them.
+"""Turns messages into the JSON that Apache Kafka's own tools print.
 
-Rules: names in camel case; ids as Kafka prints them, bytes in base64; a tagged field only where it
-isn't its default, and no field that the version lacks.
+Rules:
+
+- Names of fields are in camel case. Uuids are printed as Kafka prints them, bytes in base64.
+- A tagged field is printed only if its value isn't the default; tagged structs are always printed.
+- A field that the version of the message lacks is not printed.
 
 Source: the generated JsonConverter classes of Kafka.
 """
@@ -19,7 +22,7 @@ def camel_case(name: str) -> str:
 
 
 def as_json(message: Message, version: int) -> dict[str, Any]:
-    """The fields of a message that was written in ``version``, ready for ``json.dumps``."""
+    """The fields that ``message`` has in ``version``, ready for ``json.dumps``."""
     return {
         camel_case(field.name): _value(field, getattr(message, field.name), version)
         for field in message.FIELDS
@@ -28,7 +31,7 @@ def as_json(message: Message, version: int) -> dict[str, Any]:
 
 
 def _is_written(field: Field, value: Any) -> bool:
-    """Whether a field is printed at all; Kafka prints a tagged struct even where there is none."""
+    """Whether a field is printed; Kafka prints a tagged struct even if it is absent."""
     if field.tag is None or (field.element is not None and field.kind is not ARRAY):
         return True
     default = [] if field.default is MISSING else field.default

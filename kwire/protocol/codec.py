@@ -1,7 +1,8 @@
-"""Messages to bytes and back, in any of their versions.
+"""Turns messages into bytes and back, in every version of a message.
 
-The functions are generated from the fields of the message class on first use and kept. Hot paths
-hold on to the function of ``encoder`` or ``decoder``; ``encode`` and ``decode`` are for the rest.
+The codec of a message and version is generated from the fields of the message class on first use,
+and then kept. Hot paths call ``encoder`` or ``decoder`` once and keep the function that it returns.
+All other code calls ``encode`` and ``decode``.
 """
 
 from collections.abc import Callable
@@ -27,27 +28,33 @@ __all__ = [
 ]
 
 Encoder: TypeAlias = Callable[[Any, bytearray, list[tuple[int, FileSlice]]], None]
-"""``encode(message, out, slices)``: appends to ``out``; see ``wire.append_records``."""
+"""``encode(message, out, slices)`` appends the message to ``out``.
+
+File slices are not copied: ``slices`` gets their places in ``out`` (see ``wire.append_records``).
+"""
 
 
 class Decoder(Protocol[_Decoded]):
     """Decodes one version of a message.
 
-    Nothing beyond the end of ``buffer`` belongs to the message, so a buffer that holds several
-    frames is handed over in slices of its memoryview.
+    The message may reach up to the end of ``buffer``. So a caller whose buffer holds several frames
+    passes a slice of its memoryview for each frame.
     """
 
     def __call__(
         self, buffer: bytes | memoryview, position: int, room: int = MAX_ELEMENTS
     ) -> tuple[_Decoded, int]:
-        """The message and the position after it; TooManyElements beyond ``room`` elements."""
+        """The message at ``position``, and the position after it.
+
+        Raises TooManyElements if the arrays of the message hold more than ``room`` elements.
+        """
 
 
 @cache
 def encoder(message: type[Message], version: int) -> Encoder:
     """The encoder of one version of a message class; ValueError for a version it doesn't have.
 
-    It raises ``UnencodableMessage`` when the message doesn't fit into the version.
+    The encoder raises ``UnencodableMessage`` for a message that the version can't carry.
     """
     from kwire.protocol.encoding import generate_encoder
 
@@ -65,15 +72,15 @@ def _decoder(message: type[Message], version: int) -> Any:
 def decoder(message: type[_M], version: int) -> "Decoder[_M]":
     """The decoder of one version of a message class; ValueError for a version it doesn't have.
 
-    It raises ``MalformedRequest`` for anything that isn't such a message. Bytes after the message
-    are left to the caller.
+    The decoder raises ``MalformedRequest`` for bytes that aren't such a message. It doesn't check
+    the bytes after the message.
     """
     function: Decoder[_M] = _decoder(message, version)
     return function
 
 
 def encode(message: Schema, version: int) -> bytes:
-    """The bytes of a message whose records, if it has any, are in memory."""
+    """The bytes of a message; UnencodableMessage if it holds slices of files."""
     out = bytearray()
     slices: list[tuple[int, FileSlice]] = []
     encoder(type(message), version)(message, out, slices)
@@ -83,7 +90,7 @@ def encode(message: Schema, version: int) -> bytes:
 
 
 def decode(message: type[_M], version: int, data: bytes | memoryview) -> _M:
-    """The message that ``data`` is; ``MalformedRequest`` if bytes are left over."""
+    """The message in ``data``; ``MalformedRequest`` if bytes follow the message."""
     decoded, position = decoder(message, version)(data, 0)
     if position != len(data):
         left = len(data) - position

@@ -1,16 +1,18 @@
-"""Generates the source of decoders: one straight function per message and version.
+"""Generates the source of decoders: one function per message and version, no loop over its fields.
 
 Rules of the generated code:
 
-- ``p`` is the position of the next byte, ``end`` that after the last one. Consecutive values of
-  fixed size, and the length that follows them, are read by one ``struct`` call.
-- No length or count is believed: it is compared with the bytes that are left, counting the
-  fewest bytes an element can take, before anything is created.
-- All arrays of a message together hold at most ``room`` elements: a two-byte struct becomes an
-  object of a hundred bytes, so bytes alone are no bound that a broker could live with. More raise
-  ``TooManyElements``, and the caller may decode again where there is more room.
-- The only exceptions that leave it are ``MalformedRequest``; reading beyond the end raises
-  ``struct.error`` or IndexError inside and is turned into it.
+- ``p`` is the position of the next byte, ``end`` the position after the last byte. One ``struct``
+  call reads consecutive values of fixed size and the length that follows them.
+- The decoder trusts no length and no count. Before it creates an object, it compares a length with
+  the bytes that are left. Before it creates the elements of an array, it compares the fewest bytes
+  that so many elements can take with the bytes that are left.
+- All arrays of a message together hold at most ``room`` elements. The number of bytes alone is too
+  weak a limit: a struct of two bytes becomes an object of a hundred bytes. Beyond ``room`` the
+  decoder raises ``TooManyElements``, and the caller may decode again with more room.
+- The decoder raises only ``MalformedRequest`` and its subclass ``TooManyElements``. A read beyond
+  the end raises ``struct.error`` or IndexError inside, which the decoder turns into
+  ``MalformedRequest``.
 """
 
 from struct import error as StructError
@@ -55,7 +57,7 @@ RUNTIME = {
 
 
 def generate_decoder(message: type[Message], version: int) -> Any:
-    """The function ``decode(buffer, position, room) -> (message, position)`` of one version."""
+    """Generate the function ``decode(buffer, position, room) -> (message, position)``."""
     return DecoderWriter(message, version).function()
 
 
@@ -65,7 +67,7 @@ class DecoderWriter(SourceWriter):
     def __init__(self, message: type[Message], version: int) -> None:
         super().__init__(message, version)
         self.namespace.update(RUNTIME)
-        self.run: list[tuple[str, str, int]] = []  # (target, struct code, size) not yet read
+        self.run: list[tuple[str, str, int]] = []  # (target, struct code, size), to be read
 
     def function(self) -> Any:
         """Write the whole function and compile it."""
@@ -84,7 +86,7 @@ class DecoderWriter(SourceWriter):
         return compile_function("\n".join(self.lines), "decode", filename, self.namespace)
 
     def flush(self, length: str = "") -> None:
-        """Read the pending values of fixed size, and a ``length`` (struct code) into ``n``."""
+        """Read the pending values of fixed size; ``length`` is the struct code of ``n``, if any."""
         run = self.run
         self.run = []
         if not run and length == "B":
@@ -101,12 +103,12 @@ class DecoderWriter(SourceWriter):
         self.emit(f"p += {sum(size for _, _, size in run)}")
 
     def fail_if(self, condition: str, path: str, problem: str) -> None:
-        """Refuse the message when ``condition`` holds."""
+        """Raise MalformedRequest when ``condition`` holds."""
         with self.block(f"if {condition}:"):
             self.emit(f"raise MalformedRequest('{self.label}: {path}: {problem}')")
 
     def read_struct(self, message: MessageType, path: str) -> str:
-        """Read a struct into a new object; the name of the variable that holds it."""
+        """Read a struct into a new object; return the name of the variable that holds it."""
         name = self.unique("m")
         self.emit(f"{name} = new({self.class_name(message)})")
         tagged = []
@@ -139,9 +141,10 @@ class DecoderWriter(SourceWriter):
     def read_struct_field(
         self, message: MessageType, target: str, path: str, null: str | None
     ) -> None:
-        """Read a nested struct; a nullable one has a byte before it, for null.
+        """Read a nested struct. One byte before a nullable struct says whether it is null.
 
-        ``null`` is the condition for that: a negative byte, or 0 where the field is tagged.
+        ``null`` is the condition for null, or None for a struct that isn't nullable. Null is a
+        negative byte, or 0 where the field is tagged.
         """
         if null is None:
             self.emit(f"{target} = {self.read_struct(message, f'{path}.')}")
@@ -170,7 +173,7 @@ class DecoderWriter(SourceWriter):
             self.read_bytes(kind, target, path)
 
     def read_length(self, kind: Kind) -> None:
-        """Read a length or count into ``n``: compact ones are left as they are, plus one."""
+        """Read a length or count into ``n``; a compact one stays as on the wire, one too high."""
         if not self.flexible:
             self.flush("h" if kind is string else "i")
             return
@@ -180,7 +183,7 @@ class DecoderWriter(SourceWriter):
             self.emit(f"n, p = {read}(buffer, p - 1)")
 
     def read_bytes(self, kind: Kind, target: str, path: str) -> None:
-        """Read ``n`` bytes (less one if compact) into ``target`` as ``kind``."""
+        """Read ``n`` bytes (``n - 1`` where lengths are compact) into ``target`` as ``kind``."""
         self.emit("q = p + n - 1" if self.flexible else "q = p + n")
         self.fail_if("q > end", path, "longer than the message")
         value = {

@@ -1,12 +1,13 @@
-"""Generates the source of encoders: one straight function per message and version.
+"""Generates the source of encoders: one function per message and version, no loop over its fields.
 
 Rules of the generated code:
 
-- Bytes are appended to ``out``. Consecutive values of fixed size, and the length that follows
-  them, are packed by one ``struct`` call; an empty set of tagged fields is a zero byte of it.
-- File slices are not copied: their length is written and they are noted in ``slices``.
-- A field that this version lacks is ignored if it is ignorable or has its default. Whatever else
-  can't be written raises ``UnencodableMessage``; ``out`` then holds a part of the message.
+- The encoder appends bytes to ``out``. One ``struct`` call packs consecutive values of fixed size
+  and the length that follows them. An empty set of tagged fields is one zero byte in that call.
+- File slices are not copied: the encoder writes their length and notes them in ``slices``.
+- The encoder skips a field that the version lacks, if the field is ignorable or has its default.
+  Any other value that it can't write raises ``UnencodableMessage``; ``out`` then holds a part of
+  the message.
 """
 
 from struct import error as StructError
@@ -45,7 +46,7 @@ RUNTIME = {
 
 
 def generate_encoder(message: type[Message], version: int) -> Any:
-    """The function ``encode(message, out, slices)`` of one version."""
+    """Generate the function ``encode(message, out, slices)`` of one version."""
     return EncoderWriter(message, version).function()
 
 
@@ -55,7 +56,7 @@ class EncoderWriter(SourceWriter):
     def __init__(self, message: type[Message], version: int) -> None:
         super().__init__(message, version)
         self.namespace.update(RUNTIME)
-        self.run: list[tuple[str, str]] = []  # (expression, struct code) not yet packed
+        self.run: list[tuple[str, str]] = []  # (expression, struct code), to be packed
         self.out = "out"
 
     def function(self) -> Any:
@@ -84,7 +85,7 @@ class EncoderWriter(SourceWriter):
         self.emit(f"{self.out} += {self.layout(codes, 'pack')}({values})")
 
     def fail_if(self, condition: str, path: str, problem: str) -> None:
-        """Refuse the message when ``condition`` holds."""
+        """Raise UnencodableMessage when ``condition`` holds."""
         with self.block(f"if {condition}:"):
             self.emit(f"raise UnencodableMessage('{self.label}: {path}: {problem}')")
 
@@ -105,7 +106,7 @@ class EncoderWriter(SourceWriter):
             self.write_tagged_fields(tagged, name, path)
 
     def is_not_default(self, field: Field, value: str) -> str:
-        """A condition: ``value`` differs from the default of ``field``."""
+        """The source of the condition that ``value`` differs from the default of ``field``."""
         if field.default is None:
             if field.kind is STRUCT and not field.is_nullable_in(self.version):
                 assert isinstance(field.element, MessageType)
@@ -113,7 +114,7 @@ class EncoderWriter(SourceWriter):
                 self.namespace[default] = field.element()
                 return f"{value} is not None and {value} != {default}"
             if field.kind is STRUCT and field.tag is not None:
-                # Kafka's default is an empty struct there, so that null is written.
+                # Kafka's default is an empty struct here, so null has to be written.
                 return "True"
             return f"{value} is not None"
         if field.default is MISSING and field.kind is ARRAY:
@@ -121,7 +122,7 @@ class EncoderWriter(SourceWriter):
         return f"{value} != {self.default(field)}"
 
     def write_value(self, field: Field, value: str, path: str) -> None:
-        """Write one field, whatever it holds."""
+        """Write one field of any kind."""
         nullable = field.is_nullable_in(self.version)
         if field.kind.size:
             self.write_fixed(field.kind, value, path)
@@ -141,7 +142,7 @@ class EncoderWriter(SourceWriter):
             self.flush()
 
     def null(self, field: Field) -> bytes:
-        """How null is written instead of a value of variable length."""
+        """The bytes of null, in place of a value of variable length."""
         kind = field.kind
         if kind is STRUCT:
             return b"\xff" if field.tag is None else b"\0"
@@ -161,7 +162,7 @@ class EncoderWriter(SourceWriter):
     def write_present(
         self, kind: Kind, element: Kind | MessageType | None, name: str, path: str
     ) -> None:
-        """Write the value in the variable ``name``, which isn't null, of variable length."""
+        """Write a value of variable length that isn't null; it is in the variable ``name``."""
         if kind is STRUCT:
             assert isinstance(element, MessageType)
             self.write_struct(element, name, f"{path}.")
@@ -227,7 +228,7 @@ class EncoderWriter(SourceWriter):
                     self.write_tagged_field(field, name, path)
 
     def write_tagged_field(self, field: Field, name: str, path: str) -> None:
-        """Write one tagged field: its tag, its size, and then the value."""
+        """Write one tagged field: its tag, its size and its value."""
         around, self.out = self.out, self.unique("tagged")
         self.emit(f"{self.out} = bytearray()")
         self.write_value(field, f"{name}.{field.name}", f"{path}{field.name}")

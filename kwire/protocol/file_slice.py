@@ -1,8 +1,8 @@
-"""Record batches that are not in memory: a stretch of an open file, or several stretches.
+"""Record batches that stay in a file: a slice of an open segment file, or several slices.
 
-A fetch answers with bytes that lie in segment files. They go from the page cache to the socket
-without passing through Python: the encoder writes their length and notes where they belong, and
-the transport sends them with ``sendfile`` (or reads them, where TLS is in the way).
+The records of a fetch response lie in segment files. Their bytes go from the page cache to the
+socket without passing through Python: the encoder writes their length and notes their place in the
+response, and the connection sends them with ``sendfile``.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from typing import TypeAlias
 class FileSlice:
     """``size_bytes`` bytes at ``position`` of the open file ``fd``.
 
-    ``owner`` is whatever must stay alive for ``fd`` to stay open while the slice is in use.
+    ``owner`` is the object that keeps ``fd`` open; the slice keeps it alive.
     """
 
     __slots__ = ("fd", "owner", "position", "size_bytes")
@@ -43,4 +43,4 @@ class RecordsParts:
 
 
 Records: TypeAlias = bytes | bytearray | memoryview | FileSlice | RecordsParts | None
-"""What a ``records`` field holds: a view into the frame when decoded, any of these to encode."""
+"""The type of a ``records`` field. A decoder sets a view into the frame; an encoder takes any."""

@@ -1,7 +1,7 @@
-"""Frames and their headers: what stands before the body of a request or a response.
+"""Frames and the headers of requests and responses.
 
-A frame is an int32 size and that many bytes: a header, then the body, whose version is the one
-that the request header names.
+A frame is an int32 size and that many bytes: a header, then the body. The request header names the
+version of both bodies, the request's and the response's.
 
 Request header (all versions)  api_key int16, api_version int16, correlation_id int32,
                                client_id as a nullable string with an *int16* length
@@ -11,10 +11,12 @@ Response header                correlation_id int32
 
 Rules:
 
-- The header is version 2 (1 for responses) exactly when the body's version is flexible.
-- ApiVersions answers with header version 0 in every version, so that a client which asked in a
-  version unknown to the broker can read the answer (KIP-511).
-- Versions 0 of the request header, without a client id, died with ControlledShutdown v0.
+- A request header has version 2 if the version of the body is flexible, else version 1. A response
+  header has version 1 if the version of the body is flexible, else version 0.
+- The response header of ApiVersions always has version 0, so that a client can read the answer to a
+  request in a version that the broker doesn't know (KIP-511).
+- Version 0 of the request header, without a client id, isn't served: only ControlledShutdown v0
+  used it.
 """
 
 from struct import Struct
@@ -26,10 +28,10 @@ from kwire.protocol.types import Request, Response, is_flexible
 from kwire.protocol.wire import MalformedRequest, skip_tagged_fields
 
 MAX_FRAME_BYTES = 104857600
-"""Largest request that is read unless the broker says otherwise (socket.request.max.bytes)."""
+"""The largest request, unless the broker sets another limit (socket.request.max.bytes)."""
 
 MIN_REQUEST_BYTES = 10
-"""A request header without client id and an empty body."""
+"""The size of a request with a null client id and an empty body."""
 
 API_VERSIONS_KEY = 18
 
@@ -39,7 +41,7 @@ _CORRELATION_ID = Struct(">i")
 
 
 class RequestHeader:
-    """Who asks what: the API and version of the body, and the number the answer must carry."""
+    """The header of a request: API key and version, client id, and the answer's correlation id."""
 
     __slots__ = ("api_key", "api_version", "client_id", "correlation_id")
 
@@ -59,22 +61,22 @@ class RequestHeader:
 
 
 def request_header_version(request: type[Request], version: int) -> int:
-    """1 or 2: the header before the body of a request in this version."""
+    """The version of the header, 1 or 2, before a request body of this version."""
     return 2 if is_flexible(request, version) else 1
 
 
 def response_header_version(response: type[Response], version: int) -> int:
-    """0 or 1: the header before the body of a response in this version."""
+    """The version of the header, 0 or 1, before a response body of this version."""
     return int(is_flexible(response, version) and response.API_KEY != API_VERSIONS_KEY)
 
 
 def decode_request_header(
     buffer: bytes | memoryview, position: int = 0
 ) -> tuple[RequestHeader, int]:
-    """The request header at ``position``, as far as all versions agree, and the position after it.
+    """The request header at ``position`` without its tagged fields, and the position after it.
 
-    In a flexible version ``skip_header_tags`` goes on from there; only the caller knows whether
-    it is one. Raises ``MalformedRequest``.
+    Where the version of the body is flexible, the caller continues with ``skip_header_tags`` at
+    that position. Raises ``MalformedRequest``.
     """
     try:
         api_key, version, correlation_id, length = _REQUEST_HEADER.unpack_from(buffer, position)
@@ -94,7 +96,7 @@ def decode_request_header(
 
 
 def skip_header_tags(buffer: bytes | memoryview, position: int) -> int:
-    """The position after the tagged fields of a header, none of which is known today."""
+    """The position after the tagged fields of a header; Kafka 4.3 defines none."""
     try:
         count = buffer[position]
         position += 1
@@ -124,7 +126,7 @@ def encode_response(
 ) -> tuple[bytearray, list[tuple[int, FileSlice]]]:
     """The frame of a response, size included, and the file slices that belong into it.
 
-    Each slice comes with its position in the bytes; the size counts them.
+    Each slice comes with its position in the frame's bytes. The frame's size includes the slices.
     """
     out = bytearray(_RESPONSE_START.pack(0, correlation_id))
     if response_header_version(type(response), version):
@@ -141,7 +143,10 @@ def encode_response(
 def decode_response_header(
     buffer: bytes | memoryview, response: type[Response], version: int, position: int = 0
 ) -> tuple[int, int]:
-    """The correlation id of a response (without its size) and the position of its body."""
+    """The correlation id of the response at ``position``, and the position of its body.
+
+    ``position`` is behind the size of the frame. Raises ``MalformedRequest``.
+    """
     try:
         (correlation_id,) = _CORRELATION_ID.unpack_from(buffer, position)
     except StructError as error:

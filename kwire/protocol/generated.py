@@ -1,14 +1,14 @@
-"""Functions compiled from generated source, with tracebacks that show it."""
+"""Compiles generated source into functions; tracebacks show the lines of the source."""
 
 from typing import Any
 
 
 def compile_function(source: str, name: str, filename: str, namespace: dict[str, Any]) -> Any:
-    """Run ``source`` in ``namespace`` and give back the function it defines as ``name``.
+    """Run ``source`` in ``namespace`` and return the function that it defines as ``name``.
 
-    ``filename`` names the source in tracebacks; it must be unlike any other.
+    ``filename`` names the source in tracebacks; every source needs another one.
     """
-    import linecache  # only when something is compiled: it brings the tokenizer with it
+    import linecache  # imported late, because it imports the tokenizer
 
     lines = source.splitlines(keepends=True)
     linecache.cache[filename] = (len(source), None, lines, filename)

@@ -19,10 +19,10 @@ from kwire.protocol.types import (
 
 
 class SourceWriter:
-    """Lines of source with the current indentation, and the names that the source refers to.
+    """The lines of a generated function, the current indentation, and the names that it uses.
 
-    ``namespace`` are the globals of the generated function. ``message`` and ``version`` are what
-    it is generated for; ``flexible`` says whether lengths are compact and tagged fields exist.
+    ``namespace`` has the globals of the generated function, which is for one ``version`` of
+    ``message``. ``flexible`` says whether the version has compact lengths and tagged fields.
     """
 
     def __init__(self, message: type[Message], version: int) -> None:
@@ -41,7 +41,7 @@ class SourceWriter:
 
     @contextmanager
     def block(self, opening: str) -> Iterator[None]:
-        """Write ``opening`` (``if …:``, ``for …:``) and indent what is written inside."""
+        """Write ``opening`` (``if …:``, ``for …:``) and indent the lines written in the block."""
         self.emit(opening)
         self.indentation += "    "
         lines_before = len(self.lines)
@@ -56,19 +56,22 @@ class SourceWriter:
         return f"{stem}{self.names_given}"
 
     def class_name(self, message: MessageType) -> str:
-        """The name under which the source finds ``message``."""
+        """The name of the class ``message`` in the generated source."""
         self.namespace[message.__name__] = message
         return message.__name__
 
     def layout(self, codes: str, method: str) -> str:
-        """The name of ``pack`` or ``unpack_from`` of these fixed-size values, big-endian."""
+        """The name in the source of a Struct's ``pack`` or ``unpack_from``.
+
+        ``codes`` are the struct codes of the values, which are big-endian.
+        """
         name = f"{method}_{codes.replace('?', 'z')}"
         if name not in self.namespace:
             self.namespace[name] = getattr(Struct(f">{codes}"), method)
         return name
 
     def default(self, field: Field) -> str:
-        """An expression for the default of ``field``; a fresh object where it is mutable."""
+        """The source of the default of ``field``; it makes a new object for a mutable default."""
         if field.default is not MISSING:
             return repr(field.default)
         if field.kind is ARRAY:
@@ -78,7 +81,7 @@ class SourceWriter:
 
 
 def check_version(message: type[Message], version: int) -> type[Schema]:
-    """``message`` itself, if it is one that stands alone and has this version."""
+    """``message`` itself; TypeError for a nested struct, ValueError if it lacks the version."""
     if not issubclass(message, Schema):
         raise TypeError(f"{message.__name__} is no message of its own")
     first, last = message.VERSIONS
@@ -88,7 +91,7 @@ def check_version(message: type[Message], version: int) -> type[Schema]:
 
 
 def min_size_bytes(message: MessageType, version: int, flexible: bool) -> int:
-    """The fewest bytes a struct can take on the wire in this version."""
+    """The fewest bytes that a struct can take on the wire in this version."""
     size_bytes = int(flexible)
     for field in message.FIELDS:
         if field.is_in(version) and field.tag is None:

@@ -1,7 +1,6 @@
-"""What a message is: the field types of Kafka's protocol and the base classes of messages.
+"""The field types of Kafka's protocol, and the base classes of messages.
 
-A message is one plain class for all its versions, with slots and keyword arguments, written as a
-list of fields in wire order::
+One class stands for all versions of a message. The class lists its fields in wire order::
 
     class ProduceRequest(Request, key=0, versions=(3, 13), flexible=9):
         transactional_id: str | None = string(nullable=True, default=None)
@@ -10,19 +9,20 @@ list of fields in wire order::
 
 Rules:
 
-- The annotation is for the reader and the type checker; the call on the right is what the codecs
-  are generated from. Every field has a default, Kafka's own, so any subset may be given.
-- ``since`` and ``until`` are the first and last message version that has the field; left out,
-  the field is there from the first or up to the last version.
-- ``nullable`` allows None in every version that has the field, ``nullable_since`` from a version.
-- ``ignorable`` fields are dropped without a word when a version lacks them; any other field with
-  a value that isn't its default makes the encoder refuse.
-- ``tag`` makes an optional tagged field, written only when it isn't the default. A tagged struct
-  that is absent is None.
-- ``flexible`` is the first version with compact lengths and tagged fields, None if there is none.
+- The annotation is for the reader and the type checker. The codecs are generated from the call on
+  the right. Every field has a default, Kafka's own, so the constructor takes any subset of fields.
+- ``since`` and ``until`` are the first and the last message version that has the field. Without
+  them, the first and the last version of the message count.
+- ``nullable`` allows None in every version that has the field, ``nullable_since`` from that version
+  on.
+- The encoder drops an ``ignorable`` field when the version lacks it. For any other field that the
+  version lacks, the encoder raises an error unless the value is the default.
+- ``tag`` makes a tagged field, which is written only if its value isn't the default. A tagged
+  struct that is absent is None.
+- ``flexible`` is the first version with compact lengths and tagged fields; None means no version.
 
-Creating a class costs microseconds: ``__init__`` is compiled on the first instance, codecs on
-first use (``kwire.protocol.codec``). The classes behave like slotted dataclasses: keyword
+Creating a class costs microseconds: ``__init__`` is compiled for the first instance, codecs on
+first use (``kwire.protocol.codec``). The classes behave like dataclasses with slots: keyword
 arguments, equality field by field, a readable repr, no hash.
 """
 
@@ -32,22 +32,22 @@ from typing import Any, ClassVar, TypeAlias, dataclass_transform
 from kwire.protocol.generated import compile_function
 
 ZERO_UUID = bytes(16)
-"""The uuid that means "none"."""
+"""The uuid that stands for "no id"."""
 
 LAST_VERSION = 0x7FFF
-"""``until`` of a field that no version has dropped; versions are int16 on the wire."""
+"""The ``until`` of a field that the newest version still has; versions are int16 on the wire."""
 
 MISSING = object()
-"""Stands for an argument that wasn't given, where None is a value of its own."""
+"""The default of an argument for which None is a valid value."""
 
 
 def uuid_to_str(uuid: bytes) -> str:
-    """The 22 characters by which Kafka prints a 16-byte uuid: base64url without padding."""
+    """The 22 characters with which Kafka prints a 16-byte uuid: base64url without padding."""
     return urlsafe_b64encode(uuid)[:22].decode("ascii")
 
 
 def uuid_from_str(text: str) -> bytes:
-    """The 16 bytes of a uuid printed by Kafka; ValueError for anything that isn't one."""
+    """The 16 bytes of a uuid that Kafka printed; ValueError for any other text."""
     uuid = urlsafe_b64decode(text + "==")
     if len(uuid) != 16 or len(text) != 22:
         raise ValueError(f"not a uuid: {text!r}")
@@ -55,7 +55,7 @@ def uuid_from_str(text: str) -> bytes:
 
 
 class Field:
-    """One field of a message: what it holds, in which versions, and its default."""
+    """One field of a message: its type, the versions that have it, and its default."""
 
     __slots__ = (
         "default",
@@ -91,19 +91,19 @@ class Field:
         self.element = element
 
     def is_in(self, version: int) -> bool:
-        """Whether messages of this version have the field at all."""
+        """Whether messages of this version have the field."""
         return self.since <= version <= self.until
 
     def is_nullable_in(self, version: int) -> bool:
-        """Whether None can be written in this version."""
+        """Whether the field may be None in this version."""
         return version >= self.nullable_since
 
 
 class Kind:
     """A primitive type of the protocol; calling it makes a field of that type.
 
-    ``code`` is its letter in the ``struct`` module and ``size`` its bytes on the wire; both are
-    empty for types of variable length.
+    ``code`` is the type's letter in the ``struct`` module, ``size`` its number of bytes on the
+    wire. A type of variable length has an empty code and size 0.
     """
 
     __slots__ = ("code", "default", "name", "size")
@@ -167,7 +167,7 @@ def array(
     tag: int | None = None,
     ignorable: bool = False,
 ) -> Any:
-    """A list of ``element``, either a primitive type or a nested struct; a fresh one by default."""
+    """A field with a list of primitive values or nested structs; the default is a new list."""
     nullable_since = 0 if nullable else nullable_since
     return Field(ARRAY, default, since, until, nullable_since, tag, ignorable, element)
 
@@ -182,7 +182,7 @@ def struct(
     tag: int | None = None,
     ignorable: bool = False,
 ) -> Any:
-    """A nested struct; a fresh one by default, or None where it is tagged."""
+    """A field with a nested struct; the default is a new struct, or None for a tagged field."""
     if tag is not None:
         default = None
     nullable_since = 0 if nullable else LAST_VERSION
@@ -191,7 +191,7 @@ def struct(
 
 @dataclass_transform(kw_only_default=True)
 class MessageType(type):
-    """Builds a message class: its fields become slots, ``FIELDS`` keeps what they were."""
+    """Builds a message class: its fields become slots, and ``FIELDS`` keeps their definitions."""
 
     FIELDS: tuple[Field, ...]
 
@@ -206,7 +206,7 @@ class MessageType(type):
         flexible: int | None = None,
         latest_unstable: bool = False,
     ) -> "MessageType":
-        """The class; ``key``, ``versions`` … become its constants."""
+        """The class; ``key``, ``versions`` and the other arguments become its constants."""
         fields = {name: value for name, value in namespace.items() if type(value) is Field}
         for field_name, field in fields.items():
             field.name = field_name
@@ -223,11 +223,11 @@ class MessageType(type):
 
 
 Element: TypeAlias = Kind | MessageType
-"""What an array holds: a primitive type, or a class of nested structs."""
+"""The type of an array's elements: a primitive type, or a class of nested structs."""
 
 
 class Message(metaclass=MessageType):
-    """Anything made of fields; see the rules above."""
+    """A class made of fields; see the rules at the top of the module."""
 
     FIELDS: ClassVar[tuple[Field, ...]]
 
@@ -249,39 +249,39 @@ class Message(metaclass=MessageType):
 
 
 class Nested(Message):
-    """A struct inside a message; its versions are those of the message around it."""
+    """A struct inside a message; it has the versions of the message around it."""
 
 
 class Schema(Message):
-    """A message of its own that isn't an API: the key or value of a coordinator's record, …"""
+    """A message that has versions: a request, a response, a coordinator's record, and so on."""
 
     VERSIONS: ClassVar[tuple[int, int]]
-    """First and last version, both included."""
+    """The first and the last version, both included."""
     FLEXIBLE_SINCE: ClassVar[int | None]
-    """First version with compact lengths and tagged fields."""
+    """The first version with compact lengths and tagged fields; None if no version has them."""
     LATEST_UNSTABLE: ClassVar[bool]
-    """Whether the last version is still being developed: never advertise it."""
+    """Whether the last version is still under development: the broker never advertises it."""
 
 
 class Request(Schema):
-    """What a client sends under an API key."""
+    """A message that a client sends, with an API key."""
 
     API_KEY: ClassVar[int]
 
 
 class Response(Schema):
-    """What the broker answers to the request with the same API key."""
+    """The broker's answer to the request with the same API key."""
 
     API_KEY: ClassVar[int]
 
 
 def is_flexible(message: type[Schema], version: int) -> bool:
-    """Whether a version has compact lengths and tagged fields, in its body and its header."""
+    """Whether this version has compact lengths and tagged fields, in its body and its header."""
     return message.FLEXIBLE_SINCE is not None and version >= message.FLEXIBLE_SINCE
 
 
 def _compile_init(cls: type[Message]) -> Any:
-    """``__init__`` of a message class, with one keyword argument per field."""
+    """The ``__init__`` of a message class, with one keyword argument per field."""
     namespace: dict[str, Any] = {"MISSING": MISSING}
     parameters, body = [], []
     for field in cls.FIELDS:

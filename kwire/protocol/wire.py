@@ -1,28 +1,29 @@
-"""The parts of the wire format that generated codecs call instead of spelling them out.
+"""The functions for the wire format that generated codecs call.
 
-Unsigned varints carry 7 bits a byte, least significant first, in at most 5 bytes. A compact
-length is stored plus one, so that 0 can mean null. A tagged field is (tag, size, bytes).
+An unsigned varint carries 7 bits in each byte, the least significant bits first, in at most 5
+bytes. A compact length is a varint of the length plus one, so that 0 can mean null. A tagged field
+is (tag, size, bytes).
 """
 
 from kwire.protocol.file_slice import FileSlice, Records, RecordsParts
 
 MAX_STRING_BYTES = 0x7FFF
-"""Longest string in any version: Kafka keeps the limit of the old int16 length."""
+"""The longest string in any version: Kafka keeps the limit of the old int16 length."""
 
 MAX_ELEMENTS = 500_000
-"""Most elements that the arrays of one message may hold together, unless the caller says less."""
+"""The most elements in all arrays of one message together, unless the caller sets fewer."""
 
 
 class MalformedRequest(ValueError):
-    """The bytes are not a message of the kind they should be."""
+    """The bytes are not a message of the expected class and version."""
 
 
 class TooManyElements(MalformedRequest):
-    """The arrays of a message hold more elements together than whoever decodes it has room for."""
+    """All arrays of a message together hold more elements than the caller allows."""
 
 
 class UnencodableMessage(ValueError):
-    """A message holds something that this version of it can't carry."""
+    """A message holds a value that this version of the message can't carry."""
 
 
 def read_unsigned_varint(buffer: bytes | memoryview, position: int) -> tuple[int, int]:
@@ -46,10 +47,10 @@ def read_string_length(buffer: bytes | memoryview, position: int) -> tuple[int, 
 
 
 def skip_tagged_fields(buffer: bytes | memoryview, position: int, count: int, end: int) -> int:
-    """The position after ``count`` tagged fields that nobody here knows.
+    """The position after the tagged fields at ``position``, all of them unknown to kwire.
 
-    ``count`` is the first byte of the count; where it says there are more, ``position`` is that
-    of the next one.
+    ``count`` is the first byte of the varint with their number. Where the varint has more bytes
+    (``count`` > 127), ``position`` is the position of its second byte.
     """
     if count > 127:
         count, position = read_unsigned_varint(buffer, position - 1)
@@ -71,7 +72,7 @@ def append_unsigned_varint(out: bytearray, value: int) -> None:
 
 
 def append_string_length(out: bytearray, length: int) -> None:
-    """Append the compact length of a string, its bytes plus one."""
+    """Append the compact length of a string, which is its number of bytes plus one."""
     if length > MAX_STRING_BYTES + 1:
         raise UnencodableMessage(f"string of {length - 1} bytes")
     append_unsigned_varint(out, length)
@@ -80,10 +81,10 @@ def append_string_length(out: bytearray, length: int) -> None:
 def append_records(
     out: bytearray, slices: list[tuple[int, FileSlice]], records: Records, compact: bool
 ) -> None:
-    """Append the length and the bytes of ``records``, which aren't None.
+    """Append the length and the bytes of ``records``; UnencodableMessage if they are None.
 
-    File slices take no room in ``out``: each is noted in ``slices`` with the length that ``out``
-    has where its bytes belong.
+    The bytes of a file slice don't go into ``out``. ``slices`` gets the slice, with its position:
+    the length of ``out`` at the place where the bytes of the slice belong.
     """
     if isinstance(records, FileSlice | RecordsParts):
         _append_size(out, records.size_bytes, compact)

@@ -90,7 +90,7 @@ def test_an_unknown_name_warns_with_a_hint(caplog):
         ({"listeners": "CONTROLLER://:1"}, "must name a listener for clients"),
         ({"advertised.listeners": "PLAINTEXT://0.0.0.0:1"}, "must name hosts that clients"),
         ({"node.id": "1", "broker.id": "2"}, "must equal node.id"),
-        ({"process.roles": "controller"}, "must have broker"),
+        ({"process.roles": "controller"}, "must contain broker"),
         ({"authorizer.class.name": "x.Y"}, "authorizers are not served yet"),
         ({"log.retention.ms": "0"}, "must be at least 1"),
         ({"log.dirs": ""}, "must name a directory"),

@@ -86,8 +86,8 @@ def test_who_asks_for_protection_is_told_that_there_is_none(caplog, name, value,
     """One line names the setting; a secret is not shown."""
     [said] = _said(caplog, {name: value})
     assert said == (
-        f"known to Kafka, without effect here yet: {shown}; clients connect without a login or "
-        "encryption, and may do everything"
+        f"these settings of Kafka have no effect in kwire yet: {shown}; clients connect without "
+        "a login or encryption, and may do everything"
     )
 
 
@@ -96,8 +96,8 @@ def test_settings_without_an_effect_share_a_line(caplog):
     given = {"remote.log.storage.system.enable": "true", "num.io.threads": "16"}
     [said] = _said(caplog, given)
     assert said == (
-        "known to Kafka, without effect here yet: remote.log.storage.system.enable=true, "
-        "num.io.threads=16"
+        "these settings of Kafka have no effect in kwire yet: "
+        "remote.log.storage.system.enable=true, num.io.threads=16"
     )
 
 

@@ -1,8 +1,8 @@
-"""The metadata of an Apache Kafka cluster, as its KRaft controllers keep it; for reading.
+"""Reads the metadata of an Apache Kafka cluster, which KRaft controllers keep as records.
 
-- ``topic_records``, ``cluster_records``, ``access_records``: the records' fields, a class each.
-- ``metadata_record``: the frame around a record, and which class has which type.
-- ``cluster``: what a log of these records comes to, and what kwire makes of it.
+- ``topic_records``, ``cluster_records``, ``access_records``: a class for each type of record.
+- ``metadata_record``: the frame around a record, and the class for each record type.
+- ``cluster``: replays the records, and gives the changes that make kwire's image out of them.
 
-All of it is pure.
+All modules are pure.
 """

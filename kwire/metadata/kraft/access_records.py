@@ -1,6 +1,6 @@
-"""Metadata records of who may do what, and how much: ACLs, credentials, tokens, quotas.
+"""Metadata records of access: ACLs, SCRAM credentials, delegation tokens, client quotas.
 
-Each class is the record's fields in all its versions, named as Kafka names them.
+Each class has the fields of one record in all its versions, under Kafka's names.
 """
 
 from kwire.protocol.types import (
@@ -19,7 +19,7 @@ from kwire.protocol.types import (
 
 
 class AccessControlEntryRecord(Schema, versions=(0, 0), flexible=0):
-    """An ACL exists from now on."""
+    """An ACL was created."""
 
     id: bytes = uuid()
     resource_type: int = int8()
@@ -32,13 +32,13 @@ class AccessControlEntryRecord(Schema, versions=(0, 0), flexible=0):
 
 
 class RemoveAccessControlEntryRecord(Schema, versions=(0, 0), flexible=0):
-    """An ACL is gone."""
+    """An ACL was deleted."""
 
     id: bytes = uuid()
 
 
 class UserScramCredentialRecord(Schema, versions=(0, 0), flexible=0):
-    """A user has this SCRAM credential."""
+    """A user got this SCRAM credential."""
 
     name: str = string()
     mechanism: int = int8()
@@ -49,14 +49,14 @@ class UserScramCredentialRecord(Schema, versions=(0, 0), flexible=0):
 
 
 class RemoveUserScramCredentialRecord(Schema, versions=(0, 0), flexible=0):
-    """A user's SCRAM credential is gone."""
+    """A user's SCRAM credential was deleted."""
 
     name: str = string()
     mechanism: int = int8()
 
 
 class DelegationTokenRecord(Schema, versions=(0, 0), flexible=0):
-    """A delegation token exists from now on."""
+    """A delegation token was created or renewed."""
 
     owner: str = string()
     requester: str = string()
@@ -68,20 +68,20 @@ class DelegationTokenRecord(Schema, versions=(0, 0), flexible=0):
 
 
 class RemoveDelegationTokenRecord(Schema, versions=(0, 0), flexible=0):
-    """A delegation token is gone."""
+    """A delegation token was deleted."""
 
     token_id: str = string()
 
 
 class EntityData(Nested):
-    """A part of the entity: its type and its name, None for the default."""
+    """A part of a quota's entity: its type and its name; None stands for the default entity."""
 
     entity_type: str = string()
     entity_name: str | None = string(nullable=True)
 
 
 class ClientQuotaRecord(Schema, versions=(0, 0), flexible=0):
-    """A quota of an entity has this value, or is gone."""
+    """A quota of an entity has this value, or was removed."""
 
     entity: list[EntityData] = array(EntityData)
     key: str = string()

@@ -1,15 +1,17 @@
-"""What a log of metadata records comes to, and the changes that make kwire's image out of it.
+"""Replays a log of Kafka's metadata records, and gives the changes that make kwire's image of it.
 
 Rules:
 
-- Records between the beginning and the end of a metadata transaction count together (KIP-868);
-  one that isn't ended, or is aborted, doesn't count.
-- A change of a partition's leader begins a leader epoch; every change raises its partition epoch.
-- kwire serves a cluster of one broker: the node has to hold every partition, and hold all that was
-  acknowledged, that is, be in sync, or an eligible leader (KIP-966), or the only replica. Then it
-  is their only replica, and their leader in a new epoch.
-- Features that kwire knows keep their level, as far as kwire supports it.
-- ACLs, credentials, tokens and quotas are counted, not taken over: kwire has no place for them.
+- The records of a metadata transaction take effect together when the transaction ends (KIP-868).
+  The records of an aborted or unfinished transaction have no effect.
+- A change of a partition's leader begins a new leader epoch. Every change of a partition raises its
+  partition epoch.
+- kwire serves a cluster of one broker, so the node has to hold every partition with all
+  acknowledged records. A replica has them if it is in sync, or an eligible leader (KIP-966), or the
+  only replica. After the takeover the node is the only replica of each partition, and its leader in
+  a new leader epoch.
+- A feature that kwire knows keeps its level, up to the highest level that kwire supports.
+- ACLs, credentials, tokens and quotas are counted and not taken over: kwire doesn't support them.
 
 Source: MetadataDelta, PartitionRegistration, BatchLoader of Kafka.
 """
@@ -53,7 +55,7 @@ _NOT_TAKEN_OVER = {
 
 
 class KraftPartition(NamedTuple):
-    """A partition as the controllers see it; ``safe_replicas`` hold all that was acknowledged."""
+    """A partition in Kafka's metadata; ``safe_replicas`` have all acknowledged records."""
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
@@ -65,7 +67,7 @@ class KraftPartition(NamedTuple):
 
     @property
     def safe_replicas(self) -> tuple[int, ...]:
-        """The replicas that may lead without a loss."""
+        """The replicas that may become leader without losing acknowledged records."""
         if len(self.replicas) == 1:
             return self.replicas
         return self.isr + self.eligible_leader_replicas
@@ -80,11 +82,11 @@ class KraftTopic(NamedTuple):
 
 
 class NotOneBroker(Exception):
-    """The node alone can't serve the cluster; the text says which partition is in the way."""
+    """The node alone can't serve the cluster; the text names the partition that it lacks."""
 
 
 class KraftCluster:
-    """A cluster's metadata: apply its records in order, then ask."""
+    """The metadata of a cluster. Call ``apply`` for its records in order, then ``changes``."""
 
     def __init__(self) -> None:
         self.topics: dict[bytes, KraftTopic] = {}
@@ -95,7 +97,7 @@ class KraftCluster:
         self._transaction: list[MetadataRecord] | None = None
 
     def apply(self, record: MetadataRecord) -> None:
-        """Take a record in; KeyError or ValueError where it doesn't fit what was before it."""
+        """Replay a record; KeyError or ValueError if it contradicts the records before it."""
         fields = record.fields
         if isinstance(fields, BeginTransactionRecord):
             self._transaction = []
@@ -173,9 +175,9 @@ class KraftCluster:
                     topic.partitions[index] = partition._replace(eligible_leader_replicas=())
 
     def changes(self, node_id: int) -> list[Change]:
-        """The changes that make the image of a cluster with this one broker, but for producer ids.
+        """The changes that make the image of a cluster with this one broker, without producer ids.
 
-        Raises NotOneBroker where the node lacks a partition or what was acknowledged in it.
+        Raises NotOneBroker if the node lacks a partition, or may lack acknowledged records of one.
         """
         changes: list[Change] = [
             ConfigChanged(resource_type, resource_name, name, value)
@@ -193,7 +195,9 @@ class KraftCluster:
 
 def _taken_over(topic: KraftTopic, node_id: int) -> TopicImage:
     if sorted(topic.partitions) != list(range(len(topic.partitions))):
-        raise NotOneBroker(f"topic {topic.name} lacks partitions: {sorted(topic.partitions)}")
+        raise NotOneBroker(
+            f"topic {topic.name} lacks partitions: it has only {sorted(topic.partitions)}"
+        )
     images = []
     for index in range(len(topic.partitions)):
         partition = topic.partitions[index]

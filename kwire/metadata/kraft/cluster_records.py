@@ -1,6 +1,6 @@
 """Metadata records of the cluster: its brokers and controllers, its features, its producer ids.
 
-Each class is the record's fields in all its versions, named as Kafka names them.
+Each class has the fields of one record in all its versions, under Kafka's names.
 """
 
 from kwire.protocol.types import (
@@ -19,7 +19,7 @@ from kwire.protocol.types import (
 
 
 class BrokerEndpoint(Nested):
-    """Where a listener of a broker is reached."""
+    """The endpoint of a listener of a broker."""
 
     name: str = string()
     host: str = string()
@@ -28,7 +28,7 @@ class BrokerEndpoint(Nested):
 
 
 class BrokerFeature(Nested):
-    """A feature and the levels a broker supports."""
+    """A feature and the levels of it that a broker supports."""
 
     name: str = string()
     min_supported_version: int = int16()
@@ -36,7 +36,7 @@ class BrokerFeature(Nested):
 
 
 class RegisterBrokerRecord(Schema, versions=(0, 4), flexible=0):
-    """A broker came up."""
+    """A broker registered with the controller."""
 
     broker_id: int = int32()
     is_migrating_zk_broker: bool = boolean(since=2)
@@ -52,28 +52,28 @@ class RegisterBrokerRecord(Schema, versions=(0, 4), flexible=0):
 
 
 class UnregisterBrokerRecord(Schema, versions=(0, 0), flexible=0):
-    """A broker is no longer part of the cluster."""
+    """A broker was removed from the cluster."""
 
     broker_id: int = int32()
     broker_epoch: int = int64()
 
 
 class FenceBrokerRecord(Schema, versions=(0, 0), flexible=0):
-    """A broker leads nothing from now on."""
+    """A broker was fenced: it leads no partition."""
 
     id: int = int32()
     epoch: int = int64()
 
 
 class UnfenceBrokerRecord(Schema, versions=(0, 0), flexible=0):
-    """A broker may lead again."""
+    """A broker was unfenced: it may lead partitions."""
 
     id: int = int32()
     epoch: int = int64()
 
 
 class BrokerRegistrationChangeRecord(Schema, versions=(0, 3), flexible=0):
-    """What changed of a broker; 0 and None stand for no change."""
+    """The changed fields of a broker's registration; 0 and None stand for no change."""
 
     broker_id: int = int32()
     broker_epoch: int = int64()
@@ -84,7 +84,7 @@ class BrokerRegistrationChangeRecord(Schema, versions=(0, 3), flexible=0):
 
 
 class ControllerEndpoint(Nested):
-    """Where a listener of a controller is reached."""
+    """The endpoint of a listener of a controller."""
 
     name: str = string()
     host: str = string()
@@ -93,7 +93,7 @@ class ControllerEndpoint(Nested):
 
 
 class ControllerFeature(Nested):
-    """A feature and the levels a controller supports."""
+    """A feature and the levels of it that a controller supports."""
 
     name: str = string()
     min_supported_version: int = int16()
@@ -101,7 +101,7 @@ class ControllerFeature(Nested):
 
 
 class RegisterControllerRecord(Schema, versions=(0, 0), flexible=0):
-    """A controller came up."""
+    """A controller registered with the active controller."""
 
     controller_id: int = int32()
     incarnation_id: bytes = uuid()
@@ -118,7 +118,7 @@ class FeatureLevelRecord(Schema, versions=(0, 0), flexible=0):
 
 
 class ProducerIdsRecord(Schema, versions=(0, 0), flexible=0):
-    """Producer ids below this one are taken."""
+    """All producer ids below ``next_producer_id`` are allocated."""
 
     broker_id: int = int32()
     broker_epoch: int = int64(default=-1)
@@ -126,26 +126,26 @@ class ProducerIdsRecord(Schema, versions=(0, 0), flexible=0):
 
 
 class NoOpRecord(Schema, versions=(0, 0), flexible=0):
-    """Nothing; the active controller shows that it is there."""
+    """A record without content, by which the active controller shows that it is alive."""
 
 
 class ZkMigrationStateRecord(Schema, versions=(0, 0), flexible=0):
-    """How far a move away from ZooKeeper was."""
+    """The state of a migration from ZooKeeper."""
 
     zk_migration_state: int = int8()
 
 
 class BeginTransactionRecord(Schema, versions=(0, 0), flexible=0):
-    """The records up to the end of the transaction count together or not at all."""
+    """A metadata transaction begins: its records take effect together or not at all."""
 
     name: str | None = string(nullable=True, default=None, tag=0)
 
 
 class EndTransactionRecord(Schema, versions=(0, 0), flexible=0):
-    """The records since the beginning of the transaction count."""
+    """A metadata transaction ends: its records take effect."""
 
 
 class AbortTransactionRecord(Schema, versions=(0, 0), flexible=0):
-    """The records since the beginning of the transaction don't count."""
+    """A metadata transaction was aborted: its records have no effect."""
 
     reason: str | None = string(nullable=True, default=None, tag=0)

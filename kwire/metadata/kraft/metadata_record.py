@@ -1,4 +1,4 @@
-"""The records of ``__cluster_metadata``: the frame around each, and the classes by their type.
+"""The records of ``__cluster_metadata``: the frame around a record, and the class of each type.
 
 Format of a record's value: ``frame version uvarint (1) | type uvarint | version uvarint | fields``.
 Records have no key.
@@ -45,13 +45,13 @@ CLASSES: dict[int, type[Schema]] = {
     27: cluster_records.RegisterControllerRecord,
     28: topic_records.ClearElrRecord,
 }
-"""The classes by the number of their type."""
+"""The record classes by the number of the record type."""
 
 _TYPES = {record_class: number for number, record_class in CLASSES.items()}
 
 
 class MetadataRecord(NamedTuple):
-    """A record's fields, and the version of its class in which it was written."""
+    """The fields of a record, and the version in which Kafka wrote it."""
 
     fields: Schema
     version: int
@@ -63,9 +63,10 @@ class MetadataRecord(NamedTuple):
 
 
 def parse_metadata_record(value: bytes) -> MetadataRecord:
-    """The record of a value; MalformedRequest for one that isn't, or that is newer than Kafka 4.3.
+    """The metadata record in ``value``.
 
-    Unknown tagged fields are passed over, as everywhere in Kafka's formats.
+    Raises MalformedRequest if ``value`` is no metadata record, or is newer than Kafka 4.3. Unknown
+    tagged fields are skipped, as everywhere in Kafka's formats.
     """
     try:
         frame_version, position = read_unsigned_varint(value, 0)

@@ -1,20 +1,20 @@
 """Metadata records of topics: their partitions and their configs.
 
-Each class is the record's fields in all its versions, named as Kafka names them.
+Each class has the fields of one record in all its versions, under Kafka's names.
 """
 
 from kwire.protocol.types import Schema, array, int8, int32, string, uuid
 
 
 class TopicRecord(Schema, versions=(0, 0), flexible=0):
-    """A topic exists from now on, without partitions yet."""
+    """A topic was created; its partitions follow as PartitionRecords."""
 
     name: str = string()
     topic_id: bytes = uuid()
 
 
 class PartitionRecord(Schema, versions=(0, 2), flexible=0):
-    """A partition as it is from now on."""
+    """The whole state of a partition."""
 
     partition_id: int = int32(default=-1)
     topic_id: bytes = uuid()
@@ -34,7 +34,7 @@ class PartitionRecord(Schema, versions=(0, 2), flexible=0):
 
 
 class PartitionChangeRecord(Schema, versions=(0, 2), flexible=0):
-    """What changed of a partition; None and -2 stand for no change."""
+    """The changed fields of a partition; None, and -2 for the leader, stand for no change."""
 
     partition_id: int = int32(default=-1)
     topic_id: bytes = uuid()
@@ -52,13 +52,13 @@ class PartitionChangeRecord(Schema, versions=(0, 2), flexible=0):
 
 
 class RemoveTopicRecord(Schema, versions=(0, 0), flexible=0):
-    """A topic is gone, with its partitions."""
+    """A topic was deleted, with its partitions."""
 
     topic_id: bytes = uuid()
 
 
 class ConfigRecord(Schema, versions=(0, 0), flexible=0):
-    """A dynamic config of a resource has this value; None removes it."""
+    """A dynamic config of a resource has a new value; None removes the config."""
 
     resource_type: int = int8()
     resource_name: str = string()
@@ -67,6 +67,6 @@ class ConfigRecord(Schema, versions=(0, 0), flexible=0):
 
 
 class ClearElrRecord(Schema, versions=(0, 0), flexible=0):
-    """A topic has no eligible leader replicas any more; no topic has, for an empty name."""
+    """A topic loses its eligible leader replicas; an empty name stands for all topics."""
 
     topic_name: str = string()

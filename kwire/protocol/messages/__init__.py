@@ -1,7 +1,8 @@
-"""The messages of Kafka 4.3, one module per API, imported when first used.
+"""The messages of Kafka 4.3: one module per API, imported on first use.
 
-A module holds ``XRequest``, ``XResponse`` and the structs in them. Where the request and the
-response have different structs of one name, the name of the message is put before it.
+A module holds ``XRequest``, ``XResponse`` and their nested structs. Where Kafka gives two different
+structs of the request and the response the same name, the name of the message precedes it. The
+docstring of a module lists the changes that each version of the API made.
 """
 
 from importlib import import_module
@@ -101,16 +102,16 @@ MODULES = {
     91: "alter_share_group_offsets",
     92: "delete_share_group_offsets",
 }
-"""API key → name of the module below this package."""
+"""API key → name of the module in this package."""
 
 OWN_MODULES = {
     20_000: "explain_group",
 }
-"""The same for APIs that Kafka doesn't have: kwire's own tools ask them."""
+"""API key → name of the module, for kwire's own APIs, which only kwire's tools use."""
 
 
 def message_classes(api_key: int) -> "tuple[type[Request], type[Response]]":
-    """The request and response class of an API; KeyError for a key without messages."""
+    """The request class and the response class of an API; KeyError for an unknown API key."""
     module = MODULES.get(api_key) or OWN_MODULES[api_key]
     messages = import_module(f"{__name__}.{module}")
     name = module.title().replace("_", "")

@@ -1,11 +1,11 @@
 """AddOffsetsToTxn (API key 25): adds the offsets of a group to a transaction.
 
-Versions 0 to 4, flexible from 3. What they brought:
+Versions 0 to 4, flexible from 3. Changes by version:
 
-- 1: quota delays come after the response (KIP-219).
-- 2: PRODUCER_FENCED may be answered (KIP-588).
+- 1: the broker sends the response before it throttles the client (KIP-219).
+- 2: the response may carry the error PRODUCER_FENCED (KIP-588).
 - 3: flexible encoding.
-- 4: TRANSACTION_ABORTABLE may be answered (KIP-890).
+- 4: the response may carry the error TRANSACTION_ABORTABLE (KIP-890).
 """
 
 from kwire.protocol.types import (

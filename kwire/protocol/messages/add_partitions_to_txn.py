@@ -1,17 +1,17 @@
-"""AddPartitionsToTxn (API key 24): adds partitions to transactions, or verifies that they were
-added.
+"""AddPartitionsToTxn (API key 24): adds partitions to transactions, or verifies that they belong
+to them.
 
-Versions 0 to 5, flexible from 3. What they brought:
+Versions 0 to 5, flexible from 3. Changes by version:
 
-- 1: quota delays come after the response (KIP-219).
-- 2: PRODUCER_FENCED may be answered (KIP-588).
+- 1: the broker sends the response before it throttles the client (KIP-219).
+- 2: the response may carry the error PRODUCER_FENCED (KIP-588).
 - 3: flexible encoding.
 - 4: the request gains ``transactions``; the request loses ``v3_and_below_transactional_id``,
   ``v3_and_below_producer_id``, ``v3_and_below_producer_epoch`` and ``v3_and_below_topics``; the
   response gains ``error_code`` and ``results_by_transaction``; the response loses
-  ``results_by_topic_v3_and_below``; brokers ask for several transactions, or only to verify
-  (KIP-890).
-- 5: TRANSACTION_ABORTABLE may be answered (KIP-890).
+  ``results_by_topic_v3_and_below``; brokers may name several transactions, or only verify
+  partitions (KIP-890).
+- 5: the response may carry the error TRANSACTION_ABORTABLE (KIP-890).
 """
 
 from kwire.protocol.types import (
@@ -45,7 +45,7 @@ class AddPartitionsToTxnTransaction(Nested):
 
 
 class AddPartitionsToTxnRequest(Request, key=24, versions=(0, 5), flexible=3):
-    """Adds partitions to transactions, or verifies that they were added."""
+    """Adds partitions to transactions, or verifies that they belong to them."""
 
     transactions: list[AddPartitionsToTxnTransaction] = array(
         AddPartitionsToTxnTransaction, since=4

@@ -1,6 +1,6 @@
 """AddRaftVoter (API key 80): adds a voter to the metadata quorum.
 
-Versions 0 to 1, flexible. What they brought:
+Versions 0 to 1, flexible. Changes by version:
 
 - 1: the request gains ``ack_when_committed``.
 """

@@ -1,6 +1,6 @@
 """AlterClientQuotas (API key 49): changes client quotas.
 
-Versions 0 to 1, flexible from 1. What they brought:
+Versions 0 to 1, flexible from 1. Changes by version:
 
 - 1: flexible encoding.
 """

@@ -1,6 +1,6 @@
-"""AlterPartition (API key 56): lets a partition leader change the in-sync replicas.
+"""AlterPartition (API key 56): asks the controller to change the in-sync replicas of a partition.
 
-Versions 2 to 3, flexible. What they brought:
+Versions 2 to 3, flexible. Changes by version:
 
 - 3: the request loses ``AlterPartitionRequestPartitionData.new_isr``; the request gains
   ``AlterPartitionRequestPartitionData.new_isr_with_epochs``; KIP-903.
@@ -45,7 +45,7 @@ class AlterPartitionRequestTopicData(Nested):
 
 
 class AlterPartitionRequest(Request, key=56, versions=(2, 3), flexible=0):
-    """Lets a partition leader change the in-sync replicas."""
+    """Asks the controller to change the in-sync replicas of a partition."""
 
     broker_id: int = int32()
     broker_epoch: int = int64(default=-1)

@@ -1,6 +1,6 @@
 """AlterPartitionReassignments (API key 45): starts or cancels moving replicas to other brokers.
 
-Versions 0 to 1, flexible. What they brought:
+Versions 0 to 1, flexible. Changes by version:
 
 - 1: the request and the response gain ``allow_replication_factor_change``.
 """

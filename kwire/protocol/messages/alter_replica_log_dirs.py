@@ -1,6 +1,6 @@
 """AlterReplicaLogDirs (API key 34): moves replicas between the log directories of a broker.
 
-Versions 1 to 2, flexible from 2. What they brought:
+Versions 1 to 2, flexible from 2. Changes by version:
 
 - 2: flexible encoding.
 """

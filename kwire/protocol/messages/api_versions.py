@@ -1,13 +1,13 @@
-"""ApiVersions (API key 18): tells which APIs a broker serves, in which versions, and its features.
+"""ApiVersions (API key 18): lists a broker's APIs, their versions, and the features of the cluster.
 
-Versions 0 to 4, flexible from 3. What they brought:
+Versions 0 to 4, flexible from 3. Changes by version:
 
 - 1: the response gains ``throttle_time_ms``.
-- 2: quota delays come after the response (KIP-219).
+- 2: the broker sends the response before it throttles the client (KIP-219).
 - 3: flexible encoding; the request gains ``client_software_name`` and
   ``client_software_version``; the response gains ``supported_features``,
-  ``finalized_features_epoch``, ``finalized_features`` and ``zk_migration_ready``; KIP-511;
-  features (KIP-584).
+  ``finalized_features_epoch``, ``finalized_features`` and ``zk_migration_ready``; KIP-511; the
+  response lists features (KIP-584).
 - 4: features may have 0 as their lowest version.
 """
 
@@ -25,7 +25,7 @@ from kwire.protocol.types import (
 
 
 class ApiVersionsRequest(Request, key=18, versions=(0, 4), flexible=3):
-    """Tells which APIs a broker serves, in which versions, and its features."""
+    """Lists a broker's APIs, their versions, and the features of the cluster."""
 
     client_software_name: str = string(since=3, ignorable=True)
     client_software_version: str = string(since=3, ignorable=True)

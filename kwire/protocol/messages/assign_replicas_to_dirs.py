@@ -1,4 +1,4 @@
-"""AssignReplicasToDirs (API key 73): tells the controller in which directories replicas lie.
+"""AssignReplicasToDirs (API key 73): tells the controller in which log directories replicas are.
 
 Version 0, flexible.
 """
@@ -38,7 +38,7 @@ class AssignReplicasToDirsRequestDirectoryData(Nested):
 
 
 class AssignReplicasToDirsRequest(Request, key=73, versions=(0, 0), flexible=0):
-    """Tells the controller in which directories replicas lie."""
+    """Tells the controller in which log directories replicas are."""
 
     broker_id: int = int32()
     broker_epoch: int = int64(default=-1)

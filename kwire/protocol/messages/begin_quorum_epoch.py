@@ -1,6 +1,6 @@
-"""BeginQuorumEpoch (API key 53): tells the voters of the quorum who has won an epoch.
+"""BeginQuorumEpoch (API key 53): tells the voters of the quorum which voter leads a new epoch.
 
-Versions 0 to 1, flexible from 1. What they brought:
+Versions 0 to 1, flexible from 1. Changes by version:
 
 - 1: flexible encoding; the request gains ``voter_id``,
   ``BeginQuorumEpochRequestPartitionData.voter_directory_id`` and ``leader_endpoints``; the
@@ -47,7 +47,7 @@ class LeaderEndpoint(Nested):
 
 
 class BeginQuorumEpochRequest(Request, key=53, versions=(0, 1), flexible=1):
-    """Tells the voters of the quorum who has won an epoch."""
+    """Tells the voters of the quorum which voter leads a new epoch."""
 
     cluster_id: str | None = string(nullable=True, default=None)
     voter_id: int = int32(since=1, default=-1, ignorable=True)

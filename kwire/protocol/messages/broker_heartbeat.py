@@ -1,6 +1,6 @@
-"""BrokerHeartbeat (API key 63): keeps a broker alive in the eyes of the controller.
+"""BrokerHeartbeat (API key 63): tells the controller that a broker is alive.
 
-Versions 0 to 2, flexible. What they brought:
+Versions 0 to 2, flexible. Changes by version:
 
 - 1: the request gains ``offline_log_dirs``; KIP-858.
 - 2: the request gains ``cordoned_log_dirs``.
@@ -19,7 +19,7 @@ from kwire.protocol.types import (
 
 
 class BrokerHeartbeatRequest(Request, key=63, versions=(0, 2), flexible=0):
-    """Keeps a broker alive in the eyes of the controller."""
+    """Tells the controller that a broker is alive."""
 
     broker_id: int = int32()
     broker_epoch: int = int64(default=-1)

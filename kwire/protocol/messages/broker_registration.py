@@ -1,6 +1,6 @@
-"""BrokerRegistration (API key 62): makes a broker known to the controller.
+"""BrokerRegistration (API key 62): registers a broker with the controller.
 
-Versions 0 to 4, flexible. What they brought:
+Versions 0 to 4, flexible. Changes by version:
 
 - 1: the request gains ``is_migrating_zk_broker``; KIP-866.
 - 2: the request gains ``log_dirs``; KIP-858.
@@ -41,7 +41,7 @@ class Feature(Nested):
 
 
 class BrokerRegistrationRequest(Request, key=62, versions=(0, 4), flexible=0):
-    """Makes a broker known to the controller."""
+    """Registers a broker with the controller."""
 
     broker_id: int = int32()
     cluster_id: str = string()

@@ -1,6 +1,6 @@
 """ConsumerGroupDescribe (API key 69): shows consumer groups of the new protocol (KIP-848).
 
-Versions 0 to 1, flexible. What they brought:
+Versions 0 to 1, flexible. Changes by version:
 
 - 1: the response gains ``Member.member_type``; KIP-1099.
 """

@@ -1,10 +1,10 @@
-"""ConsumerGroupHeartbeat (API key 68): joins, keeps and leaves a consumer group of the new
+"""ConsumerGroupHeartbeat (API key 68): joins, stays in and leaves a consumer group of the new
 protocol (KIP-848).
 
-Versions 0 to 1, flexible. What they brought:
+Versions 0 to 1, flexible. Changes by version:
 
-- 1: the request gains ``subscribed_topic_regex``; regular expressions, and member ids made by
-  clients (KIP-1082).
+- 1: the request gains ``subscribed_topic_regex``; members may subscribe by a regular expression,
+  and clients choose their member ids (KIP-1082).
 """
 
 from kwire.protocol.types import (
@@ -28,7 +28,7 @@ class TopicPartitions(Nested):
 
 
 class ConsumerGroupHeartbeatRequest(Request, key=68, versions=(0, 1), flexible=0):
-    """Joins, keeps and leaves a consumer group of the new protocol (KIP-848)."""
+    """Joins, stays in and leaves a consumer group of the new protocol (KIP-848)."""
 
     group_id: str = string()
     member_id: str = string()

@@ -1,7 +1,7 @@
-"""What members of a classic consumer group say to each other through the coordinator.
+"""The messages that members of a classic consumer group exchange through the coordinator.
 
 Versions 0 to 3, never flexible. Both messages are preceded by their version as an int16, which
-is not part of them. What they brought:
+is not part of them. Changes by version:
 
 - 1: the subscription gains ``owned_partitions``.
 - 2: the subscription gains ``generation_id``.
@@ -26,7 +26,7 @@ class TopicPartition(Nested):
 
 
 class ConsumerProtocolSubscription(Schema, versions=(0, 3), flexible=None):
-    """What a member wants: its topics, and what it owns already."""
+    """A member's subscription: its topics, and the partitions that it owns already."""
 
     topics: list[str] = array(string)
     user_data: bytes | None = binary(nullable=True, default=None)
@@ -36,7 +36,7 @@ class ConsumerProtocolSubscription(Schema, versions=(0, 3), flexible=None):
 
 
 class ConsumerProtocolAssignment(Schema, versions=(0, 3), flexible=None):
-    """What a member gets from the leader of the group."""
+    """The partitions that the leader of the group assigns to a member."""
 
     assigned_partitions: list[TopicPartition] = array(TopicPartition)
     user_data: bytes | None = binary(nullable=True, default=None)

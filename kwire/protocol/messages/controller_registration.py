@@ -1,4 +1,4 @@
-"""ControllerRegistration (API key 70): makes a controller known to the active one.
+"""ControllerRegistration (API key 70): registers a controller with the active controller.
 
 Version 0, flexible.
 """
@@ -35,7 +35,7 @@ class Feature(Nested):
 
 
 class ControllerRegistrationRequest(Request, key=70, versions=(0, 0), flexible=0):
-    """Makes a controller known to the active one."""
+    """Registers a controller with the active controller."""
 
     controller_id: int = int32()
     incarnation_id: bytes = uuid()

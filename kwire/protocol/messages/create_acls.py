@@ -1,10 +1,10 @@
 """CreateAcls (API key 30): creates access control entries.
 
-Versions 1 to 3, flexible from 2. What they brought:
+Versions 1 to 3, flexible from 2. Changes by version:
 
-- 1: prefixed patterns (KIP-290).
+- 1: a pattern may be a prefix (KIP-290).
 - 2: flexible encoding.
-- 3: the resource type USER.
+- 3: the resource type USER exists.
 """
 
 from kwire.protocol.types import (

@@ -1,11 +1,11 @@
 """CreateDelegationToken (API key 38): creates a delegation token.
 
-Versions 1 to 3, flexible from 2. What they brought:
+Versions 1 to 3, flexible from 2. Changes by version:
 
 - 2: flexible encoding.
 - 3: the request gains ``owner_principal_type`` and ``owner_principal_name``; the response gains
-  ``token_requester_principal_type`` and ``token_requester_principal_name``; tokens for somebody
-  else (KIP-373).
+  ``token_requester_principal_type`` and ``token_requester_principal_name``; a user may create a
+  token for another user (KIP-373).
 """
 
 from kwire.protocol.types import (

@@ -1,10 +1,10 @@
 """CreatePartitions (API key 37): adds partitions to topics.
 
-Versions 0 to 3, flexible from 2. What they brought:
+Versions 0 to 3, flexible from 2. Changes by version:
 
-- 1: quota delays come after the response (KIP-219).
+- 1: the broker sends the response before it throttles the client (KIP-219).
 - 2: flexible encoding.
-- 3: THROTTLING_QUOTA_EXCEEDED may be answered (KIP-599).
+- 3: the response may carry the error THROTTLING_QUOTA_EXCEEDED (KIP-599).
 """
 
 from kwire.protocol.types import (

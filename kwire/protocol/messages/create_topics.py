@@ -1,13 +1,13 @@
 """CreateTopics (API key 19): creates topics.
 
-Versions 2 to 7, flexible from 5. What they brought:
+Versions 2 to 7, flexible from 5. Changes by version:
 
-- 3: quota delays come after the response (KIP-219).
-- 4: -1 means the broker's default (KIP-464).
+- 3: the broker sends the response before it throttles the client (KIP-219).
+- 4: -1 partitions or replicas mean the broker's default (KIP-464).
 - 5: flexible encoding; the response gains ``CreatableTopicResult.topic_config_error_code``,
   ``CreatableTopicResult.num_partitions``, ``CreatableTopicResult.replication_factor`` and
   ``CreatableTopicResult.configs``; KIP-525.
-- 6: THROTTLING_QUOTA_EXCEEDED may be answered (KIP-599).
+- 6: the response may carry the error THROTTLING_QUOTA_EXCEEDED (KIP-599).
 - 7: the response gains ``CreatableTopicResult.topic_id``; KIP-516.
 """
 

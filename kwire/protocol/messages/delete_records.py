@@ -1,8 +1,8 @@
 """DeleteRecords (API key 21): moves the log start offset of partitions forward.
 
-Versions 0 to 2, flexible from 2. What they brought:
+Versions 0 to 2, flexible from 2. Changes by version:
 
-- 1: quota delays come after the response (KIP-219).
+- 1: the broker sends the response before it throttles the client (KIP-219).
 - 2: flexible encoding.
 """
 

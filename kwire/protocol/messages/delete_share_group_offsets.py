@@ -1,4 +1,4 @@
-"""DeleteShareGroupOffsets (API key 92): forgets the start offsets of a share group.
+"""DeleteShareGroupOffsets (API key 92): deletes the start offsets of a share group.
 
 Version 0, flexible.
 """
@@ -22,7 +22,7 @@ class DeleteShareGroupOffsetsRequestTopic(Nested):
 
 
 class DeleteShareGroupOffsetsRequest(Request, key=92, versions=(0, 0), flexible=0):
-    """Forgets the start offsets of a share group."""
+    """Deletes the start offsets of a share group."""
 
     group_id: str = string()
     topics: list[DeleteShareGroupOffsetsRequestTopic] = array(DeleteShareGroupOffsetsRequestTopic)

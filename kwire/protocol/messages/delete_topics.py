@@ -1,14 +1,14 @@
 """DeleteTopics (API key 20): deletes topics.
 
-Versions 1 to 6, flexible from 4. What they brought:
+Versions 1 to 6, flexible from 4. Changes by version:
 
-- 2: quota delays come after the response (KIP-219).
-- 3: TOPIC_DELETION_DISABLED may be answered (KIP-322).
+- 2: the broker sends the response before it throttles the client (KIP-219).
+- 3: the response may carry the error TOPIC_DELETION_DISABLED (KIP-322).
 - 4: flexible encoding.
 - 5: the response gains ``DeletableTopicResult.error_message``; KIP-599.
 - 6: the request gains ``topics``; the request loses ``topic_names``; the response may have null
-  ``DeletableTopicResult.name``; the response gains ``DeletableTopicResult.topic_id``; topics by
-  id (KIP-516).
+  ``DeletableTopicResult.name``; the response gains ``DeletableTopicResult.topic_id``; a request
+  may name topics by id (KIP-516).
 """
 
 from kwire.protocol.types import (

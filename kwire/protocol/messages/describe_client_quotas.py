@@ -1,6 +1,6 @@
 """DescribeClientQuotas (API key 48): shows client quotas.
 
-Versions 0 to 1, flexible from 1. What they brought:
+Versions 0 to 1, flexible from 1. Changes by version:
 
 - 1: flexible encoding.
 """

@@ -1,10 +1,10 @@
-"""DescribeCluster (API key 60): tells the brokers or controllers of the cluster.
+"""DescribeCluster (API key 60): lists the brokers or the controllers of the cluster.
 
-Versions 0 to 2, flexible. What they brought:
+Versions 0 to 2, flexible. Changes by version:
 
 - 1: the request and the response gain ``endpoint_type``; KIP-919.
 - 2: the request gains ``include_fenced_brokers``; the response gains
-  ``DescribeClusterBroker.is_fenced``; fenced brokers (KIP-1073).
+  ``DescribeClusterBroker.is_fenced``; the response may list fenced brokers (KIP-1073).
 """
 
 from kwire.protocol.types import (
@@ -21,7 +21,7 @@ from kwire.protocol.types import (
 
 
 class DescribeClusterRequest(Request, key=60, versions=(0, 2), flexible=0):
-    """Tells the brokers or controllers of the cluster."""
+    """Lists the brokers or the controllers of the cluster."""
 
     include_cluster_authorized_operations: bool = boolean()
     endpoint_type: int = int8(since=1, default=1)

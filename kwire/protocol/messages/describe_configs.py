@@ -1,9 +1,9 @@
 """DescribeConfigs (API key 32): shows settings, where they come from and what they override.
 
-Versions 1 to 4, flexible from 4. What they brought:
+Versions 1 to 4, flexible from 4. Changes by version:
 
-- 1: synonyms (KIP-226).
-- 2: quota delays come after the response (KIP-219).
+- 1: the response may list synonyms (KIP-226).
+- 2: the broker sends the response before it throttles the client (KIP-219).
 - 3: the request gains ``include_documentation``; the response gains
   ``DescribeConfigsResourceResult.config_type`` and
   ``DescribeConfigsResourceResult.documentation``; KIP-569.

@@ -1,6 +1,6 @@
 """DescribeDelegationToken (API key 41): lists delegation tokens.
 
-Versions 1 to 3, flexible from 2. What they brought:
+Versions 1 to 3, flexible from 2. Changes by version:
 
 - 2: flexible encoding.
 - 3: the response gains ``DescribedDelegationToken.token_requester_principal_type`` and

@@ -1,15 +1,16 @@
 """DescribeGroups (API key 15): shows the state and the members of classic groups.
 
-Versions 0 to 6, flexible from 5. What they brought:
+Versions 0 to 6, flexible from 5. Changes by version:
 
 - 1: the response gains ``throttle_time_ms``.
-- 2: quota delays come after the response (KIP-219).
+- 2: the broker sends the response before it throttles the client (KIP-219).
 - 3: the request gains ``include_authorized_operations``; the response gains
   ``DescribedGroup.authorized_operations``; KIP-430.
-- 4: the response gains ``DescribedGroupMember.group_instance_id``; static members (KIP-345).
+- 4: the response gains ``DescribedGroupMember.group_instance_id``; groups may have static members
+  (KIP-345).
 - 5: flexible encoding.
-- 6: the response gains ``DescribedGroup.error_message``; GROUP_ID_NOT_FOUND may be answered,
-  with a message (KIP-1043).
+- 6: the response gains ``DescribedGroup.error_message``; the response may carry the error
+  GROUP_ID_NOT_FOUND, with a message (KIP-1043).
 """
 
 from kwire.protocol.types import (

@@ -1,8 +1,8 @@
 """DescribeLogDirs (API key 35): shows log directories and the size of the partitions in them.
 
-Versions 1 to 5, flexible from 2. What they brought:
+Versions 1 to 5, flexible from 2. Changes by version:
 
-- 1: quota delays come after the response (KIP-219).
+- 1: the broker sends the response before it throttles the client (KIP-219).
 - 2: flexible encoding.
 - 3: the response gains ``error_code``.
 - 4: the response gains ``DescribeLogDirsResult.total_bytes`` and

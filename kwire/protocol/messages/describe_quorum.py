@@ -1,6 +1,6 @@
 """DescribeQuorum (API key 55): shows the voters and observers of the metadata quorum.
 
-Versions 0 to 2, flexible. What they brought:
+Versions 0 to 2, flexible. Changes by version:
 
 - 1: the response gains ``ReplicaState.last_fetch_timestamp`` and
   ``ReplicaState.last_caught_up_timestamp``; KIP-836.

@@ -1,6 +1,6 @@
-"""DescribeShareGroupOffsets (API key 90): tells the start offsets of share groups.
+"""DescribeShareGroupOffsets (API key 90): reads the start offsets of share groups.
 
-Versions 0 to 1, flexible. What they brought:
+Versions 0 to 1, flexible. Changes by version:
 
 - 1: the response gains ``DescribeShareGroupOffsetsResponsePartition.lag``; KIP-1226.
 """
@@ -35,7 +35,7 @@ class DescribeShareGroupOffsetsRequestGroup(Nested):
 
 
 class DescribeShareGroupOffsetsRequest(Request, key=90, versions=(0, 1), flexible=0):
-    """Tells the start offsets of share groups."""
+    """Reads the start offsets of share groups."""
 
     groups: list[DescribeShareGroupOffsetsRequestGroup] = array(
         DescribeShareGroupOffsetsRequestGroup

@@ -1,9 +1,9 @@
 """ElectLeaders (API key 43): makes partitions elect a leader.
 
-Versions 0 to 2, flexible from 2. What they brought:
+Versions 0 to 2, flexible from 2. Changes by version:
 
-- 1: the request gains ``election_type``; the response gains ``error_code``; unclean elections
-  (KIP-460).
+- 1: the request gains ``election_type``; the response gains ``error_code``; a request may ask for
+  unclean elections (KIP-460).
 - 2: flexible encoding.
 """
 

@@ -1,6 +1,6 @@
 """EndQuorumEpoch (API key 54): tells the voters of the quorum that its leader resigns.
 
-Versions 0 to 1, flexible from 1. What they brought:
+Versions 0 to 1, flexible from 1. Changes by version:
 
 - 1: flexible encoding; the request loses
   ``EndQuorumEpochRequestPartitionData.preferred_successors``; the request gains

@@ -1,13 +1,13 @@
 """EndTxn (API key 26): commits or aborts a transaction.
 
-Versions 0 to 5, flexible from 3. What they brought:
+Versions 0 to 5, flexible from 3. Changes by version:
 
-- 1: quota delays come after the response (KIP-219).
-- 2: PRODUCER_FENCED may be answered (KIP-588).
+- 1: the broker sends the response before it throttles the client (KIP-219).
+- 2: the response may carry the error PRODUCER_FENCED (KIP-588).
 - 3: flexible encoding.
-- 4: TRANSACTION_ABORTABLE may be answered (KIP-890).
-- 5: the response gains ``producer_id`` and ``producer_epoch``; every transaction bumps the epoch
-  (KIP-890).
+- 4: the response may carry the error TRANSACTION_ABORTABLE (KIP-890).
+- 5: the response gains ``producer_id`` and ``producer_epoch``; every transaction raises the
+  producer epoch (KIP-890).
 """
 
 from kwire.protocol.types import (

@@ -1,6 +1,6 @@
 """ExpireDelegationToken (API key 40): changes when a delegation token expires.
 
-Versions 1 to 2, flexible from 2. What they brought:
+Versions 1 to 2, flexible from 2. Changes by version:
 
 - 2: flexible encoding.
 """

@@ -1,27 +1,29 @@
 """Fetch (API key 1): reads record batches from partitions, for consumers and for followers.
 
-Versions 4 to 18, flexible from 12. What they brought:
+Versions 4 to 18, flexible from 12. Changes by version:
 
-- 4: record batches v2 and read_committed (KIP-98).
+- 4: records come in batches of version 2, and a request may ask for read_committed (KIP-98).
 - 5: the request gains ``FetchPartition.log_start_offset``; the response gains
   ``PartitionData.log_start_offset``.
-- 6: as 5, on both sides.
+- 6: the format of version 5.
 - 7: the request and the response gain ``session_id``; the request gains ``session_epoch`` and
-  ``forgotten_topics_data``; the response gains ``error_code``; fetch sessions (KIP-227).
-- 8: quota delays come after the response (KIP-219).
-- 9: the request gains ``FetchPartition.current_leader_epoch``; fencing by leader epoch
-  (KIP-320).
-- 10: zstd is allowed (KIP-110).
+  ``forgotten_topics_data``; the response gains ``error_code``; clients may use fetch sessions
+  (KIP-227).
+- 8: the broker sends the response before it throttles the client (KIP-219).
+- 9: the request gains ``FetchPartition.current_leader_epoch``; the broker fences clients by
+  leader epoch (KIP-320).
+- 10: records may be compressed with zstd (KIP-110).
 - 11: the request gains ``rack_id``; the response gains ``PartitionData.preferred_read_replica``;
-  fetching from followers (KIP-392).
+  consumers may fetch from followers (KIP-392).
 - 12: flexible encoding; the request gains ``cluster_id`` and
   ``FetchPartition.last_fetched_epoch``; the response gains ``PartitionData.diverging_epoch``,
-  ``PartitionData.current_leader`` and ``PartitionData.snapshot_id``; diverging epochs (KIP-595).
+  ``PartitionData.current_leader`` and ``PartitionData.snapshot_id``; the response tells a
+  follower where its log diverges (KIP-595).
 - 13: the request loses ``FetchTopic.topic`` and ``ForgottenTopic.topic``; the request gains
   ``FetchTopic.topic_id`` and ``ForgottenTopic.topic_id``; the response loses
   ``FetchableTopicResponse.topic``; the response gains ``FetchableTopicResponse.topic_id``;
   KIP-516.
-- 14: OFFSET_MOVED_TO_TIERED_STORAGE may be answered (KIP-405).
+- 14: the response may carry the error OFFSET_MOVED_TO_TIERED_STORAGE (KIP-405).
 - 15: the request loses ``replica_id``; the request gains ``replica_state``; KIP-903.
 - 16: the response gains ``node_endpoints``; KIP-951.
 - 17: the request gains ``FetchPartition.replica_directory_id``; KIP-853.

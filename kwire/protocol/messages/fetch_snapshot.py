@@ -1,6 +1,6 @@
 """FetchSnapshot (API key 59): reads a piece of a metadata snapshot.
 
-Versions 0 to 1, flexible. What they brought:
+Versions 0 to 1, flexible. Changes by version:
 
 - 1: the request gains ``FetchSnapshotRequestPartitionSnapshot.replica_directory_id``; the
   response gains ``node_endpoints``.

@@ -1,17 +1,17 @@
 """FindCoordinator (API key 10): tells which broker coordinates a group, a transaction or a share
 partition.
 
-Versions 0 to 6, flexible from 3. What they brought:
+Versions 0 to 6, flexible from 3. Changes by version:
 
 - 1: the request gains ``key_type``; the response gains ``throttle_time_ms`` and
-  ``error_message``; transactions too (KIP-98).
-- 2: quota delays come after the response (KIP-219).
+  ``error_message``; the API finds the coordinators of transactions too (KIP-98).
+- 2: the broker sends the response before it throttles the client (KIP-219).
 - 3: flexible encoding.
 - 4: the request loses ``key``; the request gains ``coordinator_keys``; the response loses
   ``error_code``, ``error_message``, ``node_id``, ``host`` and ``port``; the response gains
-  ``coordinators``; several keys at once (KIP-699).
-- 5: TRANSACTION_ABORTABLE may be answered (KIP-890).
-- 6: share partitions too (KIP-932).
+  ``coordinators``; a request may name several keys (KIP-699).
+- 5: the response may carry the error TRANSACTION_ABORTABLE (KIP-890).
+- 6: the API finds the coordinators of share partitions too (KIP-932).
 """
 
 from kwire.protocol.types import (

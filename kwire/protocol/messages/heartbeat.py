@@ -1,10 +1,10 @@
-"""Heartbeat (API key 12): keeps a member of a classic group alive and tells it of rebalances.
+"""Heartbeat (API key 12): keeps the session of a classic group's member, and tells of rebalances.
 
-Versions 0 to 4, flexible from 4. What they brought:
+Versions 0 to 4, flexible from 4. Changes by version:
 
 - 1: the response gains ``throttle_time_ms``.
-- 2: quota delays come after the response (KIP-219).
-- 3: the request gains ``group_instance_id``; static members (KIP-345).
+- 2: the broker sends the response before it throttles the client (KIP-219).
+- 3: the request gains ``group_instance_id``; groups may have static members (KIP-345).
 - 4: flexible encoding.
 """
 
@@ -18,7 +18,7 @@ from kwire.protocol.types import (
 
 
 class HeartbeatRequest(Request, key=12, versions=(0, 4), flexible=4):
-    """Keeps a member of a classic group alive and tells it of rebalances."""
+    """Keeps the session of a classic group's member, and tells of rebalances."""
 
     group_id: str = string()
     generation_id: int = int32()

@@ -1,6 +1,6 @@
 """IncrementalAlterConfigs (API key 44): changes some settings of a resource and leaves the others.
 
-Versions 0 to 1, flexible from 1. What they brought:
+Versions 0 to 1, flexible from 1. Changes by version:
 
 - 1: flexible encoding.
 """

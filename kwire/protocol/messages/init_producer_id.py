@@ -1,15 +1,15 @@
 """InitProducerId (API key 22): gives a producer its id and epoch.
 
-Versions 0 to 6, flexible from 2. What they brought:
+Versions 0 to 6, flexible from 2. Changes by version:
 
-- 1: quota delays come after the response (KIP-219).
+- 1: the broker sends the response before it throttles the client (KIP-219).
 - 2: flexible encoding.
 - 3: the request gains ``producer_id`` and ``producer_epoch``; KIP-360.
-- 4: PRODUCER_FENCED may be answered (KIP-588).
-- 5: TRANSACTION_ABORTABLE may be answered (KIP-890).
+- 4: the response may carry the error PRODUCER_FENCED (KIP-588).
+- 5: the response may carry the error TRANSACTION_ABORTABLE (KIP-890).
 - 6: the request gains ``enable_2pc`` and ``keep_prepared_txn``; the response gains
-  ``ongoing_txn_producer_id`` and ``ongoing_txn_producer_epoch``; two-phase commit (KIP-939); not
-  stable yet, never advertised.
+  ``ongoing_txn_producer_id`` and ``ongoing_txn_producer_epoch``; transactions may use two-phase
+  commit (KIP-939); the version isn't stable, so kwire never advertises it.
 """
 
 from kwire.protocol.types import (

@@ -1,13 +1,13 @@
-"""JoinGroup (API key 11): enters a classic group and waits for its next generation.
+"""JoinGroup (API key 11): joins a classic group and waits for its next generation.
 
-Versions 0 to 9, flexible from 6. What they brought:
+Versions 0 to 9, flexible from 6. Changes by version:
 
 - 1: the request gains ``rebalance_timeout_ms``.
 - 2: the response gains ``throttle_time_ms``.
-- 3: quota delays come after the response (KIP-219).
-- 4: a new member is sent back once with MEMBER_ID_REQUIRED (KIP-394).
+- 3: the broker sends the response before it throttles the client (KIP-219).
+- 4: a new member gets MEMBER_ID_REQUIRED and its member id, and has to join again (KIP-394).
 - 5: the request gains ``group_instance_id``; the response gains
-  ``JoinGroupResponseMember.group_instance_id``; static members (KIP-345).
+  ``JoinGroupResponseMember.group_instance_id``; groups may have static members (KIP-345).
 - 6: flexible encoding.
 - 7: the response gains ``protocol_type``; the response may have null ``protocol_name``; KIP-559.
 - 8: the request gains ``reason``; KIP-800.
@@ -35,7 +35,7 @@ class JoinGroupRequestProtocol(Nested):
 
 
 class JoinGroupRequest(Request, key=11, versions=(0, 9), flexible=6):
-    """Enters a classic group and waits for its next generation."""
+    """Joins a classic group and waits for its next generation."""
 
     group_id: str = string()
     session_timeout_ms: int = int32()

@@ -1,11 +1,11 @@
-"""LeaveGroup (API key 13): takes members out of a classic group.
+"""LeaveGroup (API key 13): removes members from a classic group.
 
-Versions 0 to 5, flexible from 4. What they brought:
+Versions 0 to 5, flexible from 4. Changes by version:
 
 - 1: the response gains ``throttle_time_ms``.
-- 2: quota delays come after the response (KIP-219).
-- 3: the request loses ``member_id``; the request and the response gain ``members``; several
-  members at once (KIP-345).
+- 2: the broker sends the response before it throttles the client (KIP-219).
+- 3: the request loses ``member_id``; the request and the response gain ``members``; a request may
+  name several members (KIP-345).
 - 4: flexible encoding.
 - 5: the request gains ``MemberIdentity.reason``; KIP-800.
 """
@@ -30,7 +30,7 @@ class MemberIdentity(Nested):
 
 
 class LeaveGroupRequest(Request, key=13, versions=(0, 5), flexible=4):
-    """Takes members out of a classic group."""
+    """Removes members from a classic group."""
 
     group_id: str = string()
     member_id: str = string(until=2)

@@ -1,8 +1,8 @@
 """ListConfigResources (API key 74): lists the resources that have settings.
 
-Versions 0 to 1, flexible. What they brought:
+Versions 0 to 1, flexible. Changes by version:
 
-- 0: lists client metrics resources only (KIP-714).
+- 0: the API lists client metrics resources only (KIP-714).
 - 1: the request gains ``resource_types``; the response gains ``ConfigResource.resource_type``;
   KIP-1142.
 """

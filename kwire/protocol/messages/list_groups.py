@@ -1,12 +1,11 @@
 """ListGroups (API key 16): lists the groups that a broker coordinates.
 
-Versions 0 to 5, flexible from 3. What they brought:
+Versions 0 to 5, flexible from 3. Changes by version:
 
 - 1: the response gains ``throttle_time_ms``.
-- 2: quota delays come after the response (KIP-219).
+- 2: the broker sends the response before it throttles the client (KIP-219).
 - 3: flexible encoding.
-- 4: the request gains ``states_filter``; the response gains ``ListedGroup.group_state``;
-  KIP-518.
+- 4: the request gains ``states_filter``; the response gains ``ListedGroup.group_state``; KIP-518.
 - 5: the request gains ``types_filter``; the response gains ``ListedGroup.group_type``; KIP-848.
 """
 

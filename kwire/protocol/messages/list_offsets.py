@@ -1,13 +1,13 @@
 """ListOffsets (API key 2): finds offsets by timestamp, and the ends of a partition.
 
-Versions 1 to 11, flexible from 6. What they brought:
+Versions 1 to 11, flexible from 6. Changes by version:
 
-- 2: the request gains ``isolation_level``; the response gains ``throttle_time_ms``; isolation
-  levels (KIP-98).
-- 3: quota delays come after the response (KIP-219).
+- 2: the request gains ``isolation_level``; the response gains ``throttle_time_ms``; a request may
+  name an isolation level (KIP-98).
+- 3: the broker sends the response before it throttles the client (KIP-219).
 - 4: the request gains ``ListOffsetsPartition.current_leader_epoch``; the response gains
   ``ListOffsetsPartitionResponse.leader_epoch``; KIP-320.
-- 5: OFFSET_NOT_AVAILABLE may be answered (KIP-207).
+- 5: the response may carry the error OFFSET_NOT_AVAILABLE (KIP-207).
 - 6: flexible encoding.
 - 7: timestamp -3 asks for the greatest timestamp (KIP-734).
 - 8: timestamp -4 asks for the earliest local offset (KIP-405).

@@ -1,6 +1,6 @@
 """ListTransactions (API key 66): lists the transactions that a broker coordinates.
 
-Versions 0 to 2, flexible. What they brought:
+Versions 0 to 2, flexible. Changes by version:
 
 - 1: the request gains ``duration_filter``; KIP-994.
 - 2: the request gains ``transactional_id_pattern``; KIP-1152.

@@ -1,16 +1,16 @@
-"""Metadata (API key 3): tells the brokers of the cluster, its topics and who leads their
+"""Metadata (API key 3): lists the brokers and topics of the cluster, and the leaders of the
 partitions.
 
-Versions 0 to 13, flexible from 9. What they brought:
+Versions 0 to 13, flexible from 9. Changes by version:
 
 - 1: the request may have null ``topics``; the response gains ``MetadataResponseBroker.rack``,
-  ``controller_id`` and ``MetadataResponseTopic.is_internal``; no topics at all means null, an
-  empty list means none.
+  ``controller_id`` and ``MetadataResponseTopic.is_internal``; null asks for all topics, an empty
+  list for none.
 - 2: the response gains ``cluster_id``.
 - 3: the response gains ``throttle_time_ms``.
 - 4: the request gains ``allow_auto_topic_creation``.
 - 5: the response gains ``MetadataResponsePartition.offline_replicas``; KIP-112.
-- 6: quota delays come after the response (KIP-219).
+- 6: the broker sends the response before it throttles the client (KIP-219).
 - 7: the response gains ``MetadataResponsePartition.leader_epoch``; KIP-320.
 - 8: the request gains ``include_cluster_authorized_operations`` and
   ``include_topic_authorized_operations``; the response gains
@@ -20,8 +20,10 @@ Versions 0 to 13, flexible from 9. What they brought:
 - 10: the request gains ``MetadataRequestTopic.topic_id``; the request may have null
   ``MetadataRequestTopic.name``; the response gains ``MetadataResponseTopic.topic_id``; KIP-516.
 - 11: the request loses ``include_cluster_authorized_operations``; the response loses
-  ``cluster_authorized_operations``; cluster operations moved to DescribeCluster (KIP-700).
-- 12: the response may have null ``MetadataResponseTopic.name``; lookup by topic id works.
+  ``cluster_authorized_operations``; DescribeCluster has the cluster's operations instead
+  (KIP-700).
+- 12: the response may have null ``MetadataResponseTopic.name``; a request may look up topics by
+  id.
 - 13: the response gains ``error_code``; KIP-1102.
 """
 
@@ -46,7 +48,7 @@ class MetadataRequestTopic(Nested):
 
 
 class MetadataRequest(Request, key=3, versions=(0, 13), flexible=9):
-    """Tells the brokers of the cluster, its topics and who leads their partitions."""
+    """Lists the brokers and topics of the cluster, and the leaders of the partitions."""
 
     topics: list[MetadataRequestTopic] | None = array(MetadataRequestTopic, nullable_since=1)
     allow_auto_topic_creation: bool = boolean(since=4, default=True)

@@ -1,18 +1,19 @@
-"""OffsetCommit (API key 8): stores how far a group has read.
+"""OffsetCommit (API key 8): stores the committed offsets of a group.
 
-Versions 2 to 10, flexible from 8. What they brought:
+Versions 2 to 10, flexible from 8. Changes by version:
 
 - 3: the response gains ``throttle_time_ms``.
-- 4: quota delays come after the response (KIP-219).
-- 5: the request loses ``retention_time_ms``; retention is the broker's business (KIP-211).
+- 4: the broker sends the response before it throttles the client (KIP-219).
+- 5: the request loses ``retention_time_ms``; the broker's settings decide on retention (KIP-211).
 - 6: the request gains ``OffsetCommitRequestPartition.committed_leader_epoch``; KIP-320.
-- 7: the request gains ``group_instance_id``; static members (KIP-345).
+- 7: the request gains ``group_instance_id``; groups may have static members (KIP-345).
 - 8: flexible encoding.
-- 9: consumer groups of the new protocol too, with STALE_MEMBER_EPOCH (KIP-848).
+- 9: members of KIP-848 consumer groups may commit, and the response may carry the error
+  STALE_MEMBER_EPOCH (KIP-848).
 - 10: the request loses ``OffsetCommitRequestTopic.name``; the request gains
   ``OffsetCommitRequestTopic.topic_id``; the response loses ``OffsetCommitResponseTopic.name``;
-  the response gains ``OffsetCommitResponseTopic.topic_id``; UNKNOWN_TOPIC_ID may be answered
-  (KIP-848).
+  the response gains ``OffsetCommitResponseTopic.topic_id``; the response may carry the error
+  UNKNOWN_TOPIC_ID (KIP-848).
 """
 
 from kwire.protocol.types import (
@@ -46,7 +47,7 @@ class OffsetCommitRequestTopic(Nested):
 
 
 class OffsetCommitRequest(Request, key=8, versions=(2, 10), flexible=8):
-    """Stores how far a group has read."""
+    """Stores the committed offsets of a group."""
 
     group_id: str = string()
     generation_id_or_member_epoch: int = int32(default=-1, ignorable=True)

@@ -1,4 +1,4 @@
-"""OffsetDelete (API key 47): forgets how far a group has read some partitions.
+"""OffsetDelete (API key 47): deletes the committed offsets of a group for some partitions.
 
 Version 0, never flexible.
 """
@@ -28,7 +28,7 @@ class OffsetDeleteRequestTopic(Nested):
 
 
 class OffsetDeleteRequest(Request, key=47, versions=(0, 0), flexible=None):
-    """Forgets how far a group has read some partitions."""
+    """Deletes the committed offsets of a group for some partitions."""
 
     group_id: str = string()
     topics: list[OffsetDeleteRequestTopic] = array(OffsetDeleteRequestTopic)

@@ -1,20 +1,21 @@
-"""OffsetFetch (API key 9): tells how far groups have read.
+"""OffsetFetch (API key 9): reads the committed offsets of groups.
 
-Versions 1 to 10, flexible from 6. What they brought:
+Versions 1 to 10, flexible from 6. Changes by version:
 
-- 1: offsets come from the offsets topic.
-- 2: the request may have null ``topics``; the response gains ``error_code``; null topics mean
-  all of them.
+- 1: offsets come from ``__consumer_offsets`` instead of ZooKeeper.
+- 2: the request may have null ``topics``; the response gains ``error_code``; null asks for all
+  topics.
 - 3: the response gains ``throttle_time_ms``.
-- 4: quota delays come after the response (KIP-219).
+- 4: the broker sends the response before it throttles the client (KIP-219).
 - 5: the response gains ``OffsetFetchResponsePartition.committed_leader_epoch``; KIP-320.
 - 6: flexible encoding.
 - 7: the request gains ``require_stable``; KIP-447.
-- 8: the request loses ``group_id``; the request and the response lose ``topics``; the request
-  and the response gain ``groups``; the response loses ``error_code``; several groups at once
-  (KIP-709).
+- 8: the request loses ``group_id``; the request and the response lose ``topics``; the request and
+  the response gain ``groups``; the response loses ``error_code``; a request may name several
+  groups (KIP-709).
 - 9: the request gains ``OffsetFetchRequestGroup.member_id`` and
-  ``OffsetFetchRequestGroup.member_epoch``; consumer groups of the new protocol too (KIP-848).
+  ``OffsetFetchRequestGroup.member_epoch``; members of KIP-848 consumer groups may ask too
+  (KIP-848).
 - 10: the request loses ``OffsetFetchRequestTopics.name``; the request gains
   ``OffsetFetchRequestTopics.topic_id``; the response loses ``OffsetFetchResponseTopics.name``;
   the response gains ``OffsetFetchResponseTopics.topic_id``; KIP-848.
@@ -59,7 +60,7 @@ class OffsetFetchRequestGroup(Nested):
 
 
 class OffsetFetchRequest(Request, key=9, versions=(1, 10), flexible=6):
-    """Tells how far groups have read."""
+    """Reads the committed offsets of groups."""
 
     group_id: str = string(until=7)
     topics: list[OffsetFetchRequestTopic] | None = array(

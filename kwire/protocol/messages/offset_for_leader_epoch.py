@@ -1,8 +1,8 @@
-"""OffsetForLeaderEpoch (API key 23): tells where a leader epoch ends in the leader's log.
+"""OffsetForLeaderEpoch (API key 23): reads the end offset of a leader epoch in the leader's log.
 
-Versions 2 to 4, flexible from 4. What they brought:
+Versions 2 to 4, flexible from 4. Changes by version:
 
-- 2: the client copes with fencing by current_leader_epoch (KIP-320).
+- 2: the broker fences clients by ``current_leader_epoch`` (KIP-320).
 - 3: the request gains ``replica_id``; KIP-320.
 - 4: flexible encoding.
 """
@@ -35,7 +35,7 @@ class OffsetForLeaderTopic(Nested):
 
 
 class OffsetForLeaderEpochRequest(Request, key=23, versions=(2, 4), flexible=4):
-    """Tells where a leader epoch ends in the leader's log."""
+    """Reads the end offset of a leader epoch in the leader's log."""
 
     replica_id: int = int32(since=3, default=-2, ignorable=True)
     topics: list[OffsetForLeaderTopic] = array(OffsetForLeaderTopic)

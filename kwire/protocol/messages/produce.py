@@ -1,21 +1,22 @@
 """Produce (API key 0): appends record batches to partitions.
 
-Versions 3 to 13, flexible from 9. What they brought:
+Versions 3 to 13, flexible from 9. Changes by version:
 
-- 4: the client copes with KAFKA_STORAGE_ERROR.
+- 4: the response may carry the error KAFKA_STORAGE_ERROR.
 - 5: the response gains ``PartitionProduceResponse.log_start_offset``.
-- 6: quota delays come after the response (KIP-219).
-- 7: zstd is allowed (KIP-110).
+- 6: the broker sends the response before it throttles the client (KIP-219).
+- 7: records may be compressed with zstd (KIP-110).
 - 8: the response gains ``PartitionProduceResponse.record_errors`` and
   ``PartitionProduceResponse.error_message``; KIP-467.
 - 9: flexible encoding.
 - 10: the response gains ``PartitionProduceResponse.current_leader`` and ``node_endpoints``;
   KIP-951.
-- 11: TRANSACTION_ABORTABLE may be answered (KIP-890).
-- 12: a transactional produce adds its partitions to the transaction by itself (KIP-890).
+- 11: the response may carry the error TRANSACTION_ABORTABLE (KIP-890).
+- 12: a transactional Produce request adds its partitions to the transaction (KIP-890).
 - 13: the request loses ``TopicProduceData.name``; the request gains
   ``TopicProduceData.topic_id``; the response loses ``TopicProduceResponse.name``; the response
-  gains ``TopicProduceResponse.topic_id``; UNKNOWN_TOPIC_ID may be answered (KIP-516).
+  gains ``TopicProduceResponse.topic_id``; the response may carry the error UNKNOWN_TOPIC_ID
+  (KIP-516).
 """
 
 from kwire.protocol.file_slice import Records

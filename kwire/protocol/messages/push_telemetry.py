@@ -1,4 +1,4 @@
-"""PushTelemetry (API key 72): takes the metrics of a client (KIP-714).
+"""PushTelemetry (API key 72): sends the metrics of a client to the broker (KIP-714).
 
 Version 0, flexible.
 """
@@ -16,7 +16,7 @@ from kwire.protocol.types import (
 
 
 class PushTelemetryRequest(Request, key=72, versions=(0, 0), flexible=0):
-    """Takes the metrics of a client (KIP-714)."""
+    """Sends the metrics of a client to the broker (KIP-714)."""
 
     client_instance_id: bytes = uuid()
     subscription_id: int = int32()

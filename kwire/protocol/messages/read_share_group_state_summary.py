@@ -1,6 +1,6 @@
 """ReadShareGroupStateSummary (API key 87): reads the start offsets of share partitions.
 
-Versions 0 to 1, flexible. What they brought:
+Versions 0 to 1, flexible. Changes by version:
 
 - 1: the response gains ``PartitionResult.delivery_complete_count``; KIP-1226.
 """

@@ -1,6 +1,6 @@
-"""RenewDelegationToken (API key 39): lets a delegation token live longer.
+"""RenewDelegationToken (API key 39): prolongs the life of a delegation token.
 
-Versions 1 to 2, flexible from 2. What they brought:
+Versions 1 to 2, flexible from 2. Changes by version:
 
 - 2: flexible encoding.
 """
@@ -16,7 +16,7 @@ from kwire.protocol.types import (
 
 
 class RenewDelegationTokenRequest(Request, key=39, versions=(1, 2), flexible=2):
-    """Lets a delegation token live longer."""
+    """Prolongs the life of a delegation token."""
 
     hmac: bytes = binary()
     renew_period_ms: int = int64()

@@ -1,6 +1,6 @@
 """SaslAuthenticate (API key 36): carries one step of a SASL exchange.
 
-Versions 0 to 2, flexible from 2. What they brought:
+Versions 0 to 2, flexible from 2. Changes by version:
 
 - 1: the response gains ``session_lifetime_ms``; KIP-368.
 - 2: flexible encoding.

@@ -1,8 +1,8 @@
-"""SaslHandshake (API key 17): agrees on a SASL mechanism.
+"""SaslHandshake (API key 17): chooses a SASL mechanism.
 
-Versions 0 to 1, never flexible. What they brought:
+Versions 0 to 1, never flexible. Changes by version:
 
-- 1: the exchange goes on in SaslAuthenticate (KIP-152).
+- 1: the SASL exchange continues in SaslAuthenticate requests (KIP-152).
 """
 
 from kwire.protocol.types import (
@@ -15,7 +15,7 @@ from kwire.protocol.types import (
 
 
 class SaslHandshakeRequest(Request, key=17, versions=(0, 1), flexible=None):
-    """Agrees on a SASL mechanism."""
+    """Chooses a SASL mechanism."""
 
     mechanism: str = string()
 

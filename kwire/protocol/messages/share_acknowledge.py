@@ -1,6 +1,6 @@
 """ShareAcknowledge (API key 79): acknowledges records that a share group has acquired (KIP-932).
 
-Versions 1 to 2, flexible. What they brought:
+Versions 1 to 2, flexible. Changes by version:
 
 - 2: the request gains ``is_renew_ack``; the response gains ``acquisition_lock_timeout_ms``;
   KIP-1222.

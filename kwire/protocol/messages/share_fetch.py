@@ -1,6 +1,6 @@
 """ShareFetch (API key 78): acquires records for a member of a share group (KIP-932).
 
-Versions 1 to 2, flexible. What they brought:
+Versions 1 to 2, flexible. Changes by version:
 
 - 2: the request gains ``share_acquire_mode`` and ``is_renew_ack``; KIP-1206 and KIP-1222.
 """

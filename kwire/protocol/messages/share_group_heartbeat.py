@@ -1,4 +1,4 @@
-"""ShareGroupHeartbeat (API key 76): joins, keeps and leaves a share group (KIP-932).
+"""ShareGroupHeartbeat (API key 76): joins, stays in and leaves a share group (KIP-932).
 
 Version 1, flexible.
 """
@@ -17,7 +17,7 @@ from kwire.protocol.types import (
 
 
 class ShareGroupHeartbeatRequest(Request, key=76, versions=(1, 1), flexible=0):
-    """Joins, keeps and leaves a share group (KIP-932)."""
+    """Joins, stays in and leaves a share group (KIP-932)."""
 
     group_id: str = string()
     member_id: str = string()

@@ -1,4 +1,4 @@
-"""StreamsGroupHeartbeat (API key 88): joins, keeps and leaves a streams group (KIP-1071).
+"""StreamsGroupHeartbeat (API key 88): joins, stays in and leaves a streams group (KIP-1071).
 
 Version 0, flexible.
 """
@@ -85,7 +85,7 @@ class TaskOffset(Nested):
 
 
 class StreamsGroupHeartbeatRequest(Request, key=88, versions=(0, 0), flexible=0):
-    """Joins, keeps and leaves a streams group (KIP-1071)."""
+    """Joins, stays in and leaves a streams group (KIP-1071)."""
 
     group_id: str = string()
     member_id: str = string()

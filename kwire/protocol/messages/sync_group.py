@@ -1,10 +1,10 @@
 """SyncGroup (API key 14): hands the leader's assignment to every member of a classic group.
 
-Versions 0 to 5, flexible from 4. What they brought:
+Versions 0 to 5, flexible from 4. Changes by version:
 
 - 1: the response gains ``throttle_time_ms``.
-- 2: quota delays come after the response (KIP-219).
-- 3: the request gains ``group_instance_id``; static members (KIP-345).
+- 2: the broker sends the response before it throttles the client (KIP-219).
+- 3: the request gains ``group_instance_id``; groups may have static members (KIP-345).
 - 4: flexible encoding.
 - 5: the request and the response gain ``protocol_type`` and ``protocol_name``; KIP-559.
 """

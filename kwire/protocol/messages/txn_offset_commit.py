@@ -1,13 +1,13 @@
-"""TxnOffsetCommit (API key 28): stores how far a group has read, as part of a transaction.
+"""TxnOffsetCommit (API key 28): stores the committed offsets of a group as part of a transaction.
 
-Versions 0 to 5, flexible from 3. What they brought:
+Versions 0 to 5, flexible from 3. Changes by version:
 
-- 1: quota delays come after the response (KIP-219).
+- 1: the broker sends the response before it throttles the client (KIP-219).
 - 2: the request gains ``TxnOffsetCommitRequestPartition.committed_leader_epoch``; KIP-320.
 - 3: flexible encoding; the request gains ``generation_id``, ``member_id`` and
-  ``group_instance_id``; fencing by member and generation (KIP-447).
-- 4: TRANSACTION_ABORTABLE may be answered (KIP-890).
-- 5: adds the group to the transaction by itself (KIP-890).
+  ``group_instance_id``; the coordinator fences by member id and generation (KIP-447).
+- 4: the response may carry the error TRANSACTION_ABORTABLE (KIP-890).
+- 5: the request adds the group to the transaction (KIP-890).
 """
 
 from kwire.protocol.types import (
@@ -39,7 +39,7 @@ class TxnOffsetCommitRequestTopic(Nested):
 
 
 class TxnOffsetCommitRequest(Request, key=28, versions=(0, 5), flexible=3):
-    """Stores how far a group has read, as part of a transaction."""
+    """Stores the committed offsets of a group as part of a transaction."""
 
     transactional_id: str = string()
     group_id: str = string()

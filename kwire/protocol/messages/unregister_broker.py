@@ -1,4 +1,4 @@
-"""UnregisterBroker (API key 64): makes the controller forget a broker.
+"""UnregisterBroker (API key 64): removes a broker from the cluster.
 
 Version 0, flexible.
 """
@@ -13,7 +13,7 @@ from kwire.protocol.types import (
 
 
 class UnregisterBrokerRequest(Request, key=64, versions=(0, 0), flexible=0):
-    """Makes the controller forget a broker."""
+    """Removes a broker from the cluster."""
 
     broker_id: int = int32()
 

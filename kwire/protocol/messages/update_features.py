@@ -1,6 +1,6 @@
 """UpdateFeatures (API key 57): changes the finalised features of the cluster.
 
-Versions 0 to 2, flexible. What they brought:
+Versions 0 to 2, flexible. Changes by version:
 
 - 1: the request loses ``FeatureUpdateKey.allow_downgrade``; the request gains
   ``FeatureUpdateKey.upgrade_type`` and ``validate_only``.

@@ -1,11 +1,11 @@
 """Vote (API key 52): asks a voter of the quorum for its vote.
 
-Versions 0 to 2, flexible. What they brought:
+Versions 0 to 2, flexible. Changes by version:
 
 - 1: the request gains ``voter_id``, ``VoteRequestPartitionData.replica_directory_id`` and
-  ``VoteRequestPartitionData.voter_directory_id``; the response gains ``node_endpoints``;
-  KIP-853.
-- 2: the request gains ``VoteRequestPartitionData.pre_vote``; the vote before the vote (KIP-996).
+  ``VoteRequestPartitionData.voter_directory_id``; the response gains ``node_endpoints``; KIP-853.
+- 2: the request gains ``VoteRequestPartitionData.pre_vote``; a request may ask for a pre-vote,
+  which starts no election (KIP-996).
 """
 
 from kwire.protocol.types import (

@@ -1,6 +1,6 @@
 """WriteShareGroupState (API key 85): writes the persistent state of share partitions.
 
-Versions 0 to 1, flexible. What they brought:
+Versions 0 to 1, flexible. Changes by version:
 
 - 1: the request gains ``PartitionData.delivery_complete_count``; KIP-1226.
 """

@@ -1,6 +1,6 @@
 """WriteTxnMarkers (API key 27): writes the markers that end transactions into partitions.
 
-Versions 1 to 2, flexible. What they brought:
+Versions 1 to 2, flexible. Changes by version:
 
 - 2: the request gains ``WritableTxnMarker.transaction_version``; KIP-1228.
 """
