@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 import trio
 
 from kwire.broker.cold_reads import ColdReads
-from kwire.broker.commits import Commits, Decide, nobody_is_gone
+from kwire.broker.commits import Commits, Decide, changes_broker, nobody_is_gone
 from kwire.broker.effective_settings import broker_settings, log_config, settings_of_topic
 from kwire.broker.fetch_sessions import FetchSessions
 from kwire.broker.flusher import Flusher
@@ -32,8 +32,8 @@ from kwire.config.settings import Value
 from kwire.errors import ErrorCode, KafkaError
 from kwire.log.log_config import LogConfig
 from kwire.log.manager import LogManager
-from kwire.metadata.changes import Change, ConfigChanged
-from kwire.metadata.image import ConfigResourceType, MetadataImage, TopicImage
+from kwire.metadata.changes import Change
+from kwire.metadata.image import MetadataImage, TopicImage
 from kwire.metadata.store import MetadataStore
 
 if TYPE_CHECKING:
@@ -202,10 +202,7 @@ class Broker:
     async def _publish(self, image: MetadataImage, changes: Sequence[Change]) -> None:
         """Go by a new image, and make its changes felt on the partitions."""
         self.image = image
-        if any(
-            isinstance(change, ConfigChanged) and change.resource_type == ConfigResourceType.BROKER
-            for change in changes
-        ):
+        if await changes_broker(changes):
             self.settings = broker_settings(self.config, image, self.node_id)
         await self._served.publish(image, changes)
 

@@ -19,8 +19,8 @@ import trio
 
 from kwire.budget.threads import Kind
 from kwire.errors import ErrorCode, KafkaError
-from kwire.metadata.changes import Change, apply
-from kwire.metadata.image import MetadataImage
+from kwire.metadata.changes import Change, ConfigChanged, apply
+from kwire.metadata.image import ConfigResourceType, MetadataImage
 from kwire.metadata.store import MetadataStore, RevisionConflict
 
 Decide: TypeAlias = Callable[[MetadataImage], Sequence[Change] | Awaitable[Sequence[Change]]]
@@ -39,6 +39,16 @@ CHANGES_PER_TURN = 200
 
 def nobody_is_gone() -> bool:
     """For changes that no client asked for."""
+    return False
+
+
+async def changes_broker(changes: Sequence[Change]) -> bool:
+    """Whether settings of brokers are among the changes; other tasks have their turn in between."""
+    for number, change in enumerate(changes, 1):
+        if number % CHANGES_PER_TURN == 0:
+            await trio.lowlevel.checkpoint()
+        if isinstance(change, ConfigChanged) and change.resource_type == ConfigResourceType.BROKER:
+            return True
     return False
 
 

@@ -16,6 +16,7 @@ from typing import TypeAlias
 
 import trio
 
+from kwire.broker.commits import CHANGES_PER_TURN
 from kwire.broker.flusher import Flusher
 from kwire.broker.partition import Partition
 from kwire.budget.threads import Kind
@@ -183,7 +184,9 @@ class ServedPartitions:
     async def _configure(self, image: MetadataImage, changes: Iterable[Change]) -> None:
         """Give partitions the settings that they have from now on, each once."""
         names: dict[str, None] = {}
-        for change in changes:
+        for number, change in enumerate(changes, 1):
+            if number % CHANGES_PER_TURN == 0:
+                await trio.lowlevel.checkpoint()
             assert isinstance(change, ConfigChanged)
             if change.resource_type == ConfigResourceType.BROKER:
                 names = dict.fromkeys(image.topics_by_name)
