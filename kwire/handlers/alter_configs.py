@@ -27,11 +27,11 @@ async def handle(request: AlterConfigsRequest, context: RequestContext) -> Alter
         return replace_configs(image, target, configs, context.broker.settings)
 
     outcomes = await alter_all(request.resources, decide, context, request.validate_only)
-    for resource, outcome in outcomes:
-        if outcome.code or request.validate_only:
-            continue
+    for resource, outcome in [] if request.validate_only else outcomes:
         if context.work.spend(UNITS_TO_WARN):
             await context.work.next_slice()
+        if outcome.code:
+            continue
         target = (resource_type(resource.resource_type), resource.resource_name)
         unfollowed.warn(target, [config.name for config in resource.configs])
     responses: list[AlterConfigsResourceResponse] = []

@@ -40,12 +40,11 @@ async def handle(
         return True
 
     outcomes = await alter_all(request.resources, decide, context, validate_only, alter_own)
-    for resource, outcome in outcomes:
-        if outcome.code or validate_only:
-            continue
+    for resource, outcome in [] if validate_only else outcomes:
         if context.work.spend(UNITS_TO_WARN):
             await context.work.next_slice()
-        _warn(resource)
+        if not outcome.code:
+            _warn(resource)
     responses: list[AlterConfigsResourceResponse] = []
     for piece in pieces(outcomes):
         if context.work.spend(UNITS * len(piece)):
