@@ -112,8 +112,12 @@ class Work:
         """Begin a request, whose smallest cost is ``units``."""
         self.is_large = False
         self._answer_bytes = 0
-        self.go_on()
-        self.spend(units)
+        turns = self._turns
+        left = turns.units_left
+        # Every request begins here, so this spells out ``go_on`` and ``spend``.
+        self._left = (left if left < SLICE_UNITS else SLICE_UNITS) - units
+        self.used_units += units
+        turns.units_left = left - units
 
     def go_on(self) -> None:
         """Continue the current request in another pass of the event loop, with a new slice."""

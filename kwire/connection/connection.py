@@ -224,7 +224,8 @@ class Connection:
         self, served_by: Route, header: RequestHeader, frame: memoryview, position: int
     ) -> None:
         """Decode a request and call its handler; a large one has to wait for that."""
-        self._work.begin_request(large.inline_units(len(frame)))
+        units = len(frame) // large.BYTES_PER_UNIT
+        self._work.begin_request(min(units, large.INLINE_ELEMENTS))
         context = self._context(header)
         try:
             request, _ = served_by.decode(frame, position, large.INLINE_ELEMENTS)

@@ -26,12 +26,6 @@ BYTES_PER_UNIT = 32
 
 SETTING = "kwire.request.max.elements"
 
-
-def inline_units(size_bytes: int) -> int:
-    """What it costs at most to decode a request of this size inline."""
-    return min(size_bytes // BYTES_PER_UNIT, INLINE_ELEMENTS)
-
-
 SMALL_BYTES = 4096
 """A fast path's request of so many bytes costs so little that it isn't counted."""
 
