@@ -1,6 +1,13 @@
 """Committed offsets, and those of transactions that are still open."""
 
+from types import SimpleNamespace
+
+import pytest
+
+from kwire.coordinator.group import Committer
+from kwire.coordinator.group_offsets import GroupOffsets
 from kwire.coordinator.offsets import NO_PRODUCER_ID, CommittedOffset, OffsetStore
+from kwire.errors import ErrorCode, KafkaError
 from kwire.protocol.types import ZERO_UUID
 
 
@@ -59,3 +66,13 @@ def test_an_offset_belongs_to_the_topic_it_was_committed_for():
     assert known.belongs_to(ZERO_UUID)
     assert not known.belongs_to(b"2" * 16)
     assert _offset(1).belongs_to(b"2" * 16)
+
+
+def test_a_member_commits_for_no_group_that_nobody_knows():
+    """Also one of generation 0; whoever names no generation needs no group."""
+    committed = GroupOffsets(SimpleNamespace(groups={}), OffsetStore())
+    committed.check_commit("g", Committer("", -1, None, 10), 0)
+    for generation in (0, 1):
+        with pytest.raises(KafkaError) as refused:
+            committed.check_commit("g", Committer("m", generation, None, 10), 0)
+        assert refused.value.code is ErrorCode.GROUP_ID_NOT_FOUND

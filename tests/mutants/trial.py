@@ -23,6 +23,7 @@ MEMORY_BYTES = 4 << 30
 MIN_LIMIT_S = 60.0
 SLOWER = 5.0
 FILES_S = 60.0
+FAILED = re.compile(r"(?:FAILED|ERROR) (\S+)")
 # They look at the source's text, or count calls, or look at another program.
 LEFT_OUT = (
     "tests/performance",
@@ -45,6 +46,7 @@ class Trial:
         self.tree = work / "tree"
         self.temporary = work / "tmp"
         self.usual_s: dict[str, float] = {}
+        self.sound: set[str] = set()
         self.changes = 0
 
     def copy(self) -> None:
@@ -106,18 +108,28 @@ class Trial:
             try:
                 self._write(file, mutation.apply(text))
                 outcome, _ = self._run(stage, limit_s)
-                if outcome and self._is_sure(outcome, stage, limit_s):
-                    return outcome
+                is_sure = bool(outcome) and self._is_sure(outcome, stage, limit_s)
             finally:
                 self._write(file, text)
+            if is_sure:
+                self._check_sound(outcome, limit_s)
+                return outcome
         return ""
 
     def _is_sure(self, outcome: str, stage: Stage, limit_s: float) -> bool:
         """Whether it fails again: a test that sometimes fails by itself has caught nothing."""
-        failed = re.match(r"(?:FAILED|ERROR) (\S+)", outcome)
+        failed = FAILED.match(outcome)
         if failed and self._run((failed[1],), limit_s)[0]:
             return True
         return bool(self._run(stage, limit_s)[0])
+
+    def _check_sound(self, outcome: str, limit_s: float) -> None:
+        """RuntimeError if the test that has failed does so without the bug as well."""
+        failed = FAILED.match(outcome)
+        if failed and failed[1] not in self.sound:
+            if self._run((failed[1],), limit_s)[0]:
+                raise RuntimeError(f"without any bug: {outcome}")
+            self.sound.add(failed[1])
 
     def _write(self, file: Path, text: str) -> None:
         """Write with a time of its own, or Python would take what it compiled before."""

@@ -10,7 +10,7 @@ from kwire.record.control import (
     coordinator_epoch,
     end_transaction_marker,
 )
-from kwire.record.records import BatchBuilder
+from kwire.record.records import BatchBuilder, records
 
 
 def control_batch(key: bytes | None, value: bytes | None) -> RecordBatch:
@@ -53,3 +53,14 @@ def test_a_marker_needs_a_value(value: bytes | None) -> None:
     """Without it there is no coordinator epoch."""
     with pytest.raises(KafkaError, match="without a value"):
         coordinator_epoch(control_batch(b"\0\0\0\1", value))
+
+
+@pytest.mark.parametrize(("kind", "key"), [("ABORT", "00000000"), ("COMMIT", "00000001")])
+def test_markers_are_written_as_kafka_writes_them(kind: str, key: str) -> None:
+    """EndTransactionMarker of Kafka: version 0, then 0 for an abort and 1 for a commit."""
+    marker = end_transaction_marker(
+        ControlType[kind], producer_id=7, producer_epoch=3, coordinator_epoch=5, timestamp=0
+    )
+    [record] = records(RecordBatch(marker))
+    assert record.key == bytes.fromhex(key)
+    assert record.value == bytes.fromhex("000000000005")
