@@ -230,9 +230,8 @@ class Connection:
         try:
             request, _ = served_by.decode(frame, position, large.INLINE_ELEMENTS)
         except TooManyElements:
-            self._waiting = Waiting(
-                served_by, header, large.serve_large(served_by, frame, position, context)
-            )
+            later = large.serve_large(served_by, frame, position, context)
+            self._waiting = Waiting(served_by, header, later)
             return
         self._handle(served_by, header, request, context)
 

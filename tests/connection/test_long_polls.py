@@ -279,6 +279,8 @@ def all_in_one_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kwire.connection.connection.REQUESTS_PER_TURN", 10_000)
     monkeypatch.setattr("kwire.connection.poller.PASS_UNITS", 1 << 30)
     monkeypatch.setattr("kwire.connection.outbox.FLUSH_BYTES", 1 << 30)
+    monkeypatch.setattr("kwire.budget.work.SLICE_UNITS", 1 << 30)
+    monkeypatch.setattr("kwire.budget.work.PASS_UNITS", 1 << 30)
 
 
 async def test_what_is_told_late_does_not_keep_it_from_sending(

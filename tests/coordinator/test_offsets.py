@@ -44,7 +44,7 @@ def test_a_tombstone_takes_pending_offsets_too():
     store = OffsetStore()
     store.put("g", "t", 0, _offset(2), 7)
     assert store.has("g")
-    assert store.group_ids() == {"g"}
+    assert store.group_ids() == ["g"]
     assert store.partitions_of("g") == {("t", 0)}
     store.remove("g", "t", 0)
     assert not store.has("g")
@@ -56,7 +56,7 @@ def test_the_end_of_an_unknown_transaction_changes_nothing():
     """Most transactions commit no offsets."""
     store = OffsetStore()
     store.end_transaction(7, committed=True)
-    assert store.group_ids() == set()
+    assert store.group_ids() == []
 
 
 def test_an_offset_belongs_to_the_topic_it_was_committed_for():
