@@ -20,8 +20,7 @@ from kwire.coordinator.effects import Effects
 from kwire.coordinator.records import Content, CoordinatorRecord
 from kwire.errors import ErrorCode, KafkaError
 from kwire.protocol.codec import MalformedRequest
-from kwire.record.batch import RecordBatch
-from kwire.record.compression import TooLarge
+from kwire.record.batch import RecordBatch, TooLarge
 from kwire.record.control import ControlType, control_type
 from kwire.record.feed import Limits
 from kwire.record.records import NO_PRODUCER, BatchBuilder, Record, records

@@ -32,10 +32,11 @@ from kwire.record.batch import (
     Buffer,
     InvalidRecords,
     RecordBatch,
+    TooLarge,
     set_max_timestamp,
     whole_batch_bytes,
 )
-from kwire.record.compression import MOST_FROM_A_BYTE, Compression, TooLarge
+from kwire.record.compression import MOST_FROM_A_BYTE, Compression
 from kwire.record.feed import Between, Limits, nothing_between
 from kwire.record.records import recompress, renumbered
 from kwire.record.walk import walk_records
