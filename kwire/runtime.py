@@ -248,8 +248,8 @@ class CoordinatorRuntime:
                     log.error("left out the damaged record at offset %d: %s", record.offset, error)
                 if count % PAUSE_RECORDS == 0:
                     yield
-        except TooLarge as error:
-            log.error("left out the rest of the batch at offset %d: %s", batch.base_offset, error)
+        except TooLarge as beyond:
+            log.error("left out the rest of the batch at offset %d: %s", batch.base_offset, beyond)
 
 
 def _split(written: list[CoordinatorRecord]) -> Iterator[list[CoordinatorRecord]]:
