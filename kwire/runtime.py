@@ -20,8 +20,7 @@ from kwire.coordinator.effects import Effects, Job
 from kwire.coordinator.records import Content, CoordinatorRecord
 from kwire.errors import ErrorCode, KafkaError
 from kwire.protocol.codec import MalformedRequest
-from kwire.record.batch import RecordBatch
-from kwire.record.compression import TooLarge
+from kwire.record.batch import RecordBatch, TooLarge
 from kwire.record.control import ControlType, control_type
 from kwire.record.feed import Limits
 from kwire.record.records import NO_PRODUCER, BatchBuilder, Record, records
@@ -261,8 +260,8 @@ class CoordinatorRuntime:
                     log.error("left out the damaged record at offset %d: %s", record.offset, error)
                 if count % PAUSE_RECORDS == 0:
                     yield
-        except TooLarge as error:
-            log.error("left out the rest of the batch at offset %d: %s", batch.base_offset, error)
+        except TooLarge as beyond:
+            log.error("left out the rest of the batch at offset %d: %s", batch.base_offset, beyond)
 
 
 def _split(written: list[CoordinatorRecord]) -> Iterator[list[CoordinatorRecord]]:

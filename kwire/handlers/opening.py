@@ -17,8 +17,7 @@ from kwire.handlers.context import RequestContext
 from kwire.handlers.waiting import later
 from kwire.log.log_config import LogConfig
 from kwire.log.validation import limits_of
-from kwire.record.batch import RecordBatch
-from kwire.record.compression import TooLarge
+from kwire.record.batch import RecordBatch, TooLarge
 from kwire.record.feed import Between, Limits
 
 MAX_BYTES = "kwire.decompressed.max.bytes"

@@ -49,8 +49,7 @@ from kwire.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from kwire.record.batch import RecordBatch
-from kwire.record.compression import TooLarge
+from kwire.record.batch import RecordBatch, TooLarge
 
 VALID_ACKS = (ACKS_ALL, 0, 1)
 ADMIN_CLIENT_ID = "__admin_client"

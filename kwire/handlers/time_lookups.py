@@ -18,8 +18,7 @@ from kwire.handlers.waiting import later
 from kwire.log.page_cache import ColdPages
 from kwire.log.time_search import BatchToOpen, FoundOffset, LargestSearch, TimeSearch
 from kwire.log.validation import INLINE_LIMITS, SLOW_BYTES, SLOW_RECORDS
-from kwire.record.batch import HEADER_BYTES, InvalidRecords
-from kwire.record.compression import TooLarge
+from kwire.record.batch import HEADER_BYTES, InvalidRecords, TooLarge
 from kwire.record.feed import nothing_between
 
 MANY_TRIES = 200

@@ -32,10 +32,11 @@ from kwire.record.batch import (
     Buffer,
     InvalidRecords,
     RecordBatch,
+    TooLarge,
     set_max_timestamp,
     whole_batch_bytes,
 )
-from kwire.record.compression import MOST_FROM_A_BYTE, Compression, TooLarge
+from kwire.record.compression import MOST_FROM_A_BYTE, Compression
 from kwire.record.feed import Between, Limits, nothing_between
 from kwire.record.records import recompress, renumbered
 from kwire.record.walk import walk_records
@@ -214,6 +215,8 @@ def _check_header(batch: RecordBatch) -> None:
     if batch.is_transactional and not batch.has_producer_id:
         raise _invalid("A transactional batch without a producer id")
     room = batch.size_bytes - HEADER_BYTES
+    if not room and batch.compression not in (Compression.NONE, Compression.ZSTD):
+        raise _unreadable("A compressed stream of no bytes")  # which zstd alone can read
     if count * SMALLEST_RECORD_BYTES > room * MOST_FROM_A_BYTE[batch.compression]:
         raise _invalid(f"{count} records do not fit into the batch")
 

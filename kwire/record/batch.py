@@ -72,6 +72,17 @@ class InvalidRecords(KafkaError):
     """Bytes that are not the record batches they should be."""
 
 
+class TooLarge(InvalidRecords):
+    """Records that are more, or decompress to more, than the caller allows.
+
+    MESSAGE_TOO_LARGE: Kafka's own producer splits the batch then, and no client sends the same
+    batch again.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.MESSAGE_TOO_LARGE, message)
+
+
 class RecordBatch:
     """The header of the batch at ``position`` of ``buffer``, parsed; its records stay bytes.
 

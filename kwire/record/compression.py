@@ -27,18 +27,7 @@ from enum import IntEnum
 from struct import Struct
 
 from kwire.errors import ErrorCode
-from kwire.record.batch import Buffer, InvalidRecords
-
-
-class TooLarge(InvalidRecords):
-    """Records that are more, or decompress to more, than the caller allows.
-
-    MESSAGE_TOO_LARGE: Kafka's own producer splits the batch then, and no client sends the same
-    batch again.
-    """
-
-    def __init__(self, message: str) -> None:
-        super().__init__(ErrorCode.MESSAGE_TOO_LARGE, message)
+from kwire.record.batch import Buffer, InvalidRecords, TooLarge
 
 
 class Compression(IntEnum):

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 from kwire.errors import ErrorCode
-from kwire.record.batch import InvalidRecords, RecordBatch
-from kwire.record.compression import DEFAULT_MAX_BYTES, Compression, TooLarge, decompressed
+from kwire.record.batch import InvalidRecords, RecordBatch, TooLarge
+from kwire.record.compression import DEFAULT_MAX_BYTES, Compression, decompressed
 from kwire.record.varint import read_varint
 
 MAX_VARINT_BYTES = 10

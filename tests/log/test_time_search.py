@@ -8,8 +8,8 @@ from crc32c import crc32c
 
 from kwire.log.page_cache import ColdPages
 from kwire.log.time_search import HEADERS_PER_STEP, MOST_OPENED, LargestSearch, TimeSearch
-from kwire.record.batch import InvalidRecords
-from kwire.record.compression import Compression, TooLarge
+from kwire.record.batch import InvalidRecords, TooLarge
+from kwire.record.compression import Compression
 from kwire.record.feed import NO_LIMITS, Limits, nothing_between
 from kwire.testing.time_lookups import max_timestamp, offset_for_timestamp
 

@@ -9,8 +9,8 @@ from kwire.errors import ErrorCode, KafkaError
 from kwire.log.log_config import LogConfig
 from kwire.log.partition_log import AppendOrigin
 from kwire.log.validation import INLINE_LIMITS, InvalidBatch, checked_batch, is_slow
-from kwire.record.batch import LOG_APPEND_TIME, RecordBatch
-from kwire.record.compression import MOST_FROM_A_BYTE, Compression, TooLarge
+from kwire.record.batch import LOG_APPEND_TIME, RecordBatch, TooLarge
+from kwire.record.compression import MOST_FROM_A_BYTE, Compression
 from kwire.record.feed import Limits
 from kwire.record.records import BatchBuilder
 

@@ -146,7 +146,8 @@ def test_a_bomb_comes_in_small_stretches(codec: Compression) -> None:
 MEASURE = """
 import sys
 from pathlib import Path
-from kwire.record.compression import TooLarge, decompressed
+from kwire.record.batch import TooLarge
+from kwire.record.compression import decompressed
 
 def peak():
     lines = Path("/proc/self/status").read_text().splitlines()

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kwire.errors import ErrorCode, KafkaError
-from kwire.record.batch import LOG_APPEND_TIME, RecordBatch, build_header
-from kwire.record.compression import STRETCH_BYTES, Compression, TooLarge
+from kwire.record.batch import LOG_APPEND_TIME, RecordBatch, TooLarge, build_header
+from kwire.record.compression import STRETCH_BYTES, Compression
 from kwire.record.feed import NO_LIMITS, Limits
 from kwire.record.records import (
     BatchBuilder,

@@ -31,9 +31,10 @@ from kwire.record.batch import (
     NO_TIMESTAMP,
     Buffer,
     RecordBatch,
+    TooLarge,
     build_header,
 )
-from kwire.record.compression import TooLarge, compress
+from kwire.record.compression import compress
 from kwire.record.feed import Limits
 from kwire.record.spans import RecordSpans
 
