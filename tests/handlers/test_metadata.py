@@ -50,4 +50,4 @@ async def test_why_a_topic_cannot_be_created_is_in_the_log(tmp_path, caplog):
         for _ in range(2):
             assert await _ask(server, "new") == [("UNKNOWN_TOPIC_OR_PARTITION", 0)]
     assert "cannot create topic new by its first use" in caplog.text
-    assert "replication factor 3" in caplog.text
+    assert "Replication factor 3" in caplog.text
