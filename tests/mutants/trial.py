@@ -13,6 +13,7 @@ import re
 import shutil
 import subprocess
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from tests.mutants.mutations import Mutation
 from tests.mutants.pytest_run import Chosen, Recorder, run
 
 # Rooms whose tests use kwire's other rooms in their own process, and the room that starts brokers.
-USERS = ("log", "coordinator", "metadata", "broker", "handlers")
+USERS = ("log", "coordinator", "metadata", "cli", "broker", "handlers")
 WITH_BROKERS = "server"
 SLOW_S = 0.3
 
@@ -64,8 +65,13 @@ class Trial:
         return self._tests(mutation, [Path(mutation.path).parts[1]])
 
     def far(self, mutation: Mutation) -> dict[str, float]:
-        """The tests of other rooms that call its function, then all that start a broker."""
-        tests = self._tests(mutation, list(USERS))
+        """All of the bug's room, those of others that call its function, all that start brokers.
+
+        A function may also do its work at the import, before there is a test that calls it.
+        """
+        at_import = replace(mutation, function=0)
+        tests = self._tests(at_import, [Path(mutation.path).parts[1]])
+        tests |= self._tests(mutation, list(USERS))
         for file in self._files(WITH_BROKERS):
             tests |= {name: seen[0] for name, seen in self._record(file).items()}
         return tests
