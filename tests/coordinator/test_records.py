@@ -148,6 +148,14 @@ def test_values_of_older_versions_are_read(version):
     assert parse_value(GroupMetadataValue, packed) == group
 
 
+def test_a_generation_of_the_newest_version_is_read():
+    """Version 4 has compact lengths and tagged fields; a broker may have written it."""
+    fields = b"\x09consumer" + b"\0\0\0\3" + b"\x06range" + b"\x02a" + b"\xff" * 8 + b"\1\0"
+    assert parse_value(GroupMetadataValue, b"\0\4" + fields) == GroupMetadataValue(
+        protocol_type="consumer", generation=3, protocol="range", leader="a"
+    )
+
+
 @pytest.mark.parametrize("value", [b"", b"\x00", b"\x00\x09", b"\x00\x04\x00", b"\xff\xff"])
 def test_damaged_values_are_malformed(value):
     """A value that is cut short, or of a version nobody knows, says so."""

@@ -160,6 +160,7 @@ def test_the_mark_of_a_clean_stop_goes_before_the_logs_are_loaded(tmp_path, monk
     monkeypatch.setattr("kwire.log.loading._partition_directories", break_off)
     with pytest.raises(KeyboardInterrupt):
         LogManager.open([tmp_path / "a"], node_id=1, now_ms=0)
+    assert not mark.exists()
 
 
 def test_directories_of_others_are_left_alone(tmp_path):

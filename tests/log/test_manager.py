@@ -10,6 +10,7 @@ from kwire.log.data_directory import LogDirectoryError
 from kwire.log.log_config import LogConfig
 from kwire.log.manager import LogManager
 from kwire.log.partition_metadata import write_topic_id
+from kwire.log.retention import delete_old_segments
 from kwire.testing.faulty_disk import FaultyDisk
 
 ID_1, ID_2 = bytes([1] * 16), bytes([2] * 16)
@@ -166,6 +167,21 @@ def test_logs_may_come_while_it_is_looked_what_is_due(tools, open_manager):
     assert not manager.has_doomed(tools.now_ms)
     assert len(manager.logs) == 2
     manager.logs.clear()
+    manager.close(tools.now_ms)
+
+
+def test_old_segments_are_removed_later(tools, open_manager):
+    """Their files have another name until then."""
+    manager = open_manager()
+    log = create(manager, tools)
+    log.update_config(LogConfig(retention_ms=1, file_delete_delay_ms=60_000))
+    tools.append(log, b"x")
+    assert delete_old_segments(log, tools.now_ms + 2, 1, tools.disk, 1000) == 1
+    assert not manager.has_doomed(60_999)
+    assert manager.has_doomed(61_000)
+    manager.remove_doomed(61_000)
+    assert not list(log.directory.glob("*.deleted"))
+    assert not manager.has_doomed(61_000)
     manager.close(tools.now_ms)
 
 

@@ -1,5 +1,6 @@
 """After a crash: what was written is there, what was torn is gone, and the log goes on."""
 
+import os
 import random
 import shutil
 
@@ -35,6 +36,22 @@ def test_everything_written_is_there_after_a_kill(tools):
     assert log.recovery_point == 0
     log.close(tools.now_ms)
     assert log.recovery_point == 120
+
+
+def test_what_was_recovered_is_synced_by_the_next_flush(tools, monkeypatch):
+    """The crash may have come before the disk had it; segments before that have been synced."""
+    log = tools.open(segment_bytes=600)
+    write_some(tools, log, 20)
+    bases = [segment.base_offset for segment in log.segments]
+    assert len(bases) > 3
+    crash(log)
+    log = tools.open(clean=False, segment_bytes=600, recovery_point=bases[1])
+    synced = set()
+    monkeypatch.setattr(tools.disk, "sync", lambda fd: synced.add(os.fstat(fd).st_ino))
+    log.flush(0)
+    files = [tools.directory / f"{base:020d}.log" for base in bases]
+    assert [file.stat().st_ino in synced for file in files] == [False, *[True] * (len(bases) - 1)]
+    assert log.unflushed == []
 
 
 def test_a_tail_torn_at_any_byte_is_cut(tools, tmp_path):

@@ -83,7 +83,7 @@ class _Reserved:
 
 def test_ids_never_begin_with_a_dash_or_repeat(image_of):
     """A command line would take '-…' for an option."""
-    dash, good, other = b"\xfb" * 16, b"\x01" * 16, b"\x02" * 16
+    dash, good, other = b"\xfb" + bytes(15), b"\x01" * 15 + b"\xfb", b"\x02" * 16
     random = _Reserved(dash, good, good, other)
     image = _created(_created(image_of(), random, "a"), random, "b")
     ids = {topic.topic_id[:1] for topic in image.topics_by_name.values()}
@@ -146,6 +146,17 @@ def test_more_partitions(image_of, random):
     assert after.topics_by_id[new.topic_id] is new
     assert after.partition("t", 4) is not None
     assert after.partition("t", 5) is None
+
+
+def test_new_partitions_have_as_many_replicas_as_the_first(image_of, random):
+    """Others may have been moved to fewer or more brokers."""
+    image = _created(image_of(3), random, partitions=2, factor=2)
+    topic = image.topics_by_name["t"]
+    alone = topic.partitions[1]._replace(replicas=(1,), isr=(1,), leader=1)
+    moved = topic._replace(partitions=(topic.partitions[0], alone))
+    image = image._replace(topics_by_name={"t": moved}, topics_by_id={moved.topic_id: moved})
+    after = apply(image, add_partitions(image, "t", 3, None, random), 3)
+    assert len(after.topics_by_name["t"].partitions[2].replicas) == 2
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from contextlib import closing
 
 import pytest
 import trio
@@ -267,3 +268,18 @@ async def test_large_commits_are_replaced_by_a_snapshot_early(path, monkeypatch,
     await store.close()
     assert path.stat().st_size < 300_000
     assert await EmbeddedStore.open(path).read() == image
+
+
+async def test_a_large_snapshot_is_not_written_again_for_small_commits(path, monkeypatch):
+    """Commits after it may take as much room as itself, also after a restart."""
+    monkeypatch.setattr(embedded, "BYTES_BEFORE_SNAPSHOT", 100)
+    store = EmbeddedStore.open(path)
+    await store.commit(0, _config("x" * 30_000))
+    await store.commit(1, _config("small"))
+    await store.close()
+    store = EmbeddedStore.open(path)
+    for revision in range(2, 10):
+        await store.commit(revision, _config("small"))
+    await store.close()
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT count(*) FROM commits").fetchone() == (10,)

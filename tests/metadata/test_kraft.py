@@ -129,6 +129,15 @@ def test_a_removed_topic_takes_its_configs_along():
     assert not image.config(ConfigResourceType.TOPIC, "orders")
 
 
+@pytest.mark.parametrize("record_class", [BeginTransactionRecord, AbortTransactionRecord])
+def test_the_text_of_a_transaction_may_be_null(record_class):
+    """It is left out then, or written as null."""
+    written = frame_metadata_record(record_class(), 0)
+    assert written.endswith(b"\0")
+    null = written[:-1] + b"\1\0\1\0"  # a tagged field of one byte
+    assert parse_metadata_record(null).fields == record_class()
+
+
 def test_transactions_of_metadata():
     """Only what is ended counts."""
     begin, end, abort = BeginTransactionRecord(), EndTransactionRecord(), AbortTransactionRecord()

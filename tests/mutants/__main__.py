@@ -16,18 +16,22 @@ from pathlib import Path
 from typing import Any
 
 from tests.mutants.mutations import Mutation, is_python, mutations_of
+from tests.mutants.pytest_run import ROOT, warm_up
 from tests.mutants.trial import Trial
 
-ROOT = Path(__file__).parents[2]
 FOLDERS = ["kwire/record", "kwire/log", "kwire/coordinator", "kwire/metadata", "kwire/protocol"]
 
 
 def choose(texts: dict[str, str], count: int, seed: int) -> list[Mutation]:
-    """So many bugs in these files: each kind as often as any other, while there are some left."""
+    """So many bugs in these files: each room and each kind as often as any other.
+
+    Large rooms and frequent kinds would have most of them otherwise.
+    """
     chance = random.Random(seed)
-    kinds: dict[str, list[Mutation]] = {}
+    kinds: dict[tuple[str, str], list[Mutation]] = {}
     for mutation in chain.from_iterable(mutations_of(*file) for file in texts.items()):
-        kinds.setdefault(mutation.kind, []).append(mutation)
+        room = "/".join(Path(mutation.path).parts[:2])
+        kinds.setdefault((room, mutation.kind), []).append(mutation)
     for some in kinds.values():
         chance.shuffle(some)
     chosen: list[Mutation] = []
@@ -94,11 +98,11 @@ def try_out(
                 continue
             if known and not tried_all and not again:
                 continue
-            stages = trial.far(mutation.path) if tried_all else trial.near(mutation.path)
-            caught_by = trial.try_out(mutation, text, stages)
+            tests = trial.far(mutation) if tried_all else trial.near(mutation)
+            caught_by = trial.try_out(mutation, text, tests)
             results.add(key, caught_by, tried_all=tried_all)
-            if caught_by or tried_all:
-                print(f"{place}: {caught_by or 'survived'}: {where(mutation)}", flush=True)
+            outcome = caught_by or ("survived" if tried_all else "not caught yet")
+            print(f"{place}: {outcome}: {where(mutation)}", flush=True)
 
 
 def where(mutation: Mutation) -> str:
@@ -154,7 +158,8 @@ def main() -> int:
     print(f"{len(chosen)} bugs in {len(files)} files", flush=True)
     results = Results(options.work / "results.jsonl")
     if not options.report:
-        trial = Trial(ROOT, options.work)
+        warm_up()
+        trial = Trial(ROOT, options.work.resolve())
         try_out(chosen, texts, results, trial, again=options.survivors)
     return 1 if report(chosen, texts, results) else 0
 

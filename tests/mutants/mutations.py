@@ -31,10 +31,14 @@ LEFT_OUT = (ast.Expr, ast.Assign, ast.AugAssign, ast.Delete, ast.Raise)
 
 @dataclass(frozen=True)
 class Mutation:
-    """``text[start:end]`` becomes ``new`` in the file ``path``."""
+    """``text[start:end]`` becomes ``new`` in the file ``path``.
+
+    ``function`` is the first line of the function around it, 0 for what runs at the import.
+    """
 
     path: str
     line: int
+    function: int
     kind: str
     start: int
     end: int
@@ -56,6 +60,7 @@ class _Finder(ast.NodeVisitor):
     def __init__(self, path: str, text: str) -> None:
         self.path, self.text = path, text
         self.found: list[Mutation] = []
+        self.function = 0
         self.line_starts = [0]
         for line in text.splitlines(keepends=True):
             self.line_starts.append(self.line_starts[-1] + len(line))
@@ -77,7 +82,8 @@ class _Finder(ast.NodeVisitor):
 
     def add(self, node: ast.expr | ast.stmt, kind: str, start: int, end: int, new: str) -> None:
         """Note a mutation."""
-        self.found.append(Mutation(self.path, node.lineno, kind, start, end, new))
+        line = node.lineno
+        self.found.append(Mutation(self.path, line, self.function, kind, start, end, new))
 
     def between(self, kind: str, left: ast.expr, right: ast.expr, old: str, new: str) -> None:
         """Note that the operator between two operands becomes another one."""
@@ -136,7 +142,9 @@ class _Finder(ast.NodeVisitor):
         written = ast.unparse(node.slice)
         if written in ("0", "-1"):
             new = "-1" if written == "0" else "0"
-            self.add(node, "other end", *self.span(node.slice), new)
+            only_one = isinstance(node.value, ast.Call) and "unpack" in ast.unparse(node.value.func)
+            if not only_one:
+                self.add(node, "other end", *self.span(node.slice), new)
             self.visit(node.value)
         else:
             self.generic_visit(node)
@@ -150,7 +158,12 @@ class _Finder(ast.NodeVisitor):
 
     def generic_visit(self, node: ast.AST) -> None:
         """Go on with what a test can see."""
+        outside = self.function
         for name, value in ast.iter_fields(node):
+            if name == "body" and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                self.function = min([node.lineno, *(d.lineno for d in node.decorator_list)])
+            else:
+                self.function = outside
             if name in ("annotation", "returns", "decorator_list", "type_params"):
                 continue
             if not isinstance(value, list):
@@ -162,6 +175,7 @@ class _Finder(ast.NodeVisitor):
             for child in value:
                 if isinstance(child, ast.AST) and not _is_hidden(child):
                     self.visit(child)
+        self.function = outside
 
 
 def _is_hidden(node: ast.AST) -> bool:

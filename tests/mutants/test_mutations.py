@@ -48,6 +48,7 @@ def changed(line: str) -> set[str]:
         ("return 'ä', a - b", {"return 'ä', a + b"}),
         ("return b[0]", {"return b[-1]"}),
         ("return b[-1]", {"return b[0]"}),
+        ("return unpack(a)[0]", set()),
         ("return True", {"return False"}),
         ("a.b = b", {"pass"}),
         ("b.append(a)", {"pass"}),
@@ -62,6 +63,13 @@ def test_a_line_has_these_bugs(line: str, wanted: set[str]) -> None:
     assert changed(line) == wanted | defaults
 
 
+def test_a_bug_knows_the_function_around_it() -> None:
+    """The recorded tests name functions by their first line, which may be a decorator."""
+    text = "A = 1\n@d(2)\ndef f(a=3):\n    def g():\n        return 4\n    return 5\n"
+    places = {text[m.start : m.end]: m.function for m in mutations_of("a.py", text)}
+    assert places == {"1": 0, "3": 0, "4": 4, "5": 2}
+
+
 def test_the_seed_chooses_the_bugs() -> None:
     """The same ones each time; the kinds take turns, however many there are of each."""
     texts = {"a.py": "x = [1, 2, 3, 4, 5, 6, 7, 8, 9]\ny = x == 1 or x\n"}
@@ -73,3 +81,10 @@ def test_the_seed_chooses_the_bugs() -> None:
         "comparison turned round",
         "and/or",
     }
+
+
+def test_every_room_has_its_share() -> None:
+    """A large room would have most of the bugs otherwise."""
+    texts = {"kwire/a/b.py": f"x = [{'1, ' * 500}]\n", "kwire/c.py": "x = [1, 2, 3, 4, 5]\n"}
+    paths = [mutation.path for mutation in choose(texts, 100, seed=1)]
+    assert paths.count("kwire/c.py") == 5

@@ -1,52 +1,44 @@
 """A copy of the tree in which bugs are tried out, one at a time, against the tests.
 
-The checkout itself is never changed. Near tests are those that mirror or import the file, then
-those of its room; far ones are all others. The first that fails has caught the bug. A run that
-takes much longer than without the bug, or more memory than ``MEMORY_BYTES``, is caught as well.
+The checkout itself is never changed. Which test calls which function of kwire is recorded before,
+so a bug is tried only on tests that call its function: those that import its file first, then the
+other ones of its room, and quick ones before slow ones. The first that fails has caught the bug.
+A test that takes much longer than usual, or too much memory, has caught it as well.
 """
 
-import contextlib
+import hashlib
+import json
 import os
 import re
-import resource
 import shutil
-import signal
 import subprocess
-import sys
 import time
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TypeAlias
 
 from tests.mutants.mutations import Mutation
+from tests.mutants.pytest_run import Chosen, Recorder, run
 
-MEMORY_BYTES = 4 << 30
-MIN_LIMIT_S = 60.0
-SLOWER = 5.0
-FILES_S = 60.0
-FAILED = re.compile(r"(?:FAILED|ERROR) (\S+)")
-# They look at the source's text, or count calls, or look at another program.
-LEFT_OUT = (
-    "tests/performance",
-    "tests/bench",
-    "tests/mutants",
-    "tests/test_tidy.py",
-    "tests/test_compiled_build.py",
-    "tests/test_readme.py",
-)
-
-Stage: TypeAlias = tuple[str, ...]
-"""What pytest is given: a folder or file of tests, and what to leave out of it."""
+# Rooms whose tests use kwire's other rooms in their own process, and the room that starts brokers.
+USERS = ("log", "coordinator", "metadata", "cli", "broker", "handlers")
+WITH_BROKERS = "server"
+SLOW_S = 0.3
 
 
 class Trial:
-    """``tree`` is the copy; ``usual_s`` is how long tests take without a bug."""
+    """``tree`` is the copy; ``recorded`` has the tests of each file of tests, as they were seen.
+
+    A test has its usual time and the functions that it calls, as ``kwire/log/disk.py:12``.
+    """
 
     def __init__(self, root: Path, work: Path) -> None:
         self.root = root
+        self.work = work
         self.tree = work / "tree"
         self.temporary = work / "tmp"
-        self.usual_s: dict[str, float] = {}
-        self.sound: set[str] = set()
+        self.recorded: dict[str, dict[str, tuple[float, set[str]]]] = {}
+        self.common = b""
         self.changes = 0
 
     def copy(self) -> None:
@@ -58,78 +50,83 @@ class Trial:
             capture_output=True,
             check=True,
         )
-        for name in listed.stdout.decode().split("\0"):
+        common = hashlib.sha256()
+        for name in sorted(listed.stdout.decode().split("\0")):
             if name and (self.root / name).is_file():
                 target = self.tree / name
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(self.root / name, target)
+                if name.startswith("kwire/"):
+                    common.update(target.read_bytes())
+        self.common = common.digest()
 
-    def near(self, path: str) -> list[Stage]:
-        """The tests that mirror or import a file, those of its folder, those of its room."""
-        folder = Path("tests", *Path(path).parts[1:-1])
-        closest = self._closest(path, folder / f"test_{Path(path).name}")
-        stages: list[Stage] = [tuple(closest)] if closest else []
-        before = [Path(name) for name in closest]
-        for tests in (folder, Path("tests", Path(path).parts[1])):
-            if tests not in before and (self.tree / tests).exists():
-                stages.append((str(tests), *(f"--ignore={done}" for done in before)))
-                before.append(tests)
-        return stages
+    def near(self, mutation: Mutation) -> dict[str, float]:
+        """The tests of the bug's room that call its function, with their usual times."""
+        return self._tests(mutation, [Path(mutation.path).parts[1]])
 
-    def _closest(self, path: str, mirror: Path) -> list[str]:
-        """The file of tests that mirrors a file, and those that import it."""
-        module = Path(path).with_suffix("")
-        parts = module.parts[:-1] if module.name == "__init__" else module.parts
-        imports = re.compile(rf"^(from|import) {re.escape('.'.join(parts))}\b(?!\.)", re.MULTILINE)
-        found = [
-            str(tests.relative_to(self.tree))
-            for tests in sorted((self.tree / "tests").rglob("test_*.py"))
-            if tests.relative_to(self.tree) == mirror or imports.search(tests.read_text())
-        ]
-        return [name for name in found if not name.startswith(LEFT_OUT)]
+    def far(self, mutation: Mutation) -> dict[str, float]:
+        """All of the bug's room, those of others that call its function, all that start brokers.
 
-    def far(self, path: str) -> list[Stage]:
-        """All other tests."""
-        room = Path("tests", Path(path).parts[1])
-        return [("tests", *(f"--ignore={name}" for name in (room, *LEFT_OUT)))]
+        A function may also do its work at the import, before there is a test that calls it.
+        """
+        at_import = replace(mutation, function=0)
+        tests = self._tests(at_import, [Path(mutation.path).parts[1]])
+        tests |= self._tests(mutation, list(USERS))
+        for file in self._files(WITH_BROKERS):
+            tests |= {name: seen[0] for name, seen in self._record(file).items()}
+        return tests
 
-    def try_out(self, mutation: Mutation, text: str, stages: list[Stage]) -> str:
-        """Which stage caught the bug, and how; nothing if none did."""
+    def _tests(self, mutation: Mutation, rooms: list[str]) -> dict[str, float]:
+        """All tests of the rooms for what an import runs: it may be used far from its file."""
+        function = f"{mutation.path}:{mutation.function}"
+        module = re.escape(".".join(Path(mutation.path).with_suffix("").parts))
+        imports = re.compile(rf"^(from|import) {module.removesuffix('.__init__')}\b", re.MULTILINE)
+        found: list[tuple[bool, bool, float, str]] = []
+        for file in [file for room in rooms for file in self._files(room)]:
+            is_closest = imports.search((self.tree / file).read_text(encoding="utf-8")) is not None
+            for name, (usual_s, functions) in self._record(file).items():
+                if not mutation.function or function in functions:
+                    found.append((usual_s > SLOW_S, not is_closest, usual_s, name))
+        return {name: usual_s for _, _, usual_s, name in sorted(found)}
+
+    def _files(self, room: str) -> list[str]:
+        files = (self.tree / "tests" / room).rglob("test_*.py")
+        return sorted(file.relative_to(self.tree).as_posix() for file in files)
+
+    def _record(self, file: str) -> dict[str, tuple[float, set[str]]]:
+        """What is known of a file of tests; they are run for that if it or kwire has changed."""
+        if file not in self.recorded:
+            digest = hashlib.sha256(self.common + (self.tree / file).read_bytes()).hexdigest()[:16]
+            kept = self.work / "recorded" / f"{file.replace('/', '.')}.{digest}.json"
+            if not kept.exists():
+                kept.parent.mkdir(parents=True, exist_ok=True)
+                run(self.tree, self.temporary, [file], lambda: Recorder(self.tree, kept))
+                if not kept.exists():
+                    said = (self.temporary / "said").read_text(errors="replace")
+                    raise RuntimeError(f"{file} can't be run without any bug:\n{said}")
+            known = json.loads(kept.read_text())
+            if known["failed"]:
+                print(f"left out, for they fail or are skipped without a bug: {known['failed']}")
+            self.recorded[file] = {
+                name: (usual_s, set(functions))
+                for name, (usual_s, functions) in known["tests"].items()
+            }
+        return self.recorded[file]
+
+    def try_out(self, mutation: Mutation, text: str, tests: dict[str, float]) -> str:
+        """Which of the tests caught the bug, and how; nothing if none did."""
         file = self.tree / mutation.path
-        for stage in stages:
-            name = stage[0]
-            if name.endswith(".py"):
-                self.usual_s[name] = FILES_S  # measuring would take longer than trying
-            if name not in self.usual_s:
-                outcome, self.usual_s[name] = self._run(stage, limit_s=3600.0)
-                if outcome:
-                    raise RuntimeError(f"without any bug: {name}: {outcome}")
-            limit_s = max(MIN_LIMIT_S, SLOWER * self.usual_s[name])
-            try:
-                self._write(file, mutation.apply(text))
-                outcome, _ = self._run(stage, limit_s)
-                is_sure = bool(outcome) and self._is_sure(outcome, stage, limit_s)
-            finally:
-                self._write(file, text)
-            if is_sure:
-                self._check_sound(outcome, limit_s)
-                return outcome
-        return ""
-
-    def _is_sure(self, outcome: str, stage: Stage, limit_s: float) -> bool:
-        """Whether it fails again: a test that sometimes fails by itself has caught nothing."""
-        failed = FAILED.match(outcome)
-        if failed and self._run((failed[1],), limit_s)[0]:
-            return True
-        return bool(self._run(stage, limit_s)[0])
-
-    def _check_sound(self, outcome: str, limit_s: float) -> None:
-        """RuntimeError if the test that has failed does so without the bug as well."""
-        failed = FAILED.match(outcome)
-        if failed and failed[1] not in self.sound:
-            if self._run((failed[1],), limit_s)[0]:
-                raise RuntimeError(f"without any bug: {outcome}")
-            self.sound.add(failed[1])
+        try:
+            self._write(file, mutation.apply(text))
+            caught_by = self._run(tests)
+            if not caught_by:
+                return ""
+            # A test that fails only once has caught nothing.
+            name = caught_by.partition(" ")[2]
+            alone = {name: tests[name]} if name in tests else tests
+            return caught_by if self._run(alone) or self._run(tests) else ""
+        finally:
+            self._write(file, text)
 
     def _write(self, file: Path, text: str) -> None:
         """Write with a time of its own, or Python would take what it compiled before."""
@@ -138,44 +135,16 @@ class Trial:
         moment = time.time_ns() - (1_000_000 - self.changes) * 1_000_000_000
         os.utime(file, ns=(moment, moment))
 
-    def _run(self, stage: Stage, limit_s: float) -> tuple[str, float]:
-        """Run tests until one fails: what failed, or nothing, and how long it took."""
-        shutil.rmtree(self.temporary, ignore_errors=True)
-        self.temporary.mkdir(parents=True)
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
-        command += ["--tb=no", f"--basetemp={self.temporary / 'pytest'}", *stage]
-        environment = {**os.environ, "TMPDIR": str(self.temporary), "PYTHONPATH": str(self.tree)}
-        began = time.monotonic()
-        process = subprocess.Popen(
-            command,
-            cwd=self.tree,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-            preexec_fn=_limit_memory,
-        )
-        try:
-            said, _ = process.communicate(timeout=limit_s)
-        except subprocess.TimeoutExpired:
-            return f"{stage[0]} took more than {limit_s:.0f} s", limit_s
-        finally:
-            _end(process)
-        took_s = time.monotonic() - began
-        if process.returncode in (0, 5):  # 5: no tests there
-            return "", took_s
-        failed = [line for line in said.splitlines() if line.startswith(("FAILED", "ERROR"))]
-        return (failed[0] if failed else f"{stage[0]} ended with {process.returncode}"), took_s
-
-
-def _limit_memory() -> None:
-    """In the new process: a bug that takes all memory fails by itself."""
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
-
-
-def _end(process: subprocess.Popen[str]) -> None:
-    """End the tests and the brokers that they started."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
+    def _run(self, tests: dict[str, float]) -> str:
+        """Run tests until one fails: which one and how, or nothing."""
+        files = list(dict.fromkeys(name.partition("::")[0] for name in tests))
+        if not files:
+            return ""
+        outcomes = self.work / "outcomes"
+        outcomes.unlink(missing_ok=True)
+        code = run(self.tree, self.temporary, ["-x", *files], partial(Chosen, tests, outcomes))
+        if code in (0, 5):  # 5: no tests there
+            return ""
+        lines = outcomes.read_text().splitlines() if outcomes.exists() else []
+        failed = [line for line in lines if not line.startswith("CUT")]
+        return (failed or lines[-1:] or [f"ENDED {code}"])[0]

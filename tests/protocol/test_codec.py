@@ -178,6 +178,14 @@ def test_unknown_tagged_fields_are_skipped() -> None:
     assert decode(Sample, 1, point[:at] + b"\x01" + unknown + point[at + 1 :]).point.x == 5
 
 
+def test_more_unknown_tagged_fields_than_a_byte_counts_are_skipped() -> None:
+    """Their number is a varint too."""
+    data = encode(Sample(first="x"), 1)
+    many = b"".join(bytes([tag & 0x7F | 0x80, tag >> 7, 1, 0xAA]) for tag in range(128, 328))
+    more = data[:-5] + b"\xc9\x01" + data[-4:] + many
+    assert decode(Sample, 1, more) == Sample(first="x")
+
+
 def test_tagged_fields_must_fit() -> None:
     """A known tagged field has the size it says; an unknown one ends inside the message."""
     data = encode(Sample(second=3), 1)

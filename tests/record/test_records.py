@@ -152,6 +152,12 @@ def test_a_broken_record_is_invalid(what: str) -> None:
     assert caught.value.code == ErrorCode.INVALID_RECORD
 
 
+def test_a_record_that_is_longer_than_the_batch_is_told_its_length() -> None:
+    """Its fields may look sound: they are other bytes."""
+    with pytest.raises(KafkaError, match="a record of 63 bytes does not fit"):
+        list(records(raw_batch(BROKEN["longer than the batch"])))
+
+
 @pytest.mark.parametrize("count", [-1, 0, 1, 3, 2**31 - 1])
 def test_a_wrong_count_is_invalid(count: int) -> None:
     """Two records are not one, three, none or two billion."""

@@ -92,6 +92,7 @@ def with_records(batch, body, count, base_timestamp=None):
     [
         ([0, 1, 2], 2, True),
         ([0, 5, 6], 9, True),
+        ([1, 2], 2, True),
         ([], 0, True),
         ([0, 2, 1, 3], 3, False),
         ([0, 1, 1], 2, False),

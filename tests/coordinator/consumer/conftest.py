@@ -51,6 +51,8 @@ from tests.coordinator.written import take_in
 class ConsumerScript(ClassicCommands, TickingScript):
     """A coordinator whose log is a list, its topics, and the members of one group."""
 
+    initial_rebalance_delay_ms = 0
+
     def __init__(self, **settings: Any) -> None:
         self.settings = ConsumerSettings(**{"assignment_interval_ms": 0, **settings})
         self.topics = TopicSet()
@@ -187,7 +189,7 @@ class ConsumerScript(ClassicCommands, TickingScript):
         around = Surroundings(
             lambda: self.topics, lambda _: self.settings, BrokerBudget(), RegexMatches()
         )
-        settings = GroupSettings(initial_rebalance_delay_ms=0)
+        settings = GroupSettings(initial_rebalance_delay_ms=self.initial_rebalance_delay_ms)
         coordinator = GroupCoordinator(
             settings, self.new_id, around, date_ms=lambda: self.now_ms + self.date_ahead_ms
         )

@@ -7,6 +7,7 @@ import pytest
 
 from kwire.coordinator.consumer import assigning, draft
 from kwire.coordinator.consumer.assigning import AssignmentQuestion
+from kwire.coordinator.consumer.group import ResolvedRegex
 from kwire.coordinator.consumer.member import ConsumerMember, Description
 from kwire.coordinator.consumer.topics import Topic, TopicSet
 
@@ -370,6 +371,18 @@ def test_small_assignments_are_computed_at_once(members, racks, is_quick):
         for n in range(members)
     }
     assert AssignmentQuestion("uniform", group, {}, {}, TOPICS).is_quick is is_quick
+
+
+@pytest.mark.parametrize(("topics", "is_quick"), [(900, True), (1200, False)])
+def test_what_expressions_stand_for_counts_as_topics_that_are_read(topics, is_quick):
+    """Ten members with such an expression read ten times as many."""
+    members = {
+        str(n): ConsumerMember(str(n), Description(topics=("t",), regex="m.*")) for n in range(10)
+    }
+    matched = frozenset(f"m{n}" for n in range(topics))
+    regexes = {"m.*": ResolvedRegex(matched, 1, 0)}
+    known = TopicSet([])
+    assert AssignmentQuestion("uniform", members, {}, regexes, known).is_quick is is_quick
 
 
 def test_long_lists_of_topics_are_not_even_looked_at():

@@ -181,6 +181,32 @@ def test_a_silent_member_downgrades_too(new_script):
     )
 
 
+def test_a_classic_group_is_upgraded_before_its_first_generation(script):
+    """It has no protocol yet: each member's own first one counts."""
+    script.initial_rebalance_delay_ms = 3000
+    script.load()
+    script.run(
+        """
+        topics t=2
+        old_join x
+            x: MEMBER_ID_REQUIRED x-1
+        old_join x protocols=range,roundrobin
+        show
+            classic PreparingRebalance
+        join a
+            is a consumer group from now on
+            a joins
+            assigned at epoch 1 to 2 members, uniform
+            x: REBALANCE_IN_PROGRESS x-1
+            a: epoch 1 has t:0
+        show
+            Reconciling epoch 1 target 1
+            x-1 epoch 0 STABLE - -> t:1
+            a epoch 1 STABLE t:0 -> t:0
+        """
+    )
+
+
 def test_classic_members_wait_who_were_rebalancing(script):
     """They are told to join again when the group is upgraded."""
     script.run(

@@ -34,6 +34,14 @@ def test_topics_that_do_not_matter_do_not_change_the_hash():
     assert hash_topics(["missing"], topics) == 0
 
 
+def test_a_partition_is_near_where_it_has_a_replica():
+    """Each partition for itself; nothing is near where no racks are known."""
+    topic = Topic("t", b"t" * 16, 2, (frozenset({"x", "y"}), frozenset({"y"})))
+    found = [[topic.is_near(index, rack) for index in range(2)] for rack in ("x", "y", "z", None)]
+    assert found == [[True, False], [True, True], [False, False], [False, False]]
+    assert not Topic("t", b"t" * 16, 2).is_near(1, "x")
+
+
 def _names(names, revision=1):
     topics = [Topic(name, name.encode().ljust(16)[:16], 1) for name in names]
     return TopicSet(topics, revision)

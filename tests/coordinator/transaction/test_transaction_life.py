@@ -346,6 +346,18 @@ def test_a_transaction_that_began_in_the_future_does_not_stay_open_until_then():
     assert coordinator.timed_out(lambda at_ms: 5_001_001 - at_ms) == [known.transactional_id]
 
 
+def test_what_has_ended_meanwhile_is_not_aborted():
+    """Between the look at the clock and the abort it may end, begin anew, or be forgotten."""
+    coordinator = TransactionCoordinator(TransactionSettings())
+    known = _state(TransactionState.ONGOING)
+    coordinator.replay(_record(known), -1, 0, loading=True)
+    for transactional_id, age_ms in ((known.transactional_id, known.timeout_ms), ("others", 10**9)):
+        effects = coordinator.abort_timed_out(transactional_id, None, 7, lambda _, age=age_ms: age)
+        assert effects.records == []
+    effects = coordinator.abort_timed_out("t", None, 7, lambda _: known.timeout_ms + 1)
+    assert len(effects.records) == 1
+
+
 def _state(
     state: TransactionState, epoch: int = 0, partitions: set[tuple[str, int]] | None = None
 ) -> Transaction:

@@ -81,3 +81,14 @@ def test_by_offset_as_by_key(compaction, seed, monkeypatch):
     by_key = cleaned(job, c.tools.disk)
     assert by_offset == by_key
     assert any(by_offset[1].values())
+
+
+def test_a_record_without_a_key_goes_though_it_is_the_last(compaction, monkeypatch):
+    """By the keys too: the map knows the log up to and with that record."""
+    monkeypatch.setattr(Cleaner, "_last_offsets", lambda self: None)
+    c = compaction()
+    c.log.update_config(replace(c.log.config, compact=False))
+    c.put_batch([("a", "1"), (None, "2")])
+    c.log.update_config(replace(c.log.config, compact=True))
+    assert c.compact() is not None
+    assert c.contents() == [(0, "a", "1")]

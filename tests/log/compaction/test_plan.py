@@ -88,6 +88,7 @@ def test_only_compacted_logs_and_changes_of_the_policy_count_at_once(compaction)
     c.log.roll(c.now_ms)
     c.log.update_config(LogConfig(compact=False))
     assert c.next_clean() is None
+    assert c.manager.metrics.max_compaction_delay_ms == 0
     c.log.update_config(LogConfig(compact=True, delete=True))
     assert c.compact(roll=False) is not None
     assert len(c.contents()) == 2
