@@ -13,8 +13,8 @@ Rules:
 - If two directories hold the same partition of the same topic id, the start stops, because only a
   person can decide which one to keep. If the topic ids differ, an older topic of that name was
   deleted while its directory was offline; ``LogManager`` decides by the current topic id.
-- ``__cluster_metadata`` in Apache Kafka's directory is the log of Kafka's controllers. kwire doesn't
-  touch it.
+- ``__cluster_metadata`` in Apache Kafka's directory is the log of Kafka's controllers. kwire leaves
+  it alone.
 
 Source: LogManager.loadLogs of Kafka.
 """
