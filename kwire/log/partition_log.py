@@ -3,14 +3,13 @@
 Rules:
 
 - A record is in the page cache when its append returns, so it survives a crash of the process. It
-  survives a crash of the machine after a flush. The log tells when a flush is needed, and the caller
-  flushes in a thread: ``flush_is_due`` (``flush.messages``), ``flush_time_is_due`` (``flush.ms``),
-  ``unflushed`` (rolled segments).
+  survives a crash of the machine after a flush. The log says when to flush: ``flush_is_due``
+  (``flush.messages``), ``flush_time_is_due`` (``flush.ms``), ``unflushed`` (rolled segments).
 - Batches are appended unchanged, except that base offset and leader epoch are patched in place.
 - Readers never see offsets below ``log_start_offset``, even while their files still exist.
-- After a disk error the log cuts a half-written batch before it writes anything else, and the client
-  gets an error. After a shortage appends may go on. Any other error, and every failed sync, takes
-  the data directory offline: nothing is appended until the log is opened again.
+- After a disk error the client gets an error, and the log cuts a half-written batch before it
+  writes again. After a shortage appends go on. Any other error, and every failed sync, takes the
+  data directory offline until the next start.
 
 Source: UnifiedLog and LocalLog of Kafka.
 """
@@ -336,10 +335,9 @@ class PartitionLog:
     ) -> FileSlice | None:
         """Up to ``max_bytes`` of batches before ``end_offset``, from the batch with ``offset`` on.
 
-        The last batch may be cut short. The first batch never is: if it is larger than
-        ``max_bytes``, it is returned whole with ``min_one_batch``, and nothing without. Returns
-        None if there is nothing to return. Raises KafkaError: OFFSET_OUT_OF_RANGE outside the log,
-        KAFKA_STORAGE_ERROR if the disk refuses.
+        The last batch may be cut short, the first never: if it is larger than ``max_bytes``, it is
+        returned whole with ``min_one_batch``, and nothing without. None if nothing is returned.
+        KafkaError: OFFSET_OUT_OF_RANGE outside the log, KAFKA_STORAGE_ERROR if the disk refuses.
         """
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise KafkaError(
