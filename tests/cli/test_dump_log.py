@@ -144,15 +144,15 @@ def test_part_of_a_segment(archive, dump):
     [
         (f"{FIRST}.log", lambda d: d[:-5], "bytes at the end are not a complete batch"),
         (f"{FIRST}.log", lambda d: d[:300] + b"?" + d[301:], "fails its checksum"),
-        (f"{FIRST}.log", lambda d: b"?" * 200, "no whole batch"),
-        (f"{FIRST}.log", lambda d: d[:16] + b"\1" + d[17:], "message format 1 is gone"),
+        (f"{FIRST}.log", lambda d: b"?" * 200, "not a complete batch"),
+        (f"{FIRST}.log", lambda d: d[:16] + b"\1" + d[17:], "message format 1 was removed"),
         (f"{FIRST}.index", lambda d: d[:-1], "failed sanity check"),
         (f"{FIRST}.index", lambda d: d[:7] + b"\x09" + d[8:], "Mismatches in"),
         (f"{FIRST}.timeindex", lambda d: d[:7] + b"\x09" + d[8:], "timestamp mismatch"),
         (f"{1500:020d}.snapshot", lambda d: d[:-1] + b"?", "fails its checksum"),
         (f"{1500:020d}.snapshot", lambda d: b"", "too few"),
         ("leader-epoch-checkpoint", lambda d: b"0\n7\n0 0\n", "number of entries"),
-        ("leader-epoch-checkpoint", lambda d: b"0\n1\n0 x\n", "an entry that is none"),
+        ("leader-epoch-checkpoint", lambda d: b"0\n1\n0 x\n", "an invalid entry"),
         ("partition.metadata", lambda d: b"\xff", "is not text"),
     ],
 )

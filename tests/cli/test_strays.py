@@ -57,7 +57,7 @@ def test_all_are_removed(strays: list[Path], tmp_path: Path) -> None:
         (["--all", "x"], "name the strays to remove, or give --all"),
         (["t-0"], "has no stray t-0"),
         (["../elsewhere"], "has no stray ../elsewhere"),
-        (["--data-dir", "b", "x"], "names belong to one data directory"),
+        (["--data-dir", "b", "x"], "NAME belongs to one data directory"),
     ],
 )
 def test_nothing_is_removed_by_mistake(strays, tmp_path: Path, capsys, given, told) -> None:

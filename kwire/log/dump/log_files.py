@@ -44,7 +44,7 @@ _LENGTH = Struct(">i")
 
 
 def dump_log(path: Path, options: Options, disk: Disk, problems: Problems) -> Iterator[Line]:
-    """The lines of a file of batches; OSError, and DumpError if the name doesn't fit such a file."""
+    """The lines of a file of batches; OSError, and DumpError for another kind of name."""
     yield _first_line(path)
     position = 0
     last_offset: int | None = None

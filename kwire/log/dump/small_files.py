@@ -86,7 +86,7 @@ def dump_checkpoint(path: Path, disk: Disk) -> Iterator[Line]:
     if not lines or lines[0] != "0":
         raise DumpError(f"{path} does not begin with version 0")
     if len(lines) < 2 or lines[1] != str(len(lines) - 2):
-        raise DumpError(f"{path} does not have the {lines[1:2]} entries that its header says")
+        raise DumpError(f"the second line of {path} is not the number of entries that follow")
     for line in lines[2:]:
         values = line.split()
         numbers = values[1:] if columns[0] == "topic" else values
