@@ -6,8 +6,8 @@ the machine computes what the files would contain after it.
 
 Rules:
 
-- ``kill``: a process that dies leaves everything that it wrote. Its open files are closed, and every
-  further call on its disk raises Died. The next process gets a new disk, ``machine.disk``.
+- ``kill``: a process that dies leaves everything that it wrote. Its open files are closed, and
+  every further call on its disk raises Died. The next process gets a new disk, ``machine.disk``.
 - ``lose_power``: the machine keeps what was synced, and any part of what wasn't, in any order. Each
   unsynced write to a file is kept whole, in part, as zeros or not at all. Each name that was
   created, renamed or removed in an unsynced directory is kept or not. A rename happens whole or not
