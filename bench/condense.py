@@ -132,7 +132,7 @@ def condensed_imports(log: str) -> str:
         packages[found["module"].partition(".")[0]] += int(found["own_us"])
     total = sum(modules.values())
     if not total:
-        return "Python told nothing of its imports\n"
+        return "Python reported no imports\n"
     tables = (
         table("Imports, by package", packages, total),
         table("Imports, by module", modules, total),

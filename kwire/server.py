@@ -328,7 +328,7 @@ class Server:
 
 
 def _no_room(directory: Path, what: str) -> StartError:
-    """The error for a start that needs more room on the disk; nothing was changed."""
+    """The error for a start that needs more room on the disk; the start has changed nothing."""
     return StartError(
         f"there is no room in {directory}: {what}; make at least {ROOM_BYTES >> 20} MB free and "
         "start again, nothing that was acknowledged is lost"

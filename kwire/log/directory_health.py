@@ -84,8 +84,9 @@ class DirectoryHealth:
     def sync_failed(self, what: str, error: OSError) -> KafkaError:
         """Record an error of a flush; returns the client's error.
 
-        A flush that fails because the disk is full has lost data that was written before. The
-        directory therefore goes offline, which a shortage elsewhere doesn't cause.
+        A flush that fails because the disk is full has lost data that was written before, so the
+        directory goes offline. A lack of descriptors or memory only prevents the file from being
+        opened, so it counts as a shortage here too.
         """
         return self.fail(what, error) if error.errno in NO_ROOM else self.refused(what, error)
 

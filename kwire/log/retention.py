@@ -4,7 +4,8 @@ Rules:
 
 - A segment is deleted when it lies wholly before the log start offset. If ``cleanup.policy`` has
   ``delete``, it is also deleted when its newest record is older than ``retention.ms``, or when the
-  log without it still has ``retention.bytes``. Records beyond the high watermark are never deleted.
+  log without it is still at least ``retention.bytes`` large. Records beyond the high watermark are
+  never deleted.
 - Files are renamed at once and removed after ``file.delete.delay.ms`` on the steady clock. The age
   of a record is measured by the wall clock (``now_ms``), because timestamps are dates.
 """
