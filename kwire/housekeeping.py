@@ -3,8 +3,8 @@
 Rules:
 
 - Nothing here makes the event loop wait for a disk: slow work runs in a thread.
-- Every second, or every ``log.flush.scheduler.interval.ms`` if that is shorter, partitions are
-  flushed that have rolled segments or whose ``flush.ms`` has passed.
+- Every second, or every ``log.flush.scheduler.interval.ms`` if that is shorter, the task flushes
+  partitions that have rolled segments or whose ``flush.ms`` has passed.
 - Files whose ``file.delete.delay.ms`` has passed are removed within a second.
 - Retention and checkpoints start half a minute after the server, as in Kafka.
 - Intervals are measured by the steady clock, so that changes of the date have no effect on them.

@@ -97,7 +97,7 @@ class Told(Protocol):
     """A request that waits for a reply."""
 
     def set(self) -> None:
-        """Note that the reply is given."""
+        """Wake the request, because its reply is given."""
 
 
 class Reply:
@@ -159,7 +159,7 @@ class CoordinatorRuntime:
         self._date_ms = date_ms or now_ms
 
     def carry_out(self, effects: Effects) -> None:
-        """Write, replay and answer. If writing fails, every reply is an error, and KafkaError."""
+        """Write, replay and answer. If writing fails, all replies are errors; raises KafkaError."""
         if effects.notes:
             self._do_afterwards(partial(_tell, effects.notes))
         try:

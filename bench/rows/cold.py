@@ -1,8 +1,9 @@
 """Rows of a producer's latency while another client reads old segments from the disk.
 
-The probe sends a record every 5 ms, whether or not the one before was acknowledged in time. A
-latency counts from the moment when the record should have been sent. A broker that stands still for
-50 ms therefore delays ten records.
+The probe sends a record every 5 ms, each after the acknowledgement of the one before. A record that
+has to wait for that acknowledgement is late. Its latency counts at the latest from 5 ms after the
+moment when it should have been sent. A broker that stands still for 50 ms therefore slows down
+about ten records.
 """
 
 import os
@@ -66,7 +67,7 @@ def cold_reader(running: Running) -> Iterator[None]:
 
 
 def probe_us(running: Running) -> list[float]:
-    """The latencies of the probe's records in microseconds, ascending."""
+    """The latencies of the probe's records in µs, ascending."""
     bootstrap = running.broker.bootstrap
     topic = create_topic(bootstrap, f"bench-{time.monotonic_ns()}")
     request = produce_request(topic, 1, 100)

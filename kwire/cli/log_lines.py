@@ -8,8 +8,8 @@ Rules:
 - Only a message starts at the left edge. Group ids, client ids and reasons are text from clients:
   control characters in a message are escaped, so that no client can forge a line.
 - A message is cut after ``MAX_MESSAGE_CHARACTERS``. Messages with the same format text are written
-  at most ``MOST_PER_SECOND`` times a second. The others are counted, and the next line after that
-  second gives their number. Clients therefore can't fill the disk.
+  at most ``MOST_PER_SECOND`` times a second. The others are counted, and the first message after
+  that second gives their number. Clients therefore can't fill the disk.
 - A rebalance writes three lines while its next request is in progress, so a line has to be cheap.
   Python's logging is told not to look up the caller and the thread, which no line shows, and the
   time is formatted once a second.

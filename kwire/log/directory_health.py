@@ -8,10 +8,10 @@ Rules:
   fails, and the next try may succeed.
 - A file that is missing while its directory exists was deleted, often by this broker a moment ago.
   That is not a broken disk either.
-- The log reports a shortage once when it begins and once when it ends, not for each request. A
-  shortage has ended when no operation was refused between two calls of ``look`` and, if room was
+- The broker reports a shortage once when it begins and once when it ends, not for each request. A
+  shortage has ended when no operation has failed between two calls of ``look`` and, if room was
   lacking, the disk has room again. Room is checked too because small appends may fit while large
-  ones don't, and because nothing is refused while no producer writes.
+  ones don't, and because no append fails while no producer writes.
 
 Source: LogDirFailureChannel of Kafka, which takes the directory offline for a full disk too.
 """
@@ -103,7 +103,7 @@ class DirectoryHealth:
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{what}: {reason}")
 
     def announce(self) -> None:
-        """Log that the directory is offline."""
+        """Write to the broker's log that the directory is offline."""
         log.error(
             "the data directory %s is offline until the next start, its partitions answer "
             "KAFKA_STORAGE_ERROR: %s",

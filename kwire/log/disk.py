@@ -21,7 +21,7 @@ from kwire.record.batch import Buffer
 
 
 class Hurry:
-    """While entered, a read by this thread raises ColdPages instead of waiting for the disk."""
+    """A context manager: inside it, this thread's reads raise ColdPages instead of waiting."""
 
     __slots__ = ("thread",)
 
@@ -103,7 +103,7 @@ class Disk:
         return path.stat().st_size
 
     def free_bytes(self, path: Path) -> int:
-        """How much room the file system of a path has."""
+        """The free bytes of the file system that contains a path."""
         return os.statvfs(path).f_bavail * os.statvfs(path).f_frsize
 
     def modified_ms(self, path: Path) -> int:

@@ -37,7 +37,7 @@ def finish_leftovers(directory: Path, disk: Disk) -> None:
 
 
 def _finish(directory: Path, names: list[str], disk: Disk) -> None:
-    disk.sync_directory(directory)  # a power loss must not undo the renames that decide below
+    disk.sync_directory(directory)  # a power loss must not undo the renames that decide what goes
     cleaned = [_base_offset(name) for name in names if name.endswith(CLEANED_SUFFIX)]
     swaps = []
     for name in sorted(names):

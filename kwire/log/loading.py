@@ -47,7 +47,7 @@ _CONTROLLERS_TOPIC = "__cluster_metadata"
 
 
 class RecoveryProgress:
-    """Logs every few seconds how far the recovery of a directory has come."""
+    """Writes a line every few seconds that says how far a directory's recovery has come."""
 
     def __init__(self, directory: Path, logs: int, size_bytes: int) -> None:
         self._directory = directory
@@ -71,7 +71,7 @@ class RecoveryProgress:
             self._logs_done += 1
 
     def finish(self) -> None:
-        """Log that every log of the directory is open."""
+        """Write a line that says that every log of the directory is open."""
         if self._logs:
             self._tell("recovered")
 

@@ -49,7 +49,7 @@ class LogManager:
         self._data_directories = {data.path: data for data in directories}
         self._counts = {data.path: 0 for data in directories}
         self._disk = disk
-        # Logs whose name another log has too, until get_or_create chooses by topic id.
+        # Logs of the same name as one in ``logs``, until get_or_create chooses by topic id.
         self._rivals: list[PartitionLog] = []
         self._doomed: list[tuple[int, Path]] = []
         # Threads create and delete logs, and the event loop retries what failed: one at a time.
@@ -230,7 +230,7 @@ class LogManager:
                     health=data.health,
                 )
                 self._disk.sync_directory(data.path)
-            except (FileExistsError, NotADirectoryError, ValueError) as error:  # not the disk
+            except (FileExistsError, NotADirectoryError, ValueError) as error:  # no disk error
                 refusal = KafkaError(
                     ErrorCode.KAFKA_STORAGE_ERROR, f"cannot create {path}: {error}"
                 )

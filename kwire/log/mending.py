@@ -3,7 +3,7 @@
 Rules:
 
 - A batch is sound if it is complete, has this format and the right checksum, and its offsets follow
-  those of the batch before. All bytes outside sound batches are left out, wherever they lie.
+  those of the batch before. All bytes outside sound batches are removed, wherever they lie.
 - A segment with damage is copied before it is changed. The copy lies in the data directory, beside
   the partition's directory, where no broker reads it.
 - The next start reads the whole partition, as after a crash, and rebuilds its indexes and the state
@@ -60,7 +60,7 @@ class Mended(NamedTuple):
 
 
 def mend_partition(directory: Path, disk: Disk) -> Mended:
-    """Leave everything out of every segment that isn't a sound batch.
+    """Remove everything from every segment that isn't part of a sound batch.
 
     Raises LogDirectoryError if a broker is using the data directory, OSError, and ValueError for a
     directory that isn't a partition's.

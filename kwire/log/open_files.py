@@ -9,8 +9,8 @@ Rules:
   reference to it goes. A file that was evicted here, or deleted, can therefore still be sent by a
   caller that holds it.
 - Callers read and write through the methods of OpenFile, never as ``disk.pread(file.fd)``. Compiled
-  code drops a variable after its last use. Another thread could then evict the file, and the number
-  of the descriptor could belong to another file in the middle of the call.
+  code would drop ``file`` before that call, because it is the variable's last use. If another
+  thread then evicts the file, the system may reuse the descriptor's number for another file.
 - "Lately" is a second chance: eviction goes through the files in the order of their opening and
   passes over a file once if it was used since the last pass. This costs the hot path one attribute.
 - Flushing threads open files as well, so a lock guards every change of the set of open files.
@@ -68,7 +68,7 @@ class OpenFile:
         return self._disk.pread(self.fd, size_bytes, position)
 
     def pwrite_all(self, data: Buffer, position: int) -> None:
-        """Write all of ``data`` at ``position``; OSError if the disk refuses."""
+        """Write all of ``data`` at ``position``; OSError."""
         self._disk.pwrite_all(self.fd, data, position)
 
     def size(self) -> int:

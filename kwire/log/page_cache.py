@@ -1,4 +1,4 @@
-"""Which parts of a file are in the page cache, and reading other parts into it beforehand.
+"""Checking whether a part of a file is in the page cache, and reading it into the cache.
 
 A read outside the page cache waits for the disk. On the event loop's thread it would make every
 connection wait. On Linux, ``preadv`` with RWF_NOWAIT fails instead of waiting.
@@ -8,8 +8,8 @@ Rules:
 - A probe of a range reads one byte of its first page, of its last page and of one page every
   PROBE_STEP_BYTES between. The kernel reads ahead and evicts in such steps. A probe costs 0.6 µs.
 - A probe of a page that isn't cached makes the kernel start reading it.
-- Without RWF_NOWAIT (macOS, tmpfs) a probe can't tell. Small ranges are then read at once, larger
-  ranges count as cold.
+- Without RWF_NOWAIT (macOS, tmpfs) a probe can't tell what is cached. Small ranges are then read at
+  once, and larger ranges count as cold.
 """
 
 import errno

@@ -160,7 +160,7 @@ class PartitionLog:
         """Append a client's batch that ``checked_batch`` has checked, perhaps in a thread.
 
         Raises KafkaError as ``ProducerStates.check`` does, RECORD_LIST_TOO_LARGE, and
-        KAFKA_STORAGE_ERROR if the disk refuses.
+        KAFKA_STORAGE_ERROR after a disk error.
         """
         if self.health.failure is not None or self.is_abandoned or self.needs_cut:
             self._refuse_appends()
@@ -337,7 +337,7 @@ class PartitionLog:
 
         The last batch may be cut short, the first never: if it is larger than ``max_bytes``, it is
         returned whole with ``min_one_batch``, and nothing without. None if nothing is returned.
-        KafkaError: OFFSET_OUT_OF_RANGE outside the log, KAFKA_STORAGE_ERROR if the disk refuses.
+        KafkaError: OFFSET_OUT_OF_RANGE outside the log, KAFKA_STORAGE_ERROR after a disk error.
         """
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise KafkaError(

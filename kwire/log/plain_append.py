@@ -2,7 +2,7 @@
 
 ``append_plain`` does the same as ``PartitionLog.append_checked``, its slow and obvious twin, for an
 append that needs no other work. It changes nothing and returns -1 if a segment has to be rolled, if
-a leader epoch starts, if a producer's batch doesn't continue its sequence, or if the disk refuses.
+a leader epoch starts, if a producer's batch doesn't continue its sequence, or after a disk error.
 The caller then calls the twin, which also raises the errors. Both leave the same state behind, as
 tests/log/test_plain_append.py shows.
 """

@@ -7,9 +7,9 @@ Rules:
 - After a crash everything from the recovery point on is read. The log ends before the first batch
   that is incomplete, has a wrong checksum or doesn't follow the batch before. The rest is cut and
   the indexes are rebuilt. Every record that was acknowledged before the crash lies before that end.
-- If a segment ends, at the end of a batch, before the next segment's base offset, then its tail was
-  lost with the machine. As in Kafka, the later segments are kept. A warning names the missing
-  offsets, because nothing else shows them.
+- If the last batch of a segment is sound but ends before the next segment's base offset, then the
+  machine has crashed before the segment's end was synced. As in Kafka, the later segments are kept.
+  A warning names the missing offsets, because nothing else shows them.
 - Recovered records are in the page cache but not necessarily on the disk, so the recovery point
   doesn't move until the next flush.
 - The producer state is built from the newest usable snapshot and the batches after it.

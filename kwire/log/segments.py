@@ -80,7 +80,7 @@ class LogSegments(list[LogSegment]):
         return None
 
     def _end_position(self, segment: LogSegment, end_offset: int) -> int:
-        """The position in a segment where the batches that end before ``end_offset`` end."""
+        """The position in a segment after the last batch that ends before ``end_offset``."""
         if segment is not self.active:
             following = self[self.index_of(segment.base_offset) + 1]
             if end_offset >= following.base_offset:
@@ -93,8 +93,8 @@ class LogSegments(list[LogSegment]):
     ) -> list[AbortedTransaction]:
         """Aborted transactions with records between the offsets, by first offset.
 
-        With ``records``, which were read from ``start_offset`` on, only transactions are returned
-        that start before the end of ``records``.
+        With ``records``, which were read from ``start_offset`` on, the result contains only
+        transactions that start before the end of ``records``.
         """
         found: list[AbortedTransaction] = []
         for segment in self.from_offset(start_offset):

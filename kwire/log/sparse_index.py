@@ -68,7 +68,7 @@ class SparseIndex:
         return True
 
     def replace(self, content: bytes | bytearray) -> None:
-        """Replace all entries; entries beyond the largest number are left out."""
+        """Replace all entries; entries beyond the index's capacity are left out."""
         file = self._open(create=True)
         self.entries = 0
         self._preallocated = False
@@ -116,7 +116,8 @@ class SparseIndex:
         """The number of entries whose number in this column is at most ``key``.
 
         Each step reads one page of entries. The first page is the one that linear interpolation
-        gives, which is mostly right for positions. Each later page is in the middle of the rest.
+        gives, which is nearly always right in an index of positions. Each later page is in the
+        middle of the entries that are left.
         """
         low, high = 0, self.entries
         last = max(self.last[column], 1)
@@ -195,5 +196,5 @@ class TimeIndex(SparseIndex):
 
     @property
     def _most_entries(self) -> int:
-        """One fewer than fit: the last place is for the entry that closing adds."""
+        """The capacity less one entry, because closing the segment adds one."""
         return self.max_entries - 1

@@ -99,7 +99,7 @@ class TimeSearch:
         self._last_seen: tuple[LogSegment, int, int] | None = None  # position, base offset
 
     def step(self) -> BatchToOpen | None:
-        """Search on. Returns a batch that the caller has to open, and then to call ``take``."""
+        """Continue the search; a returned batch is to be opened, and the result given to ``take``."""
         self.seen_headers = 0
         while self.seen_headers < HEADERS_PER_STEP:
             segment = self._next_segment()
@@ -158,7 +158,7 @@ class TimeSearch:
         return None
 
     def _start(self, segment: LogSegment) -> int:
-        """The position to continue at in a segment: the last batch seen, or one by the indexes."""
+        """The position to continue at: that of the last batch seen, or one from the indexes."""
         if self._last_seen is not None and self._last_seen[0] is segment:
             _, position, base_offset = self._last_seen
             header = next(segment.headers(position), None)

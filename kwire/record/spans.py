@@ -1,13 +1,14 @@
 """The positions of a batch's records, found without building the records.
 
-Compaction uses it: it looks at every record and copies the bytes of most. Headers aren't read.
+Compaction uses this module: it reads every record and copies the bytes of most. The records'
+headers aren't read.
 
 Rules:
 
 - The speed of this code limits the speed of a clean. The positions, keys and deltas of the records
   are therefore parallel lists, and uncompressed records aren't copied.
-- Varints of one or two bytes that aren't negative, nearly all, are decoded inline; ``read_varint``
-  decodes the others. Tests compare the results with ``kwire.record.records``.
+- Nearly all varints have one or two bytes and aren't negative. The loop decodes these inline, and
+  ``read_varint`` decodes the others. Tests compare the results with ``kwire.record.records``.
 """
 
 from collections.abc import Sequence

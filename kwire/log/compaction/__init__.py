@@ -1,6 +1,6 @@
 """Compaction: for every key, a compacted log keeps the last record, and little else.
 
-The steps of one clean, all synchronous and without a network:
+A *clean* is one pass of compaction over one log. Its steps are synchronous and use no network:
 
 1. ``manager`` chooses the dirtiest log (``plan``) and makes a ``job`` for it.
 2. ``cleaner`` reads the keys of the dirty part into an ``offset_map``. Then it goes through all

@@ -1,4 +1,4 @@
-"""What stays of a batch in a compaction.
+"""The decision which records of a batch a compaction keeps.
 
 Rules:
 
@@ -127,7 +127,7 @@ class BatchFilter:
     def _last_offsets_in(self, batch: RecordBatch) -> Sequence[int] | None:
         """The offsets in a batch whose records are the last of their keys.
 
-        None if only the keys can tell, which is so outside the part that the map covers.
+        None if only the keys can tell, as outside the part of the log that the map covers.
         """
         if (
             self._last_offsets is None

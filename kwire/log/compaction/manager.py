@@ -2,10 +2,11 @@
 
 Rules:
 
-- Of the logs that are worth a clean, the dirtiest comes first. A log has only one clean at a time.
+- A clean is one pass of compaction over one log. Of the logs that are worth a clean, the dirtiest
+  comes first. A log has only one clean at a time.
 - A log whose records are damaged can't be cleaned: it is marked, reported, and skipped until the
-  next start, while other logs are cleaned. If the disk refuses, the clean is repeated after one
-  minute, then after two, four and so on, because a clean needs room before it frees some.
+  next start, while other logs are cleaned. After a disk error the clean is repeated in one minute,
+  then in two, four and so on, because a clean needs room on the disk before it frees some.
 - The first dirty offsets are kept in ``cleaner-offset-checkpoint`` of each data directory. They are
   hints: an offset that is too low only costs time, an impossible one is reset.
 

@@ -9,7 +9,7 @@ The slot of a key is searched at several numbers taken from its hash, then slot 
 Rules:
 
 - The table's capacity limits the number of keys in both forms. At ``load_factor`` the map is full,
-  and the clean ends where the map's knowledge ends. At least one slot stays free.
+  and the clean ends at the last offset that the map has taken in. At least one slot stays free.
 - In the table, two keys with the same MD5 count as one, as in Kafka.
 
 Source: SkimpyOffsetMap of Kafka.

@@ -57,7 +57,7 @@ class LogToClean:
 
 
 def log_to_clean(partition_log: PartitionLog, stable_offset: int, now_ms: int) -> LogToClean:
-    """The parts of a log whose records before ``stable_offset`` are stable and replicated."""
+    """Split a log into its parts; only records before ``stable_offset`` may be cleaned."""
     first_dirty = _first_dirty_offset(partition_log)
     inactive = _inactive_from(partition_log, first_dirty)
     lag_ms = partition_log.config.min_compaction_lag_ms

@@ -4,9 +4,9 @@ Rules:
 
 - Files are renamed in an order in which ``leftovers`` can finish or undo the swap after a crash
   between any two steps: first ``.cleaned`` → ``.swap``, the log file first; then a sync of the
-  directory, because a crash of the machine could otherwise keep only later names; then the old
-  files → ``.deleted``; then ``.swap`` → the final names. Until the last file is ``.swap``, a crash
-  undoes the swap; after that, the next start finishes it.
+  directory, because a power loss could otherwise keep later renames and lose these; then the old
+  files → ``.deleted``; then ``.swap`` → the final names. If a crash comes before the last file is
+  ``.swap``, the next start undoes the swap; if it comes later, the next start finishes the swap.
 - The old files are removed after ``file.delete.delay.ms``, so readers of them aren't disturbed.
 - Nothing is replaced if the log has changed since the clean started.
 - After a disk error halfway, the data directory is offline; the next start finishes the swap.
