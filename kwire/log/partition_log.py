@@ -43,7 +43,7 @@ from kwire.record.batch import Buffer, RecordBatch, assign_offsets, batches
 
 
 class AppendOrigin(Enum):
-    """The source of an append: only clients are checked; replicated batches keep their offsets."""
+    """The source of an append: clients' batches are validated, replicated ones keep offsets."""
 
     CLIENT = "client"
     COORDINATOR = "coordinator"

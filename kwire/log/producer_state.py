@@ -96,7 +96,7 @@ class ProducerStates:
         return entry
 
     def check_epoch(self, producer_id: int, producer_epoch: int) -> None:
-        """Check that a coordinator's epoch is not too old; KafkaError (INVALID_PRODUCER_EPOCH)."""
+        """Check a producer's epoch before a coordinator writes for it; INVALID_PRODUCER_EPOCH."""
         entry = self.producers.get(producer_id)
         if entry is not None and producer_epoch < entry.producer_epoch:
             raise _old_epoch(entry, producer_epoch)

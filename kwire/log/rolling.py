@@ -7,7 +7,7 @@ has no timestamp, the age counts from when the segment was opened.
 
 ``is_full`` decides for one batch. ``note_room`` is a fast path: it stores three limits in the
 segment, and a batch within all of them needs no call of ``is_full``, its slow and obvious twin.
-Both draw the same line, as tests/log/test_rolling.py shows. The segment drops the limits when it
+Both accept the same batches, as tests/log/test_rolling.py shows. The segment drops the limits if it
 changes other than by an append and when an index becomes full. The log drops them when its settings
 change.
 

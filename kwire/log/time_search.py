@@ -99,7 +99,7 @@ class TimeSearch:
         self._last_seen: tuple[LogSegment, int, int] | None = None  # position, base offset
 
     def step(self) -> BatchToOpen | None:
-        """Continue the search; a returned batch is to be opened, and the result given to ``take``."""
+        """Continue the search. The caller opens the returned batch and calls ``take``."""
         self.seen_headers = 0
         while self.seen_headers < HEADERS_PER_STEP:
             segment = self._next_segment()

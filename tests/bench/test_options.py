@@ -19,7 +19,7 @@ def refused(parse, arguments: str, capsys: pytest.CaptureFixture[str]) -> str:
 )
 def test_something_is_measured(arguments: str, capsys: pytest.CaptureFixture[str]) -> None:
     """At least one round, for some time."""
-    assert "1 or more" in refused(bench.options_of, arguments, capsys)
+    assert "at least 1" in refused(bench.options_of, arguments, capsys)
 
 
 @pytest.mark.parametrize("arguments", ["--publish --quick", "--publish --only fetch"])
