@@ -303,7 +303,8 @@ class Server:
         address_limit = self.broker.integer("max.connections.per.ip")
         held = self.poller.per_address[address]
         if len(self.poller.connections) >= limit or held >= address_limit:
-            log.warning("refusing a connection from %s: max.connections is reached", address)
+            name = "max.connections.per.ip" if held >= address_limit else "max.connections"
+            log.warning("refusing a connection from %s: %s is reached", address, name)
             accepted.close()
             return
         accepted.setblocking(False)

@@ -108,7 +108,7 @@ class Fetcher:
             self._session_id = answer.session_id
             self._changed = [partition.partition_index for partition in news]
             if self._epoch and len(found) != len(news):
-                raise RuntimeError(f"{len(found)} partitions have news, not {len(news)}")
+                raise RuntimeError(f"{len(found)} partitions in the response, {len(news)} with records")
             self._epoch += 1
         for partition in news:
             self._offsets[partition.partition_index] += 1
@@ -134,7 +134,7 @@ def fetches_us(running: Running, partitions: int, session: bool) -> list[float]:
             read_frame(writer)
             taken, news = fetcher.fetch()
             if news != [partition]:
-                raise RuntimeError(f"news in {news} instead of {partition}")
+                raise RuntimeError(f"new records in {news} instead of {partition}")
             times.append(taken)
     fetcher.close()
     delete_topic(bootstrap, topic)

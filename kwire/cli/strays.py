@@ -27,7 +27,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "remove",
         help="remove strays for good",
         description="Removes directories that end in -stray, for good. A broker may be running: "
-        "it doesn't use them.",
+        "it doesn't use these directories.",
     )
     for action in (listing, removing):
         action.add_argument(

@@ -93,7 +93,7 @@ class DataDirectory:
         except BlockingIOError as error:
             raise LogDirectoryError(
                 f"the data directory {self.path} is in use by another process; "
-                "stop that one, or choose another with --data-dir DIR (log.dirs)"
+                "stop that process, or choose another directory with --data-dir DIR (log.dirs)"
             ) from error
         self.meta = read_meta_properties(self.path, self._disk)
         self.was_clean = CLEAN_SHUTDOWN_FILE in self._disk.names(self.path)
@@ -113,7 +113,7 @@ class DataDirectory:
         if meta is not None and meta.cluster_id != cluster_id:
             raise LogDirectoryError(
                 f"the data directory {self.path} belongs to cluster {meta.cluster_id}, "
-                f"the others to {cluster_id}"
+                f"the other data directories to cluster {cluster_id}"
             )
         if meta is not None and meta.directory_id:
             return
@@ -135,7 +135,7 @@ class DataDirectory:
         if found:
             log.warning(
                 "%s has no data of its own and starts empty, but %s is the data directory of a "
-                "broker; to serve that one: --data-dir %s (log.dirs)",
+                "broker; to serve that data start with --data-dir %s (log.dirs)",
                 self.path,
                 ", ".join(map(str, found)),
                 ",".join(map(str, found)),

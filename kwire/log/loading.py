@@ -111,7 +111,7 @@ def load_logs(
             if key in logs:
                 raise LogDirectoryError(
                     f"{logs[key].directory} and {opened.directory} hold the same log; "
-                    "remove the one in the directory that failed last"
+                    "remove the one in the data directory that failed last"
                 )
             logs[key] = opened
         if not data.is_online and any(other.is_online for other in directories):
@@ -199,7 +199,7 @@ def _partition_directories(data: DataDirectory, disk: Disk) -> list[tuple[Path, 
         if _DELETED_DIRECTORY.fullmatch(name):
             disk.remove_tree(path)
         elif name.endswith(_FUTURE_SUFFIX) and path.is_dir():
-            log.warning("%s is left alone: it is a move that was under way", path)
+            log.warning("%s is an unfinished move between directories, which is left alone", path)
         else:
             match = _PARTITION_DIRECTORY.fullmatch(name)
             if match and match["topic"] != _CONTROLLERS_TOPIC and path.is_dir():

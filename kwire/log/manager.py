@@ -247,7 +247,7 @@ class LogManager:
         try:
             opened.leader_epochs.assign(epoch, opened.log_end_offset)
         except OSError as error:
-            raise opened.health.refused(f"cannot begin {opened.name}", error) from error
+            raise opened.health.refused(f"cannot begin a leader epoch of {opened.name}", error) from error
 
     def delete(self, topic: str, partition: int, steady_ms: int) -> None:
         """Rename the directory of a log now; its files are removed later.
@@ -263,7 +263,7 @@ class LogManager:
         doomed.abandon()
         self._counts[doomed.directory.parent] -= 1
         if doomed.is_offline:
-            log.warning("%s stays where it is, its directory is offline", doomed.directory)
+            log.warning("%s keeps its name because its data directory is offline", doomed.directory)
             return
         try:
             target = self._put_aside(doomed.directory, DELETE_SUFFIX)

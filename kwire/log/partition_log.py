@@ -231,7 +231,7 @@ class PartitionLog:
     def _refuse_appends(self) -> None:
         self.health.check()
         if self.is_abandoned:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.name} is no longer here")
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.name} was deleted")
         self._cut_refused()
 
     def roll(self, now_ms: int) -> None:

@@ -262,6 +262,6 @@ class ProducerStates:
 def _old_epoch(entry: ProducerEntry, producer_epoch: int) -> KafkaError:
     return KafkaError(
         ErrorCode.INVALID_PRODUCER_EPOCH,
-        f"Epoch {producer_epoch} of producer {entry.producer_id} is older than the current epoch "
-        f"{entry.producer_epoch}, or its transactions are over.",
+        f"Epoch {producer_epoch} of producer {entry.producer_id} is too old; the current epoch is "
+        f"{entry.producer_epoch}.",
     )

@@ -111,7 +111,7 @@ def open_log(
 def _start_anew(opened: PartitionLog, offset: int, now_ms: int, disk: Disk) -> None:
     """Start with one empty segment at ``offset``; all existing records lie before the log start."""
     if opened.segments:
-        log.warning("%s ends before its log start offset %d", opened.name, offset)
+        log.warning("%s ends before its log start offset %d and starts empty", opened.name, offset)
         _drop_segments(opened, 0, disk)
     opened.log_start_offset = opened.log_end_offset = offset
     opened.roll(now_ms)
