@@ -108,7 +108,9 @@ class Fetcher:
             self._session_id = answer.session_id
             self._changed = [partition.partition_index for partition in news]
             if self._epoch and len(found) != len(news):
-                raise RuntimeError(f"{len(found)} partitions in the response, {len(news)} with records")
+                raise RuntimeError(
+                    f"{len(found)} partitions in the response, {len(news)} with records"
+                )
             self._epoch += 1
         for partition in news:
             self._offsets[partition.partition_index] += 1

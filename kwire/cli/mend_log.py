@@ -18,7 +18,10 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "records in them are lost. A copy of each damaged segment is kept in the data directory.",
     )
     mend.add_argument(
-        "directory", metavar="DIRECTORY", type=Path, help="the partition's directory: …/topic-partition"
+        "directory",
+        metavar="DIRECTORY",
+        type=Path,
+        help="the partition's directory: …/topic-partition",
     )
     mend.set_defaults(run=run)
 

@@ -247,7 +247,9 @@ class LogManager:
         try:
             opened.leader_epochs.assign(epoch, opened.log_end_offset)
         except OSError as error:
-            raise opened.health.refused(f"cannot begin a leader epoch of {opened.name}", error) from error
+            raise opened.health.refused(
+                f"cannot begin a leader epoch of {opened.name}", error
+            ) from error
 
     def delete(self, topic: str, partition: int, steady_ms: int) -> None:
         """Rename the directory of a log now; its files are removed later.

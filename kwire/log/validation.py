@@ -99,7 +99,7 @@ def client_batch(records: Buffer, *, knows_zstd: bool = True) -> RecordBatch:
     if records[16] != MAGIC:
         raise KafkaError(
             ErrorCode.INVALID_RECORD,
-            f"message format {records[16]} was removed in Kafka 4.0; use a client that writes format 2",
+            f"message format {records[16]} was removed in Kafka 4.0; use a client of format 2",
         )
     batch = RecordBatch(records)
     if batch.compression == Compression.ZSTD and not knows_zstd:
