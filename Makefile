@@ -1,4 +1,4 @@
-# kwire: every command a person or CI needs. `make help` lists them.
+# kwire: all commands for people and for CI. `make help` lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -16,7 +16,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -q --disable-pip-version-check
 WHICH_PYTHON := import sys; print(sys.version, sys.base_prefix)
 
-# The unit tests share out the processors; a few are given by ARGS, and sooner run in one process.
+# The unit tests use several processes; a selection of tests with ARGS is faster in one process.
 PARALLEL := -n auto --maxprocesses 4 --dist worksteal
 
 # Extension modules need a C compiler and Python's headers; kwire itself needs neither.
@@ -24,7 +24,7 @@ CAN_COMPILE = command -v cc >/dev/null && \
 	test -f "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h"
 NO_COMPILER = it needs a C compiler and Python.h \
 	(Debian and Ubuntu: apt install gcc python3-dev)
-# The compiled kwire comes first on the path, also for the processes that tests start.
+# The compiled kwire is first on the path, also in processes that tests start.
 COMPILED := PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/compiled:$(CURDIR)
 COMPILED_PYTEST := $(COMPILED) $(BIN)/pytest -q -o "pythonpath=build/compiled ."
 COMPILED_COMPAT := $(addprefix compat_tests/test_,clients.py produce_records.py fetch_limits.py \
@@ -35,7 +35,7 @@ COMPILED_COMPAT := $(addprefix compat_tests/test_,clients.py produce_records.py 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-run: $(VENV)/.core ## serve on 127.0.0.1:9092, data in ./kwire-data (ARGS="…" for more)
+run: $(VENV)/.core ## serve on 127.0.0.1:9092 with data in ./kwire-data (ARGS="…" adds options)
 	@exec $(BIN)/python -m kwire serve $(ARGS)
 
 test: check short-fuzz compat spark compiled-tests ## every test: check, a short fuzz, stock clients and Java tools, Spark, demo, the compiled build
@@ -49,78 +49,78 @@ check: $(VENV)/.test ## format, lint, types, structure and unit tests, in less t
 unit: $(VENV)/.test ## unit tests only (ARGS="tests/log -k roll")
 	$(BIN)/pytest -q $(or $(ARGS),tests $(PARALLEL))
 
-compat: $(VENV)/.test ## stock clients and Kafka's Java tools, against kwire or BOOTSTRAP=host:port
+compat: $(VENV)/.test ## test with stock clients and Kafka's Java tools (kwire, or BOOTSTRAP=host:port)
 	KWIRE_BOOTSTRAP=$(BOOTSTRAP) $(BIN)/pytest -q compat_tests $(ARGS)
 
-spark: $(VENV)/.test ## PySpark, both lanes, against kwire or BOOTSTRAP=host:port
+spark: $(VENV)/.test ## test with PySpark, both lanes (kwire, or BOOTSTRAP=host:port)
 	KWIRE_BOOTSTRAP=$(BOOTSTRAP) $(BIN)/python -m spark_tests.environment --lane stock $(ARGS)
 	KWIRE_BOOTSTRAP=$(BOOTSTRAP) $(BIN)/python -m spark_tests.environment --lane new $(ARGS)
 
-compiled: build/compiled/.built ## kwire with its hot modules compiled, in build/compiled (needs a C compiler)
+compiled: build/compiled/.built ## compile kwire's hot modules into build/compiled (needs a C compiler)
 
-compiled-tests: $(VENV)/.test ## unit tests and the stock clients again, on the compiled build
+compiled-tests: $(VENV)/.test ## unit tests and stock clients on the compiled build
 	@if $(CAN_COMPILE); then $(MAKE) --no-print-directory compiled-unit compiled-compat; \
-	else echo "the compiled build is left out: $(NO_COMPILER)"; fi
+	else echo "tests of the compiled build are skipped: $(NO_COMPILER)"; fi
 
-# What requests cost is counted in calls of Python functions, which compiled ones aren't.
+# tests/performance counts calls of Python functions, which compiled functions don't show.
 compiled-unit: build/compiled/.built
 	$(COMPILED_PYTEST) $(or $(ARGS),tests --ignore tests/performance $(PARALLEL))
 
 compiled-compat: build/compiled/.built
 	KWIRE_BOOTSTRAP= $(COMPILED_PYTEST) $(COMPILED_COMPAT)
 
-bench: $(VENV)/.test ## kwire and Apache Kafka 4.3.1 side by side in one table (KAFKA=no: kwire alone)
+bench: $(VENV)/.test ## measure kwire and Apache Kafka 4.3.1 in one table (KAFKA=no: only kwire)
 	$(BIN)/python -m bench $(ARGS)
 
-costs: $(VENV)/.test ## renew what requests cost (calls, system calls, wake-ups, memory) after a change that has its price
+costs: $(VENV)/.test ## accept the new costs of requests (calls, system calls, wake-ups, memory) after a change
 	KWIRE_RENEW_COSTS=1 $(BIN)/pytest -q tests/performance/test_costs.py tests/performance/test_start.py
 
-hostile: $(VENV)/.test ## what one hostile client costs its neighbours, beside Apache Kafka (KAFKA=no: kwire alone)
+hostile: $(VENV)/.test ## measure how a hostile client slows others down, kwire and Apache Kafka (KAFKA=no: only kwire)
 	$(BIN)/python -m bench.hostile $(ARGS)
 
-growth: $(VENV)/.test ## how cost grows with connections, partitions, groups, record size (KAFKA=no: kwire alone)
+growth: $(VENV)/.test ## measure cost by connections, partitions, groups, record size (KAFKA=no: only kwire)
 	$(BIN)/python -m bench.growth $(ARGS)
 
-demo: $(VENV)/.test ## 336,776 flights through producer, consumers and Spark, with a crash halfway
+demo: $(VENV)/.test ## send 336,776 flights through producer, consumers and Spark, with a crash halfway
 	$(BIN)/python -m spark_tests.environment --lane stock --run demo $(ARGS)
 
 kafka: $(VENV)/.test ## start a real Apache Kafka 4.3.1 (Java 17 and Maven needed)
 	$(BIN)/python -m compat_tests.apache_kafka $(ARGS)
 
-crash: $(VENV)/.test ## kill -9 under load, again and again; nothing may be lost (KILLS=50 SEED=…)
+crash: $(VENV)/.test ## kill -9 under load, repeatedly; no acknowledged record may be lost (KILLS=50 SEED=…)
 	$(BIN)/python -m compat_tests.crash --kills $(or $(KILLS),50) $(if $(SEED),--seed $(SEED))
 
-# A failing example is printed as it was found, at once; SHRINK=yes makes it small first.
+# A failing example is printed unshrunk, at once; SHRINK=yes shrinks it first.
 fuzz: SEED := $(or $(SEED),$(shell echo $$((RANDOM * 32768 + RANDOM))))
-fuzz: $(VENV)/.test ## the property tests with new examples, and many more (EXAMPLES=5000 SEED=… SHRINK=yes)
+fuzz: $(VENV)/.test ## run the property tests with many new examples (EXAMPLES=5000 SEED=… SHRINK=yes)
 	@[[ "$(or $(EXAMPLES),1)" =~ ^[1-9][0-9]*$$ ]] || { \
-		echo "EXAMPLES=$(EXAMPLES): write how many examples each test gets, as in EXAMPLES=5000"; exit 1; }
+		echo "EXAMPLES=$(EXAMPLES): give the number of examples for each test, as in EXAMPLES=5000"; exit 1; }
 	@[[ "$(SEED)" =~ ^[0-9]+$$ ]] || { \
-		echo "SEED=$(SEED): write the number that an earlier run printed, as in SEED=42"; exit 1; }
+		echo "SEED=$(SEED): give the number that an earlier run printed, as in SEED=42"; exit 1; }
 	@echo "to repeat this run: make fuzz EXAMPLES=$(or $(EXAMPLES),5000) SEED=$(SEED) ARGS=\"$(ARGS)\""
 	KWIRE_FUZZ_EXAMPLES=$(or $(EXAMPLES),5000) KWIRE_FUZZ_SHRINK=$(SHRINK) $(BIN)/pytest -q tests \
 		-m hypothesis --hypothesis-seed=$(SEED) $(PARALLEL) $(ARGS)
 
-short-fuzz: ## what CI runs of it: a minute or so, other examples each time
+short-fuzz: ## run the property tests for about a minute, as CI does, with new examples each time
 	@$(MAKE) --no-print-directory fuzz EXAMPLES=$(or $(EXAMPLES),100)
 
-mutants: $(VENV)/.test ## seeded bugs that a test has to catch (ARGS="--folder kwire/log --count 200 --seed 1"); hours
+mutants: $(VENV)/.test ## seed bugs and check that a test catches each; takes hours (ARGS="--folder kwire/log --count 200 --seed 1")
 	nice $(BIN)/python -m tests.mutants $(ARGS)
 
-soak: $(VENV)/.test ## make, use and delete everything that a client can make, again and again; memory may not grow (CYCLES=200)
+soak: $(VENV)/.test ## create, use and delete everything that clients can create; memory must not grow (CYCLES=200)
 	@[[ "$(or $(CYCLES),1)" =~ ^[1-9][0-9]*$$ ]] || { \
-		echo "CYCLES=$(CYCLES): write how often everything is made and removed, as in CYCLES=1000"; exit 1; }
+		echo "CYCLES=$(CYCLES): give the number of repetitions, as in CYCLES=1000"; exit 1; }
 	KWIRE_SOAK_CYCLES=$(or $(CYCLES),200) $(BIN)/pytest -q tests/soak $(ARGS)
 
-docs: $(VENV)/.test ## renew the README's table of APIs and docs/SETTINGS.md
+docs: $(VENV)/.test ## update the README's table of APIs and docs/SETTINGS.md
 	PYTHONPATH=. $(BIN)/python docs/api_table.py
 	PYTHONPATH=. $(BIN)/python docs/settings_table.py
 
-format: $(VENV)/.test ## rewrite the code in the house format
+format: $(VENV)/.test ## format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-lock: $(VENV)/.test ## renew requirements/*.txt from pyproject.toml
+lock: $(VENV)/.test ## update requirements/*.txt from pyproject.toml
 	$(BIN)/python -m pip install -q uv
 	$(call lock,core,--extra build)
 	$(call lock,test,--extra test)
@@ -128,20 +128,20 @@ lock: $(VENV)/.test ## renew requirements/*.txt from pyproject.toml
 clean: ## remove the environments, caches and build output (never kwire-data)
 	rm -rf build .venv .venv-* .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis bench/out
 
-# The environments. A stamp file says what is installed; a changed lock installs anew.
+# The environments. A stamp file marks what is installed; a changed lock file installs it again.
 $(BIN)/python: | usable-python
 	@echo "creating $(VENV) with $(PYTHON) …"
 	@$(PYTHON) -m venv $(VENV) || { echo "could not create $(VENV): on Debian and Ubuntu install python3-venv"; exit 1; }
 
-# Asked before there is an environment, and whenever PYTHON is given: it must be the environment's.
+# Checked before the environment exists, and whenever PYTHON is given: both must be the same Python.
 usable-python:
 ifneq ($(origin PYTHON) $(wildcard $(BIN)/python),file $(BIN)/python)
 	@[ -n "$(PYTHON)" ] || { echo "kwire needs Python 3.11 or newer on PATH (or PYTHON=/path/to/python3)"; exit 1; }
-	@command -v $(PYTHON) >/dev/null || { echo "PYTHON=$(PYTHON): there is no such program"; exit 1; }
+	@command -v $(PYTHON) >/dev/null || { echo "PYTHON=$(PYTHON): this program does not exist"; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
-		echo "PYTHON=$(PYTHON): kwire needs Python 3.11 or newer, and this is $$($(PYTHON) -V)"; exit 1; }
+		echo "PYTHON=$(PYTHON): kwire needs Python 3.11 or newer, this is $$($(PYTHON) -V)"; exit 1; }
 	@[ ! -e $(BIN)/python ] || [ "$$($(PYTHON) -c '$(WHICH_PYTHON)')" = "$$($(BIN)/python -c '$(WHICH_PYTHON)')" ] || { \
-		echo "PYTHON=$(PYTHON): $(VENV) was made with another one, $$($(BIN)/python -V); make clean first"; exit 1; }
+		echo "PYTHON=$(PYTHON): $(VENV) uses another Python, $$($(BIN)/python -V); run make clean first"; exit 1; }
 endif
 
 $(VENV)/.core: requirements/core.txt pyproject.toml | usable-python $(BIN)/python
@@ -155,7 +155,7 @@ $(VENV)/.test: requirements/test.txt pyproject.toml $(VENV)/.core
 	@$(PIP) --require-hashes -r requirements/test.txt
 	@touch $@
 
-# What `pip install` makes of the compiled wheel; all of it anew when any source has changed.
+# The files of the compiled wheel as `pip install` makes them; any changed source rebuilds all.
 build/compiled/.built: setup.py pyproject.toml $(shell find kwire -name '*.py' -o -name '*.tsv') | $(VENV)/.test
 	@$(CAN_COMPILE) || { echo "the compiled build can't be made: $(NO_COMPILER)"; exit 1; }
 	@echo "compiling kwire's hot modules, about a minute …"

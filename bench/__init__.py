@@ -1,1 +1,1 @@
-"""Measuring brokers: one table, a column for each of them."""
+"""Measuring brokers: one table with a column for each broker."""

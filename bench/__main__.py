@@ -1,8 +1,8 @@
 """``python -m bench`` (``make bench``): kwire and Apache Kafka 4.3.1 side by side, in one table.
 
-kwire is measured twice: compiled and in pure Python. What is missing here,
-or isn't wanted (KAFKA=no, PURE=no), is left out. The numbers are written as JSON and a chart to
-``bench/out/``; ``--publish`` writes the documents too.
+kwire is measured twice: compiled and in pure Python. A broker that is missing here, or switched off
+(KAFKA=no, PURE=no), is left out. The numbers are written to ``bench/out/`` as JSON and as a chart.
+``--publish`` also writes the documents.
 """
 
 import argparse
@@ -32,27 +32,27 @@ TABLE_WIDTH = 170
 
 
 def options_of(arguments: list[str] | None = None) -> argparse.Namespace:
-    """The command line; ``--quick`` is one short round."""
+    """Parse the command line; ``--quick`` makes one short round."""
     parser = argparse.ArgumentParser(prog="bench", description="measure kwire and Apache Kafka")
     add_choice(parser)
     parser.formatter_class = argparse.ArgumentDefaultsHelpFormatter
-    parser.add_argument("--rounds", type=int, default=3, help="how often each row is measured")
-    parser.add_argument("--slow-rounds", type=int, default=2, help="how often slow rows are")
-    parser.add_argument("--seconds", type=float, default=2.0, help="load for each row")
+    parser.add_argument("--rounds", type=int, default=3, help="measurements per row")
+    parser.add_argument("--slow-rounds", type=int, default=2, help="measurements per slow row")
+    parser.add_argument("--seconds", type=float, default=2.0, help="seconds of load per row")
     parser.add_argument("--mix-seconds", type=float, default=60.0, help="length of the mix")
-    parser.add_argument("--spark-mb", type=int, default=1000, help="how much Spark reads")
+    parser.add_argument("--spark-mb", type=int, default=1000, help="megabytes that Spark reads")
     parser.add_argument("--warm-up", type=float, default=WARM_UP_S, help="seconds of load before")
     parser.add_argument("--quick", action="store_true", help="one round, half a second a row")
-    parser.add_argument("--only", metavar="TEXT", help="only rows whose name has this")
-    parser.add_argument("--profile", action="store_true", help="where kwire's time goes")
+    parser.add_argument("--only", metavar="TEXT", help="only rows whose name contains TEXT")
+    parser.add_argument("--profile", action="store_true", help="show where kwire spends its time")
     parser.add_argument("--publish", action="store_true", help="write README and docs/performance")
     options = parser.parse_args(arguments)
     if not selected(ALL_ROWS, options.only):
-        parser.error(f"no row's name has {options.only}; docs/PERFORMANCE.md names them all")
+        parser.error(f"no row's name contains {options.only}; docs/PERFORMANCE.md lists all rows")
     if options.rounds < 1 or options.slow_rounds < 1 or options.seconds <= 0:
-        parser.error("--rounds and --slow-rounds are 1 or more, --seconds more than 0")
+        parser.error("--rounds and --slow-rounds must be at least 1, --seconds more than 0")
     if options.publish and not options.profile and (options.quick or options.only):
-        parser.error("--publish writes the whole table: leave out --quick and --only")
+        parser.error("--publish needs the whole table: leave out --quick and --only")
     if options.quick:
         options.rounds, options.seconds, options.warm_up = 1, 0.5, min(options.warm_up, 2.0)
         options.mix_seconds, options.spark_mb = 5.0, 100
@@ -70,7 +70,7 @@ def say(run: Run, console: Console) -> None:
 
 
 def profile_rows(options: argparse.Namespace, makers: dict[str, Maker], console: Console) -> None:
-    """Profile the rows that were asked for: those that have missed their bar, if none were."""
+    """Profile the rows given by ``--only``; without it, the rows that have missed their bar."""
     rows = selected(ALL_ROWS, options.only)
     if options.only is None:
         published = read_run()
@@ -82,18 +82,18 @@ def profile_rows(options: argparse.Namespace, makers: dict[str, Maker], console:
 
 
 def keep(run: Run, target: Path) -> None:
-    """Write what has been measured so far."""
+    """Write the measurements so far."""
     target.write_text(json.dumps(run, indent=1), encoding="utf-8")
 
 
 def main() -> int:
-    """Measure, print, write; 1 when a row failed."""
+    """Measure, print, write; returns 1 if a row failed."""
     options = options_of()
     console = Console()
     console.width = max(console.width, TABLE_WIDTH)
     makers = brokers_of(options, console)
     if options.publish and not options.profile and set(makers) != {KWIRE, PURE, KAFKA}:
-        console.print("nothing to publish: that takes Apache Kafka, and kwire of both kinds")
+        console.print("--publish needs Apache Kafka, and kwire both compiled and in pure Python")
         return 1
     if options.profile:
         profile_rows(options, makers, console)
@@ -101,9 +101,9 @@ def main() -> int:
     session = Session(options, makers, Teller(console))
     console.print(f"{', '.join(makers)}: about {minutes(session.usual_s)}", highlight=False)
     if "Python" in session.run["machine"]["load generator"]:
-        console.print("the load generator is in Python, and often the limit: no C compiler here")
+        console.print("without a C compiler the load generator is in Python and often the limit")
     session.run["limits"] = limits_of_the_machine(min(options.seconds, LIMITS_S))
-    # Who is told to end has measured something.
+    # SIGTERM ends the run like Ctrl-C, so that the measurements so far are kept.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     run = session.run
     OUT.mkdir(exist_ok=True)

@@ -1,7 +1,7 @@
-"""Apache Kafka as it is measured: formatted before the clock runs, and seen as soon as it answers.
+"""Apache Kafka for measurements: formatted before the clock starts, ready as soon as it answers.
 
 The settings are those of ``compat_tests.apache_kafka``: Kafka's own ``server.properties`` for one
-broker, its own JVM options. Its log configuration is quieter than Kafka's own, in its favour.
+broker, and its own JVM options. Kafka logs less than by default, which is in its favour.
 """
 
 from collections.abc import Mapping
@@ -14,14 +14,14 @@ from kwire.protocol.messages.api_versions import ApiVersionsRequest
 
 
 class MeasuredKafka(ApacheKafka):
-    """One broker whose directory is ready."""
+    """One broker whose directory is formatted."""
 
     def __init__(self, data_dir: Path, settings: Mapping[str, str]) -> None:
         super().__init__(data_dir, settings)
         self.prepare()
 
     def _answers(self) -> bool:
-        """Whether it answers a request; no client is set up for that."""
+        """Whether the broker answers a request, which needs no client library."""
         self._raise_if_ended()
         request = ApiVersionsRequest(client_software_name="bench", client_software_version="1")
         try:
@@ -31,7 +31,7 @@ class MeasuredKafka(ApacheKafka):
 
 
 def missing() -> str:
-    """Why it can't be started here, or nothing; fetches its jars if need be."""
+    """Why Kafka can't be started here, or ""; downloads its jars if they are missing."""
     try:
         java()
         libs()

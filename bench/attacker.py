@@ -1,9 +1,10 @@
-"""One hostile client: it sends the same requests again and again, on one or several connections.
+"""A hostile client that sends the same requests again and again, on one or several connections.
 
-``python -m bench.attacker HOST:PORT CONNECTIONS FILE`` runs until it is ended. The file holds
-frames, one behind the other. Each connection sends one frame, reads the whole answer, and sends the
-next. A connection that the broker ends is made anew. On SIGTERM it prints JSON: how many answers
-came, how many connections the broker ended, and the bytes sent and received.
+``python -m bench.attacker HOST:PORT CONNECTIONS FILE`` runs until it is stopped. The file holds
+frames, one after the other. Each connection sends one frame, reads the whole response, and sends
+the next. A connection that the broker closes is replaced by a new one. On SIGTERM the program
+prints JSON: the number of responses, the number of connections that the broker closed, and the
+bytes sent and received.
 """
 
 import json
@@ -20,7 +21,7 @@ CHUNK_BYTES = 1 << 20
 
 
 def frames_in(data: bytes) -> list[bytes]:
-    """The frames of a file, each with its size before it."""
+    """The frames of a file, each with its size in front."""
     frames = []
     position = 0
     while position < len(data):
@@ -31,7 +32,7 @@ def frames_in(data: bytes) -> list[bytes]:
 
 
 class Hostile:
-    """One connection; ``counts`` is shared by all."""
+    """One connection; all connections share ``counts``."""
 
     def __init__(
         self, address: tuple[str, int], frames: Iterator[bytes], counts: dict[str, int]
@@ -51,11 +52,11 @@ class Hostile:
 
     @property
     def events(self) -> int:
-        """What it waits for."""
+        """The selector events that the connection waits for."""
         return selectors.EVENT_WRITE if self._unsent else selectors.EVENT_READ
 
     def go_on(self) -> bool:
-        """Send or receive on; whether the connection is still there."""
+        """Send or receive; returns False if the connection is closed."""
         try:
             return self._send() if self._unsent else self._receive()
         except BlockingIOError:

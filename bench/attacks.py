@@ -1,7 +1,7 @@
-"""What a hostile client sends: requests of a few kilobytes or megabytes that ask for much.
+"""The requests of a hostile client: a few kilobytes or megabytes that cause much work.
 
-Each attack is a name, a function that prepares the broker and gives the frames, and how many
-connections send them. All are valid requests: Apache Kafka answers the same ones.
+An attack has a name, a function that prepares the broker and returns the frames, and a number of
+connections that send them. All requests are valid: Apache Kafka answers them too.
 """
 
 import gzip
@@ -46,11 +46,11 @@ GROUP, TOPIC = "hostile", "hostile"
 RECORDS = 6_000_000
 FAR_MS = 1 << 40
 EMPTY_RECORD = bytes((12, 0, 0, 0, 1, 1, 0))
-"""A record without key and value, the smallest there is."""
+"""A record without key and value, the smallest possible one."""
 
 
 class Attack(NamedTuple):
-    """What is sent, after what; ``connections`` is by how many."""
+    """``frames`` prepares the broker and returns what ``connections`` connections send."""
 
     name: str
     frames: Callable[[str], list[bytes]]
@@ -58,7 +58,7 @@ class Attack(NamedTuple):
 
 
 def offset_fetch(bootstrap: str) -> list[bytes]:
-    """One group with a thousand committed offsets, asked for 300 times in one request."""
+    """One group with a thousand committed offsets, fetched 300 times in one request."""
     create_topic(bootstrap, TOPIC, COMMITTED)
     partitions = [
         OffsetCommitRequestPartition(partition_index=n, committed_offset=1)
@@ -77,7 +77,7 @@ def offset_fetch(bootstrap: str) -> list[bytes]:
 
 
 def describe_groups(bootstrap: str) -> list[bytes]:
-    """Names of groups that aren't there."""
+    """Names of unknown groups."""
     return [frame_of(DescribeGroupsRequest(groups=[f"{n:x}" for n in range(MANY)]), 5)]
 
 
@@ -96,20 +96,20 @@ def list_offsets(bootstrap: str) -> list[bytes]:
 
 
 def fetch_unknown(bootstrap: str) -> list[bytes]:
-    """A new fetch session of partitions that aren't there."""
+    """A new fetch session with unknown partitions."""
     partitions = [FetchPartition(partition=n, partition_max_bytes=1) for n in range(MANY)]
     topics = [FetchTopic(topic="nobody", partitions=partitions)]
     return [frame_of(FetchRequest(max_wait_ms=0, session_epoch=0, topics=topics), 11)]
 
 
 def metadata_unknown(bootstrap: str) -> list[bytes]:
-    """Names of topics that aren't there and that nobody wants to have created."""
+    """Names of unknown topics, which the broker must not create."""
     topics = [MetadataRequestTopic(name=f"{n:x}") for n in range(MANY)]
     return [frame_of(MetadataRequest(topics=topics, allow_auto_topic_creation=False), 9)]
 
 
 def create_topics(bootstrap: str) -> list[bytes]:
-    """As many topics as one request may create, checked and not created."""
+    """As many topics as one request may create, only validated."""
     topics = [
         CreatableTopic(name=f"t-{n}", num_partitions=1, replication_factor=1) for n in range(9900)
     ]
@@ -117,7 +117,7 @@ def create_topics(bootstrap: str) -> list[bytes]:
 
 
 def describe_configs(bootstrap: str) -> list[bytes]:
-    """The settings of this broker and of many topics."""
+    """The settings of one topic, again and again."""
     create_topic(bootstrap, "hostile-one")
     resources = [
         DescribeConfigsResource(resource_type=2, resource_name="hostile-one") for _ in range(5000)
@@ -129,7 +129,7 @@ def describe_configs(bootstrap: str) -> list[bytes]:
 
 
 def alter_group_configs(bootstrap: str) -> list[bytes]:
-    """A setting for each of many groups, checked and not changed."""
+    """A setting for each of many groups, only validated."""
     resources = [
         AlterConfigsResource(
             resource_type=32,
@@ -143,7 +143,7 @@ def alter_group_configs(bootstrap: str) -> list[bytes]:
 
 
 def _batch(payload: bytes, codec: Compression, records: int) -> bytes:
-    """A batch whose compressed payload and count of records are given."""
+    """A batch with this compressed payload and this count of records."""
     return bytes(
         build_header(
             payload,
@@ -172,7 +172,7 @@ def _produce(topic: str, batch: bytes) -> bytes:
 
 
 def bomb_to_compacted(bootstrap: str) -> list[bytes]:
-    """Records of nothing, highly compressed, to a topic that looks at each record's key."""
+    """Empty records, highly compressed, to a topic whose records are checked for keys."""
     create_topic(bootstrap, "hostile-compacted", 1, {"cleanup.policy": "compact"})
     return [
         _produce("hostile-compacted", _batch(_empty_records(RECORDS), Compression.ZSTD, RECORDS))
@@ -180,20 +180,20 @@ def bomb_to_compacted(bootstrap: str) -> list[bytes]:
 
 
 def bomb_to_gzip(bootstrap: str) -> list[bytes]:
-    """The same to a topic that compresses anew."""
+    """The same batch to a topic that recompresses with gzip."""
     create_topic(bootstrap, "hostile-gzip", 1, {"compression.type": "gzip"})
     return [_produce("hostile-gzip", _batch(_empty_records(RECORDS), Compression.ZSTD, RECORDS))]
 
 
 def forty_bombs(bootstrap: str) -> list[bytes]:
-    """Small batches that take long to check, on forty connections."""
+    """Small batches whose check takes long, on forty connections."""
     create_topic(bootstrap, "hostile-gzip", 1, {"compression.type": "gzip"})
     payload = gzip.compress(EMPTY_RECORD * (RECORDS // 10), 9)
     return [_produce("hostile-gzip", _batch(payload, Compression.GZIP, RECORDS // 10))]
 
 
 def lookup_by_time(bootstrap: str) -> list[bytes]:
-    """A time that no record has, in batches whose headers say otherwise."""
+    """A timestamp that no record has, in batches whose headers say otherwise."""
     create_topic(bootstrap, "hostile-time")
     batch = _batch(_empty_records(RECORDS), Compression.ZSTD, RECORDS)
     for _ in range(2):
@@ -206,7 +206,7 @@ def lookup_by_time(bootstrap: str) -> list[bytes]:
 
 
 def new_producer_ids(bootstrap: str) -> list[bytes]:
-    """A producer id that nobody has had in each batch."""
+    """Batches that each have a new producer id."""
     create_topic(bootstrap, "hostile-ids")
     frames = []
     now_ms = int(time.time() * 1000)

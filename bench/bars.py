@@ -1,10 +1,10 @@
 """The bars: what kwire has to reach in each row, and whether it does.
 
-A bar is a limit of the ratio kwire / Apache Kafka of the medians, both measured in the same run, or
-of kwire's own number. It says which way: at least, where more is better, at most where less is.
-The bars below were set before kwire was written, from what Apache Kafka and a prototype could do. A
-row without one has to be level, a ratio of 1: a bar of our own, in parentheses where it is shown.
-Medians are compared as they were measured, not as they are rounded for the table.
+A bar limits the ratio kwire / Apache Kafka of the medians of one run, or kwire's own number. The
+limit is a minimum for rows where more is better, else a maximum. The bars below were set before
+kwire was written, from what Apache Kafka and a prototype could do. A row without such a bar has to
+reach a ratio of 1. That is a bar of our own, which tables show in parentheses. The comparison uses
+the medians as measured, not the rounded numbers of the table.
 """
 
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from bench.rows.common import Row
 
 
 class Bar(NamedTuple):
-    """A limit; ``absolute`` is one of kwire's own number, ``own`` that nobody but us has set it."""
+    """A limit; ``absolute`` limits kwire's own number, ``own`` is a bar that we have added."""
 
     limit: float
     at_least: bool
@@ -21,19 +21,19 @@ class Bar(NamedTuple):
     own: bool = False
 
     def __str__(self) -> str:
-        """As in the table."""
+        """The bar as text for the table."""
         text = f"{'≥' if self.at_least else '≤'} {self.limit:g}"
         return f"({text})" if self.own else text
 
     def met(self, kwire: float, kafka: float | None) -> bool | None:
-        """Whether it is reached; None where there is nothing to compare with."""
+        """Whether the bar is reached; None if there is nothing to compare with."""
         value = kwire if self.absolute else ratio(kwire, kafka)
         if value is None:
             return None
         return value >= self.limit if self.at_least else value <= self.limit
 
     def missed_by(self, kwire: float, kafka: float | None) -> float:
-        """The part of the limit that is missing; 0 where it is met, or nothing can be compared."""
+        """By which part of the limit the bar is missed; 0 if it is reached or can't be compared."""
         value = kwire if self.absolute else ratio(kwire, kafka)
         if value is None:
             return 0.0
@@ -41,25 +41,25 @@ class Bar(NamedTuple):
 
 
 def ratio(kwire: float | None, kafka: float | None) -> float | None:
-    """kwire / Kafka; None where one is missing or not above 0."""
+    """kwire / Kafka; None if one of them is missing or not above 0."""
     if kwire is None or kafka is None or kwire <= 0 or kafka <= 0:
         return None
     return kwire / kafka
 
 
 def advantage(row: Row, kwire: float | None, kafka: float | None) -> float | None:
-    """How many times better kwire is, whichever way the row counts: above 1 it is ahead."""
+    """How many times better kwire is than Kafka, for either kind of row; above 1 kwire leads."""
     found = ratio(kwire, kafka)
     return found if found is None or row.more_is_better else 1 / found
 
 
 def at_least(limit: float) -> Bar:
-    """More is better, and kwire has so many times Kafka's."""
+    """A bar for rows where more is better: the least ratio kwire / Kafka."""
     return Bar(limit, True)
 
 
 def at_most(limit: float) -> Bar:
-    """Less is better, and kwire has this part of Kafka's."""
+    """A bar for rows where less is better: the largest ratio kwire / Kafka."""
     return Bar(limit, False)
 
 
@@ -93,13 +93,13 @@ BARS: dict[str, Bar] = {
     "librdkafka producer, 1 KB, idempotent": at_least(1.3),
     "librdkafka consumer, 100 B": at_least(1),
 }
-"""The rows whose bar was given; these are also the rows of the README and of the chart."""
+"""The rows with a bar set in advance; these are also the rows of the README and of the chart."""
 
 TWICE: dict[str, Bar] = {
     f"beside compaction of 1 GB: {label}, times that without": Bar(2, False, absolute=True)
     for label in ("p50", "p99")
 }
-"""Given too, of kwire alone: compaction may at most double what those who produce wait."""
+"""Set in advance too, for kwire alone: compaction may at most double a producer's latency."""
 
 
 def bar_of(row: Row) -> Bar:

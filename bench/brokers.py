@@ -1,8 +1,8 @@
 """The brokers that are measured: each is a column of the table.
 
-``kwire`` is the compiled build, whose hot modules mypyc has compiled; ``pure`` is kwire from its
-sources, pure Python; ``kafka`` is Apache Kafka. Where nothing can be compiled there is no
-``kwire``, and ``pure`` is compared.
+``kwire`` is the compiled build, whose hot modules mypyc has compiled. ``pure`` is kwire run from
+its sources in pure Python. ``kafka`` is Apache Kafka. Without a C compiler there is no ``kwire``,
+and ``pure`` is compared with ``kafka``.
 """
 
 from collections.abc import Callable
@@ -15,47 +15,47 @@ from kwire.testing.process import BrokerProcess
 ROOT = Path(__file__).parent.parent
 KWIRE, PURE, KAFKA = "kwire", "pure", "kafka"
 SETTINGS = {"log.segment.delete.delay.ms": "100"}
-"""Every broker's: what a load has deleted is gone before the next one begins."""
+"""Settings of every broker: segments that a load has deleted are gone before the next load."""
 KAFKAS_SETTINGS = SETTINGS | {"log.initial.task.delay.ms": "100"}
-"""Apache Kafka would begin to delete half a minute after its start."""
+"""By default Apache Kafka starts to delete segments half a minute after its start."""
 
 COMPILED_MARK = "__mypyc"
-"""What the files of compiled modules have in their names."""
+"""A part of the name of every file with compiled modules."""
 TITLES = {KWIRE: "kwire", PURE: "kwire, pure Python", KAFKA: "Apache Kafka 4.3.1"}
 
 
 class MeasuredBroker(Protocol):
-    """What the bench needs of a broker in a process of its own."""
+    """The calls that the bench needs of a broker in another process."""
 
     bootstrap: str
     data_dir: Path
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """The broker's process id."""
 
     def start(self) -> object:
-        """Start it and wait until it answers."""
+        """Start the broker and wait until it answers."""
 
     def stop(self) -> int:
-        """Stop it."""
+        """Stop the broker."""
 
 
 Maker = Callable[[Path], MeasuredBroker]
-"""Gives a broker that is not started yet, with a directory for its data."""
+"""Creates a broker that isn't started yet, with a directory for its data."""
 
 
 def new_kafka(directory: Path) -> MeasuredBroker:
-    """Apache Kafka, formatted; Java is needed."""
+    """Apache Kafka with a formatted directory; needs Java."""
     from bench.apache_kafka import MeasuredKafka
 
     return MeasuredKafka(directory, KAFKAS_SETTINGS)
 
 
 def kwire_maker(package_parent: Path | None) -> Maker:
-    """How kwire is made: from the directory with its compiled modules, or from its sources.
+    """A maker for kwire, compiled from the directory with its modules, or from its sources.
 
-    Its bytecode is there before it starts, as it is after ``pip install``.
+    The bytecode is compiled beforehand, as ``pip install`` does.
     """
     parent = package_parent or ROOT
     compile_dir(parent / "kwire", quiet=1)
@@ -68,10 +68,10 @@ def is_compiled(pid: int) -> bool:
 
 
 def subjects(names: list[str]) -> list[str]:
-    """Every kwire among brokers; the first one is what bars are about."""
+    """The kwire brokers among these names; bars are about the first one."""
     return [name for name in names if name != KAFKA]
 
 
 def titles(names: list[str]) -> dict[str, str]:
-    """What brokers are called in tables and charts."""
+    """The names of brokers in tables and charts."""
     return {name: TITLES[name] for name in names}

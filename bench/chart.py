@@ -1,7 +1,7 @@
 """The charts: how many times better kwire is, row by row, and how cost grows.
 
-They are SVG of a few KB, written as text: lines and words are all that they need, and a file that
-is in the repository should change by a line where a number does.
+They are SVG files of a few KB, written as text. They need only lines and words, and a changed
+number should change only one line of a file in the repository.
 """
 
 import math
@@ -20,7 +20,7 @@ MEASURES = (("p50_us", "p50, µs"), ("p99_us", "p99, µs"), ("cpu_us", "CPU a re
 
 
 class Axis:
-    """A logarithmic axis: the values from ``low`` to ``high`` lie between two places."""
+    """A logarithmic axis that maps values from ``low`` to ``high`` to coordinates."""
 
     def __init__(self, values: Iterable[float], start: float, end: float) -> None:
         positive = [value for value in values if value > 0]
@@ -28,13 +28,13 @@ class Axis:
         self.start, self.end = start, end
 
     def at(self, value: float) -> float:
-        """Where a value lies; one of zero lies at the beginning."""
+        """The coordinate of a value; zero is placed at the start of the axis."""
         span = math.log(self.high / self.low) or 1.0
         part = math.log(max(value, self.low) / self.low) / span
         return round(self.start + part * (self.end - self.start), 1)
 
     def ticks(self) -> list[float]:
-        """The numbers to write on it: powers of ten, or 1, 2, 5 and so on where those are few."""
+        """The numbers on the axis: powers of ten; if those are few, also 2, 5, 20, 50 and so on."""
         found = [tick for tick in TICKS if self.low <= tick <= self.high]
         powers = [tick for tick in found if math.log10(tick).is_integer()]
         return powers if len(powers) > 2 else found
@@ -52,7 +52,7 @@ def _text(x: float, y: float, text: str) -> str:
 
 
 def _path(pieces: Iterable[str], attributes: str) -> str:
-    """Many lines as one element; nothing without any."""
+    """Many lines as one SVG element; empty without lines."""
     joined = "".join(pieces)
     return f'<path d="{joined}" {attributes}/>' if joined else ""
 
@@ -100,25 +100,25 @@ def draw_ratios(run: Run, target: Path) -> None:
 
 
 def _middle(place: int) -> float:
-    """The height of a row's middle."""
+    """The vertical coordinate of a row's middle."""
     return 10 + ROW_HEIGHT * (place + 0.5)
 
 
 def _advantages(line: Line) -> tuple[float, float]:
-    """How many times better the subject is, and kwire in pure Python."""
+    """How many times better the subject is than Kafka, and kwire in pure Python is."""
     value = line.advantages[line.subject] or 1.0
     return value, line.advantages.get(PURE) or value
 
 
 def _limit(line: Line) -> float | None:
-    """The bar of a row as an advantage; none for one that isn't about Kafka."""
+    """The bar of a row as an advantage; None for a bar that isn't about Kafka."""
     if line.bar.absolute:
         return None
     return line.bar.limit if line.row.more_is_better else 1 / line.bar.limit
 
 
 def _bars(axis: Axis, lines: list[Line], *, missed: bool) -> str:
-    """The bars, from 1 to how many times better."""
+    """The coloured bars, from 1 to how many times better kwire is."""
     start = f"{axis.at(1):g}"
     pieces = (
         f"M{start} {_middle(place) - 5:g}H{axis.at(_advantages(line)[0]):g}v10H{start}z"
@@ -129,7 +129,7 @@ def _bars(axis: Axis, lines: list[Line], *, missed: bool) -> str:
 
 
 def _marks(axis: Axis, lines: list[Line]) -> Iterable[str]:
-    """The bar of each row as a black line, pure Python as a dot, the number beside them."""
+    """The limit of each row as a black line, pure Python as a dot, the number beside them."""
     limits = (
         f"M{axis.at(limit):g} {_middle(place) - 7:g}v14"
         for place, line in enumerate(lines)
@@ -174,7 +174,7 @@ def draw_growth(growth: Growth, target: Path) -> None:
 
 
 def _panel(grown: Grown, what: str, title: str, left: float, top: float) -> list[str]:
-    """One measure of one curve, a line for each broker."""
+    """One measure of one curve, with a line for each broker."""
     points = [one for some in grown["points"].values() for one in some]
     across = Axis([one["x"] for one in points], left + 50, left + 215)
     up = Axis(_around(one[what] for one in points), top + 135, top + 25)

@@ -1,4 +1,4 @@
-"""Which brokers are measured: all of them, unless told otherwise or something is missing here."""
+"""The choice of brokers: all of them, except those that are switched off or missing here."""
 
 import argparse
 import os
@@ -13,15 +13,15 @@ NO = ("no", "0", "false")
 
 
 def add_no(parser: argparse.ArgumentParser, name: str, help_text: str) -> None:
-    """``--no-NAME``, or NAME=no in the environment: without that broker."""
+    """Add ``--no-NAME``, or NAME=no in the environment, which leaves a broker out."""
     parser.set_defaults(**{name: os.environ.get(name.upper(), "").lower() not in NO})
-    parser.add_argument(  # no default of its own, for its help would show that
+    parser.add_argument(  # without a default of its own, which the help would show
         f"--no-{name}", dest=name, action="store_false", default=argparse.SUPPRESS, help=help_text
     )
 
 
 def add_choice(parser: argparse.ArgumentParser) -> None:
-    """The options that say which brokers are measured."""
+    """Add the options that choose the brokers."""
     add_no(parser, KAFKA, "without Apache Kafka (KAFKA=no)")
     add_no(parser, PURE, "without kwire in pure Python (PURE=no)")
     add_no(parser, "compiled", "without compiled kwire (COMPILED=no)")
@@ -29,21 +29,21 @@ def add_choice(parser: argparse.ArgumentParser) -> None:
         "--compiled-dir",
         type=Path,
         metavar="DIR",
-        help="where a compiled kwire lies; made with `make compiled` unless given",
+        help="directory of a compiled kwire; by default `make compiled` makes one",
     )
 
 
 def brokers_of(options: argparse.Namespace, console: Console) -> dict[str, Maker]:
-    """How each broker is made, in the order of the table; one line says what is missing, and why.
+    """The makers of the brokers, in the order of the table; prints why a broker is missing.
 
-    kwire is always there: where it can't be compiled, in pure Python.
+    kwire is always included: in pure Python if it can't be compiled.
     """
     makers: dict[str, Maker] = {}
     if options.compiled:
         try:
             makers[KWIRE] = kwire_maker(options.compiled_dir or compiled_kwire(console))
         except NotCompiled as reason:
-            console.print(f"no compiled kwire, pure Python alone: {reason}", highlight=False)
+            console.print(f"no compiled kwire, only pure Python: {reason}", highlight=False)
     if options.pure or not makers:
         makers[PURE] = kwire_maker(None)
     if options.kafka:

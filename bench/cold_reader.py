@@ -1,7 +1,7 @@
 """``python -m bench.cold_reader HOST:PORT TOPIC DIRECTORY``: reads a partition from the disk.
 
-Again and again until it is ended: first the partition's files are put out of the page cache, then
-all of it is fetched, a megabyte at a time. Prints the bytes of each fetch in a line.
+It repeats until it is stopped: it evicts the partition's files from the page cache, then fetches
+all of them, a megabyte at a time. It prints the bytes of each fetch on a line.
 """
 
 import os
@@ -16,7 +16,7 @@ from kwire.record.batch import complete_batches
 
 
 def evict(directory: Path) -> None:
-    """Put the files of a partition out of the page cache."""
+    """Evict the files of a partition from the page cache."""
     for path in directory.iterdir():
         if path.suffix not in (".log", ".index", ".timeindex"):
             continue

@@ -1,4 +1,4 @@
-"""The compiled kwire that is measured: made by ``make compiled`` from the sources as they are."""
+"""The compiled kwire for measurements: ``make compiled`` makes it from the current sources."""
 
 import shutil
 import subprocess
@@ -18,7 +18,7 @@ class NotCompiled(Exception):
 
 
 def compiled_kwire(console: Console) -> Path:
-    """The directory with the compiled package; it is renewed when sources have changed."""
+    """The directory with the compiled package, which is updated if sources have changed."""
     if not any(map(shutil.which, ("cc", "gcc", "clang"))):
         raise NotCompiled("a C compiler is needed")
     what = "compiling kwire: about a minute when its sources have changed"

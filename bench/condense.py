@@ -1,4 +1,4 @@
-"""Profiles made short: shares of the samples, the largest first, in a few tables of text."""
+"""Condensed profiles: the largest shares of the samples, in a few text tables."""
 
 import re
 from collections import Counter
@@ -15,23 +15,23 @@ COMPILED = "kwire, compiled"
 FRAME = re.compile(r"\s*[0-9a-f]+ (?P<symbol>.*) \((?P<library>.*)\)$")
 IMPORT = re.compile(r"import time:\s+(?P<own_us>\d+) \|\s+\d+ \|\s+(?P<module>\S+)$", re.MULTILINE)
 FRAMES_SHARE = 0.95
-"""What has more than that of all samples is what everything runs in."""
+"""A function in more than this share of all samples is the frame that everything runs in."""
 
 
 class Frame(NamedTuple):
-    """A function in a stack, and where it lies."""
+    """A function in a stack, and the library or module that contains it."""
 
     symbol: str
     library: str
 
     @property
     def in_kernel(self) -> bool:
-        """Whether it is one of the kernel's, or of its modules."""
+        """Whether the function is in the kernel or in a kernel module."""
         return self.library.startswith("[") and self.library != "[vdso]"
 
 
 def table(title: str, counted: Counter[str], total: int) -> str:
-    """The largest shares of all samples."""
+    """A table of the largest shares of all samples."""
     lines = [
         f"{100 * count / total:6.1f} %  {what}"
         for what, count in counted.most_common(MOST_LINES)
@@ -49,7 +49,7 @@ def stacks_of(script: str) -> Iterable[list[Frame]]:
 
 
 def condensed_perf(script: str) -> str:
-    """The kernel's share by system call and by function, and who used the rest."""
+    """The kernel's share by system call and by function, and the user space's by library."""
     calls: Counter[str] = Counter()
     kernel: Counter[str] = Counter()
     libraries: Counter[str] = Counter()
@@ -79,7 +79,7 @@ def condensed_perf(script: str) -> str:
 
 
 def system_call_of(stack: list[Frame]) -> str:
-    """The system call that the kernel is in, or what else it does."""
+    """The system call that the kernel executes in this stack, or its other activity."""
     symbols = {frame.symbol for frame in stack}
     for symbol in symbols:
         if found := SYSTEM_CALL.match(symbol):
@@ -90,13 +90,13 @@ def system_call_of(stack: list[Frame]) -> str:
 
 
 def library_of(frame: Frame) -> str:
-    """The name of a library without its folder; that of compiled modules is made of figures."""
+    """The name of a library without its directory; all compiled modules of kwire get one name."""
     name = frame.library.rpartition("/")[2]
     return COMPILED if COMPILED_MARK in name else name
 
 
 def condensed_py_spy(stacks: str) -> str:
-    """Python's functions: by themselves, and with all that they call."""
+    """Python's functions: their own time, and their time with everything that they call."""
     own: Counter[str] = Counter()
     within: Counter[str] = Counter()
     total = 0
@@ -119,12 +119,12 @@ def condensed_py_spy(stacks: str) -> str:
 
 
 def without_line(frame: str) -> str:
-    """A function without the line it was in."""
+    """A function's name without the line number."""
     return re.sub(r":\d+\)$", ")", frame)
 
 
 def condensed_imports(log: str) -> str:
-    """What imports take, by package and by module."""
+    """The time of imports, by package and by module."""
     packages: Counter[str] = Counter()
     modules: Counter[str] = Counter()
     for found in IMPORT.finditer(log):
@@ -132,7 +132,7 @@ def condensed_imports(log: str) -> str:
         packages[found["module"].partition(".")[0]] += int(found["own_us"])
     total = sum(modules.values())
     if not total:
-        return "Python told nothing of its imports\n"
+        return "Python reported no imports\n"
     tables = (
         table("Imports, by package", packages, total),
         table("Imports, by module", modules, total),

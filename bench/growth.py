@@ -1,12 +1,13 @@
 """``python -m bench.growth``: how cost grows with connections, partitions, groups, record sizes.
 
-Measured are kwire compiled, in pure Python where it can't be compiled, and Apache Kafka; all steps
+It measures kwire compiled, or in pure Python if it can't be compiled, and Apache Kafka. All steps
 of all curves take about ten minutes.
 
-For each of these a broker is started anew, warmed up, and loaded with more and more of it; a chart
-(SVG) and a JSON file say what a request then costs: its latency, and the broker's CPU. Brokers are
-measured one after the other; ``--no-kafka`` leaves Apache Kafka out. What should be seen is a line
-without a cliff: flat for connections, partitions and groups, proportional for bytes.
+For each curve a new broker is started, warmed up, and loaded with more and more connections,
+partitions and so on. A chart (SVG) and a JSON file give the cost of a request at each step: its
+latency and the broker's CPU time. Brokers are measured one after the other; ``--no-kafka`` leaves
+Apache Kafka out. The curves should have no cliff: flat for connections, partitions and groups,
+proportional for bytes.
 """
 
 import argparse
@@ -47,7 +48,7 @@ PARTITIONS_PER_REQUEST = 500
 
 
 class Point(NamedTuple):
-    """One measurement: at ``x``; microseconds, CPU microseconds a request, requests a second."""
+    """One measurement at ``x``: latencies and CPU of a request in µs, requests per second."""
 
     x: int
     p50_us: float
@@ -58,17 +59,17 @@ class Point(NamedTuple):
 
 
 class Curve(NamedTuple):
-    """What grows, its steps, how a broker is measured at each of them, and whether it stays."""
+    """What grows, its steps, the function that measures them, and whether a restart keeps it."""
 
     name: str
     steps: tuple[int, ...]
     measure: Callable[["Measuring"], Iterator[Point]]
     stays: bool = False
-    """Whether a restarted broker has all of it again."""
+    """Whether a restarted broker loads all of it again."""
 
 
 class Measuring(NamedTuple):
-    """A running broker and what to load it with."""
+    """A running broker, the load generator, and the steps to measure."""
 
     broker: MeasuredBroker
     generator: Generator
@@ -99,7 +100,7 @@ def point(
 
 
 def frame_to(broker: MeasuredBroker, topic: str, size_bytes: int) -> bytes:
-    """A request that appends one record of a size."""
+    """A frame with a request that appends one record of this size."""
     request = produce_request(create_topic(broker.bootstrap, topic), 1, size_bytes)
     next_offset(broker.bootstrap, request)
     return frame_of(request, PRODUCE_VERSION)
@@ -134,7 +135,7 @@ def partitions(measuring: Measuring) -> Iterator[Point]:
 
 
 def create_partitions(broker: MeasuredBroker, topic: str, count: int) -> None:
-    """A topic with so many partitions."""
+    """Create a topic with this many partitions."""
     wanted = CreatableTopic(name=topic, num_partitions=count, replication_factor=1)
     request = CreateTopicsRequest(topics=[wanted], timeout_ms=120_000)
     [answer] = ask(broker.bootstrap, request, 5).topics
@@ -143,7 +144,7 @@ def create_partitions(broker: MeasuredBroker, topic: str, count: int) -> None:
 
 
 def groups(measuring: Measuring) -> Iterator[Point]:
-    """More and more groups of ten members, all of which send heartbeats beside the load."""
+    """More and more groups of ten members, which send heartbeats during the load."""
     broker = measuring.broker
     frame = frame_to(broker, "growth", 100)
     members = Members(broker.bootstrap)
@@ -168,7 +169,7 @@ CURVES = (
 def measured(
     curve: Curve, name: str, make: Maker, generator: Generator, root: Path, warm_up_s: float
 ) -> tuple[list[Point], float | None]:
-    """The points of one broker, and the seconds a restart takes with what stays of it."""
+    """The points of one broker; and the seconds of a restart, if the curve survives one."""
     broker = make(root / f"{name}-{curve.name.replace(' ', '-')}")
     broker.start()
     try:
@@ -233,25 +234,25 @@ def main() -> None:
 
 
 def curves_of(options: argparse.Namespace) -> list[Curve]:
-    """The curves that are wanted."""
+    """The curves that the options select."""
     return [curve for curve in CURVES if not options.only or options.only in curve.name]
 
 
 def options_of(arguments: list[str] | None = None) -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="bench.growth", description="how cost grows")
     add_choice(parser)
     parser.set_defaults(pure=False)
-    parser.add_argument("--only", metavar="TEXT", help="only curves whose name has this")
-    parser.add_argument("--most", type=int, default=ALL_STEPS, help="no step beyond this")
+    parser.add_argument("--only", metavar="TEXT", help="only curves whose name contains TEXT")
+    parser.add_argument("--most", type=int, default=ALL_STEPS, help="no step above this")
     parser.add_argument("--warm-up", type=float, default=10.0, help="seconds of load before")
     parser.add_argument("--publish", action="store_true", help="write docs/PERFORMANCE.md too")
     options = parser.parse_args(arguments)
     if not curves_of(options):
         names = ", ".join(curve.name for curve in CURVES)
-        parser.error(f"no curve's name has {options.only}; there are {names}")
+        parser.error(f"no curve's name contains {options.only}; the curves are {names}")
     if options.publish and options.most < ALL_STEPS:
-        parser.error("--publish is for whole curves: leave out --most")
+        parser.error("--publish needs whole curves: leave out --most")
     return options
 
 

@@ -1,10 +1,10 @@
 """``python -m bench.hostile`` (``make hostile``): what one hostile client costs its neighbours.
 
-A producer and a consumer that behave well are measured alone, and beside a client that sends one of
-the requests of ``bench.attacks`` in a loop. Each attack is a row: the neighbours' 99th percentile
-and longest wait, how much longer that is than without the attack, and the memory that the attack
-needs above what the broker needs anyway. kwire and Apache Kafka stand side by side, each in a
-process of its own. The clients are processes of their own too.
+A well-behaved producer and a well-behaved consumer are measured alone, and then beside a client
+that sends one of the requests of ``bench.attacks`` in a loop. Each attack is a row: the neighbours'
+99th percentile and longest wait, the ratio to their wait without the attack, and the broker's
+memory above its memory before the attack. kwire and Apache Kafka are shown side by side. Each
+broker and each client is a process of its own.
 """
 
 import argparse
@@ -37,7 +37,7 @@ STARTS_S = 60
 
 
 class Waits(NamedTuple):
-    """How long the neighbours wait, in milliseconds, and the memory the broker needs, in MB."""
+    """The neighbours' waits in milliseconds, and the broker's additional memory in MB."""
 
     p50_ms: float
     p99_ms: float
@@ -46,16 +46,16 @@ class Waits(NamedTuple):
 
 
 Results: TypeAlias = dict[str, dict[str, Waits]]
-"""By the attack's name and the broker's."""
+"""Waits by the attack's name and by the broker's."""
 
 
 def at(share: float, values: list[float]) -> float:
-    """The value below which a share of ``values``, which are sorted, lies."""
+    """The value below which this share of the sorted ``values`` lies."""
     return values[min(int(share * len(values)), len(values) - 1)]
 
 
 def neighbour(broker: MeasuredBroker, seconds: float) -> tuple[Waits, float]:
-    """The waits of well-behaved clients for a while, and the broker's peak of memory meanwhile."""
+    """The waits of well-behaved clients for a while, and the broker's peak memory in that time."""
     start_peak(broker.pid)
     run = subprocess.run(
         [sys.executable, "-m", "bench.neighbour", broker.bootstrap, "neighbour", str(seconds)],
@@ -72,7 +72,7 @@ def neighbour(broker: MeasuredBroker, seconds: float) -> tuple[Waits, float]:
 
 @contextmanager
 def under_attack(broker: MeasuredBroker, attack: Attack, directory: Path) -> Iterator[None]:
-    """Have the broker attacked by a process of its own."""
+    """Let another process attack the broker."""
     file = directory / "frames"
     file.write_bytes(b"".join(attack.frames(broker.bootstrap)))
     arguments = [broker.bootstrap, str(attack.connections), str(file)]
@@ -91,7 +91,7 @@ def under_attack(broker: MeasuredBroker, attack: Attack, directory: Path) -> Ite
 def measured(
     broker: MeasuredBroker, attacks: list[Attack], seconds: float, directory: Path
 ) -> Iterator[tuple[str, Waits]]:
-    """The neighbours alone, then beside each attack."""
+    """Measure the neighbours alone, then beside each attack."""
     alone, idle_mb = neighbour(broker, seconds)
     yield ALONE, alone
     for attack in attacks:
@@ -100,7 +100,7 @@ def measured(
             with under_attack(broker, attack, directory):
                 waits, peak = neighbour(broker, seconds)
         except subprocess.SubprocessError:
-            broker.kill()  # it answers nobody any more
+            broker.kill()  # it doesn't answer any more
             broker.start()
             yield attack.name, Waits(math.inf, math.inf, math.inf, math.inf)
         else:
@@ -108,7 +108,7 @@ def measured(
 
 
 def table_of(results: Results, names: list[str]) -> Table:
-    """A row for each attack, and four columns for each broker."""
+    """A table with a row for each attack and four columns for each broker."""
     table = Table(title="well-behaved clients beside a hostile one")
     table.add_column("attack")
     for title in titles(names).values():
@@ -129,22 +129,22 @@ def table_of(results: Results, names: list[str]) -> Table:
 
 
 def options_of(arguments: list[str] | None = None) -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="bench.hostile", description="hostile clients")
     add_choice(parser)
     parser.set_defaults(pure=False)
-    parser.add_argument("--only", metavar="TEXT", default="", help="attacks whose name has this")
-    parser.add_argument("--seconds", type=float, default=4.0, help="how long each attack goes on")
+    parser.add_argument("--only", metavar="TEXT", default="", help="only attacks with TEXT in them")
+    parser.add_argument("--seconds", type=float, default=4.0, help="seconds of each attack")
     parser.add_argument("--warm-up", type=float, default=10.0, help="seconds of load before")
     options = parser.parse_args(arguments)
     if not wanted(options.only):
         names = ", ".join(attack.name for attack in ATTACKS)
-        parser.error(f"no attack's name has {options.only}; there are {names}")
+        parser.error(f"no attack's name contains {options.only}; the attacks are {names}")
     return options
 
 
 def wanted(text: str) -> list[Attack]:
-    """The attacks whose name has ``text``."""
+    """The attacks whose name contains ``text``."""
     return [attack for attack in ATTACKS if text in attack.name]
 
 

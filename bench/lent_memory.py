@@ -1,11 +1,11 @@
-"""Memory that a virtual machine's host lends: asked for before a load, not during it.
+"""Memory that a virtual machine's host lends: fetched before a load, not during it.
 
-A guest gives memory that it doesn't use back to its host, and the first touch of each page brings
-it back, slowly: writing a gigabyte to the page cache may take eight times as long as where memory
-has just been in use. What a broker of large batches gets done would then say how much the load
-before it has left behind. Touching as much as the load will need, and giving it free at once,
-leaves it with the guest for the seconds that count. Where memory is the machine's own this takes
-a moment and changes nothing.
+A guest returns unused memory to its host. When it touches such a page again, the host gives the
+page back slowly. Writing a gigabyte to the page cache may then take eight times as long as with
+memory that was just in use. A measurement with large batches would depend on the memory that the
+load before it has left. This module therefore touches as much memory as the load needs and frees it
+at once, so that the guest keeps it for the next seconds. On a physical machine this takes a moment
+and changes nothing.
 """
 
 import mmap
@@ -15,7 +15,7 @@ PAGE_BYTES = 4096
 
 
 def available_bytes() -> int:
-    """How much can be used without swapping; 0 where the kernel won't tell."""
+    """How many bytes can be used without swapping; 0 if the kernel doesn't say."""
     try:
         lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -25,7 +25,7 @@ def available_bytes() -> int:
 
 
 def touch(wanted_bytes: int) -> int:
-    """Touch so much memory, at most half of what is there; how much it was, in bytes."""
+    """Touch memory, at most half of what is available; returns the bytes that were touched."""
     pages = min(wanted_bytes, available_bytes() // 2) // PAGE_BYTES
     if not pages:
         return 0

@@ -2,11 +2,12 @@
  *
  * usage: librdkafka LIBRARY BOOTSTRAP TOPIC produce|consume BYTES SECONDS RECORDS [NAME=VALUE]...
  *
- * LIBRARY is the shared library of librdkafka that the Python client brings along; its few functions
- * that are used here are declared below, so no headers are needed. Produces records of BYTES to
- * partition 0 for SECONDS and waits for their acknowledgements, or consumes RECORDS from its start.
- * NAME=VALUE are librdkafka's settings. Prints one line of JSON: records, seconds, and the CPU
- * seconds of the busiest thread: when that is near the seconds, the client was the limit.
+ * LIBRARY is the shared library of librdkafka in the package confluent-kafka. The functions that are
+ * used are declared below, so no headers are needed. The program produces records of BYTES to
+ * partition 0 for SECONDS and waits for their acknowledgements, or it consumes RECORDS from the
+ * partition's start. NAME=VALUE are settings of librdkafka. The program prints one line of JSON:
+ * records, seconds, and the CPU seconds of the busiest thread. If these are close to the seconds,
+ * the client was the limit.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -83,7 +84,7 @@ static void on_delivery(void *client, const struct message *message, void *opaqu
     else acknowledged++;
 }
 
-/* The CPU seconds of the thread that used most. */
+/* The CPU seconds of the thread that has used the most. */
 static double busiest_thread_s(void) {
     double most = 0;
     DIR *tasks = opendir("/proc/self/task");
@@ -103,7 +104,7 @@ static uint64_t produce(void *client, void *topic, size_t bytes, double seconds)
     char *value = calloc(1, bytes + 1);
     static struct message messages[BATCH];
     double end = now_s() + seconds;
-    int left = 0; /* messages of the last batch that the full queue did not take */
+    int left = 0; /* messages of the last batch for which the queue had no room */
     while (now_s() < end) {
         if (!left) left = BATCH;
         for (int i = 0; i < left; i++)

@@ -1,8 +1,8 @@
-"""The machine's own limits, measured beside the brokers: what a broker can hardly exceed here.
+"""The machine's own limits, measured beside the brokers: no broker can exceed them by much here.
 
-Each probe is a few lines in Python around one system call or one copy, so that Python itself costs
-nothing that shows, except in the round trip, which it about doubles. A broker that looks for the
-next request before it sleeps answers sooner than that round trip.
+Each probe is a few lines of Python around one system call or one copy. The cost of Python itself
+doesn't show, except in the round trip, which takes about twice as long because of it. A broker that
+polls for the next request before it sleeps can answer faster than that round trip.
 """
 
 import os
@@ -24,7 +24,7 @@ FILE_MB = 500
 
 
 class Limit(NamedTuple):
-    """One number of the machine."""
+    """One limit of the machine, and the function that measures it."""
 
     name: str
     unit: str
@@ -32,7 +32,7 @@ class Limit(NamedTuple):
 
 
 def _per_second(step: Callable[[], int], seconds: float) -> float:
-    """What a step returns, summed up, for each second."""
+    """The sum of what ``step`` returns, per second."""
     done, started = 0, time.perf_counter()
     while (spent := time.perf_counter() - started) < seconds:
         done += step()
@@ -61,7 +61,7 @@ def checksum(_: Path, seconds: float) -> float:
 
 
 def _connected() -> tuple[socket.socket, socket.socket]:
-    """Two ends of a TCP connection."""
+    """The two ends of a TCP connection."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         one = socket.create_connection(server.getsockname())
         other, _ = server.accept()
@@ -112,7 +112,7 @@ def loopback(_: Path, seconds: float) -> float:
 
 
 def sendfile(directory: Path, seconds: float) -> float:
-    """Send the same 10 MB of the page cache to another process over TCP, without a copy."""
+    """Send the same 10 MB from the page cache to another process over TCP, without a copy."""
     with tempfile.TemporaryFile(dir=directory) as file:
         for _ in range(10):
             file.write(CHUNK)
@@ -125,7 +125,7 @@ def sendfile(directory: Path, seconds: float) -> float:
 
 
 def round_trip(_: Path, seconds: float) -> float:
-    """Median time of 100 bytes to another process and back."""
+    """Median time for sending 100 bytes to another process and back."""
     times = []
 
     def work(end: socket.socket) -> float:
@@ -140,7 +140,7 @@ def round_trip(_: Path, seconds: float) -> float:
 
 
 def echo_cpu(_: Path, seconds: float) -> float:
-    """CPU time of a process that receives 100 bytes, sends them and sleeps, a million times."""
+    """CPU time of a process that a million times receives 100 bytes, returns them and sleeps."""
 
     def work(end: socket.socket) -> float:
         def step() -> int:
@@ -161,7 +161,7 @@ def _cpu_of_children_s() -> float:
 
 
 def page_cache(directory: Path, seconds: float) -> float:
-    """Append megabytes to files that nobody syncs."""
+    """Append megabytes to files without syncing them."""
     with tempfile.TemporaryDirectory(dir=directory) as name:
         file = Path(name) / "written"
         count = 0
@@ -179,7 +179,7 @@ def page_cache(directory: Path, seconds: float) -> float:
 
 
 def fsync(directory: Path, seconds: float) -> float:
-    """Median time of 4 KB that are appended and synced."""
+    """Median time for appending and syncing 4 KB."""
     times = []
     with tempfile.TemporaryFile(dir=directory, buffering=0) as file:
         stop = time.perf_counter() + seconds
@@ -205,5 +205,5 @@ LIMITS = [
 
 
 def measured_limits(directory: Path, seconds: float) -> dict[str, tuple[float, str]]:
-    """Every limit with its unit; files are written to ``directory``."""
+    """Every limit with its unit; the probes write files to ``directory``."""
     return {limit.name: (limit.measure(directory, seconds), limit.unit) for limit in LIMITS}

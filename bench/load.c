@@ -2,11 +2,11 @@
  *
  * usage: load HOST PORT CONNECTIONS IN_FLIGHT SECONDS REQUEST_FILE
  *
- * REQUEST_FILE holds one whole request frame. Each connection keeps IN_FLIGHT of them under way;
- * latency is from the send of a request to the last byte of its response. Prints one line of JSON:
- * requests, seconds, response bytes, latency percentiles in microseconds, the generator's own CPU
- * seconds. One thread, epoll; correlation ids are not checked, errors in responses neither: the
- * caller looks at one response itself before.
+ * REQUEST_FILE holds one complete request frame. Each connection keeps IN_FLIGHT requests in flight.
+ * A latency counts from the sending of a request to the last byte of its response. The program
+ * prints one line of JSON: requests, seconds, response bytes, latency percentiles in microseconds,
+ * the generator's own CPU seconds. It uses one thread and epoll. It checks neither correlation ids
+ * nor errors in responses: the caller checks one response beforehand.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -32,7 +32,7 @@
 struct connection {
     int fd;
     size_t unsent;                  /* bytes of requests still to be sent */
-    uint64_t sent_ns[MAX_IN_FLIGHT]; /* ring of the times of requests under way */
+    uint64_t sent_ns[MAX_IN_FLIGHT]; /* ring of the send times of requests in flight */
     int first, under_way;
     uint32_t left;                  /* bytes of the response that is being read */
     unsigned char size[4];
@@ -145,7 +145,7 @@ int main(int argc, char **argv) {
         struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(atoi(argv[2]))};
         inet_pton(AF_INET, argv[1], &address.sin_addr);
         all[i].fd = socket(AF_INET, SOCK_STREAM, 0);
-        /* Brokers take connections from a short queue; what finds it full waits a second or more. */
+        /* A broker's queue of new connections is short; if it is full, a connection waits a second. */
         if (i % CONNECTS_AT_ONCE == CONNECTS_AT_ONCE - 1) usleep(10000);
         if (connect(all[i].fd, (void *)&address, sizeof address)) fail("connect");
         int one = 1;

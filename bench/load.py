@@ -1,4 +1,4 @@
-"""The load generator, ``load.c`` compiled on the spot, and single requests beside it."""
+"""The load generator, ``load.c``, which is compiled when needed, and single requests."""
 
 import json
 import shutil
@@ -22,7 +22,7 @@ LONGEST_WAIT_S = 120.0
 
 
 class Load(NamedTuple):
-    """What one run of the generator measured; times in microseconds where they say so."""
+    """The result of one run of the generator; names ending in ``_us`` are in microseconds."""
 
     requests: int
     seconds: float
@@ -34,24 +34,24 @@ class Load(NamedTuple):
 
     @property
     def requests_per_s(self) -> float:
-        """Requests answered in a second."""
+        """Answered requests per second."""
         return self.requests / self.seconds
 
     @property
     def generator_share(self) -> float:
-        """How much of one core the generator used: near 1 it was the limit, not the broker."""
+        """The part of one core that the generator used; near 1, the generator was the limit."""
         return self.cpu_s / self.seconds
 
 
 class Generator(NamedTuple):
-    """How to run the generator, and a directory for the requests it is given."""
+    """The generator's command, and a directory for the requests that it sends."""
 
     command: list[str]
     directory: Path
 
 
 def new_generator(directory: Path) -> Generator:
-    """The C program, compiled into ``directory``, or the one in Python where no compiler is."""
+    """The C program, compiled into ``directory``, or the Python program without a C compiler."""
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
         return Generator([sys.executable, str(FALLBACK)], directory)
@@ -68,7 +68,7 @@ def run_load(
     in_flight: int,
     seconds: float,
 ) -> Load:
-    """Send one request again and again for a time."""
+    """Send one request again and again for ``seconds``."""
     host, _, port = bootstrap.rpartition(":")
     file = generator.directory / "request"
     file.write_bytes(frame)
@@ -86,12 +86,12 @@ def run_load(
 
 
 def frame_of(request: Request, version: int) -> bytes:
-    """A request as it goes over the wire."""
+    """A request in its wire format."""
     return bytes(encode_request(request, version, CORRELATION_ID, "bench"))
 
 
 def connected(bootstrap: str) -> socket.socket:
-    """A connection that sends at once."""
+    """A connection that sends small packets at once (TCP_NODELAY)."""
     host, _, port = bootstrap.rpartition(":")
     connection = socket.create_connection((host, int(port)), timeout=LONGEST_WAIT_S)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -99,14 +99,14 @@ def connected(bootstrap: str) -> socket.socket:
 
 
 def ask(bootstrap: str, request: Request, version: int) -> Any:
-    """Send one request on a connection of its own, and return the response."""
+    """Send one request on a new connection, and return the response."""
     with connected(bootstrap) as connection:
         connection.sendall(frame_of(request, version))
         return read_response(connection, request, version)
 
 
 def read_frame(connection: socket.socket) -> bytes:
-    """Read the next response; nothing else may be under way."""
+    """Read the next response; no other response may be in flight."""
     data = connection.recv(FIRST_BYTES)
     while data and (len(data) < 4 or len(data) < 4 + int.from_bytes(data[:4])):
         if len(data) >= 4:
@@ -118,7 +118,7 @@ def read_frame(connection: socket.socket) -> bytes:
 
 
 def _exactly(connection: socket.socket, size_bytes: int) -> bytes:
-    """So many bytes more."""
+    """Receive exactly this many more bytes."""
     buffer = memoryview(bytearray(size_bytes))
     done = 0
     while done < size_bytes:
@@ -130,7 +130,7 @@ def _exactly(connection: socket.socket, size_bytes: int) -> bytes:
 
 
 def timed(connection: socket.socket, frame: bytes) -> tuple[float, bytes]:
-    """Send a request; the seconds until its response is there, and the response."""
+    """Send a request; returns the seconds until its response is complete, and the response."""
     started = time.perf_counter()
     connection.sendall(frame)
     answer = read_frame(connection)
@@ -138,12 +138,12 @@ def timed(connection: socket.socket, frame: bytes) -> tuple[float, bytes]:
 
 
 def decoded(frame: bytes, request: Request, version: int) -> Any:
-    """The response to a request that was sent."""
+    """Decode the response to a request that was sent."""
     response = message_classes(request.API_KEY)[1]
     _, position = decode_response_header(frame, response, version)
     return decode(response, version, memoryview(frame)[position:])
 
 
 def read_response(connection: socket.socket, request: Request, version: int) -> Any:
-    """Read the response to a request that was sent."""
+    """Read and decode the response to a request that was sent."""
     return decoded(read_frame(connection), request, version)

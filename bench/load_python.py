@@ -1,4 +1,4 @@
-"""The load generator where no C compiler is: the arguments, the work and the output of ``load.c``.
+"""The load generator without a C compiler: the arguments, the work and the output of ``load.c``.
 
 It is several times slower than the C program and often the limit itself; the table says so.
 """
@@ -15,7 +15,7 @@ LONGEST_WAIT_S = 40
 
 
 class Connection:
-    """One connection: when its requests under way were sent, and what came of their responses."""
+    """One connection: the send times of its requests in flight, and the state of its responses."""
 
     def __init__(self, host: str, port: int) -> None:
         self.socket = socket.create_connection((host, port))
@@ -52,7 +52,7 @@ class Connection:
 
 
 def run(host: str, port: int, count: int, in_flight: int, seconds: float, request: bytes) -> dict:
-    """Load the broker for a while; the numbers that ``bench.load.Load`` takes."""
+    """Load the broker for a while; returns the fields of ``bench.load.Load``."""
     selector = selectors.DefaultSelector()
     connections = [Connection(host, port) for _ in range(count)]
     for connection in connections:

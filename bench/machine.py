@@ -1,4 +1,4 @@
-"""What a table has to say of the machine it was measured on; never its name, its user or a path."""
+"""Facts about the machine for a table; never its name, a user or a path."""
 
 import importlib.metadata
 import os
@@ -66,7 +66,7 @@ def _librdkafka() -> str:
 
 
 def _compiler() -> str:
-    """The first line of what the compiler says of itself."""
+    """The compiler's name and version, "" without a compiler."""
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
         return ""

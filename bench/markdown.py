@@ -22,7 +22,7 @@ from bench.report import (
 
 
 def table(rows: list[list[str]], left: int) -> str:
-    """A Markdown table; the first row is its head, the first columns are set to the left."""
+    """A Markdown table; the first row is its head, the first ``left`` columns are left-aligned."""
     aligned = [*["---"] * left, *["---:"] * (len(rows[0]) - left)]
     return "".join(f"| {' | '.join(cells)} |\n" for cells in (rows[0], aligned, *rows[1:]))
 
@@ -33,7 +33,7 @@ def rows_table(run: Run, lines: list[Line]) -> str:
 
 
 def legend_text(run: Run, lines: list[Line]) -> str:
-    """What the marks in these lines mean, as a paragraph."""
+    """A paragraph that explains the marks in these lines."""
     said = [mark.replace("*", r"\*", 1) for mark in legend(run, lines)]
     return ";\n".join(said) + ".\n" if said else ""
 
@@ -47,7 +47,7 @@ def whole_table(run: Run) -> str:
 
 
 def facts(run: Run) -> str:
-    """The machine, how it was measured, and the machine's own limits."""
+    """The machine, the settings of the run, and the machine's own limits."""
     options = run["options"]
     machine = "".join(f"| {name} | {value} |\n" for name, value in run["machine"].items())
     limits = "".join(
@@ -62,7 +62,7 @@ def facts(run: Run) -> str:
 
 
 def losses(run: Run) -> str:
-    """Where kwire loses, or misses its bar, with what limits it, in the documents' words."""
+    """The rows where kwire loses or misses its bar, with what limits them, in Markdown."""
     missed = behind(run)
     parts = ["### Where kwire loses, or misses its bar\n"]
     for reason, lines in by_reason(missed):
@@ -82,12 +82,12 @@ def missed_bar(line: Line) -> str:
 
 
 def bare(bar: Bar) -> str:
-    """A bar as it is said in a sentence."""
+    """A bar as text for a sentence."""
     return f"{bar}".strip("()")
 
 
 def by_reason(lines: list[Line]) -> list[tuple[Reason | None, list[Line]]]:
-    """Lines that the same reason explains, together; those without one, alone."""
+    """The lines grouped by the reason that explains them; lines without a reason stay alone."""
     known = reasons()
     found: list[tuple[Reason | None, list[Line]]] = []
     places: dict[str, int] = {}
@@ -103,12 +103,12 @@ def by_reason(lines: list[Line]) -> list[tuple[Reason | None, list[Line]]]:
 
 
 def reason_text(reason: Reason | None) -> str:
-    """What limits rows, as far as somebody has found out."""
+    """What limits the rows, if that is known."""
     return f"\n  {reason.text}" if reason else " What limits it hasn't been found yet."
 
 
 def profiles_text(lines: list[Line]) -> str:
-    """Links to the profiles of rows, of those that are there."""
+    """Links to the existing profiles of the rows."""
     files = dict.fromkeys(profile_file(line.row) for line in lines)
     links = [
         f"[{file.stem}](performance/{file.parent.name}/{file.name})"

@@ -1,13 +1,14 @@
 """``python -m bench.mix BOOTSTRAP TOPIC SECONDS OFFSET…``: twenty producers and twenty consumers.
 
-Each pair has a partition, each client a connection. A producer sends a hundred batches a second of
-ten records of 100 bytes, evenly, whether or not those before were acknowledged; its consumer always
-has a long-polling fetch under way. OFFSET is where each partition stands. Latencies count from the
-moment a batch is sent: to its acknowledgement, and to its consumer having it. Prints one line of
-JSON; ends with an error when a batch was not acknowledged or did not reach its consumer.
+Each pair of a producer and a consumer has its own partition, each client its own connection. A
+producer sends a hundred batches a second, each of ten records of 100 bytes, at even intervals,
+whether or not earlier batches were acknowledged. Its consumer always has a long-polling fetch in
+flight. OFFSET is the next offset of each partition. Latencies count from the sending of a batch: to
+its acknowledgement, and to its arrival at the consumer. The program prints one line of JSON. It
+ends with an error if a batch was not acknowledged or did not reach its consumer.
 
-All batches have the same length, so how many a response brings is its length divided by that: the
-rest of a response is shorter than a batch.
+All batches have the same length. The number of batches in a response is therefore the response's
+length divided by that length, because the rest of a response is shorter than a batch.
 """
 
 import gc
@@ -29,18 +30,18 @@ WAIT_MS = 500
 SENTINEL = 0x1122334455667788
 LAST_WAIT_S = 10.0
 WARM_UP_SHARE = 0.1
-"""For so much of the time the mix runs before it counts."""
+"""The mix runs for this part of the time before the measurement starts."""
 
 
 class Client:
-    """One connection, which gives whole responses."""
+    """One connection, which splits what it receives into responses."""
 
     def __init__(self, bootstrap: str) -> None:
         self.socket = connected(bootstrap)
         self._unread = bytearray()
 
     def responses(self) -> list[int]:
-        """The lengths of the responses that have come."""
+        """The lengths of the responses that are complete now."""
         data = self.socket.recv(1 << 18)
         if not data:
             raise SystemExit("the broker closed the connection")
@@ -75,7 +76,7 @@ class Producer(Client):
         self.socket.sendall(self._frame)
 
     def receive(self) -> None:
-        """Take acknowledgements."""
+        """Receive acknowledgements."""
         lengths = self.responses()
         now = time.perf_counter()
         self.taken += [now - self._under_way.popleft() for _ in lengths]
@@ -87,7 +88,7 @@ class Producer(Client):
 
 
 class Consumer(Client):
-    """Always has a fetch under way, from where it stands."""
+    """Always has a fetch in flight, from its next offset."""
 
     def __init__(self, bootstrap: str, topic: str, partition: int, offset: int) -> None:
         super().__init__(bootstrap)
@@ -99,12 +100,12 @@ class Consumer(Client):
         self.taken: list[float] = []
 
     def fetch(self) -> None:
-        """Ask for what comes next."""
+        """Send a fetch from the next offset."""
         self._frame[self._place : self._place + 8] = self._offset.to_bytes(8)
         self.socket.sendall(self._frame)
 
     def receive(self, on_the_way: deque[float]) -> None:
-        """Take what has come, and ask for more."""
+        """Receive batches, and fetch again."""
         for length in self.responses():
             now = time.perf_counter()
             count = length // self._batch_bytes
@@ -114,13 +115,13 @@ class Consumer(Client):
 
 
 def percentiles_us(taken: list[float]) -> dict[str, float]:
-    """By name, in microseconds."""
+    """The percentiles by name, in microseconds."""
     taken.sort()
     return {name: taken[int((len(taken) - 1) * share)] * 1e6 for name, share in SHARES.items()}
 
 
 def exchange(producers: list[Producer], consumers: list[Consumer], seconds: float) -> None:
-    """Let all of them work for a time, and then until everything has arrived."""
+    """Let all clients work for a time, and then wait until everything has arrived."""
     # select(2) waits for microseconds, epoll for whole milliseconds.
     selector = selectors.SelectSelector()
     for producer, consumer in zip(producers, consumers, strict=True):
@@ -159,7 +160,7 @@ def main() -> None:
             client.taken.clear()
         exchange(producers, consumers, float(seconds))
     except TimeoutError as error:
-        raise SystemExit("the broker takes nothing more") from error
+        raise SystemExit("the broker accepts no more data") from error
     share = (time.process_time() - cpu_before) / (time.perf_counter() - started)
     acknowledged = [taken for producer in producers for taken in producer.taken]
     arrived = [taken for consumer in consumers for taken in consumer.taken]

@@ -1,7 +1,7 @@
-"""A producer and a consumer that behave well: how long they wait, beside whatever else goes on.
+"""A well-behaved producer and consumer, which measure how long they wait beside other clients.
 
 ``python -m bench.neighbour HOST:PORT TOPIC SECONDS`` writes a record, waits until it is
-acknowledged and until the consumer's long poll has it, and does that again ``PAUSE_S`` later. It
+acknowledged and until the consumer's long poll returns it, and repeats that ``PAUSE_S`` later. It
 prints JSON: all waits in seconds, for the acknowledgement (``produce``) and for the record
 (``deliver``).
 """

@@ -1,7 +1,7 @@
-"""How long a run will still take: each step's usual seconds, corrected by how this run goes.
+"""An estimate of the remaining time of a run: each step's usual seconds, scaled to this run.
 
-What is usual is what the published run took, or a guess; a machine that is half as fast is known
-after the first rows.
+A step's usual seconds come from the published run, or are a guess. After the first rows, the scale
+shows whether this machine is slower or faster.
 """
 
 import time
@@ -15,16 +15,16 @@ from rich.progress import BarColumn, Progress, TextColumn
 from bench.published import NUMBERS, read_run
 
 TRUSTED_AFTER_S = 30.0
-"""Before so much of what is usual has been done, the usual is believed, and not this run."""
+"""The estimate ignores this run's speed until steps of this usual length are done."""
 
 TELL_EVERY_S = 60.0
 
 Step = tuple[str, str]
-"""What is measured, and on which broker."""
+"""A row or load, and the broker on which it is measured."""
 
 
 def usual_seconds(file: Path = NUMBERS) -> dict[Step, float]:
-    """How long each step has taken in the published run, in the mean of its rounds."""
+    """The mean seconds of each step in the rounds of the published run."""
     run = read_run(file) or {}
     return {
         (what, broker): sum(taken) / len(taken)
@@ -35,7 +35,7 @@ def usual_seconds(file: Path = NUMBERS) -> dict[Step, float]:
 
 
 class Pace:
-    """The steps of a run, and which of them are done."""
+    """The steps of a run, and how much of them is done."""
 
     def __init__(self, steps: Iterable[Step], usual: dict[Step, float], guess_s: float) -> None:
         self._usual, self._guess_s = usual, guess_s
@@ -46,24 +46,24 @@ class Pace:
         return self._usual.get(step, self._guess_s)
 
     def finish(self, step: Step) -> None:
-        """A step is done."""
+        """Note that a step is done."""
         self.done_s += self._expected(step)
 
     def left_s(self, spent_s: float) -> float:
-        """Seconds that are left, when so many have been spent on the steps that are done."""
+        """The remaining seconds, given the seconds that the finished steps took."""
         factor = spent_s / self.done_s if self.done_s > TRUSTED_AFTER_S else 1.0
         return max(0.0, self.total_s - self.done_s) * factor
 
 
 def minutes(seconds: float) -> str:
-    """A time for people: whole minutes, or seconds below one."""
+    """A time as text: whole minutes, or seconds below one minute."""
     return f"{seconds / 60:.0f} min" if seconds >= 60 else f"{seconds:.0f} s"
 
 
 class Teller:
-    """Tells what is being measured and how long all of it will still take.
+    """Shows what is being measured and how long the run will still take.
 
-    On a terminal that is one line that changes; in a file it is a line every minute or so.
+    A terminal gets one line that changes; a file gets a line about every minute.
     """
 
     def __init__(self, console: Console) -> None:
@@ -76,7 +76,7 @@ class Teller:
 
     @contextmanager
     def telling(self, pace: Pace) -> Iterator[None]:
-        """From here on a run of this pace goes on."""
+        """Show the progress of a run with this pace, during the block."""
         self._pace = pace
         self._started_s = time.monotonic()
         self._told_s = self._started_s - TELL_EVERY_S
@@ -84,7 +84,7 @@ class Teller:
             yield
 
     def tell(self, what: str) -> None:
-        """A step begins."""
+        """Show that a step begins."""
         now_s = time.monotonic()
         left = minutes(self._pace.left_s(now_s - self._started_s))
         if self._console.is_terminal:

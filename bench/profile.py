@@ -1,12 +1,12 @@
-"""``python -m bench --profile --only ROW``: where kwire's time goes during a row.
+"""``python -m bench --profile --only ROW``: where kwire spends its time during a row.
 
-The row is measured with ``perf`` beside the broker, and, for pure Python, once more with py-spy,
-which knows Python's functions. What they saw is condensed into a short text for each load, to
-``bench/out/profiles/``, or with ``--publish`` to ``docs/performance/profiles/``, from where
-docs/PERFORMANCE.md links it. Their own cost is in the numbers, so none are kept.
+The row is measured while ``perf`` samples the broker. For pure Python it is measured again with
+py-spy, which knows Python's functions. The samples of each load are condensed into a short text in
+``bench/out/profiles/``. With ``--publish`` the text goes to ``docs/performance/profiles/``, and
+docs/PERFORMANCE.md links it. The profilers slow the broker down, so the row's numbers are not kept.
 
-``perf`` uses the software clock, which virtual machines have too. What isn't here is left out, and
-the text says so.
+``perf`` uses the software clock, which virtual machines have too. If a profiler is missing, the
+text says so.
 """
 
 import os
@@ -46,19 +46,19 @@ def slug(row: Row) -> str:
 
 
 def profile_file(row: Row) -> Path:
-    """Where the published profile of a row is, if there is one."""
+    """The path of a row's published profile, which may not exist."""
     return PUBLISHED / f"{slug(row)}.txt"
 
 
 def py_spy() -> str | None:
-    """The program, from this environment or PATH."""
+    """The path of py-spy, from this environment or PATH; None if it is missing."""
     beside = Path(sys.executable).with_name("py-spy")
     return str(beside) if beside.exists() else shutil.which("py-spy")
 
 
 @contextmanager
 def recording(command: list[str], result: Path) -> Iterator[None]:
-    """Let a profiler look until the block ends, which it takes as the end of its work."""
+    """Run a profiler during the block; the end of the block stops it."""
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as run:
         try:
             yield
@@ -70,7 +70,7 @@ def recording(command: list[str], result: Path) -> Iterator[None]:
 
 
 def measure_for_long(row: Row, running: Running) -> str:
-    """Measure a row again and again until there is something to see; how busy the broker was."""
+    """Measure a row repeatedly until there are enough samples; returns how busy the broker was."""
     pid = running.broker.pid
     started_s, used_before_s = time.monotonic(), cpu_seconds(pid)
     while time.monotonic() < started_s + running.seconds:
@@ -81,7 +81,7 @@ def measure_for_long(row: Row, running: Running) -> str:
 
 
 def with_perf(pid: int, directory: Path, row: Row, running: Running) -> str:
-    """A row beside perf."""
+    """The profile of a row by perf."""
     perf = shutil.which("perf")
     if perf is None:
         return "perf isn't installed here (Debian: linux-perf): the kernel's share is unknown"
@@ -100,7 +100,7 @@ def with_perf(pid: int, directory: Path, row: Row, running: Running) -> str:
 
 
 def with_py_spy(pid: int, directory: Path, row: Row, running: Running) -> str:
-    """A row beside py-spy, which doesn't stop the broker to look."""
+    """The profile of a row by py-spy, which samples without pausing the broker."""
     program = py_spy()
     if program is None:
         return "py-spy isn't installed here: Python's functions are unknown"
@@ -112,7 +112,7 @@ def with_py_spy(pid: int, directory: Path, row: Row, running: Running) -> str:
 
 
 def start_text(make: Maker, directory: Path) -> str:
-    """What the imports of a start take, as Python itself tells."""
+    """The time of the imports at a broker's start, as Python reports it."""
     broker = make(directory)
     assert isinstance(broker, BrokerProcess)
     os.environ[IMPORT_TIMES] = "1"
@@ -125,7 +125,7 @@ def start_text(make: Maker, directory: Path) -> str:
 
 
 def load_text(name: str, row: Row, running: Running, directory: Path) -> str:
-    """What the profilers saw of one kwire under one load."""
+    """The profiles of one kwire under one load."""
     looks = [with_perf, with_py_spy] if name == PURE else [with_perf]
     return "\n".join(look(running.broker.pid, directory, row, running) for look in looks)
 
@@ -150,7 +150,7 @@ def texts_of(
 
 
 def one_of_each_load(rows: list[Row]) -> list[Row]:
-    """Rows without those that look at a load which another one has looked at."""
+    """The rows without those that share their load with an earlier row."""
     return list({slug(row): row for row in reversed(rows)}.values())[::-1]
 
 

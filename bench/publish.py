@@ -1,7 +1,7 @@
-"""``python -m bench.publish [RESULTS.json]``: a run's numbers into README and docs/performance.
+"""``python -m bench.publish [RESULTS.json]``: write a run's numbers into README and docs.
 
-Without a file it writes the documents from the numbers that were published last. The parts between
-the markers are made here and nowhere else; a test fails when they don't say what the numbers say.
+Without a file it rewrites the documents from the numbers that were published last. Only this module
+writes the parts between the markers. A test fails if they don't match the published numbers.
 """
 
 import json
@@ -28,7 +28,7 @@ GROWTH_END = "<!-- end of growth -->\n"
 
 
 def between_markers(text: str, made: str, start: str = START, end: str = END) -> str:
-    """A document with ``made`` between the markers."""
+    """The document's text with ``made`` between the markers."""
     head, rest = text.split(start)
     _, tail = rest.split(end)
     return f"{head}{start}\n{made}\n{end}{tail}"
@@ -41,26 +41,26 @@ def readme_part(run: Run) -> str:
 
 
 def performance_part(run: Run) -> str:
-    """The part of docs/PERFORMANCE.md that is made: chart, table, losses, machine."""
+    """The generated part of docs/PERFORMANCE.md: chart, table, losses, machine."""
     if KAFKA not in run["brokers"]:
         return f"{whole_table(run)}\n{facts(run)}"
     return f"![ratios](performance/{RATIOS})\n\n{whole_table(run)}\n{losses(run)}\n{facts(run)}"
 
 
 def growth_part(growth: Growth) -> str:
-    """The part of docs/PERFORMANCE.md about growth."""
+    """The generated part of docs/PERFORMANCE.md about growth."""
     return f"![growth](performance/{GROWTH_CHART})\n\n{growth_tables(growth)}"
 
 
 def write_documents(run: Run) -> None:
-    """Renew what lies between the markers."""
+    """Rewrite the parts between the markers."""
     for document, made in ((README, readme_part(run)), (PERFORMANCE, performance_part(run))):
         text = document.read_text(encoding="utf-8")
         document.write_text(between_markers(text, made), encoding="utf-8")
 
 
 def publish(run: Run) -> None:
-    """Keep these numbers with the documents, and write the documents from them."""
+    """Store these numbers with the documents, and rewrite the documents from them."""
     write_run(run)
     if KAFKA in run["brokers"]:
         draw_ratios(run, PUBLISHED / RATIOS)
@@ -68,9 +68,9 @@ def publish(run: Run) -> None:
 
 
 def publish_growth(measured: Growth) -> None:
-    """Keep these curves with the documents, and write docs/PERFORMANCE.md from them.
+    """Store these curves with the documents, and rewrite docs/PERFORMANCE.md from them.
 
-    Curves that were not measured this time stay as they were published.
+    Published curves that were not measured this time stay.
     """
     growth = read_growth() | measured
     write_growth(growth)

@@ -1,7 +1,7 @@
-"""The numbers that were published last, in one compact file: the bench's run and how cost grows.
+"""The numbers that were published last, in one compact file: the bench's run and the growth curves.
 
-Format: JSON with a ``run`` and a ``growth`` (see ``bench.report``), a line for each row, curve and
-the like, numbers with seven digits: more than any table shows, and more than any run repeats.
+Format: JSON with a ``run`` and a ``growth`` (see ``bench.report``), with one line for each row and
+each curve. Numbers have seven digits, which is more than a table shows and more than is repeatable.
 """
 
 import json
@@ -16,24 +16,24 @@ LINES_TO_DEPTH = 3
 
 
 def read_run(file: Path = NUMBERS) -> Run | None:
-    """The published run, if there is one."""
+    """The published run, None if there is none."""
     run: Run | None = _read(file).get("run")
     return run
 
 
 def read_growth(file: Path = NUMBERS) -> Growth:
-    """The published curves, empty without any."""
+    """The published curves, empty if there are none."""
     growth: Growth = _read(file).get("growth", {})
     return growth
 
 
 def write_run(run: Run, file: Path = NUMBERS) -> None:
-    """Publish a run; the curves stay."""
+    """Publish a run; the published curves stay."""
     _write(file, {**_read(file), "run": run})
 
 
 def write_growth(growth: Growth, file: Path = NUMBERS) -> None:
-    """Publish curves; the run stays."""
+    """Publish curves; the published run stays."""
     _write(file, {**_read(file), "growth": growth})
 
 
@@ -50,7 +50,7 @@ def _write(file: Path, numbers: dict[str, Any]) -> None:
 
 
 def compact(value: Any, depth: int = 0) -> str:
-    """JSON with a line for each entry of the upper levels, and the rest of it without a blank."""
+    """JSON with one line for each entry of the upper levels, and no blanks below them."""
     if isinstance(value, dict) and depth < LINES_TO_DEPTH and value:
         entries = [
             f"{json.dumps(name, ensure_ascii=False)}:{compact(inner, depth + 1)}"
@@ -61,7 +61,7 @@ def compact(value: Any, depth: int = 0) -> str:
 
 
 def _rounded(value: Any) -> Any:
-    """The same with fewer digits."""
+    """The same value with numbers rounded to ``DIGITS`` digits."""
     if isinstance(value, float):
         return float(f"{value:.{DIGITS}g}")
     if isinstance(value, dict):

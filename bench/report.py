@@ -1,9 +1,9 @@
-"""What a run says: its numbers, their medians, spreads and ratios, as lines and as a table.
+"""The result of a run: its numbers, medians, spreads and ratios, as lines and as a table.
 
-A run is a dictionary that survives JSON: ``brokers``, ``machine``, ``limits`` (name → number,
-unit), ``rows`` (name → broker → one number for each round), ``limited`` (broker → loads in which
-the generator was the limit), ``notes`` (what was not measured, and why), ``seconds`` (row or load →
-broker → how long each measurement took) and ``options``.
+A run is a dictionary that can be stored as JSON: ``brokers``, ``machine``, ``limits`` (name →
+number, unit), ``rows`` (name → broker → one number for each round), ``limited`` (broker → loads in
+which the generator was the limit), ``notes`` (what was not measured, and why), ``seconds`` (row or
+load → broker → how long each measurement took) and ``options``.
 """
 
 import statistics
@@ -43,7 +43,7 @@ class Cell(NamedTuple):
     limited: bool
 
     def __str__(self) -> str:
-        """The median, marked where the generator was the limit, and its spread in percent."""
+        """The median, with a mark if the generator was the limit, and its spread in percent."""
         if self.median is None:
             return "-"
         share = f" ±{self.relative_spread:.0%}" if self.spread and self.median else ""
@@ -51,12 +51,12 @@ class Cell(NamedTuple):
 
     @property
     def relative_spread(self) -> float:
-        """The spread as a part of the median."""
+        """The spread as a share of the median."""
         return self.spread / abs(self.median) if self.median else 0.0
 
 
 class Line(NamedTuple):
-    """One row of the table; ratios, and whether the bar is met, for every kwire."""
+    """One row of the table; for every kwire, its ratio to Kafka and whether the bar is met."""
 
     row: Row
     rounds: int
@@ -74,11 +74,11 @@ class Line(NamedTuple):
 
     @property
     def missed(self) -> bool:
-        """Whether its bar isn't met."""
+        """Whether the subject misses the bar."""
         return self.met[self.subject] is False
 
     def verdict(self) -> str:
-        """Whether the bar is met, as the table says it, and by pure Python where that differs."""
+        """Whether the bar is met, as text, and whether pure Python differs in that."""
         met, *others = self.met.values()
         if met is None:
             return ""
@@ -96,14 +96,14 @@ def _met(met: bool | None) -> str:
 
 
 def number(value: float) -> str:
-    """A number with as many digits as say something."""
+    """A number as text, with about three significant digits."""
     if abs(value) >= 100:
         return f"{value:,.0f}"
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
 
 
 def ratio_text(value: float | None) -> str:
-    """A ratio with two digits, and a small one with the digit that says something."""
+    """A ratio as text with two decimals, or one significant digit if it is below 0.01."""
     if value is None:
         return "-"
     return f"{value:.2f}" if value >= 0.01 else f"{value:.1g}"
@@ -150,7 +150,7 @@ def lines_of(run: Run) -> Iterator[Line]:
 
 
 def sections_of(run: Run) -> Iterator[tuple[str, list[Line]]]:
-    """The same, section by section."""
+    """The measured rows, section by section."""
     lines = {line.row.name: line for line in lines_of(run)}
     for section, rows in SECTIONS.items():
         found = [lines[row.name] for row in rows if row.name in lines]
@@ -159,7 +159,7 @@ def sections_of(run: Run) -> Iterator[tuple[str, list[Line]]]:
 
 
 def text_of(run: Run, line: Line) -> list[str]:
-    """The cells of one line; a small figure says in how many rounds, where not in all of them."""
+    """The cells of one line; a superscript gives its number of rounds if not all measured it."""
     few = line.rounds < run["options"]["rounds"]
     name = f"{line.row.name} {str(line.rounds).translate(DIGITS)}" if few else line.row.name
     cells = [name, line.row.unit, *map(str, line.cells.values())]
@@ -170,7 +170,7 @@ def text_of(run: Run, line: Line) -> list[str]:
 
 
 def headings(run: Run) -> list[str]:
-    """What stands above the cells."""
+    """The headings of the columns."""
     names = list(titles(run["brokers"]).values())
     if KAFKA not in run["brokers"]:
         return ["what", "unit", *names]
@@ -179,7 +179,7 @@ def headings(run: Run) -> list[str]:
 
 
 def legend(run: Run, lines: list[Line]) -> list[str]:
-    """What the marks in these lines of a run's table mean, of those that are in them."""
+    """The explanations of the marks that occur in these lines of a run's table."""
     compared = KAFKA in run["brokers"]
     rounds = run["options"]["rounds"]
     few = sorted({line.rounds for line in lines if line.rounds < rounds})
@@ -208,17 +208,17 @@ def table_of(run: Run) -> Table:
 
 
 def main_lines(run: Run) -> list[Line]:
-    """The rows whose bar was given: those of the README."""
+    """The rows with a bar set in advance, which the README shows."""
     return [line for line in lines_of(run) if line.row.name in BARS]
 
 
 def behind(run: Run) -> list[Line]:
-    """The rows in which kwire is not ahead, or misses its bar."""
+    """The rows in which kwire misses its bar, including our own bars."""
     return [line for line in lines_of(run) if line.missed]
 
 
 def cells_of(name: str, grown: Grown) -> list[list[str]]:
-    """A curve as rows of text, the head first: what it costs at each step, broker by broker."""
+    """A curve as rows of text, the head first: the cost at each step for each broker."""
     names = titles(list(grown["points"]))
     rows = [[name, *(f"{names[broker]} {cost}" for broker in grown["points"] for cost in COSTS)]]
     for points in zip(*grown["points"].values(), strict=True):
@@ -228,7 +228,7 @@ def cells_of(name: str, grown: Grown) -> list[list[str]]:
 
 
 def restarts_of(grown: Grown) -> str:
-    """How long a restart takes with what stays of a curve; nothing where nothing does."""
+    """The restart times of a curve as text; empty if the curve has none."""
     if not grown["restart_s"]:
         return ""
     names = titles(list(grown["restart_s"]))

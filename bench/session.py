@@ -1,10 +1,10 @@
 """A run: brokers are started, warmed up, and loaded in turn, row after row and round after round.
 
-Each broker is started anew as often as there are rounds, to measure that; the last one stays. In
-every round each row is measured on one broker and then on the others, the first one in turn; slow
-rows are measured in the first rounds only. Before a load starts, what the load before wrote is on
-the disk and what it deleted is gone, so that nobody pays for somebody else. A row that can't be
-measured is noted, and the run goes on.
+Each broker is started once per round, to measure its start; the last start stays up. In every round
+each row is measured on all brokers, and the first broker changes from round to round. Slow rows are
+measured only in the first rounds. Before a load starts, the data of the load before is synced and
+its deleted files are gone, so that no load pays for another. If a row can't be measured, a note
+says so and the run goes on.
 """
 
 import argparse
@@ -36,22 +36,22 @@ from bench.rows.memory import IDLE_ROWS
 from bench.rows.warm_up import warm_up, warm_up_of
 
 DELETED_S = 10.0
-"""How long what is deleted may take to be gone."""
+"""How long the files of deleted topics may take to disappear."""
 
 GUESS_MORE_S = 2.0
-"""What a row takes beside its load, where nothing is known of it."""
+"""The time of an unknown row besides its load."""
 
 
 def selected(rows: list[Row], text: str | None) -> list[Row]:
-    """The rows whose name has ``text``, or one of the texts between its bars; without, all."""
+    """The rows whose name contains ``text`` or one of its parts between ``|``; all for None."""
     parts = [""] if text is None else text.split("|")
     return [row for row in rows if any(part in row.name for part in parts)]
 
 
 def started(broker: MeasuredBroker) -> float:
-    """Start a broker; the seconds until it has acknowledged a record."""
+    """Start a broker; returns the seconds until it has acknowledged a record."""
     record = produce_request("first", 1, 100)
-    load_codecs()  # the client's, which the broker first started would pay for
+    load_codecs()  # the client's codecs, whose loading would count for the first broker
     before = time.monotonic()
     broker.start()
     create_topic(broker.bootstrap, "first")
@@ -60,18 +60,18 @@ def started(broker: MeasuredBroker) -> float:
 
 
 def check_kind(name: str, pid: int) -> None:
-    """What is called compiled is compiled, and pure Python is pure."""
+    """Raise RuntimeError if a compiled kwire isn't compiled, or pure Python is."""
     if name in (KWIRE, PURE) and is_compiled(pid) != (name == KWIRE):
         raise RuntimeError(f"{name} is {'not ' if name == KWIRE else ''}compiled")
 
 
 def note(run: Run, row: Row, name: str, running: Running) -> None:
-    """Measure a row of one broker."""
+    """Measure a row on one broker, and store its number or a note."""
     try:
         value = row.measure(running)
     except NotHere as reason:
         message = f"{row.name}: {reason}"
-    except Exception as error:  # whatever it was, the rows behind it are still to be measured
+    except Exception as error:  # the rows after this one still have to be measured
         message = f"{row.name} on {name}: {type(error).__name__}: {error}"
         run["failed"] = True
     else:
@@ -82,7 +82,7 @@ def note(run: Run, row: Row, name: str, running: Running) -> None:
 
 
 def settle(run: Run, running: Running) -> None:
-    """Wait until what a broker has deleted is gone, and what was written is on the disk."""
+    """Wait until a broker's deleted files are gone and its data is on the disk."""
     broker = running.broker
     logs = Path(broker.data_dir, "logs")  # Apache Kafka's
     directory = logs if logs.exists() else broker.data_dir
@@ -90,20 +90,20 @@ def settle(run: Run, running: Running) -> None:
     limit = time.monotonic() + DELETED_S
     while any(name.startswith(names) for name in os.listdir(directory)):
         if time.monotonic() > limit:
-            run["notes"].append(f"what was deleted in {directory} isn't gone after {DELETED_S} s")
+            run["notes"].append(f"deleted files in {directory} still exist after {DELETED_S} s")
             break
         time.sleep(0.01)
     os.sync()
 
 
 def spent(run: Run, what: str, name: str, started_s: float) -> None:
-    """Keep how long a step has taken."""
+    """Store how long a step took."""
     taken = round(time.monotonic() - started_s, 3)
     run["seconds"].setdefault(what, {}).setdefault(name, []).append(taken)
 
 
 class Session:
-    """One run and what it needs: the generator, the brokers, and the numbers so far."""
+    """One run: the options, the brokers, and the numbers so far."""
 
     def __init__(
         self, options: argparse.Namespace, makers: dict[str, Maker], teller: Teller
@@ -132,11 +132,11 @@ class Session:
 
     @property
     def usual_s(self) -> float:
-        """How long it will take, as far as one knows before."""
+        """The expected seconds of the whole run."""
         return self._pace.total_s
 
     def rounds(self) -> Iterator[int]:
-        """Measure all of it; after each round ``run`` has what there is."""
+        """Measure every round; after each of them ``run`` has the numbers so far."""
         with contextlib.ExitStack() as stack:
             stack.enter_context(self._teller.telling(self._pace))
             root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
@@ -150,7 +150,7 @@ class Session:
                 yield n
 
     def _started(self, root: Path, stack: contextlib.ExitStack) -> dict[str, Running]:
-        """Start every broker as often as there are rounds; the last ones, which go on."""
+        """Start every broker once per round; returns the last ones, which stay up."""
         generator = new_generator(root)
         all_running: dict[str, Running] = {}
         for n in range(self._options.rounds):
@@ -169,7 +169,7 @@ class Session:
         return [row for row in self._rows if slow or row.name not in SLOW]
 
     def _steps(self) -> list[Step]:
-        """What the run will do; rows that look at the same load are one step."""
+        """The steps of the run; rows that share a load are one step."""
         rounds = self._options.rounds
         whats = [*["start"] * rounds, "warm-up"]
         for n in range(rounds):
@@ -178,7 +178,7 @@ class Session:
 
     @contextlib.contextmanager
     def _step(self, what: str, name: str, when: str = "") -> Iterator[None]:
-        """Tell of a step, and keep how long it takes."""
+        """Show a step, and store how long it takes."""
         self._teller.tell(f"{when}{name}: {what}")
         started = time.monotonic()
         yield
@@ -191,7 +191,7 @@ class Session:
         return Running(make(directory), make, generator, options.seconds, **sizes)
 
     def _start(self, name: str, running: Running) -> None:
-        """Start a broker, and measure that and how it is when idle."""
+        """Start a broker, and measure the start and the idle broker."""
         taken = started(running.broker)
         check_kind(name, running.broker.pid)
         if selected([START], self._options.only):
@@ -200,7 +200,7 @@ class Session:
             note(self.run, row, name, running)
 
     def _round(self, n: int, all_running: dict[str, Running]) -> None:
-        """Every row on every broker once; who is first alternates."""
+        """Measure every row on every broker once; the first broker changes with the round."""
         turn = list(all_running.items())
         turn = turn[n % len(turn) :] + turn[: n % len(turn)]
         for running in all_running.values():
@@ -220,6 +220,6 @@ class Session:
 
 
 def limits_of_the_machine(seconds: float) -> dict[str, tuple[float, str]]:
-    """The machine's own limits, with files where the brokers have theirs."""
+    """The machine's own limits, measured with files where the brokers have theirs."""
     with tempfile.TemporaryDirectory(prefix="bench-limits-") as directory:
         return measured_limits(Path(directory), seconds)

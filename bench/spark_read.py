@@ -1,7 +1,7 @@
 """``python -m bench.spark_read BOOTSTRAP TOPIC``, in the environment of a Spark lane.
 
-Reads a whole topic in one batch with the stock connector, twice, and prints one line of JSON of the
-second time: records, bytes of their values, seconds. The first time is the JVM's.
+The program reads a whole topic in one batch with the stock connector, twice. The first read warms
+up the JVM. For the second read it prints one line of JSON: records, bytes of their values, seconds.
 """
 
 import json

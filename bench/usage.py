@@ -1,4 +1,4 @@
-"""What the operating system says of a broker's process (Linux: ``/proc``)."""
+"""Figures of the operating system about a broker's process (Linux: ``/proc``)."""
 
 import os
 from pathlib import Path
@@ -20,7 +20,7 @@ def resident_mb(pid: int) -> float:
 
 
 def proportional_mb(pid: int) -> float:
-    """Resident memory where shared pages count by their share; 0 where the kernel won't tell."""
+    """Resident memory in which shared pages count by their share; 0 if the kernel doesn't say."""
     try:
         return _field_mb(Path(f"/proc/{pid}/smaps_rollup"), "Pss")
     except OSError:
@@ -34,7 +34,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 def start_peak(pid: int) -> None:
-    """Forget how much memory a process has needed so far; ``peak_mb`` begins anew."""
+    """Reset the peak of a process's resident memory, which ``peak_mb`` reads."""
     Path(f"/proc/{pid}/clear_refs").write_text("5", encoding="utf-8")
 
 

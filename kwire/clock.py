@@ -1,17 +1,17 @@
-"""The clock, one of the five doors to the world: the date, and how much time has passed.
+"""The clock, one of the broker's five doors to the outside world: the date, and passing time.
 
-Rules (docs/decisions/0018-two-clocks.md says which timer goes by which):
+Rules (docs/decisions/0018-two-clocks.md says which timer uses which clock):
 
-- ``now_ms`` is the date. It is what is written into records and files, and what is compared with
-  them. Somebody may set it back or ahead at any time, so no interval is measured with it.
-- ``steady_ms`` measures intervals. Nobody can set it. It goes on while the machine sleeps, where
-  the system has such a clock: CLOCK_BOOTTIME on Linux, CLOCK_MONOTONIC on macOS. Its values mean
-  nothing to another process, so they are never written down.
-- ``age_ms`` says for how long a date that this broker wrote down has been there. Steps of the date
-  that this process has seen don't count: a date that was set ahead by a week makes nothing a week
-  older, and one that was set back doesn't stop anything from growing older.
-- Waits for a client (sessions, long polls, idle connections) go by trio's clock, which stands
-  still while the machine sleeps: a client could not be heard meanwhile.
+- ``now_ms`` is the date. It is written into records and files, and compared with dates from there.
+  The date may be set back or ahead at any time, so no interval is measured with it.
+- ``steady_ms`` measures intervals. It can't be set. It goes on while the machine is suspended, if
+  the system has such a clock: CLOCK_BOOTTIME on Linux, CLOCK_MONOTONIC on macOS. Its values have no
+  meaning in another process, so they are never written to disk.
+- ``age_ms`` gives the age of a date that this broker has written. Jumps of the date that this
+  process has seen don't count: setting the date ahead by a week makes nothing a week older, and
+  setting it back doesn't stop anything from growing older.
+- Waits for a client (sessions, long polls, idle connections) use trio's clock, which stops while
+  the machine is suspended, because no client can reach a suspended broker.
 """
 
 import time
@@ -29,16 +29,16 @@ def wall_clock_ms() -> int:
 
 
 def steady_clock_ms() -> int:
-    """Milliseconds since some moment; they go on while the machine sleeps."""
+    """Milliseconds since an arbitrary moment; they advance while the machine is suspended."""
     if _STEADY is None:
         return time.monotonic_ns() // 1_000_000
     return time.clock_gettime_ns(_STEADY) // 1_000_000
 
 
 class Clock:
-    """The two clocks of one broker, the system's if no others are given.
+    """The two clocks of one broker, by default the system's.
 
-    ``look`` has to be called every second or so: a step of the date is seen by it.
+    ``look`` has to be called about every second, because it detects jumps of the date.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Clock:
         self._ahead_ms = now_ms() - steady_ms()
 
     def look(self) -> None:
-        """Notice whether the date was set since the last look, and remember from when to when."""
+        """Detect a jump of the date since the last call, and remember it."""
         now_ms = self.now_ms()
         expected_ms = self.steady_ms() + self._ahead_ms
         if abs(now_ms - expected_ms) >= SMALLEST_STEP_MS:
@@ -60,14 +60,14 @@ class Clock:
             self._ahead_ms += now_ms - expected_ms
 
     def age_ms(self, date_ms: int) -> int:
-        """How long ago a date was, at least; negative for one that is to come.
+        """A lower bound for how long ago a date was; negative for a date in the future.
 
-        Where a date may have been written before or after a step, the later of both counts.
+        If a date may have been written before or after a jump, the later moment counts.
         """
         return self.ages()(date_ms)
 
     def ages(self) -> Callable[[int], int]:
-        """``age_ms`` for many dates at this moment."""
+        """A function that gives ``age_ms`` for many dates at this moment."""
         self.look()
         now_ms = self.now_ms()
         if not self._steps:
@@ -84,11 +84,11 @@ class Clock:
 
 
 def _after_step(date_ms: int, before_ms: int, after_ms: int, until_ms: int) -> int:
-    """A date as it would have been written if the clock had been set right before it.
+    """Convert a date from before a jump to the clock after it.
 
-    The date went from ``before_ms`` to ``after_ms`` in one step, and on from there to ``until_ms``.
-    A step ahead leaves a gap in which nothing was written: what lies there counts from its end.
-    After a step back only a date that hasn't come since is sure to be from before the step.
+    The date jumped from ``before_ms`` to ``after_ms`` and then advanced to ``until_ms``. A jump
+    ahead leaves a gap in which nothing was written, so a date in the gap counts as its end. After a
+    jump back, a date is only sure to be from before the jump if the clock hasn't reached it since.
     """
     if after_ms > before_ms:
         return date_ms + after_ms - before_ms if date_ms <= before_ms else max(date_ms, after_ms)

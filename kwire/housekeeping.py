@@ -1,19 +1,19 @@
-"""What a running server does of itself, each thing when its time has come.
+"""The tasks that a running server does periodically.
 
 Rules:
 
-- Nothing here waits for a disk in the event loop: what may take long runs in a thread.
-- What is to be flushed for the time that has passed (``flush.ms``), and segments that were rolled,
-  are looked for every second, or every ``log.flush.scheduler.interval.ms`` where that is shorter.
+- Nothing here makes the event loop wait for a disk: slow work runs in a thread.
+- Every second, or every ``log.flush.scheduler.interval.ms`` if that is shorter, the task flushes
+  partitions that have rolled segments or whose ``flush.ms`` has passed.
 - Files whose ``file.delete.delay.ms`` has passed are removed within a second.
-- Retention and checkpoints begin half a minute after the start, as in Kafka.
-- Intervals go by the steady clock, so that a date that is set stops or hurries nothing. The task
-  wakes up at least every second, so after the machine's sleep all that has become due is done
-  within a second, the coordinators' part included (``wake_if_due``).
-- Producers are forgotten where all logs know more than ``kwire.producer.ids.max`` together.
-- When a data directory fails, the fetches that wait on its partitions are answered. In Kafka
-  they wait until somebody appends to another of their partitions, or time is up.
-- When the last data directory has failed there is nothing left to serve: the server ends.
+- Retention and checkpoints start half a minute after the server, as in Kafka.
+- Intervals are measured by the steady clock, so that changes of the date have no effect on them.
+  The task wakes up at least every second. After the machine was suspended, overdue work is
+  therefore done within a second, including that of the coordinators (``wake_if_due``).
+- Producers are forgotten if all logs together know more than ``kwire.producer.ids.max``.
+- When a data directory fails, waiting fetches on its partitions are answered. In Kafka they wait
+  until another of their partitions gets records, or until their time is up.
+- When the last data directory has failed the server ends, because it can serve nothing.
 """
 
 from functools import partial
@@ -44,11 +44,11 @@ CHECKPOINT_INTERVALS = {
 
 
 class StorageLost(Exception):
-    """No data directory is left; the text is one line that says why."""
+    """The last data directory has failed; the text is one line that says why."""
 
 
 class Housekeeping:
-    """The tasks of one server; ``poller`` knows its connections."""
+    """The periodic tasks of one server; ``poller`` knows its connections."""
 
     def __init__(self, broker: Broker, poller: Poller) -> None:
         self._broker = broker
@@ -62,14 +62,14 @@ class Housekeeping:
         broker.log_manager.tell_of_failures(partial(call_soon, self._wake_offline, idempotent=True))
 
     async def run(self) -> None:
-        """Do what is due, for ever; StorageLost when the last data directory has failed."""
+        """Run the tasks for ever; StorageLost when the last data directory has failed."""
         while True:
             flush_s = self._broker.integer("log.flush.scheduler.interval.ms") / 1000
             await trio.sleep(min(TICK_S, max(flush_s, SHORTEST_TICK_S)))
             await self.tick()
 
     async def tick(self) -> None:
-        """Do what is due now; StorageLost when the last data directory has failed."""
+        """Run the tasks that are due; StorageLost when the last data directory has failed."""
         self.check_storage()
         self._clock.look()
         self.flush_due()
@@ -90,7 +90,7 @@ class Housekeeping:
             raise StorageLost(f"every data directory has failed, stopping: {reasons}")
 
     def flush_due(self) -> None:
-        """Have everything flushed whose time has come, whether or not somebody appends to it."""
+        """Start the flushes that are due by ``flush.ms`` or after a roll."""
         steady_ms = self._clock.steady_ms()
         for partition in self._broker.partitions():
             if partition.log.flush_time_is_due(steady_ms) and not partition.is_offline:
@@ -98,19 +98,19 @@ class Housekeeping:
         self._broker.flusher.forget()
 
     async def _bound_producers(self) -> None:
-        """Forget the producers beyond the limit; others have their turn after each log."""
+        """Forget producers beyond the limit; other tasks get a turn after each log."""
         logs = list(self._broker.log_manager.logs.values())
         for _ in keep_within(logs, self._broker.integer("kwire.producer.ids.max")):
             await trio.lowlevel.checkpoint()
 
     def _wake_offline(self) -> None:
-        """Whoever waits on a partition that is offline is told."""
+        """Wake the fetches that wait on an offline partition, so that they are answered."""
         for partition in self._broker.partitions():
             if partition.is_offline:
                 partition.wake()
 
     def _sweep(self, now_s: float) -> None:
-        """Idle connections end or give back memory."""
+        """Close connections that are idle too long, and free memory of other idle ones."""
         max_idle_ms = self._broker.integer("connections.max.idle.ms")
         for connection in list(self._poller.connections):
             idle_s = now_s - connection.last_active_s
@@ -121,7 +121,7 @@ class Housekeeping:
         self._broker.log_manager.look_for_room()
 
     async def keep_house(self) -> None:
-        """Retention and checkpoints, when their interval has passed; files that are to go."""
+        """Retention and checkpoints, if due, and removal of deleted files."""
         integer = self._broker.integer
         manager = self._broker.log_manager
         clock, steady_ms = self._clock, self._clock.steady_ms()

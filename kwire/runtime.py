@@ -1,10 +1,11 @@
-"""Drives a coordinator: writes its records, takes them back in, wakes who waits, tells it the time.
+"""Drives a coordinator: writes its records, replays them, answers its requests, runs its timers.
 
 Rules:
 
-- Records are written first; then the coordinator replays them, then the replies are given. When
-  they can't be written nothing is replayed, every reply is an error, and the coordinator goes back.
-- Whoever waits for a reply is a ``Reply``; an operation that is answered at once never waits.
+- Records are written first, then the coordinator replays them, then the replies are given. If
+  writing fails, nothing is replayed, every reply is an error, and the coordinator is rolled back.
+- A request that waits for its answer has a ``Reply``. An operation that is answered at once never
+  waits.
 - A coordinator is loaded by replaying its partition from the start, a piece at a time.
 """
 
@@ -28,16 +29,16 @@ from kwire.record.records import NO_PRODUCER, BatchBuilder, Record, records
 log = logging.getLogger(__name__)
 
 TURN_S = 0.005
-"""While loading, others have their turn after this time."""
+"""While loading, other tasks get a turn after this time."""
 
 PAUSE_RECORDS = 64
-"""After so many records it is looked whether that time is up."""
+"""The number of records after which loading checks whether ``TURN_S`` has passed."""
 
 SPLIT_BYTES = 512 * 1024
-"""Records that need not stand in one batch are written in batches of about this size."""
+"""Records that need not be in one batch are written in batches of about this size."""
 
 LOADED = Limits(max_bytes=100 * 1024 * 1024, max_records=1_000_000)
-"""What a batch holds at most that a coordinator loads."""
+"""The most that a batch may hold when a coordinator loads it."""
 
 WRITE_ERRORS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -48,39 +49,39 @@ WRITE_ERRORS = {
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
-"""What clients are told when a write fails; other errors are passed on as they are."""
+"""The client's error for a failed write; other errors are passed on unchanged."""
 
 
 def error_told(error: KafkaError) -> ErrorCode:
-    """What clients are told of this error of a write."""
+    """The client's error code for a failed write."""
     return WRITE_ERRORS.get(error.code, error.code)
 
 
 class Coordinator(Protocol):
-    """What the runtime asks of a coordinator."""
+    """The methods of a coordinator that the runtime calls."""
 
     def replay(self, record: Record, producer_id: int, now_ms: int, *, loading: bool) -> None:
-        """Take a record in; MalformedRequest for one that is damaged."""
+        """Apply a record; MalformedRequest if it is damaged."""
 
     def take_in(self, content: Content, offset: int, producer_id: int, now_ms: int) -> None:
-        """As ``replay`` of the record of which this is the content, just written at an offset."""
+        """Apply ``content``, which was just written as the record at ``offset``; see ``replay``."""
 
     def replay_end_transaction(self, producer_id: int, *, committed: bool) -> None:
-        """Take in the end of a transaction."""
+        """Apply the end of a transaction."""
 
     def begin(self, now_ms: int) -> Effects:
-        """Everything is loaded."""
+        """Start, after every record has been loaded."""
         ...
 
     def next_deadline_ms(self) -> int | None:
-        """When ``tick`` has something to do."""
+        """The time of the first timer, None without timers."""
 
     def tick(self, now_ms: int) -> Effects:
-        """Do the first thing that is due, after which that isn't due any more."""
+        """Run the first timer that is due; afterwards it isn't due any more."""
         ...
 
     def undo(self, effects: Effects, now_ms: int) -> Effects:
-        """Go back behind effects that couldn't be written."""
+        """Roll back effects that couldn't be written."""
         ...
 
 
@@ -88,20 +89,21 @@ class Flush(Protocol):
     """A write that has to reach the disk before it is acknowledged."""
 
     async def wait(self) -> None:
-        """Until it has; KafkaError where that failed."""
+        """Wait until the write is on the disk; KafkaError if that failed."""
 
 
 class Told(Protocol):
-    """Whoever waits for a reply that isn't given at once."""
+    """A request that waits for a reply."""
 
     def set(self) -> None:
-        """It is given."""
+        """Wake the request, because its reply is given."""
 
 
 class Reply:
-    """The answer to one operation; ``told``, if there is anybody, is told when it is given.
+    """The answer to one operation. If ``told`` is set, its ``set`` is called with the answer.
 
-    What the answer promises may have to reach the disk first: then ``flush`` is to be waited for.
+    If ``flush`` is set, the caller has to wait for it before it sends the answer, because the
+    records behind the answer must reach the disk first.
     """
 
     __slots__ = ("flush", "is_given", "response", "told")
@@ -113,7 +115,7 @@ class Reply:
         self.told: Told | None = None
 
     def give(self, response: Any, flush: Flush | None = None) -> None:
-        """Answer."""
+        """Set the answer."""
         self.response = response
         self.flush = flush
         self.is_given = True
@@ -122,16 +124,15 @@ class Reply:
 
 
 class CoordinatorRuntime:
-    """One coordinator and the partition its records go to.
+    """One coordinator and the partition that its records are written to.
 
-    ``append(batch, date_ms)`` writes a batch and gives its first offset; KafkaError says that it
-    can't. ``now_ms`` is the coordinator's clock; ``date_ms`` is what is written into records, the
-    same clock if it isn't given. ``schedule(deadline_ms)`` is told when the coordinator has
-    something to do next.
-    ``compression`` is the codec of the records. ``flush()`` gives what the last write has to wait
-    for, None where the page cache is enough. ``do_afterwards(function)`` does what nobody waits
-    for, which is to tell what has happened. ``begin(job)`` has work done that takes long, and hands
-    its result in; without it the work is done at once.
+    ``append(batch, date_ms)`` writes a batch and returns its first offset, or raises KafkaError.
+    ``now_ms`` is the coordinator's clock. ``date_ms`` is the date for its records, by default the
+    same clock. ``schedule(deadline_ms)`` is called with the time of the coordinator's next timer.
+    ``compression`` is the codec of the records. ``flush()`` returns the Flush that the last write
+    needs, None if the page cache is enough. ``do_afterwards(function)`` calls a function later that
+    no answer depends on, here the logging of notes. ``begin(job)`` runs a long job and hands in its
+    result; by default the job runs at once.
     """
 
     def __init__(
@@ -157,7 +158,7 @@ class CoordinatorRuntime:
         self._date_ms = date_ms or now_ms
 
     def carry_out(self, effects: Effects) -> None:
-        """Write, replay and answer; KafkaError, told to everybody, when it can't be written."""
+        """Write, replay and answer. If writing fails, all replies are errors; raises KafkaError."""
         if effects.notes:
             self._do_afterwards(partial(_tell, effects.notes))
         try:
@@ -178,7 +179,7 @@ class CoordinatorRuntime:
         self.carry_out(job.hand_in(job.work(), self._now_ms()))
 
     def end_transaction(self, marker: bytearray, producer_id: int, *, committed: bool) -> None:
-        """Write the marker that ends a transaction here, and take it in.
+        """Write the marker that ends a transaction in this partition, and apply it.
 
         Raises KafkaError as ``append`` does.
         """
@@ -206,7 +207,7 @@ class CoordinatorRuntime:
                     coordinator.replay(replayed, producer.producer_id, now_ms, loading=False)
 
     def _give_up(self, effects: Effects, error: KafkaError) -> KafkaError:
-        """Nothing was written: go back, and tell everybody; what the one who asked is told."""
+        """Roll back after a failed write, and answer with errors; returns the caller's error."""
         told = KafkaError(error_told(error), error.message)
         undone = self.coordinator.undo(effects, self._now_ms())
         for waiter, response in effects.replies:
@@ -216,9 +217,9 @@ class CoordinatorRuntime:
         return told
 
     def tick(self, now_ms: int) -> bool:
-        """Do the first thing that is due, and say whether there was one.
+        """Run the first timer if it is due; returns whether it was.
 
-        Raises KafkaError when that can't be written.
+        Raises KafkaError if its records can't be written.
         """
         deadline = self.coordinator.next_deadline_ms()
         if deadline is None or deadline > now_ms:
@@ -227,11 +228,12 @@ class CoordinatorRuntime:
         return True
 
     async def load(self, batches: Iterable[RecordBatch]) -> None:
-        """Replay a partition from its start, then begin.
+        """Replay a partition from its start, then start the coordinator.
 
-        A record that is damaged is left out, loudly: the others are worth having. So is what a
-        batch has beyond ``LOADED``, for no coordinator has written it. Raises KafkaError when a
-        batch is damaged, or when what begins can't be written.
+        A damaged record is skipped with an error in the log, so that the other records aren't lost.
+        The part of a batch beyond ``LOADED`` is skipped too, because no coordinator has written it.
+        Raises KafkaError if a batch is damaged, or if the coordinator's first records can't be
+        written.
         """
         give_way_at = trio.current_time() + TURN_S
         for batch in batches:
@@ -242,9 +244,9 @@ class CoordinatorRuntime:
         self.carry_out(self.coordinator.begin(self._now_ms()))
 
     def _load_batch(self, batch: RecordBatch) -> Iterator[None]:
-        """Replay a batch, and pause after every few records."""
+        """Replay a batch; yields after every few records."""
         if not batch.records_count:
-            return  # compaction has left the header alone
+            return  # compaction has left only the header
         batch.verify_crc()
         if batch.is_control:
             committed = control_type(batch) == ControlType.COMMIT
@@ -257,7 +259,7 @@ class CoordinatorRuntime:
                 try:
                     self.coordinator.replay(record, producer_id, now_ms, loading=True)
                 except MalformedRequest as error:
-                    log.error("left out the damaged record at offset %d: %s", record.offset, error)
+                    log.error("skipped the damaged record at offset %d: %s", record.offset, error)
                 if count % PAUSE_RECORDS == 0:
                     yield
         except TooLarge as beyond:

@@ -1,11 +1,11 @@
-"""A running kwire: listeners, connections, housekeeping, and a stop that loses nothing.
+"""A running kwire server: listeners, connections, housekeeping, and a stop that loses nothing.
 
 Rules:
 
-- Everything that lives is started here and ends with the nursery here.
-- Start: data directories, metadata, logs, listeners; then the server is ready.
-- Stop: no new connections, requests in hand are finished, logs are flushed and closed, and the mark
-  of a clean shutdown is written.
+- Every task is started here and ends with the nursery here.
+- Start: data directories, metadata, logs, listeners. Then the server is ready.
+- Stop: new connections are refused, requests in progress are finished, logs are flushed and closed,
+  and the mark of a clean shutdown is written.
 """
 
 import logging
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 KAFKA_METADATA = "__cluster_metadata-0"
-"""Where Apache Kafka keeps what kwire keeps in its store."""
+"""The directory in which Apache Kafka keeps the metadata that kwire keeps in its store."""
 
 LISTEN_BACKLOG = 1024
 MAX_OPEN_FILES = 10_000
@@ -57,7 +57,7 @@ class StartError(Exception):
 
 
 class Server:
-    """One kwire process: a broker and the listeners in front of it."""
+    """One kwire server: a broker and its listeners."""
 
     def __init__(
         self,
@@ -82,10 +82,10 @@ class Server:
         self._is_takeover_planned = False
 
     async def serve(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Serve until ``stop`` is called; ready when ``task_status`` is told so.
+        """Serve until ``stop`` is called; ``task_status.started`` is called when it is ready.
 
-        Raises StartError, and StorageLost when the last data directory has failed. ``addresses``
-        holds where it listens once it is ready.
+        Raises StartError, and StorageLost when the last data directory has failed. Once the server
+        is ready, ``addresses`` holds the addresses on which it listens.
         """
         if not (self._metadata_directory() / FILE_NAME).exists():
             await self._starting.run(self._plan_takeover)
@@ -110,15 +110,15 @@ class Server:
         finally:
             if self._metadata_lock >= 0:
                 self._disk.close(self._metadata_lock)
-            # Without the mark of a clean shutdown the next start checks what this one wrote.
+            # Without the mark of a clean shutdown the next start recovers the logs.
             manager.close(self._clock.now_ms(), clean=clean)
 
     def stop(self) -> None:
-        """Ask the server to end; ``serve`` returns when it has."""
+        """Ask the server to end; ``serve`` returns when it has ended."""
         self._stop.set()
 
     def _plan_takeover(self) -> None:
-        """Look at what Apache Kafka left in the directories; StartError if it can't be used."""
+        """Look for Apache Kafka's data in the directories; StartError if it can't be used."""
         is_planned, self._is_takeover_planned = self._is_takeover_planned, True
         directories = self._all_directories()
         if is_planned or not any(map(self._has_files, directories)):
@@ -134,10 +134,10 @@ class Server:
         try:
             return bool(self._disk.names(directory))
         except OSError:
-            return False  # whoever opens it says what is wrong
+            return False  # the code that opens the directory reports the error
 
     def _check_takeover(self, image: MetadataImage) -> None:
-        """StartError where Kafka has gone on with the directories: what it did isn't known here."""
+        """StartError if Kafka has used the directories since: kwire doesn't know its changes."""
         directories = self._all_directories()
         if not any((path / KAFKA_METADATA).exists() for path in directories):
             return
@@ -149,7 +149,7 @@ class Server:
             raise StartError(str(error)) from error
 
     def _all_directories(self) -> list[Path]:
-        """That of the metadata, and those of the logs."""
+        """The directory of the metadata, and those of the logs."""
         return list(dict.fromkeys([self._metadata_directory(), *data_directories(self.config)]))
 
     def _metadata_directory(self) -> Path:
@@ -171,7 +171,7 @@ class Server:
             raise StartError(str(error)) from error
 
     async def _open_store(self, manager: LogManager) -> EmbeddedStore:
-        """The database of the metadata, in ``metadata.log.dir`` or the first of ``log.dirs``."""
+        """Open the metadata database, in ``metadata.log.dir`` or the first of ``log.dirs``."""
         directory = self._metadata_directory()
         try:
             failure = manager.failures.get(directory)
@@ -181,7 +181,7 @@ class Server:
                 self._disk.make_directory(directory)
                 self._metadata_lock = self._disk.lock(directory / LOCK_FILE)
             store = EmbeddedStore.open(directory / FILE_NAME)
-            self._disk.sync_directory(directory)  # or the machine's death might take a new file
+            self._disk.sync_directory(directory)  # or a power loss could remove a new file
             return store
         except StoreFull as error:
             raise _no_room(directory, str(error)) from error
@@ -195,7 +195,7 @@ class Server:
             raise StartError(f"cannot use metadata.log.dir {directory}: {error}") from error
 
     def _listen(self) -> None:
-        """Bind every listener; StartError names the one that can't be."""
+        """Bind every listener; StartError names the one that fails."""
         for listener in self.config.listeners():
             family = socket.AF_INET6 if ":" in listener.host else socket.AF_INET
             bound = socket.socket(family, socket.SOCK_STREAM)
@@ -215,7 +215,7 @@ class Server:
             self.addresses.append((host, port))
 
     async def _register(self, store: EmbeddedStore, manager: LogManager) -> MetadataImage:
-        """Name a new cluster, and tell the store where this broker is."""
+        """Give a new cluster its id, and store this broker's addresses."""
         image = await store.read()
         changes: list[Change] = []
         if image.cluster_id:
@@ -266,7 +266,7 @@ class Server:
             background.cancel_scope.cancel()
 
     async def _compact(self) -> None:
-        """Compaction, from the first log that is to be compacted."""
+        """Run compaction once some log needs it."""
         await self.broker.compacts.wait()
         from kwire.broker.compaction import Compaction
 
@@ -274,7 +274,7 @@ class Server:
         await self.broker.compaction.run()
 
     async def _finish_requests(self, connections: trio.CancelScope) -> None:
-        """End every connection after its request in hand, within a time of grace."""
+        """End every connection after its current request, at the latest after ``STOP_GRACE_S``."""
         self.broker.stop()
         connections.deadline = trio.current_time() + STOP_GRACE_S
         for connection in self.poller.connections:
@@ -290,7 +290,7 @@ class Server:
         return acceptor
 
     def _admit(self, listener: Listener, accepted: socket.socket, peer: tuple[str, int]) -> None:
-        """Start serving a connection, unless there are too many or it has ended already."""
+        """Start serving a connection, unless there are too many or it is already closed."""
         try:
             self._begin(listener, accepted, peer)
         except OSError as error:
@@ -303,7 +303,8 @@ class Server:
         address_limit = self.broker.integer("max.connections.per.ip")
         held = self.poller.per_address[address]
         if len(self.poller.connections) >= limit or held >= address_limit:
-            log.warning("refusing a connection from %s: max.connections is reached", address)
+            name = "max.connections.per.ip" if held >= address_limit else "max.connections"
+            log.warning("refusing a connection from %s: %s is reached", address, name)
             accepted.close()
             return
         accepted.setblocking(False)
@@ -328,7 +329,7 @@ class Server:
 
 
 def _no_room(directory: Path, what: str) -> StartError:
-    """The start needs room that isn't there; nothing was changed."""
+    """The error for a start that needs more room on the disk; the start has changed nothing."""
     return StartError(
         f"there is no room in {directory}: {what}; make at least {ROOM_BYTES >> 20} MB free and "
         "start again, nothing that was acknowledged is lost"
@@ -336,9 +337,9 @@ def _no_room(directory: Path, what: str) -> StartError:
 
 
 def _descriptors_for_logs() -> int:
-    """How many files of the logs may be kept open.
+    """How many log files may stay open.
 
-    Half of what the process may have: the rest is for connections, and for files that are held
+    Half of the process's descriptors: the rest is for connections, and for files that are held open
     while they are sent.
     """
     import resource
@@ -348,11 +349,11 @@ def _descriptors_for_logs() -> int:
 
 
 def data_directories(config: BrokerConfig) -> list[Path]:
-    """Where the data is, the first of them first."""
+    """The data directories, in the order of ``log.dirs``."""
     return [_absolute(name) for name in config.strings("log.dirs")]
 
 
 def _absolute(name: str) -> Path:
-    """The path that a person can read: what ``..`` means depends on links in front of it."""
+    """The absolute path. It is resolved only if it contains ``..``, to keep it readable."""
     path = Path(name).absolute()
     return path.resolve() if ".." in path.parts else path

@@ -1,7 +1,7 @@
 """The rows of the table: what is measured of a broker, and in which unit.
 
-A row's function starts from a running broker and returns one number; ``more_is_better`` lets ratios
-be read the same way in every row. Several rows may look at one load, which then runs once a round.
+A row's function takes a running broker and returns one number. ``more_is_better`` says how to read
+the row's ratio. Several rows may read one load, which then runs once a round.
 """
 
 from bench.rows.cold import COLD_ROWS
@@ -22,7 +22,7 @@ from bench.rows.together import TOGETHER_ROWS
 from bench.rows.transactions import TRANSACTION_ROWS
 
 START = Row("start to first acknowledged record", "s", False, lambda running: 0.0)
-"""Measured by whoever starts the broker."""
+"""Measured by ``bench.session``, which starts the broker."""
 
 SECTIONS: dict[str, list[Row]] = {
     "Start and memory": [START, *IDLE_ROWS],
@@ -37,14 +37,14 @@ SECTIONS: dict[str, list[Row]] = {
     "Compaction": COMPACTION_ROWS,
     "Many groups": SCALE_ROWS,
 }
-"""Every row, in the order in which they are measured and shown."""
+"""Every row, in the order in which rows are measured and shown."""
 
 ALL_ROWS: list[Row] = [row for rows in SECTIONS.values() for row in rows]
 
 ROWS: list[Row] = [row for row in ALL_ROWS if row not in (START, *IDLE_ROWS)]
-"""Measured once the brokers are up: what isn't slow in every round."""
+"""The rows that are measured on running brokers; slow rows not in every round."""
 
 SLOW: frozenset[str] = frozenset(
     row.name for row in (*SPARK_ROWS, *MIX_ROWS, *COMPACTION_ROWS, *SCALE_ROWS)
 )
-"""Rows that need half a minute and more, which are measured in fewer rounds."""
+"""Rows that need half a minute or more, and are measured in fewer rounds."""

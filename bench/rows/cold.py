@@ -1,7 +1,9 @@
-"""Rows of a client that is served while another one reads old segments from the disk.
+"""Rows of a producer's latency while another client reads old segments from the disk.
 
-The probe sends a record every 5 ms, whether or not the one before was acknowledged in time, and its
-times count from when it was due: so a broker that stands still for 50 ms is seen ten times.
+The probe sends a record every 5 ms, each after the acknowledgement of the one before. A record that
+has to wait for that acknowledgement is late. Its latency counts at the latest from 5 ms after the
+moment when it should have been sent. A broker that stands still for 50 ms therefore slows down
+about ten records.
 """
 
 import os
@@ -33,7 +35,7 @@ SHORTEST_PROBE_S = 10.0
 
 
 def random_request(topic: str) -> ProduceRequest:
-    """A megabyte that no disk can make smaller."""
+    """A request with a megabyte of random bytes, which no disk can compress."""
     builder = BatchBuilder()
     builder.add(int(time.time() * 1000), None, os.urandom(MB - 1000))
     data = PartitionProduceData(index=0, records=bytes(builder.build()))
@@ -43,7 +45,7 @@ def random_request(topic: str) -> ProduceRequest:
 
 @contextmanager
 def cold_reader(running: Running) -> Iterator[None]:
-    """A client that reads old segments from the disk meanwhile."""
+    """Run a client that reads old segments from the disk, during the block."""
     bootstrap = running.broker.bootstrap
     topic = create_topic(bootstrap, f"bench-old-{time.monotonic_ns()}")
     for _ in range(OLD_MB):
@@ -65,7 +67,7 @@ def cold_reader(running: Running) -> Iterator[None]:
 
 
 def probe_us(running: Running) -> list[float]:
-    """Times from when a record was due to its acknowledgement, ascending."""
+    """The latencies of the probe's records in µs, ascending."""
     bootstrap = running.broker.bootstrap
     topic = create_topic(bootstrap, f"bench-{time.monotonic_ns()}")
     request = produce_request(topic, 1, 100)
@@ -90,7 +92,7 @@ def probe_us(running: Running) -> list[float]:
 
 
 def beside_cold_reader_us(running: Running) -> list[float]:
-    """The probe's times beside a cold reader; one run of it for all rows."""
+    """The probe's latencies beside a cold reader, from one run for all rows."""
     if NAME not in running.times:
         with cold_reader(running):
             running.times[NAME] = probe_us(running)
@@ -98,7 +100,7 @@ def beside_cold_reader_us(running: Running) -> list[float]:
 
 
 def percentile_row(label: str, share: float) -> Row:
-    """A percentile of the probe's times."""
+    """A row with a percentile of the probe's latencies."""
 
     def measure(running: Running) -> float:
         times = beside_cold_reader_us(running)

@@ -1,7 +1,7 @@
-"""Rows of read_committed: fetches from a topic of transactions, every tenth of which was aborted.
+"""Rows of read_committed: fetches from a topic with transactions, of which a tenth was aborted.
 
-Its records are those of the other fetches, a hundred of 1 KB in each transaction; what was aborted
-is sent as well, with the list that tells the client so, as Kafka does.
+The records are those of the other fetch rows, a hundred of 1 KB in each transaction. As in Kafka,
+aborted records are sent too, with the list of aborted transactions.
 """
 
 import time
@@ -27,7 +27,7 @@ ABORTED_EVERY = 10
 
 
 def wait_for(bootstrap: str, fetch: FetchRequest, least_bytes: int) -> None:
-    """Wait until all transactions are decided: until then their records aren't given."""
+    """Wait until all transactions have ended, because open ones hold back their records."""
     time_limit = time.monotonic() + TIME_LIMIT_S
     while True:
         answer = ask(bootstrap, fetch, FETCH_VERSION).responses[0].partitions[0]
@@ -56,7 +56,7 @@ def committed_load(running: Running, name: str, max_bytes: int) -> Measured:
 
 
 def committed_rows(name: str, max_bytes: int) -> list[Row]:
-    """Fetches of so many bytes, one after the other."""
+    """Rows for fetches of ``max_bytes``, one after the other."""
     return bytes_rows(
         name,
         lambda running: committed_load(running, name, max_bytes),

@@ -1,4 +1,4 @@
-"""What rows have in common: the broker and the load they look at, and topics to work with."""
+"""The common parts of rows: the broker, shared loads, topics and requests."""
 
 import time
 from collections.abc import Callable
@@ -25,7 +25,7 @@ PRODUCE_VERSION = 11
 TOPIC_ALREADY_EXISTS = 36
 TIME_LIMIT_S = 30
 MOST_BYTES_A_SECOND = 2_000_000_000
-"""More than any broker has written here."""
+"""More than any broker has written on machines so far."""
 GENERATOR_IS_LIMIT = 0.9
 """Above this share of one core the generator, not the broker, may have been the limit."""
 
@@ -35,7 +35,7 @@ class NotHere(Exception):
 
 
 class Measured(NamedTuple):
-    """One run of the generator, and the CPU seconds the broker used meanwhile."""
+    """One run of the generator, and the CPU seconds that the broker used during it."""
 
     load: Load
     broker_cpu_s: float
@@ -45,11 +45,11 @@ class Measured(NamedTuple):
 class Running:
     """A running broker, and what its rows share.
 
-    ``make`` gives another broker of its kind. ``seconds`` is how long a row loads it,
-    ``mix_seconds`` how long the mix of clients does, and ``spark_mb`` is how much Spark reads. Rows
-    that look at the same load share one run of it (``runs``, ``times`` in microseconds, ``results``
-    of other programs); ``limited`` collects the loads in which the generator was the limit,
-    ``notes`` what else was measured during one.
+    ``make`` creates another broker of the same kind. ``seconds`` is the length of a row's load,
+    ``mix_seconds`` that of the mix of clients, ``spark_mb`` the megabytes that Spark reads. Rows of
+    the same load share one run of it: ``runs``, ``times`` in microseconds, ``results`` of other
+    programs. ``limited`` collects the loads in which the generator was the limit, ``notes`` other
+    numbers that a load has measured.
     """
 
     broker: MeasuredBroker
@@ -65,19 +65,19 @@ class Running:
     results: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def shorter(self, seconds: float) -> "Running":
-        """The same broker with loads of another length, and nothing measured yet."""
+        """The same broker with another length of loads, and without measurements."""
         return Running(self.broker, self.make, self.generator, seconds)
 
     def forget(self) -> None:
-        """A new round measures anew."""
+        """Drop the shared measurements, because a new round starts."""
         for measured_once in (self.runs, self.times, self.notes, self.results):
             measured_once.clear()
 
 
 class Row(NamedTuple):
-    """One row: its name, its unit, whether more is better, and how it is measured.
+    """One row: its name, its unit, whether more is better, and the function that measures it.
 
-    ``load`` names the load it looks at, if it does.
+    ``load`` names the load that the row shares with others, "" for none.
     """
 
     name: str
@@ -88,11 +88,11 @@ class Row(NamedTuple):
 
 
 DELETED: dict[str, list[str]] = {}
-"""Topics that were deleted, by the broker's address, while their files may be there yet."""
+"""Deleted topics by the broker's address, whose files may still exist."""
 
 
 def load_codecs() -> None:
-    """What ``create_topic`` and ``next_offset`` load when they are first called."""
+    """Load the codecs that ``create_topic`` and ``next_offset`` need at their first call."""
     topic = CreatableTopic(configs=[CreatableTopicConfig()])
     for request, version in (
         (CreateTopicsRequest(topics=[topic]), CREATE_VERSION),
@@ -125,13 +125,13 @@ def create_topic(
 
 
 def delete_topic(bootstrap: str, name: str) -> None:
-    """Delete a topic and its data, which takes a moment more."""
+    """Delete a topic; the broker removes its files a moment later."""
     DELETED.setdefault(bootstrap, []).append(name)
     ask(bootstrap, DeleteTopicsRequest(topic_names=[name], timeout_ms=10_000), 5)
 
 
 def next_offset(bootstrap: str, request: ProduceRequest) -> int:
-    """Produce once; the offset it got. The topic may have been created a moment ago."""
+    """Produce once, to a topic that may be new; returns the batch's first offset."""
     time_limit = time.monotonic() + TIME_LIMIT_S
     while True:
         answer = ask(bootstrap, request, PRODUCE_VERSION).responses[0].partition_responses[0]
@@ -160,14 +160,14 @@ def produce_request(
 
 
 def ready_for_much_data(running: Running) -> None:
-    """Before a load that writes as fast as the broker can: the page cache will need memory."""
+    """Prepare memory for the page cache before a load that writes as fast as the broker can."""
     touch(int(running.seconds * MOST_BYTES_A_SECOND))
 
 
 def measured(
     running: Running, name: str, frame: bytes, connections: int, in_flight: int
 ) -> Measured:
-    """Run the generator, and note what the broker used and whether the generator was the limit."""
+    """Run the generator; stores the broker's CPU time and whether the generator was the limit."""
     before = cpu_seconds(running.broker.pid)
     bootstrap = running.broker.bootstrap
     load = run_load(running.generator, bootstrap, frame, connections, in_flight, running.seconds)
@@ -181,14 +181,14 @@ def measured(
 def attribute_of_load(
     run: Callable[[Running], Measured], attribute: str
 ) -> Callable[[Running], float]:
-    """A row's function that reads one number of a load."""
+    """A row's function that returns one number of a load."""
     return lambda running: float(getattr(run(running).load, attribute))
 
 
 def bytes_rows(
     name: str, run: Callable[[Running], Measured], size: Callable[[Load], int]
 ) -> list[Row]:
-    """Megabytes a second, and the broker's CPU seconds for a gigabyte."""
+    """Rows for the megabytes per second, and the broker's CPU seconds per gigabyte."""
 
     def rate(running: Running) -> float:
         load = run(running).load

@@ -1,8 +1,9 @@
-"""Rows of compaction: what it costs those who produce meanwhile, and how fast it is.
+"""Rows of compaction: its speed, and how much it slows producers down.
 
 A gigabyte of records of 1,000 bytes with 100,000 keys is written to a topic that is never dirty
-enough. Single records are then produced to another topic, first as they are, then while the first
-topic is compacted: from the moment its settings allow it, over and over until it is done.
+enough for compaction. Then single records are produced to another topic. The first measurement is
+without compaction. After that the first topic's settings allow compaction, and measurements are
+repeated until it is done.
 """
 
 import random
@@ -65,7 +66,7 @@ def alter(bootstrap: str, kind: int, name: str, setting: str, value: str) -> Non
 
 
 def keyed_request(topic: str, chance: random.Random) -> ProduceRequest:
-    """A batch of records with keys by chance."""
+    """A batch of records with random keys."""
     builder = BatchBuilder()
     now_ms = int(time.time() * 1000)
     for _ in range(RECORDS):
@@ -76,14 +77,14 @@ def keyed_request(topic: str, chance: random.Random) -> ProduceRequest:
 
 
 def size_bytes(bootstrap: str, topic: str) -> int:
-    """How large a topic's only partition is."""
+    """The size of a topic's only partition."""
     wanted = DescribableLogDirTopic(topic=topic, partitions=[0])
     [directory] = ask(bootstrap, DescribeLogDirsRequest(topics=[wanted]), 2).results
     return int(directory.topics[0].partitions[0].partition_size)
 
 
 def fill(bootstrap: str, topic: str) -> int:
-    """Write the gigabyte; how large the topic is then."""
+    """Write the gigabyte; returns the topic's size."""
     configs = [CreatableTopicConfig(name=name, value=value) for name, value in SETTINGS.items()]
     new = CreatableTopic(name=topic, num_partitions=1, replication_factor=1, configs=configs)
     ask(bootstrap, CreateTopicsRequest(topics=[new]), 5)
@@ -97,7 +98,7 @@ def fill(bootstrap: str, topic: str) -> int:
 
 
 def seconds_until_small(bootstrap: str, topic: str, most_bytes: int) -> float:
-    """How long it takes from now until a topic's only partition is no larger than that."""
+    """Seconds until a topic's only partition is no larger than ``most_bytes``."""
     began_s = time.monotonic()
     while size_bytes(bootstrap, topic) > most_bytes:
         if time.monotonic() - began_s > TIME_LIMIT_S:
@@ -107,7 +108,7 @@ def seconds_until_small(bootstrap: str, topic: str, most_bytes: int) -> float:
 
 
 def compaction_load(running: Running) -> Measured:
-    """Produce while the gigabyte is compacted; the load without it and the rate are noted too."""
+    """Produce during the compaction; also stores the load without it, and compaction's rate."""
     if NAME in running.runs:
         return running.runs[NAME]
     bootstrap = running.broker.bootstrap
@@ -139,13 +140,13 @@ def compaction_load(running: Running) -> Measured:
 
 
 def rate(running: Running) -> float:
-    """Megabytes of log that were compacted in a second, beside the load."""
+    """Megabytes of log that were compacted per second, beside the load."""
     compaction_load(running)
     return running.notes[NAME]
 
 
 def latency_rows(label: str, attribute: str) -> list[Row]:
-    """A latency, and how many times that without compaction it is."""
+    """Rows for a latency, and for its ratio to the latency without compaction."""
 
     def latency(running: Running) -> float:
         return float(getattr(compaction_load(running).load, attribute))

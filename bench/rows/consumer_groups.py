@@ -1,7 +1,6 @@
-"""Rows of consumer groups (KIP-848): how long ten members take to share what there is.
+"""Rows of consumer groups (KIP-848): how long ten members take to share the partitions.
 
-The members are librdkafka's, with its own settings: how soon they are heard again is up to the
-broker.
+The members are librdkafka's, with its default settings. The broker sets their heartbeat interval.
 """
 
 import logging
@@ -22,7 +21,7 @@ _QUIET.propagate = False
 
 
 def ten_members_ms(running: Running) -> float:
-    """From the first subscription until every member has its share, three partitions."""
+    """Time from the first subscription until each member has three partitions."""
     create_topic(running.broker.bootstrap, TOPIC, PARTITIONS)
     config = {
         "bootstrap.servers": running.broker.bootstrap,

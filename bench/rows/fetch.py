@@ -1,4 +1,4 @@
-"""Rows of fetching: what is there by bytes, and what comes by time."""
+"""Rows of fetching: throughput of existing data, and latency of new records."""
 
 import socket
 import time
@@ -46,7 +46,7 @@ def fetch_request(
 
 
 def same_fetch_load(running: Running, name: str, fetch: FetchRequest, least_bytes: int) -> Measured:
-    """Send a fetch again and again, which has to bring the same bytes every time."""
+    """Send one fetch again and again; every response has to bring the same bytes."""
     answer = ask(running.broker.bootstrap, fetch, FETCH_VERSION).responses[0].partitions[0]
     size_bytes = len(answer.records)
     if answer.error_code or size_bytes < least_bytes:
@@ -73,7 +73,7 @@ def fetch_load(running: Running, name: str, max_bytes: int) -> Measured:
 
 
 def fetch_rows(name: str, max_bytes: int) -> list[Row]:
-    """Fetches of so many bytes, one after the other."""
+    """Rows for fetches of ``max_bytes``, one after the other."""
     return bytes_rows(
         name,
         lambda running: fetch_load(running, name, max_bytes),
@@ -82,7 +82,7 @@ def fetch_rows(name: str, max_bytes: int) -> list[Row]:
 
 
 def produce_to_fetch_us(running: Running) -> list[float]:
-    """Times from sending a record to a long-polling fetch having it, ascending."""
+    """Times from sending a record until a long-polling fetch returns it, ascending."""
     bootstrap = running.broker.bootstrap
     topic = create_topic(bootstrap, f"bench-{time.monotonic_ns()}")
     request = produce_request(topic, 1, 100)
@@ -95,7 +95,7 @@ def produce_to_fetch_us(running: Running) -> list[float]:
         for n in range(LONG_POLLS):
             fetch = fetch_request(topic, offset + n, MB, 5000)
             reader.sendall(frame_of(fetch, FETCH_VERSION))
-            # The broker has to have the fetch before the record comes, or it isn't a long poll.
+            # The broker must have the fetch before the record comes, else it isn't a long poll.
             reader.settimeout(0.002)
             try:
                 reader.recv(1, socket.MSG_PEEK)
@@ -113,7 +113,7 @@ def produce_to_fetch_us(running: Running) -> list[float]:
 
 
 def produce_to_fetch_row(label: str, share: float) -> Row:
-    """A percentile of the way from producer to consumer."""
+    """A row with a percentile of the time from producer to consumer."""
 
     def measure(running: Running) -> float:
         if LONG_POLL not in running.times:

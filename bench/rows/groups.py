@@ -1,6 +1,6 @@
 """Rows of groups: how long members wait.
 
-What the client itself does between its requests, encode and decode, isn't counted.
+The client's own encoding and decoding between its requests doesn't count.
 """
 
 import time
@@ -12,12 +12,12 @@ from kwire.protocol.messages.join_group import JoinGroupRequest, JoinGroupReques
 from kwire.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
 GROUPS = 500
-"""Ten for each partition of the offsets topic: what its first record costs doesn't decide."""
+"""Ten per partition of the offsets topic, so that the cost of its first record weighs little."""
 JOIN_VERSION, SYNC_VERSION = 3, 2
 
 
 def join_to_sync_us(running: Running) -> float:
-    """Median time of a lone member from JoinGroup to its assignment."""
+    """Median time of a single member from JoinGroup to its assignment."""
     bootstrap = running.broker.bootstrap
     ask(bootstrap, FindCoordinatorRequest(coordinator_keys=["bench"]), 4)
     time_limit = time.monotonic() + TIME_LIMIT_S

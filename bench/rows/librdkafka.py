@@ -1,8 +1,8 @@
 """Rows of a stock client: librdkafka's producer and consumer, driven from C (``librdkafka.c``).
 
-The library is the one that confluent-kafka brings along. Settings are its own, but for one that its
-users change for throughput: records wait 5 ms for company. Of small records the queue holds a
-million, so that it isn't what limits them. ``acks=all`` and idempotence as the row says; values are
+The library is the one in the package confluent-kafka. Its settings are the defaults, except
+``linger.ms=5``, which users often set for throughput. For small records the queue holds a million
+records, so that it isn't the limit. ``acks`` is ``all``, idempotence depends on the row. Values are
 zeros and not compressed.
 """
 
@@ -32,7 +32,7 @@ from bench.usage import MB
 SOURCE = Path(__file__).parent.parent / "librdkafka.c"
 PRODUCER = {"acks": "all", "linger.ms": "5"}
 RECORDS_A_SECOND = 1_500_000
-"""How many records there are to consume for each second that a row may take."""
+"""The number of records to consume for each second that a row may take."""
 CONSUMER = "librdkafka consumer, 100 B"
 
 
@@ -42,11 +42,11 @@ def library() -> Path:
     for file in files("confluent-kafka") or ():
         if file.name.startswith("librdkafka") and ".so" in file.name:
             return Path(str(file.locate()))
-    raise NotHere("confluent-kafka brings no shared library of librdkafka here")
+    raise NotHere("the package confluent-kafka has no shared library of librdkafka here")
 
 
 def program(running: Running) -> Path:
-    """The client, compiled once."""
+    """The path of the client, which is compiled once."""
     target = running.generator.directory / "librdkafka"
     if not target.exists():
         compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
@@ -60,7 +60,7 @@ def program(running: Running) -> Path:
 def run_client(
     running: Running, name: str, topic: str, *arguments: str, records: int = 0
 ) -> dict[str, float]:
-    """Run the client to its end; the numbers it prints."""
+    """Run the client to its end; returns the numbers that it prints."""
     command = [str(program(running)), str(library()), running.broker.bootstrap, topic]
     what, size_bytes, *settings = arguments
     command += [what, size_bytes, str(running.seconds), str(records), *settings]
@@ -74,7 +74,7 @@ def run_client(
 
 
 def producer_row(name: str, size_bytes: int, unit: str, of_records: float, **settings: str) -> Row:
-    """Records acknowledged in a second, in ``unit``: a record is ``of_records`` of it."""
+    """A row for acknowledged records per second; ``of_records`` converts records to ``unit``."""
 
     def measure(running: Running) -> float:
         bootstrap = running.broker.bootstrap
@@ -95,7 +95,7 @@ def producer_row(name: str, size_bytes: int, unit: str, of_records: float, **set
 
 
 def fill(running: Running, topic: str, wanted: int) -> int:
-    """Produce at least so many records of 100 bytes, in batches of 1,000; how many there are."""
+    """Produce at least ``wanted`` records of 100 bytes, in batches of 1,000; returns how many."""
     bootstrap = running.broker.bootstrap
     request = produce_request(topic, 1000, 100)
     next_offset(bootstrap, request)
@@ -111,7 +111,7 @@ def fill(running: Running, topic: str, wanted: int) -> int:
 
 
 def consumer_rate(running: Running) -> float:
-    """Records of 100 bytes that are consumed in a second, from the start to the end of a topic."""
+    """Records of 100 bytes consumed per second, from the start to the end of a topic."""
     topic = create_topic(running.broker.bootstrap, f"bench-{time.monotonic_ns()}")
     records = fill(running, topic, int(RECORDS_A_SECOND * running.seconds))
     numbers = run_client(running, CONSUMER, topic, "consume", "100", records=records)

@@ -1,9 +1,9 @@
-"""Rows of requests with many partitions: produced to, and fetched with and without a session.
+"""Rows of requests with many partitions: produce, and fetch with and without a session.
 
-A fetch finds news in one partition, which was written just before. With a session (KIP-227) the
-request names only the partition whose offset has changed, and the response the one with news;
-without one both name all of them. Time is from the request's first byte to the response's last, the
-client's own encoding and decoding are outside of it.
+A fetch finds new records in one partition, which was written to just before. With a session
+(KIP-227) the request names only the partition whose offset has changed, and the response only the
+partition with new records. Without a session both name all partitions. The time is from the
+request's first byte to the response's last, without the client's encoding and decoding.
 """
 
 import time
@@ -34,7 +34,7 @@ NO_SESSION = -1
 
 
 def produce_to_all(topic: str, partitions: int) -> ProduceRequest:
-    """A record of 100 bytes for every partition, acks=all."""
+    """A request with a record of 100 bytes for every partition, acks=all."""
     records = batch(1, 100)
     data = [PartitionProduceData(index=n, records=records) for n in range(partitions)]
     topics = [TopicProduceData(name=topic, partition_data=data)]
@@ -42,14 +42,14 @@ def produce_to_all(topic: str, partitions: int) -> ProduceRequest:
 
 
 def new_topic(running: Running, partitions: int) -> tuple[str, list[int]]:
-    """A topic whose partitions all hold a record, and the offset that comes next in each."""
+    """A topic whose partitions all hold a record, and the next offset of each partition."""
     bootstrap = running.broker.bootstrap
     topic = create_topic(bootstrap, f"bench-{time.monotonic_ns()}", partitions)
     return topic, next_offsets(bootstrap, topic, partitions)
 
 
 def next_offsets(bootstrap: str, topic: str, partitions: int) -> list[int]:
-    """Produce to every partition, once they are all there; the offset that comes next in each."""
+    """Produce to every partition once all of them exist; returns each partition's next offset."""
     next_offset(bootstrap, produce_request(topic, 1, 100, partitions - 1))
     time_limit = time.monotonic() + TIME_LIMIT_S
     while True:
@@ -62,7 +62,7 @@ def next_offsets(bootstrap: str, topic: str, partitions: int) -> list[int]:
 
 
 def produce_load(running: Running, name: str, partitions: int) -> Measured:
-    """Produce to all partitions with every request, and check that everything has arrived."""
+    """Produce to all partitions with every request, and check that all records have arrived."""
     topic, first = new_topic(running, partitions)
     frame = frame_of(produce_to_all(topic, partitions), PRODUCE_VERSION)
     run = measured(running, name, frame, 1, 1)
@@ -75,7 +75,7 @@ def produce_load(running: Running, name: str, partitions: int) -> Measured:
 
 
 class Fetcher:
-    """A client that knows where it stands in every partition, with a session or without."""
+    """A client that keeps its offset in every partition, with a session or without."""
 
     def __init__(self, bootstrap: str, topic: str, offsets: list[int], session: bool) -> None:
         self._connection = connected(bootstrap)
@@ -85,7 +85,7 @@ class Fetcher:
         self._changed = list(range(len(offsets)))
 
     def fetch(self) -> tuple[float, list[int]]:
-        """Fetch once; the seconds that took, and the partitions that have news."""
+        """Fetch once; returns the seconds, and the partitions with new records."""
         partitions = [
             FetchPartition(partition=n, fetch_offset=self._offsets[n], partition_max_bytes=MB)
             for n in self._changed
@@ -108,7 +108,9 @@ class Fetcher:
             self._session_id = answer.session_id
             self._changed = [partition.partition_index for partition in news]
             if self._epoch and len(found) != len(news):
-                raise RuntimeError(f"{len(found)} partitions have news, not {len(news)}")
+                raise RuntimeError(
+                    f"{len(found)} partitions in the response, {len(news)} with records"
+                )
             self._epoch += 1
         for partition in news:
             self._offsets[partition.partition_index] += 1
@@ -120,7 +122,7 @@ class Fetcher:
 
 
 def fetches_us(running: Running, partitions: int, session: bool) -> list[float]:
-    """Times of fetches that each bring a record of one partition, ascending."""
+    """Times of fetches that each return a record of one partition, ascending."""
     bootstrap = running.broker.bootstrap
     topic, offsets = new_topic(running, partitions)
     fetcher = Fetcher(bootstrap, topic, offsets, session)
@@ -134,7 +136,7 @@ def fetches_us(running: Running, partitions: int, session: bool) -> list[float]:
             read_frame(writer)
             taken, news = fetcher.fetch()
             if news != [partition]:
-                raise RuntimeError(f"news in {news} instead of {partition}")
+                raise RuntimeError(f"new records in {news} instead of {partition}")
             times.append(taken)
     fetcher.close()
     delete_topic(bootstrap, topic)
@@ -142,12 +144,12 @@ def fetches_us(running: Running, partitions: int, session: bool) -> list[float]:
 
 
 def partitions_of(count: int) -> str:
-    """How many there are, in a row's name."""
+    """The number of partitions, for a row's name."""
     return f"{count:,} partitions" if count > 1 else "1 partition"
 
 
 def fetch_rows(partitions: int, session: bool) -> list[Row]:
-    """The median of such fetches, and the slowest one in a hundred."""
+    """Rows for the median and the 99th percentile of such fetches."""
     how = "with a session" if session else "without a session"
     name = f"fetch {how}, {partitions_of(partitions)}, news in one"
 
@@ -164,7 +166,7 @@ def fetch_rows(partitions: int, session: bool) -> list[Row]:
 
 
 def produce_rows(partitions: int) -> list[Row]:
-    """Partitions written a second, and the latency of a request."""
+    """Rows for requests per second, and for the 99th percentile of their latency."""
     name = f"produce to {partitions_of(partitions)} per request"
 
     def row(label: str, unit: str, more: bool, number: Callable[[Measured], float]) -> Row:

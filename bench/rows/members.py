@@ -1,7 +1,7 @@
-"""Many members of classic groups over raw connections: to count their memory and their heartbeats.
+"""Many members of classic groups on raw connections, to measure their memory and heartbeats.
 
-Member ``i`` of every group is on connection ``i``, so that a group is made with a request or two on
-each connection, and all members live as long as the connections do.
+Member ``i`` of every group is on connection ``i``. Creating a group therefore takes only a request
+or two on each connection, and all members stay while the connections are open.
 """
 
 import socket
@@ -31,10 +31,10 @@ SUBSCRIPTION = b"\0\0" + encode(ConsumerProtocolSubscription(topics=["probe"], u
 
 
 class Members:
-    """Groups of ten members each, which send heartbeats in a thread inside every ``with`` block."""
+    """Groups of ten members each; a thread sends their heartbeats inside a ``with`` block."""
 
     def __init__(self, bootstrap: str) -> None:
-        # Kafka makes the coordinator's topic when somebody asks for a coordinator.
+        # Kafka creates the offsets topic when a client asks for a coordinator.
         ask(bootstrap, FindCoordinatorRequest(coordinator_keys=["members"]), FIND_VERSION)
         self._sockets = [connected(bootstrap) for _ in range(GROUP_MEMBERS)]
         self._heartbeats: list[list[bytes]] = [[] for _ in self._sockets]
@@ -43,7 +43,7 @@ class Members:
         self.sent = self.answered = self.refused = 0
 
     def __enter__(self) -> "Members":
-        """Heartbeats are sent from here on."""
+        """Start to send heartbeats."""
         self._stop.clear()
         self._thread = threading.Thread(target=self._beat, daemon=True)
         self._thread.start()
@@ -69,7 +69,7 @@ class Members:
             connection.close()
 
     def add_group(self, group_id: str) -> None:
-        """Let ten members share a group, until it is stable."""
+        """Let ten members join a group, and wait until the group is stable."""
         first = self._ask(0, self._join(group_id, ""), JOIN_VERSION)
         self._sync(0, group_id, first)
         others = self._join(group_id, "")
@@ -93,7 +93,7 @@ class Members:
             self._heartbeats[index].append(frame_of(beat, HEARTBEAT_VERSION))
 
     def _wait_until_known(self, group_id: str) -> None:
-        """Wait until all have joined but the first one, for which the rebalance waits."""
+        """Wait until all members but the first have joined; the rebalance waits for the first."""
         describe = DescribeGroupsRequest(groups=[group_id])
         time_limit = time.monotonic() + TIMEOUT_S
         while time.monotonic() < time_limit:
@@ -139,7 +139,7 @@ class Members:
                 return answer
 
     def _beat(self) -> None:
-        """Send every heartbeat once in three seconds, evenly, and count refusals."""
+        """Send every heartbeat once in three seconds, at even intervals, and count refusals."""
         buffers = [bytearray() for _ in self._sockets]
         count = len(self._heartbeats[0])
         for connection in self._sockets:
@@ -162,7 +162,7 @@ class Members:
             connection.settimeout(TIMEOUT_S)
 
     def _receive(self, connection: socket.socket, buffer: bytearray) -> None:
-        """Take the responses that are there; the error is the last field of each."""
+        """Receive responses; the last field of each is its error code."""
         try:
             buffer += connection.recv(1 << 20)
         except BlockingIOError:

@@ -1,4 +1,4 @@
-"""Rows of memory: the whole process, and what one connection costs."""
+"""Rows of memory: the whole process, and one connection."""
 
 import contextlib
 
@@ -12,9 +12,9 @@ VERSION = 3
 
 
 def kb_per_connection(running: Running) -> float:
-    """Memory of an idle connection that has made one request, in kilobytes.
+    """Memory of an idle connection that has sent one request, in kilobytes.
 
-    On a broker without load so far: memory that a load has left behind would hide it.
+    The broker must not have had a load: memory that a load has left would hide the increase.
     """
     request = ApiVersionsRequest(client_software_name="bench", client_software_version="1")
     bootstrap = running.broker.bootstrap
@@ -30,7 +30,7 @@ def kb_per_connection(running: Running) -> float:
 
 
 def memory_rows(when: str) -> list[Row]:
-    """Resident memory, and the same with shared pages counted by their share."""
+    """Rows for resident memory, and for PSS, in which shared pages count by their share."""
     return [
         Row(f"memory {when}", "MB", False, lambda running: resident_mb(running.broker.pid)),
         Row(
@@ -43,6 +43,6 @@ IDLE_ROWS = [
     *memory_rows("when idle"),
     Row("memory per idle connection", "KB", False, kb_per_connection),
 ]
-"""Measured once a broker has started, before any load."""
+"""Measured after a broker's start, before any load."""
 
 MEMORY_ROWS: list[Row] = memory_rows("after the load")

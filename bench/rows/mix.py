@@ -1,7 +1,7 @@
 """Rows of a mix: twenty producers and twenty consumers for a minute (``bench.mix``).
 
-The rate is the same for every broker, two thousand batches a second, so what differs is latency,
-from the median to one in ten thousand, and what it costs the broker.
+The rate is the same for every broker, two thousand batches a second. The rows compare the latency,
+from the median to the 99.99th percentile, and the broker's CPU time.
 """
 
 import json
@@ -24,11 +24,11 @@ from bench.usage import cpu_seconds
 NAME = "20 producers and 20 consumers"
 PAIRS = 20
 SHARES = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999, "p99.99": 0.9999}
-"""The percentiles that are told, by their labels."""
+"""The percentiles in the rows, by their labels."""
 
 
 def mix(running: Running) -> dict[str, Any]:
-    """Run the mix once a round; its numbers, and the broker's CPU seconds for a million batches."""
+    """Run the mix once a round; returns its numbers, and the CPU seconds per million batches."""
     if NAME in running.results:
         return running.results[NAME]
     bootstrap = running.broker.bootstrap
@@ -59,7 +59,7 @@ def mix(running: Running) -> dict[str, Any]:
 
 
 def latency_row(what: str, label: str) -> Row:
-    """A percentile of the way of a batch."""
+    """A row with a percentile of a batch's latency."""
 
     def measure(running: Running) -> float:
         return float(mix(running)[what][label])
@@ -68,7 +68,7 @@ def latency_row(what: str, label: str) -> Row:
 
 
 def cpu(running: Running) -> float:
-    """The broker's CPU seconds for a million batches that were produced and consumed."""
+    """The broker's CPU seconds per million batches that were produced and consumed."""
     return float(mix(running)["cpu"])
 
 

@@ -1,4 +1,4 @@
-"""Rows of producing: single records by requests, batches by bytes."""
+"""Rows of producing: requests per second with single records, throughput with batches."""
 
 import time
 
@@ -22,7 +22,7 @@ from bench.rows.common import (
 def produce_load(
     running: Running, name: str, records: int, size_bytes: int, connections: int, in_flight: int
 ) -> Measured:
-    """Produce batches for a while, to a topic of its own, and check that they all arrived."""
+    """Produce batches to a new topic for a while, and check that they all arrived."""
     if name in running.runs:
         return running.runs[name]
     bootstrap = running.broker.bootstrap
@@ -41,7 +41,7 @@ def produce_load(
 
 
 def request_rows(name: str, connections: int, in_flight: int) -> list[Row]:
-    """Single records: requests a second, their latency, and the broker's CPU seconds."""
+    """Rows for single records: requests per second, their latency, and the broker's CPU time."""
 
     def run(running: Running) -> Measured:
         return produce_load(running, name, 1, 100, connections, in_flight)
@@ -63,7 +63,7 @@ def request_rows(name: str, connections: int, in_flight: int) -> list[Row]:
 
 
 def batch_rows(name: str, records: int, size_bytes: int) -> list[Row]:
-    """Batches, five in flight."""
+    """Rows for batches, with five requests in flight."""
     return bytes_rows(
         name,
         lambda running: produce_load(running, name, records, size_bytes, 1, 5),

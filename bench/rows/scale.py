@@ -1,4 +1,4 @@
-"""Rows of many groups, members and offsets, on a broker of their own that is started for them."""
+"""Rows of many groups, members and offsets, on a separate broker that is started for them."""
 
 import tempfile
 import time
@@ -40,7 +40,7 @@ TIME_LIMIT_S = 60
 
 
 def _patiently(bootstrap: str, request: OffsetCommitRequest) -> None:
-    """Commit, as soon as the coordinator is ready."""
+    """Commit offsets, retrying until the coordinator is ready."""
     time_limit = time.monotonic() + TIME_LIMIT_S
     while True:
         answer = ask(bootstrap, request, COMMIT_VERSION)
@@ -52,7 +52,7 @@ def _patiently(bootstrap: str, request: OffsetCommitRequest) -> None:
 
 
 def _commit_all(bootstrap: str) -> None:
-    """A hundred offsets of each of a thousand groups that only commit."""
+    """Commit a hundred offsets for each of a thousand groups without members."""
     for number in range(OFFSET_GROUPS):
         partitions = [
             OffsetCommitRequestPartition(
@@ -65,7 +65,7 @@ def _commit_all(bootstrap: str) -> None:
 
 
 def _loaded_s(bootstrap: str) -> float:
-    """Seconds until every group answers with an offset; one of each is enough to know."""
+    """Seconds until the coordinator returns one offset for every group."""
     started = time.perf_counter()
     topics = [OffsetFetchRequestTopics(name="many", partition_indexes=[0])]
     wanted = [
@@ -118,7 +118,7 @@ def _measure_members(broker: MeasuredBroker, running: Running) -> dict[str, floa
 
 
 def _measured(running: Running) -> dict[str, float]:
-    """Every number, measured once a round."""
+    """All numbers, measured once a round."""
     with tempfile.TemporaryDirectory(prefix="bench-scale-") as directory:
         broker = running.make(Path(directory))
         broker.start()

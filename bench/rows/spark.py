@@ -1,7 +1,7 @@
 """A row of Spark: a batch read of a gigabyte with the stock connector, from a warm JVM.
 
-The environment is that of the Spark tests; where it isn't there it isn't made, because that takes
-minutes.
+The environment is that of the Spark tests. If it is missing the row is skipped, because creating
+the environment takes minutes.
 """
 
 import json
@@ -23,15 +23,15 @@ from spark_tests.environment import ROOT, LaneMissing, made_environment
 NAME = "Spark batch read of 1 GB"
 LANE = "stock"
 READS = 2
-"""How often Spark reads the topic: once for the JVM, once for the number."""
+"""How often Spark reads the topic: once to warm up the JVM, once for the number."""
 IDLE_SHARE = 0.5
-"""Where the broker uses less than that of a core, Spark is the limit."""
+"""If the broker uses less than this share of a core, Spark is the limit."""
 PARTITIONS = 8
 TIME_LIMIT_S = 600
 
 
 def spark_read(running: Running) -> float:
-    """Megabytes of values that Spark reads in a second."""
+    """Megabytes of values that Spark reads per second."""
     try:
         python, environment = made_environment(LANE)
     except LaneMissing as reason:

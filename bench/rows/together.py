@@ -1,4 +1,4 @@
-"""A row of ten consumers that start together, with a stock client and its own settings."""
+"""A row of ten consumers that start together, with a stock client and its default settings."""
 
 import logging
 import threading
@@ -29,7 +29,7 @@ def _consume(
 
 
 def _shared_s(bootstrap: str) -> float:
-    """Seconds until ten consumers share all partitions, each with some."""
+    """Seconds until ten consumers share all partitions, and each has at least one."""
     topic = f"bench-together-{time.monotonic_ns()}"
     created = CreatableTopic(name=topic, num_partitions=PARTITIONS, replication_factor=1)
     ask(bootstrap, CreateTopicsRequest(topics=[created]), 5)
@@ -56,7 +56,7 @@ def _shared_s(bootstrap: str) -> float:
 
 
 def shared_s(running: Running) -> float:
-    """The median of a few attempts: how they fall differs a lot."""
+    """The median of a few attempts, because single attempts vary a lot."""
     taken = sorted(_shared_s(running.broker.bootstrap) for _ in range(ATTEMPTS))
     return taken[ATTEMPTS // 2]
 

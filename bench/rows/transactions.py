@@ -1,9 +1,9 @@
-"""Rows of exactly once: transactions committed.
+"""Rows of exactly-once: committed transactions.
 
-A transaction is 100 records of 1 KB in one batch and its end, by the newer protocol (Produce 12 and
-EndTxn 5), on one connection, one after the other. In Apache Kafka the first batch of a transaction
-often waits for the markers of the one before (add.partitions.to.txn.retry.backoff.ms); producers
-side by side wait at the same time.
+A transaction is one batch of 100 records of 1 KB and its end, by the newer protocol (Produce 12 and
+EndTxn 5). A producer sends its transactions on one connection, one after the other. In Apache Kafka
+the first batch of a transaction often waits for the markers of the transaction before
+(add.partitions.to.txn.retry.backoff.ms). Several producers wait at the same time.
 """
 
 import socket
@@ -66,7 +66,7 @@ class Committer:
         return read_response(self._connection, request, version)
 
     def transact(self, *, committed: bool = True) -> None:
-        """One transaction, from its first record to the answer to its end."""
+        """Make one transaction, from its first record to the response to its end."""
         state = ProducerState(self._producer_id, self._epoch, 0)
         batch = self._builder.build(producer=state, transactional=True)
         data = PartitionProduceData(index=0, records=bytes(batch))
@@ -99,7 +99,7 @@ class Committer:
         self._connection.close()
 
     def commit_until(self, ends_at: float) -> int:
-        """Transactions until a time, one after the other; how many. The connection ends with it."""
+        """Make transactions until a time, then close the connection; returns their number."""
         count = 0
         with self._connection:
             while time.monotonic() < ends_at:
@@ -109,7 +109,7 @@ class Committer:
 
 
 def transactions_row(name: str, producers: int) -> Row:
-    """Transactions committed in a second, by producers side by side."""
+    """A row for committed transactions per second, by concurrent producers."""
 
     def measure(running: Running) -> float:
         bootstrap = running.broker.bootstrap

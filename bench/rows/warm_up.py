@@ -1,7 +1,7 @@
 """The warm-up: single records for a while, then every quick row once, so that Java has compiled it.
 
-What a row needs minutes for, or what starts programs of its own, warms itself up or is measured as
-it is: nothing of that is repeated here.
+Rows that take minutes or start programs of their own are not part of it: they warm up themselves,
+or are measured without.
 """
 
 from contextlib import suppress
@@ -26,30 +26,30 @@ QUICK_ROWS: list[Row] = [
     *TRANSACTION_ROWS,
 ]
 ROW_SHARE = 1 / 20
-"""A row is warmed up for this part of the time that single records are sent."""
+"""Each row is warmed up for this part of the time in which single records are sent."""
 
 
 SAME_CODE = "1,000 partitions"
-"""Rows with that take long, and run nothing that rows of a hundred don't."""
+"""A mark of rows that take long and run the same code as the rows with a hundred partitions."""
 
 
 KWIRE_WARM_UP = 0.1
-"""kwire is warmed up for this part of the time that Java gets: there is nothing to compile."""
+"""kwire is warmed up for this part of Java's time, because it has no JIT compiler."""
 
 
 def warm_up_of(name: str, seconds: float) -> float:
-    """How long a broker is warmed up, where Java is so many seconds."""
+    """The length of a broker's warm-up, given that of a Java broker."""
     return seconds if name == KAFKA else seconds * KWIRE_WARM_UP
 
 
 def warm_up(running: Running, seconds: float, rows: list[Row]) -> None:
-    """Load a broker, and forget the numbers; ``rows``: those that will be measured."""
+    """Load a broker and ignore the numbers; ``rows`` are the rows that will be measured."""
     if seconds <= 0:
         return
     produce_load(running.shorter(seconds), "warm-up", 1, 100, 4, 4)
     short = running.shorter(seconds * ROW_SHARE)
     for row in QUICK_ROWS:
         if row in rows and row.load not in short.runs and SAME_CODE not in row.name:
-            # What can't be measured is noted when it is to be measured.
+            # If the row can't be measured, the measurement itself will note that.
             with suppress(Exception):
                 row.measure(short)

@@ -237,7 +237,7 @@ class Compaction:
             base_offset, size_bytes, replaced = answer["group"]
             group = CleanedGroup(base_offset, size_bytes, tuple(replaced))
             if not await self._swap(clean, group):
-                return Failure("its segments are others now")
+                return Failure("its segments have changed")
         statistics = CompactionStatistics(**answer["statistics"])
         manager.finish(clean, CompactionResult(answer["end_offset"], statistics))
         await self._broker.threads.housekeeping.run(manager.write_checkpoints)

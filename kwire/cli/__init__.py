@@ -3,9 +3,9 @@
 Rules:
 
 - A command's module has ``add_parser(commands)`` and ``run(options)``. It is imported when its
-  command is given, and imports what it needs when it runs: no command pays for another.
-- Exit codes: 0 when done, 1 when something is wrong, with one line on stderr that says what, 2 for
-  a wrong command line, 130 for Ctrl-C where the command has no clean end for it.
+  command is given, and imports its own needs in ``run``, so that no command loads another's code.
+- Exit codes: 0 after success, 1 after a failure, with one line on stderr that names it, 2 for a
+  wrong command line, 130 for Ctrl-C in a command that doesn't handle it.
 """
 
 import argparse
@@ -25,11 +25,11 @@ COMMANDS = {
 """The module of each command."""
 
 INTERRUPTED = 130
-"""The exit code of shells for a command that ended with Ctrl-C."""
+"""A shell's exit code for a command that ended with Ctrl-C."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; the exit code."""
+    """Run one command; returns the exit code."""
     given = sys.argv[1:] if arguments is None else list(arguments)
     parser = argparse.ArgumentParser(
         prog="kwire", description="Kafka in Python: a broker for tests, laptops and pipelines."
@@ -39,10 +39,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for command in given[:1] if given and given[0] in COMMANDS else COMMANDS:
         import_module(COMMANDS[command]).add_parser(commands)
     options, unknown = parser.parse_known_args(given)
-    if unknown:  # said with the usage of the command, which has the options that there are
+    if unknown:  # the command's own error shows its usage, with the options that exist
         commands.choices[options.command].error(f"unrecognized arguments: {' '.join(unknown)}")
     try:
         exit_code: int = options.run(options)
-    except KeyboardInterrupt:  # where a command has something to undo it takes care of signals
+    except KeyboardInterrupt:  # a command that has to undo something handles signals itself
         return INTERRUPTED
     return exit_code

@@ -1,4 +1,4 @@
-"""A connection of a command to a broker: one request, one response, no event loop."""
+"""A command's connection to a broker: one request, one response, no event loop."""
 
 import socket
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ _SIZE_BYTES = 4
 
 
 class Connection:
-    """One connection; OSError when the broker isn't there, closes it, or is silent for too long."""
+    """One connection. OSError if the broker can't be reached, closes it, or doesn't answer."""
 
     def __init__(self, host: str, port: int) -> None:
         self._address = f"{host}:{port}"
@@ -30,7 +30,7 @@ class Connection:
         self._socket.close()
 
     def ask(self, request: Request, version: int) -> Any:
-        """Send a request; the response to it."""
+        """Send a request and return its response."""
         self._correlation_id += 1
         frame = encode_request(request, version, self._correlation_id, "kwire")
         with self._patience():
@@ -42,7 +42,7 @@ class Connection:
 
     @contextmanager
     def _patience(self) -> Iterator[None]:
-        """TimeoutError names the broker."""
+        """Make a TimeoutError name the broker."""
         try:
             yield
         except TimeoutError as error:

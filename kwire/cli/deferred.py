@@ -1,10 +1,10 @@
-"""Modules that a library imports and a broker doesn't use: loaded when something is asked of them.
+"""Modules that are loaded only when they are used, because a broker usually doesn't need them.
 
-trio imports what TLS needs. A broker without it would load the OpenSSL libraries for nothing: a
-tenth of its start, and megabytes.
+Importing trio imports the modules for TLS. A broker without TLS would load the OpenSSL libraries
+for nothing, which takes a tenth of its start and megabytes of memory.
 
-A deferred module stands in ``sys.modules`` without its contents. The first attribute that isn't
-there executes it, as its import would have done, and from then on it is like any other.
+A deferred module is in ``sys.modules`` without its contents. The first access to a missing
+attribute executes the module, as its import would have done. From then on it is a normal module.
 """
 
 import sys
@@ -16,12 +16,12 @@ from types import ModuleType
 from typing import Any
 
 UNUSED_BY_A_BROKER = ("ssl", "hmac", "idna", "ipaddress", "selectors", "textwrap", "tokenize")
-"""What trio imports for TLS and host names that aren't ASCII, and what the standard library imports
-for URLs, for sockets without an event loop, and to show source in a traceback."""
+"""Modules that trio imports for TLS and non-ASCII host names, and that the standard library imports
+for URLs, for sockets without an event loop, and for the source lines of a traceback."""
 
 
 def defer(names: Iterable[str]) -> None:
-    """Put modules off until they are used; those that are loaded, or aren't there, are let be."""
+    """Defer modules until their first use; loaded and missing modules are skipped."""
     for name in names:
         spec = None if name in sys.modules else find_spec(name)
         if spec is not None:
@@ -36,7 +36,7 @@ class _Loading:
     def __init__(self, module: ModuleType, spec: ModuleSpec) -> None:
         self._module = module
         self._spec = spec
-        self._lock = threading.RLock()  # a module that is being executed may look at itself
+        self._lock = threading.RLock()  # reentrant: a module that executes may read its attributes
         self._is_begun = False
 
     def __call__(self, name: str) -> Any:

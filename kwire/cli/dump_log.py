@@ -1,7 +1,7 @@
-"""``kwire dump-log``: what is in the files of a log, in the words of Kafka's DumpLogSegments.
+"""``kwire dump-log``: print the files of a log, in the words of Kafka's DumpLogSegments.
 
-Exit codes: 0 when every file is as it should be, 1 when something is wrong with one, 2 for a wrong
-command line.
+Exit codes: 0 if every file is correct, 1 if something is wrong with a file, 2 for a wrong command
+line.
 """
 
 import argparse
@@ -19,35 +19,38 @@ _DECODERS = ("offsets", "transaction_log", "share_group_state", "cluster_metadat
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """The command's options."""
+    """Add the command and its options."""
     dump = commands.add_parser(
         "dump-log",
-        help="show what is in the files of a log",
-        description="Shows segments, indexes, snapshots and checkpoints; nothing is written.",
+        help="print the content of log files",
+        description="Prints segments, indexes, snapshots and checkpoints. The command changes no "
+        "file.",
     )
     dump.add_argument(
-        "files", metavar="FILE", nargs="+", type=Path, help="a file, or a directory of them"
+        "files", metavar="FILE", nargs="+", type=Path, help="a file, or a directory of log files"
     )
-    dump.add_argument("--json", action="store_true", help="one JSON object a line")
+    dump.add_argument("--json", action="store_true", help="print one JSON object per line")
     flags = (
-        ("--print-data-log", "show keys and payloads"),
-        ("--deep-iteration", "show every record, not only batches"),
-        ("--skip-record-metadata", "show keys and payloads alone"),
-        ("--index-sanity-check", "check indexes as a broker does when it starts"),
-        ("--verify-index-only", "check indexes against their segment, and show no entries"),
+        ("--print-data-log", "print keys and payloads"),
+        ("--deep-iteration", "print every record, not only batches"),
+        ("--skip-record-metadata", "print only keys and payloads of records"),
+        ("--index-sanity-check", "check indexes as a broker does at its start"),
+        ("--verify-index-only", "check indexes against their segment without printing entries"),
     )
     for name, help_text in flags:
         dump.add_argument(name, action="store_true", help=help_text)
-    dump.add_argument("--max-bytes", type=int, metavar="SIZE", help="read so much of a segment")
+    dump.add_argument(
+        "--max-bytes", type=int, metavar="SIZE", help="read at most SIZE bytes of a segment"
+    )
     decoders = dump.add_mutually_exclusive_group()
     for name in _DECODERS:
-        text = f"payloads are those of {name.replace('_', ' ')} records"
+        text = f"decode the records as {name.replace('_', ' ')} records"
         decoders.add_argument(f"--{name.replace('_', '-')}-decoder", action="store_true", help=text)
     dump.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Dump every file; the exit code."""
+    """Dump every file; returns the exit code."""
     from kwire.log.dump.lines import Problems
 
     problems = Problems()
@@ -57,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
             broken |= _dump_all(given, options, problems)
         sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever read has enough. Python would try to flush once more when it ends.
+        # The reader, such as head, has ended. Python would try to flush again at its own end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     for line in problems.lines():
@@ -66,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _dump_all(given: Path, options: argparse.Namespace, problems: "Problems") -> int:
-    """Dump a file, or those of a directory; 1 when one can't be."""
+    """Dump a file, or the files of a directory; 1 if one can't be dumped."""
     from kwire.log.dump.lines import DumpError
 
     broken = 0
@@ -98,7 +101,7 @@ def _json(path: Path, line: "Line") -> str:
 
 
 def _paths(given: Path) -> list[Path]:
-    """What there is to dump in a directory, in order, or the file itself; OSError."""
+    """The log files in a directory, sorted, or the given file itself; OSError."""
     from kwire.log.dump.dump import is_dumpable
 
     if not given.is_dir():

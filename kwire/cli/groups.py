@@ -1,6 +1,6 @@
-"""``kwire groups explain``: why a group has rebalanced, and when.
+"""``kwire groups explain``: why and when a group has rebalanced.
 
-A broker that isn't kwire knows no answer: it closes the connection.
+Only kwire knows the request. Another broker closes the connection.
 """
 
 import argparse
@@ -20,26 +20,27 @@ TRY_AGAIN_S = 0.25
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """The command's options."""
+    """Add the command and its options."""
     groups = commands.add_parser("groups", help="ask a broker about groups")
     actions = groups.add_subparsers(dest="action", required=True, metavar="ACTION")
     explain = actions.add_parser(
         "explain",
-        help="tell why a group has rebalanced",
-        description="Tells who joined, left, or was silent for too long, and what came of it.",
+        help="explain why a group has rebalanced",
+        description="Prints which members joined, left or sent no heartbeat in time, and which "
+        "rebalances followed.",
     )
     explain.add_argument("group", metavar="GROUP", help="the id of the group")
     explain.add_argument(
         "--bootstrap-server",
         metavar="HOST:PORT",
         default=DEFAULT_BOOTSTRAP,
-        help=f"a broker, {DEFAULT_BOOTSTRAP} if it isn't given",
+        help=f"the broker to ask (default: {DEFAULT_BOOTSTRAP})",
     )
     explain.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Explain a group; the exit code."""
+    """Explain a group; returns the exit code."""
     from kwire.config.broker import is_port
     from kwire.errors import ErrorCode, KafkaError
 
@@ -51,16 +52,16 @@ def run(options: argparse.Namespace) -> int:
     except KafkaError as error:
         return fail(str(error))
     except ConnectionResetError:
-        return fail(f"{options.bootstrap_server} does not answer this question: is it kwire?")
+        return fail(f"{options.bootstrap_server} closed the connection: is it a kwire broker?")
     except TimeoutError as error:
         return fail(f"{error}: is it a broker? name one with --bootstrap-server HOST:PORT")
     except OSError as error:
         return fail(
             f"cannot ask {options.bootstrap_server}: {error.strerror or error}; "
-            "name a broker that runs with --bootstrap-server HOST:PORT"
+            "name a running broker with --bootstrap-server HOST:PORT"
         )
     if found.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
-        return fail(f"nothing is known of group {options.group}")
+        return fail(f"{options.bootstrap_server} knows no group {options.group}")
     if found.error_code:
         return fail(f"group {options.group}: {ErrorCode(found.error_code).name}")
     _print(options.group, found)
@@ -68,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _ask(host: str, port: int, group: str) -> "ExplainGroupResponse":
-    """Ask the coordinator of a group, which need not be the broker that was named."""
+    """Ask the coordinator of a group, which may be another broker than the given one."""
     from kwire.cli.connection import Connection
     from kwire.protocol.messages.explain_group import ExplainGroupRequest, ExplainGroupResponse
 
@@ -83,7 +84,7 @@ def _ask(host: str, port: int, group: str) -> "ExplainGroupResponse":
 
 
 def _find_coordinator(host: str, port: int, group: str) -> "Coordinator":
-    """The coordinator of a group; a broker that has just started is asked again for a while."""
+    """The coordinator of a group. A broker that has just started is asked again for a while."""
     from kwire.cli.connection import TIMEOUT_S, Connection
     from kwire.errors import ErrorCode, KafkaError
     from kwire.protocol.messages.find_coordinator import FindCoordinatorRequest

@@ -1,19 +1,19 @@
-"""The log of ``kwire serve``: one line on standard error for each message.
+"""The log lines of ``kwire serve``: one line on standard error for each message.
 
 Format: ``2026-01-31 12:00:00,123 INFO kwire.runtime: what happened``, in local time. This is
 Python's own form of the time. The lines of a traceback follow, each indented.
 
 Rules:
 
-- Only a message begins at the left edge. Group ids, client ids and reasons are text that clients
-  choose: control characters in a message are escaped, so that no client can forge a line.
-- A message is cut after ``MAX_MESSAGE_CHARACTERS``, and a kind of message (the same text before the
-  arguments are put in) is written at most ``MOST_PER_SECOND`` times a second. The messages left out
-  are counted, and the number is written with the next line. So clients cannot fill the disk.
-- A rebalance writes three lines while its next request is under way, so a line has to be cheap.
-  Nobody asks for what a line doesn't show (the caller, the thread), and the time is put into words
-  once a second.
-- A line is written at once: a crash loses none.
+- Only a message starts at the left edge. Group ids, client ids and reasons are text from clients:
+  control characters in a message are escaped, so that no client can forge a line.
+- A message is cut after ``MAX_MESSAGE_CHARACTERS``. Messages with the same format text are written
+  at most ``MOST_PER_SECOND`` times a second. The others are counted, and the first message after
+  that second gives their number. Clients therefore can't fill the disk.
+- A rebalance writes three lines while its next request is in progress, so a line has to be cheap.
+  Python's logging is told not to look up the caller and the thread, which no line shows, and the
+  time is formatted once a second.
+- A line is written at once, so that a crash loses none.
 """
 
 import logging
@@ -30,7 +30,7 @@ _ESCAPES = {
 
 
 def one_line(text: str) -> str:
-    """``text`` without control characters, and no longer than a message of the log may be."""
+    """``text`` with control characters escaped, and cut to the length limit of a message."""
     if len(text) > MAX_MESSAGE_CHARACTERS:
         left_out = len(text) - MAX_MESSAGE_CHARACTERS
         text = f"{text[:MAX_MESSAGE_CHARACTERS]}… ({left_out} more characters)"
@@ -38,12 +38,12 @@ def one_line(text: str) -> str:
 
 
 def indented(text: str) -> str:
-    """The lines of ``text``, each indented, so that none looks like the beginning of a message."""
+    """The lines of ``text``, each indented, so that none looks like the start of a message."""
     return "\n".join(f"    {one_line(line)}" for line in text.splitlines())
 
 
 class LineFormatter(logging.Formatter):
-    """Puts a message into a line."""
+    """Formats a message as a line."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class LineFormatter(logging.Formatter):
         self._second_text = ""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line, without its end."""
+        """The line, without the newline at its end."""
         second = int(record.created)
         if second != self._second:
             self._second_text = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(second))
@@ -68,7 +68,7 @@ class LineFormatter(logging.Formatter):
 
 
 class Sparing(logging.Filter):
-    """Lets a kind of message through so many times a second, and counts the others."""
+    """Limits messages of the same format text per second, and counts those left out."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -76,7 +76,7 @@ class Sparing(logging.Filter):
         self._seen: dict[object, int] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether to write the message; one that begins a second tells what was left out."""
+        """Whether to write the message. The first of a second says how many were left out."""
         second = int(record.created)
         if second != self._second:
             self._second = second
@@ -89,8 +89,8 @@ class Sparing(logging.Filter):
 
 
 def begin(stream: TextIO, *, verbose: bool) -> None:
-    """Have what is logged from now on written to ``stream``."""
-    logging._srcfile = None  # Python's documented way to look for no callers
+    """Write all log messages to ``stream`` from now on."""
+    logging._srcfile = None  # Python's documented way to skip looking up the caller
     logging.logThreads = False
     logging.logProcesses = False
     logging.logMultiprocessing = False

@@ -1,7 +1,6 @@
-"""``kwire mend-log``: leave damaged batches out of a partition, so that its other records are read.
+"""``kwire mend-log``: remove damaged batches from a partition, so that its other records are read.
 
-Exit codes: 0 when the partition is sound now, 1 when it can't be mended, 2 for a wrong command
-line.
+Exit codes: 0 if the partition is sound now, 1 if it can't be mended, 2 for a wrong command line.
 """
 
 import argparse
@@ -11,21 +10,24 @@ from kwire.cli.output import fail
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """The command's options."""
+    """Add the command and its options."""
     mend = commands.add_parser(
         "mend-log",
-        help="leave damaged batches out of a partition's log",
-        description="Leaves damaged batches out of a partition's log while no broker runs. The "
-        "records in them are lost; a copy of each damaged segment is kept in the data directory.",
+        help="remove damaged batches from a partition's log",
+        description="Removes damaged batches from a partition's log while no broker runs. The "
+        "records in them are lost. A copy of each damaged segment is kept in the data directory.",
     )
     mend.add_argument(
-        "directory", metavar="DIRECTORY", type=Path, help="of the partition: …/topic-partition"
+        "directory",
+        metavar="DIRECTORY",
+        type=Path,
+        help="the partition's directory: …/topic-partition",
     )
     mend.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Mend the partition; the exit code."""
+    """Mend the partition; returns the exit code."""
     from kwire.log.data_directory import LogDirectoryError
     from kwire.log.disk import Disk
     from kwire.log.mending import mend_partition
@@ -41,5 +43,5 @@ def run(options: argparse.Namespace) -> int:
     for damage in mended.damages:
         print(damage)
     for copy in mended.copies:
-        print(f"kept as it was: {copy}")
+        print(f"copy of the unchanged segment: {copy}")
     return 0

@@ -1,9 +1,9 @@
-"""What commands say when something is wrong."""
+"""How a command reports a failure."""
 
 import sys
 
 
 def fail(message: str) -> int:
-    """Say what is wrong, in one line; the exit code for it."""
+    """Print one line that says what is wrong; returns the exit code 1."""
     print(f"kwire: {message}", file=sys.stderr)
     return 1

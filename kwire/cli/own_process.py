@@ -1,15 +1,15 @@
-"""What a process does for itself when it is a broker and nothing else.
+"""Settings of the process that only a process dedicated to a broker may change.
 
 Rules:
 
-- Garbage is not collected while the server starts: what is made then stays. Once the first requests
-  have had their turn the collector looks at all of it for the last time, and runs seldom from then
-  on.
-- The event loop gets the interpreter back from a thread after half a millisecond.
-- Modules that no broker uses are put off (``kwire.cli.deferred``).
-- A broker that a test has started ends with the test: where ``KWIRE_ENDS_WITH_STDIN`` is set, the
-  end of the standard input means what SIGTERM means. The parent holds the other end of that pipe,
-  and the system closes it however the parent dies.
+- The garbage collector is off while the server starts, because most objects of the start are kept.
+  One second after the start it runs once and then ignores these objects. From then on it runs
+  rarely.
+- A thread gives the interpreter back to the event loop after half a millisecond.
+- Modules that a broker usually doesn't need are deferred (``kwire.cli.deferred``).
+- A broker that a test has started ends with the test: if ``KWIRE_ENDS_WITH_STDIN`` is set, the end
+  of standard input has the effect of SIGTERM. The test's process holds the other end of that pipe,
+  and the system closes it however the process dies.
 """
 
 import gc
@@ -20,20 +20,20 @@ from contextlib import suppress
 from kwire.cli.deferred import UNUSED_BY_A_BROKER, defer
 
 SETTLE_S = 1.0
-"""How long after the start the collector begins: a start is followed by first requests."""
+"""How long after the start the collector runs: the first requests must not wait for it."""
 
 GC_THRESHOLDS = (50_000, 20, 50)
 
 SWITCH_INTERVAL_S = 0.0005
-"""How long a thread may run Python code while the event loop waits to go on; Python's 5 ms would be
-added to every request of every client for as long as one large request is decoded."""
+"""How long a thread may run Python code while the event loop is ready. Python's default of 5 ms
+would be added to every request of every client while a thread decodes one large request."""
 ENDS_WITH_STDIN = "KWIRE_ENDS_WITH_STDIN"
 STOP_TIMEOUT_S = 30.0
-"""How long an orphan has for a clean stop."""
+"""How long a broker without its parent process may take for a clean stop."""
 
 
 def begin() -> None:
-    """Before anything large is imported."""
+    """Prepare the process, before any large import."""
     gc.disable()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     defer(UNUSED_BY_A_BROKER)
@@ -43,7 +43,7 @@ def begin() -> None:
 
 
 def _end_with_stdin() -> None:
-    """Stop when the standard input ends, cleanly if that works."""
+    """Stop when the standard input ends; exit after ``STOP_TIMEOUT_S`` even if not clean."""
     import signal
     import threading
     import time
@@ -59,7 +59,7 @@ def _end_with_stdin() -> None:
 
 
 async def settle() -> None:
-    """Once the server is ready: take what the start made out of the collector's way."""
+    """When the server is ready: exclude the objects of the start from garbage collection."""
     import trio
 
     await trio.sleep(SETTLE_S)
@@ -70,7 +70,7 @@ async def settle() -> None:
 
 
 def _raise_descriptor_limit() -> None:
-    """Use as many file descriptors as the system allows this process."""
+    """Raise the limit of file descriptors to what the system allows this process."""
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -1,8 +1,8 @@
 """The records of Kafka's internal topics as JSON, for ``kwire dump-log``.
 
-Rules: a key is shown as its type and its fields, a payload as its version and its fields, as
-Kafka's tools show them; a null payload is ``<DELETE>``. A record that isn't known, or is damaged,
-says so in the place of its key, and the dump goes on.
+Rules: as in Kafka's tools, a key is printed as its type and its fields, a payload as its version
+and its fields, and a null payload as ``<DELETE>``. For an unknown or damaged record, a message is
+printed in place of its key, and the dump goes on.
 
 Source: OffsetsMessageParser, TransactionLogMessageParser, ShareGroupStateMessageParser and
 ClusterMetadataLogMessageParser of Kafka's DumpLogSegments.
@@ -84,7 +84,7 @@ _EMBEDDED: dict[str, type[Schema]] = {
 
 
 def decode_offsets(record: Record) -> Pair:
-    """A record of ``__consumer_offsets``; subscriptions of classic consumers are opened as well."""
+    """A record of ``__consumer_offsets``; decodes the subscriptions of classic consumers too."""
     return _decode(record, GROUP_TYPES)
 
 
@@ -116,7 +116,7 @@ def _decode(record: Record, types: Types) -> Pair:
         return Decoded(text, {"unknownType": kind}), None
     key_class, value_class = types[kind]
     try:
-        # The type of an old offset commit is that of a new one, with another number.
+        # Types 0 and 1 are both offset commits; the type is then the version of the key.
         version = kind if key_class.VERSIONS[0] <= kind <= key_class.VERSIONS[1] else 0
         key = decoder(key_class, version)(record.key or b"", _TYPE_BYTES)[0]
         shown_key = _shown({"type": str(kind), "data": as_json(key, version)})
@@ -134,7 +134,7 @@ def _decode(record: Record, types: Types) -> Pair:
 
 
 def _open_members(value: groups.GroupMetadataValue, data: dict[str, Any]) -> None:
-    """Show what the members of a classic consumer group subscribe to and have."""
+    """Decode the subscriptions and assignments of a classic consumer group's members."""
     for member, shown in zip(value.members, data["members"], strict=True):
         for name, schema in _EMBEDDED.items():
             opened = _embedded(schema, getattr(member, name))
@@ -143,7 +143,7 @@ def _open_members(value: groups.GroupMetadataValue, data: dict[str, Any]) -> Non
 
 
 def _embedded(schema: type[Schema], content: bytes) -> dict[str, Any] | None:
-    """What clients put into a group's records: it may be anything."""
+    """Decode a field that clients fill in a group's records; None if it holds something else."""
     version = int.from_bytes(content[:_TYPE_BYTES], signed=True)
     first, last = schema.VERSIONS
     if len(content) < _TYPE_BYTES or version < first:

@@ -1,9 +1,9 @@
 """``kwire serve``: run a broker until Ctrl-C, SIGTERM or SIGHUP.
 
-SIGHUP, which a terminal sends when it is closed, is a clean stop, as for Kafka's JVM; under
+SIGHUP, which a terminal sends when it is closed, is a clean stop, as for Kafka's JVM. Under
 ``nohup`` it is ignored.
 
-Exit codes: 0 after a clean stop, 1 when kwire can't start or broke, 2 for a wrong command line.
+Exit codes: 0 after a clean stop, 1 if kwire can't start or fails, 2 for a wrong command line.
 """
 
 import argparse
@@ -26,16 +26,16 @@ log = logging.getLogger(__name__)
 
 
 class UsageError(Exception):
-    """The command line doesn't make sense; the text says what does."""
+    """The command line is wrong; the text says how to correct it."""
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """The command's options."""
+    """Add the command and its options."""
     serve = commands.add_parser(
         "serve",
         help="run a broker until Ctrl-C or SIGTERM",
-        description="Runs a broker until Ctrl-C, SIGTERM or SIGHUP. Settings have Kafka's names: "
-        "those of -o win over those of the file. Without any the broker keeps data in ./kwire-data "
+        description="Runs a broker until Ctrl-C, SIGTERM or SIGHUP. Settings have Kafka's names. "
+        "-o overrides the file. Without any settings the broker keeps its data in ./kwire-data "
         "and listens on 127.0.0.1:9092.",
     )
     serve.add_argument(
@@ -43,15 +43,15 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         metavar="DIR",
         action="append",
         default=[],
-        help="where to keep data, ./kwire-data if it isn't given (log.dirs)",
+        help="the data directory (log.dirs; default: ./kwire-data)",
     )
     serve.add_argument(
         "--listen",
         metavar="HOST:PORT",
         action="append",
         default=[],
-        help="where to listen, 127.0.0.1:9092 if it isn't given; *:9092 is every interface, port 0 "
-        "a free one, NAME://HOST:PORT names the listener; may be repeated (listeners)",
+        help="an address to listen on (listeners; default: 127.0.0.1:9092); may be repeated. "
+        "*:9092 means every interface, port 0 a free port, NAME://HOST:PORT names the listener",
     )
     serve.add_argument(
         "--config", metavar="FILE", action="append", default=[], help="a server.properties file"
@@ -62,14 +62,14 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         metavar="NAME=VALUE",
         action="append",
         default=[],
-        help="one of Kafka's settings; may be repeated, and wins over the file",
+        help="one of Kafka's settings; overrides the file; may be repeated",
     )
     serve.add_argument("-v", "--verbose", action="store_true", help="log more")
     serve.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Serve; the exit code."""
+    """Serve; returns the exit code."""
     own_process.begin()
     from kwire.cli import log_lines
     from kwire.config.broker import BrokerConfig
@@ -88,14 +88,16 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _place_of(name: str, places: dict[str, str]) -> str:
-    """Where a setting stands, under the one or the other of its names; empty if in no file."""
+    """File and line of a setting, by either of its names; empty if it comes from no file."""
     other = {"log.dirs": "log.dir", "node.id": "broker.id", "broker.id": "node.id"}
     return places.get(name) or places.get(other.get(name, ""), "")
 
 
 def _properties(options: argparse.Namespace) -> tuple[dict[str, str], dict[str, str]]:
-    """Settings by name: the file, then ``-o``, then the options with names of their own; and where
-    in the file those stand that come from it."""
+    """The settings by name, and the place in the file of each setting that comes from it.
+
+    ``-o`` overrides the file; ``--data-dir`` and ``--listen`` override both.
+    """
     properties, places = _of_file(_only("--config", options.config))
     own = dict(map(_setting, options.settings))
     data_dir = _only("--data-dir", options.data_dir)
@@ -105,7 +107,7 @@ def _properties(options: argparse.Namespace) -> tuple[dict[str, str], dict[str, 
         ("--listen", options.listen, "listeners"),
     ):
         if given and name in own:
-            raise UsageError(f"{option} and -o {name}= say the same: leave one of them out")
+            raise UsageError(f"{option} and -o {name}= set the same: leave one of them out")
     if data_dir is not None:
         own["log.dirs"] = data_dir
     properties.update(own)
@@ -116,14 +118,14 @@ def _properties(options: argparse.Namespace) -> tuple[dict[str, str], dict[str, 
 
 
 def _only(option: str, given: list[str]) -> str | None:
-    """The value of an option that is given once at most."""
+    """The value of an option that may be given only once."""
     if len(given) > 1:
         raise UsageError(f"{option} is given twice, {' and '.join(given)}: leave one of them out")
     return given[0] if given else None
 
 
 def _of_file(name: str | None) -> tuple[dict[str, str], dict[str, str]]:
-    """The settings of a file, and where in it they stand; none without a name."""
+    """The settings of a file, and the line of each; empty without a file name."""
     if name is None:
         return {}, {}
     from pathlib import Path
@@ -143,7 +145,7 @@ def _of_file(name: str | None) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def _setting(text: str) -> tuple[str, str]:
-    """``NAME=VALUE`` taken apart."""
+    """Split ``NAME=VALUE``."""
     name, separator, value = text.partition("=")
     if not separator or not name.strip():
         raise UsageError(f"-o {text}: write it as NAME=VALUE")
@@ -151,7 +153,7 @@ def _setting(text: str) -> tuple[str, str]:
 
 
 def _listeners(texts: list[str], properties: dict[str, str]) -> dict[str, str]:
-    """What ``--listen`` sets: a listener for each address, PLAINTEXT unless the map has it."""
+    """The settings that ``--listen`` implies: one listener per address, PLAINTEXT by default."""
     listeners = [_listener(text) for text in texts]
     taken = {name for name, _ in listeners}
     free = (name for index in count() if (name := f"PLAINTEXT{index or ''}") not in taken)
@@ -159,7 +161,7 @@ def _listeners(texts: list[str], properties: dict[str, str]) -> dict[str, str]:
     setting = "listener.security.protocol.map"
     pairs = [pair for pair in properties.get(setting, "").split(",") if pair.strip()]
     mapped = {pair.partition(":")[0].strip().upper() for pair in pairs}
-    mapped |= {"SSL", "SASL_PLAINTEXT", "SASL_SSL"}  # names that say their protocol
+    mapped |= {"SSL", "SASL_PLAINTEXT", "SASL_SSL"}  # names that imply their protocol
     pairs += [f"{name}:PLAINTEXT" for name, _ in listeners if name not in mapped]
     return {
         "listeners": ",".join(f"{name}://{address}" for name, address in listeners),
@@ -168,10 +170,10 @@ def _listeners(texts: list[str], properties: dict[str, str]) -> dict[str, str]:
 
 
 def _listener(text: str) -> tuple[str, str]:
-    """The name, if there is one, and the address of ``HOST:PORT`` or ``NAME://HOST:PORT``.
+    """Name, possibly empty, and address of ``HOST:PORT`` or ``NAME://HOST:PORT``.
 
-    ``*`` for a host is every interface, which Kafka writes as no host at all. UsageError for
-    anything else.
+    The host ``*`` means every interface, which Kafka writes as an empty host. UsageError for any
+    other text.
     """
     from kwire.config.broker import is_port
 
@@ -222,7 +224,7 @@ def _serve(config: "BrokerConfig") -> int:
                         log.warning("stopping: the terminal was closed (SIGHUP)")
                     serving.cancel_scope.cancel()
                 server.stop()
-                nursery.start_soon(_pass_over, signals)  # who presses Ctrl-C twice means the same
+                nursery.start_soon(_pass_over, signals)  # a second Ctrl-C must not kill the process
                 await ended.wait()
                 nursery.cancel_scope.cancel()
 
@@ -235,7 +237,7 @@ def _serve(config: "BrokerConfig") -> int:
 
 
 def _ending_signals() -> list[signal.Signals]:
-    """What ends a broker cleanly; SIGHUP doesn't where ``nohup`` has said so."""
+    """The signals that stop a broker cleanly; without SIGHUP under ``nohup``."""
     ending = [signal.SIGTERM, signal.SIGINT]
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         ending.append(signal.SIGHUP)
@@ -248,7 +250,7 @@ async def _pass_over(signals: "AsyncIterator[int]") -> None:
 
 
 def _reason(error: BaseException) -> str:
-    """What an error says that nurseries have wrapped."""
+    """The text of the first error in an exception group."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return str(error)

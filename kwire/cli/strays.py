@@ -1,6 +1,6 @@
-"""``kwire strays list`` and ``remove``: logs that were put aside because their topic is gone.
+"""``kwire strays list`` and ``remove``: logs that were put aside because their topic was deleted.
 
-A broker may have the data directory in use meanwhile: it touches no stray.
+A broker may use the data directory at the same time, because it doesn't use strays.
 """
 
 import argparse
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """The command's options."""
-    strays = commands.add_parser("strays", help="list or remove logs whose topic is gone")
+    """Add the command and its options."""
+    strays = commands.add_parser("strays", help="list or remove logs whose topic was deleted")
     actions = strays.add_subparsers(dest="action", required=True, metavar="ACTION")
     listing = actions.add_parser(
         "list",
-        help="name them, with their size",
+        help="list strays with their size",
         description="Lists the directories that end in -stray: logs that a broker has put aside "
-        "because their topic is gone. A broker may be running.",
+        "because their topic was deleted. A broker may be running.",
     )
     removing = actions.add_parser(
         "remove",
-        help="remove them for good",
+        help="remove strays for good",
         description="Removes directories that end in -stray, for good. A broker may be running: "
-        "it touches none of them.",
+        "it doesn't use these directories.",
     )
     for action in (listing, removing):
         action.add_argument(
@@ -38,14 +38,14 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
             type=Path,
             help="a data directory (an entry of log.dirs); may be repeated",
         )
-    removing.add_argument("names", metavar="NAME", nargs="*", help="a directory that list names")
-    removing.add_argument("--all", action="store_true", help="remove every one")
+    removing.add_argument("names", metavar="NAME", nargs="*", help="a directory from the list")
+    removing.add_argument("--all", action="store_true", help="remove every stray")
     listing.set_defaults(run=run_list)
     removing.set_defaults(run=run_remove)
 
 
 def run_list(options: argparse.Namespace) -> int:
-    """List the strays; the exit code."""
+    """List the strays; returns the exit code."""
     from kwire.log.read_only_disk import ReadOnlyDisk
     from kwire.log.strays import find_strays
 
@@ -59,19 +59,19 @@ def run_list(options: argparse.Namespace) -> int:
 
 
 def run_remove(options: argparse.Namespace) -> int:
-    """Remove strays; the exit code."""
+    """Remove strays; returns the exit code."""
     from kwire.log.disk import Disk
     from kwire.log.strays import NoSuchStray, remove_strays
 
     if bool(options.names) == options.all:
         return fail("name the strays to remove, or give --all; kwire strays list shows them")
     if options.names and len(options.data_dir) > 1:
-        return fail("names belong to one data directory: give --data-dir once")
+        return fail("NAME belongs to one data directory: give --data-dir once")
     for directory in options.data_dir:
         try:
             removed = remove_strays(directory, None if options.all else options.names, Disk())
         except NoSuchStray as error:
-            return fail(f"{error}; kwire strays list --data-dir {directory} shows what there is")
+            return fail(f"{error}; kwire strays list --data-dir {directory} lists the strays")
         except OSError as error:
             return fail(f"cannot remove strays of {directory}: {error.strerror or error}")
         _print("removed ", removed)

@@ -1,9 +1,10 @@
 """The log: Kafka's files under Kafka's names, without network and without an event loop.
 
-``manager`` opens data directories, ``partition_log`` is one partition, ``segment`` one of its
-files. Everything is synchronous; time comes in as ``now_ms``; file calls go through ``disk``.
+``manager`` opens data directories, ``partition_log`` is the log of one partition, ``segment`` is
+one segment of that log. Every call is synchronous. The caller passes the time as ``now_ms``. Every
+file call goes through ``disk``.
 
-``open_partition`` is for everybody else: it reads a partition's directory without a broker.
+``open_partition`` lets other programs read a partition's directory without a broker.
 """
 
 from pathlib import Path
@@ -16,10 +17,10 @@ __all__ = ["open_partition"]
 
 
 def open_partition(path: str | Path) -> "PartitionReader":
-    """A reader of the partition in this directory; nothing is written there.
+    """Return a reader of the partition in this directory. The reader writes nothing there.
 
-    FileNotFoundError or NotADirectoryError where there is no directory, ValueError where its name
-    is not ``topic-partition`` or its ``partition.metadata`` is broken.
+    Raises FileNotFoundError or NotADirectoryError if ``path`` is not a directory, ValueError if the
+    directory's name is not ``topic-partition`` or its ``partition.metadata`` is broken.
     """
     from kwire.log.reader import PartitionReader
 

@@ -1,4 +1,4 @@
-"""What is written down of the logs of a data directory, checkpoint by checkpoint."""
+"""The offsets that each checkpoint file of a data directory holds for the directory's logs."""
 
 from collections.abc import Callable, Mapping
 
@@ -19,7 +19,7 @@ def offsets_of(
     get_logs: Callable[[], Mapping[TopicPartition, PartitionLog]],
     high_watermarks: Mapping[TopicPartition, int],
 ) -> dict[TopicPartition, int]:
-    """What a checkpoint says of the logs of a directory."""
+    """Return the content of the checkpoint ``name`` for the logs of one data directory."""
     logs = get_logs()
     if name == RECOVERY_POINTS:
         return {key: _recovery_point(opened) for key, opened in logs.items()}
@@ -33,12 +33,13 @@ def offsets_of(
 
 
 def _recovery_point(opened: PartitionLog) -> int:
-    """The recovery point to be written down.
+    """The recovery point to write into the checkpoint.
 
-    Who finds a segment wholly before it trusts its indexes too, so it stays within the first
-    segment whose indexes aren't synced: they are completed when it is rolled.
+    The next start trusts the indexes of every segment wholly before the recovery point. An index is
+    completed only when its segment is rolled. The recovery point therefore stays within the first
+    segment whose indexes aren't synced yet.
     """
-    segments = LogSegments(opened.segments)  # a thread looks at it, and they may change
+    segments = LogSegments(opened.segments)  # a copy: another thread may change the list
     unsure = [*opened.unflushed, segments.active][0].base_offset
     following = segments[segments.index_of(unsure) + 1 :]
     end_offset = following[0].base_offset if following else opened.log_end_offset

@@ -1,11 +1,11 @@
-"""Kafka's checkpoint files: small text tables, replaced as a whole.
+"""Kafka's checkpoint files: small text tables, each replaced as a whole.
 
-Format: a line with the version (0), a line with the number of entries, then a line for each entry,
-its fields separated by blanks. ``topic partition offset`` in the checkpoints beside the partitions,
-``epoch start_offset`` in a partition's ``leader-epoch-checkpoint``.
+Format: a line with the version (0), a line with the number of entries, then one line per entry with
+its fields separated by blanks. An entry is ``topic partition offset`` in a data directory's
+checkpoints and ``epoch start_offset`` in a partition's ``leader-epoch-checkpoint``.
 
-Rules: a checkpoint is a hint or can be rebuilt; one that can't be read counts as empty, and a
-warning says so.
+Rules: a checkpoint is only a hint, or kwire can rebuild it from the log. A checkpoint that can't be
+read therefore counts as empty, and a warning says so.
 """
 
 import logging
@@ -28,9 +28,9 @@ _VERSION = "0"
 
 
 def read_lines(path: Path, disk: Disk) -> list[list[str]]:
-    """The fields of every entry of a checkpoint; empty where there is none or it is broken."""
+    """The fields of every entry of a checkpoint; empty if the file is missing or broken."""
     text = disk.read_text(path)
-    if text is None or (not text and path.name == CLEANER_OFFSETS):  # Kafka creates that one empty
+    if text is None or (not text and path.name == CLEANER_OFFSETS):  # Kafka creates it empty
         return []
     lines = text.splitlines()
     entries = [line.split() for line in lines[2:]]

@@ -2,12 +2,14 @@
 
 Rules:
 
-- ``.lock`` is held as long as the directory is open, so two processes never write the same files.
-- ``.kafka_cleanshutdown`` is there only between a clean stop and the next start: it is taken away
-  before the logs are loaded, or a start that breaks off would leave it (KAFKA-10471).
-- Checkpoints hold the offsets of the partitions in this directory alone.
-- An error of the disk takes the directory offline, at the start as later; a directory that is
-  another's (locked, or of another broker or cluster) is a mistake that stops the start.
+- The broker holds ``.lock`` while the directory is open, so two processes never write the same
+  files.
+- ``.kafka_cleanshutdown`` exists only between a clean stop and the next start. The broker removes
+  the file before it loads the logs: a start that fails halfway must not leave it (KAFKA-10471).
+- A checkpoint holds the offsets of the partitions in this directory only.
+- A disk error takes the directory offline, at the start and later. A directory that belongs to
+  another broker or cluster, or that another process has locked, is the operator's mistake and stops
+  the start.
 """
 
 import logging
@@ -40,23 +42,23 @@ log = logging.getLogger(__name__)
 Offsets: TypeAlias = Mapping[TopicPartition, int]
 
 ROOM_TO_START_BYTES = 16 << 20
-"""Enough for the indexes and snapshots that a start may have to make anew."""
+"""Enough for the indexes and snapshots that a start may have to rebuild."""
 
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 _CLEAN_SHUTDOWN = b'{"version":0,"brokerEpoch":-1}'
 
 
 class LogDirectoryError(Exception):
-    """A data directory that can't be used; the text is one line that says what to do."""
+    """A data directory can't be used; the text is one line that says what to do."""
 
 
 class DataDirectory:
     """A data directory, open or offline."""
 
     def __init__(self, path: Path, disk: Disk) -> None:
-        """Create and lock the directory; offline where that can't be.
+        """Create and lock the directory; it is offline if that fails.
 
-        Raises LogDirectoryError where another process has it.
+        Raises LogDirectoryError if another process has locked the directory.
         """
         self.path = path
         self.health = DirectoryHealth(path)
@@ -66,19 +68,19 @@ class DataDirectory:
         self.recovery_points: dict[TopicPartition, int] = {}
         self.log_start_offsets: dict[TopicPartition, int] = {}
         self._checkpoints: dict[str, dict[TopicPartition, int]] = {}
-        # The loop and threads write checkpoints: one at a time, or the older might win.
+        # The event loop and threads write checkpoints. Without a lock an older one could win.
         self._checkpointing = threading.Lock()
         self._disk = disk
         self._lock = -1
         try:
             self._open()
         except (OSError, ValueError) as error:
-            self.health.failure = _why_not(error)  # announced if others are left
+            self.health.failure = _why_not(error)  # open_directories logs it
             self.health.lacks_room = is_shortage_of_room(error)
 
     @property
     def is_online(self) -> bool:
-        """Whether it serves."""
+        """Whether the directory is in use, that is, has not failed."""
         return self.health.failure is None
 
     def _open(self) -> None:
@@ -91,7 +93,7 @@ class DataDirectory:
         except BlockingIOError as error:
             raise LogDirectoryError(
                 f"the data directory {self.path} is in use by another process; "
-                "stop that one, or choose another with --data-dir DIR (log.dirs)"
+                "stop that process, or choose another directory with --data-dir DIR (log.dirs)"
             ) from error
         self.meta = read_meta_properties(self.path, self._disk)
         self.was_clean = CLEAN_SHUTDOWN_FILE in self._disk.names(self.path)
@@ -101,7 +103,7 @@ class DataDirectory:
         self._checkpoints[LOG_START_OFFSETS] = self.log_start_offsets
 
     def identify(self, node_id: int, cluster_id: str) -> None:
-        """Check whose the directory is, or make it ours; LogDirectoryError if it is another's."""
+        """Check that the directory is this broker's, or claim a new one; LogDirectoryError."""
         meta = self.meta
         if meta is not None and meta.node_id != node_id:
             raise LogDirectoryError(
@@ -111,7 +113,7 @@ class DataDirectory:
         if meta is not None and meta.cluster_id != cluster_id:
             raise LogDirectoryError(
                 f"the data directory {self.path} belongs to cluster {meta.cluster_id}, "
-                f"the others to {cluster_id}"
+                f"the other data directories to cluster {cluster_id}"
             )
         if meta is not None and meta.directory_id:
             return
@@ -124,7 +126,7 @@ class DataDirectory:
             self.health.fail("cannot write meta.properties", error)
 
     def _warn_of_kafkas_below(self) -> None:
-        """A new directory around another that has data may be a mistake of one level."""
+        """Warn if a new directory contains a broker's: ``log.dirs`` may be one level too high."""
         found = [
             self.path / name
             for name in sorted(self._disk.names(self.path))
@@ -133,35 +135,37 @@ class DataDirectory:
         if found:
             log.warning(
                 "%s has no data of its own and starts empty, but %s is the data directory of a "
-                "broker; to serve that one: --data-dir %s (log.dirs)",
+                "broker; to serve that data start with --data-dir %s (log.dirs)",
                 self.path,
                 ", ".join(map(str, found)),
                 ",".join(map(str, found)),
             )
 
     def begin(self) -> None:
-        """Take away the mark of the last clean stop: from here on a crash is possible."""
+        """Remove the mark of the last clean stop, because a crash is possible from here on."""
         if not self.was_clean:
             return
         try:
             self._disk.remove(self.path / CLEAN_SHUTDOWN_FILE)
             self._disk.sync_directory(self.path)
         except OSError as error:
-            self.health.fail("cannot take away the mark of a clean stop", error)
+            self.health.fail("cannot remove the mark of a clean stop", error)
 
     def write_checkpoint(self, name: str, offsets: Callable[[], Offsets]) -> None:
-        """Replace a checkpoint by the offsets as they are when its turn comes, if it has news;
-        OSError."""
+        """Replace a checkpoint if its offsets have changed; OSError.
+
+        ``offsets`` is called under the lock, so the newest offsets are written.
+        """
         with self._checkpointing:
             self._write_checkpoint(name, offsets())
             if CLEANER_OFFSETS not in self._disk.names(self.path):
                 write_offsets(self.path / CLEANER_OFFSETS, {}, self._disk)
 
     def forget_offsets(self, key: TopicPartition) -> None:
-        """Take a partition out of the checkpoints; OSError.
+        """Remove a partition from the checkpoints; OSError.
 
-        Those of one that was deleted must not count for a new one of its name: its records would
-        be taken for flushed, or for deleted.
+        The offsets of a deleted partition must not apply to a new partition of the same name.
+        Otherwise the next start would take the new records for flushed, or for deleted.
         """
         with self._checkpointing:
             for name in (RECOVERY_POINTS, LOG_START_OFFSETS):
@@ -178,7 +182,7 @@ class DataDirectory:
         self._checkpoints[name] = dict(offsets)
 
     def close(self, *, clean: bool) -> None:
-        """Let go of the directory; ``clean`` says that everything in it is flushed and closed."""
+        """Release the directory; ``clean`` means that every log in it is flushed and closed."""
         if clean and self.is_online:
             try:
                 self._disk.write_atomically(self.path / CLEAN_SHUTDOWN_FILE, _CLEAN_SHUTDOWN)
@@ -202,10 +206,10 @@ def _why_not(error: OSError | ValueError) -> str:
 
 
 def open_directories(paths: list[Path], node_id: int, disk: Disk) -> list[DataDirectory]:
-    """Lock and identify the directories of a broker, in their order.
+    """Lock and identify the data directories of a broker, in the order of ``paths``.
 
-    Those that fail are offline. Raises LogDirectoryError for a mistake in ``log.dirs``, and where
-    none is left.
+    A directory that fails is returned offline. Raises LogDirectoryError for a mistake in
+    ``log.dirs``, and if every directory failed.
     """
     opened: list[DataDirectory] = []
     try:
@@ -232,7 +236,7 @@ def open_directories(paths: list[Path], node_id: int, disk: Disk) -> list[DataDi
 
 
 def _check_ids(opened: list[DataDirectory]) -> None:
-    """Two directories with one id are a directory and its copy."""
+    """Raise LogDirectoryError if two directories have one id: one is a copy of the other."""
     by_id: dict[str, Path] = {}
     for data in opened:
         if data.meta is None:
@@ -246,7 +250,7 @@ def _check_ids(opened: list[DataDirectory]) -> None:
 
 
 def all_failed(directories: list[DataDirectory]) -> LogDirectoryError:
-    """What there is to say when no directory is left."""
+    """The error for a broker whose data directories have all failed."""
     reasons = "; ".join(f"{data.path}: {data.health.failure}" for data in directories)
     remedy = "mend it, or choose another with --data-dir DIR (log.dirs)"
     if any(data.health.lacks_room for data in directories):

@@ -1,18 +1,19 @@
-"""Whether a data directory can be used: one object for all logs in it.
+"""Whether a data directory can be used: one object that all logs in the directory share.
 
 Rules:
 
-- An error of the disk takes the whole directory offline until the next start: what else is on that
-  disk is not to be trusted either, and half a directory is harder to mend than a whole one.
-- A disk that is full, or a system out of descriptors or memory, is no broken disk: what was asked
-  fails, and the next try may work.
-- A file that is gone, while its directory is there, was deleted by somebody, often by this broker a
-  moment ago: that is no broken disk either.
-- It is said once when it begins and once when it is over, not for each request. It is over when
-  nothing was refused between two looks and, where room was what lacked, there is some: small
-  appends may fit while large ones don't, and while nobody writes nothing is refused.
+- A disk error takes the whole directory offline until the next start. The other files on that disk
+  can't be trusted either, and half a directory is harder to repair than a whole one.
+- A full disk, or a system out of file descriptors or memory, is not a broken disk. The operation
+  fails, and the next try may succeed.
+- A file that is missing while its directory exists was deleted, often by this broker a moment ago.
+  That is not a broken disk either.
+- The broker reports a shortage once when it begins and once when it ends, not for each request. A
+  shortage has ended when no operation has failed between two calls of ``look`` and, if room was
+  lacking, the disk has room again. Room is checked too because small appends may fit while large
+  ones don't, and because no append fails while no producer writes.
 
-Source: LogDirFailureChannel of Kafka, which takes a full disk offline too.
+Source: LogDirFailureChannel of Kafka, which takes the directory offline for a full disk too.
 """
 
 import errno
@@ -32,20 +33,21 @@ PASSING = NO_ROOM | {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errn
 
 
 LEAST_ROOM_BYTES = 1_000_000
-"""With less a disk still counts as full, though nobody may be writing to it."""
+"""A disk with less room counts as full, even if no producer writes to it."""
 
 
 def is_shortage_of_room(error: Exception) -> bool:
-    """Whether an error says that a disk is full, or somebody's part of it."""
+    """Whether an error says that the disk is full or that a quota is used up."""
     return isinstance(error, OSError) and error.errno in NO_ROOM
 
 
 class DirectoryHealth:
-    """``failure`` says why the directory is offline, None while it serves.
+    """``failure`` says why the directory is offline; it is None while the directory serves.
 
-    ``lacks_room`` says that a lack of room is why it is short or offline. ``tell`` is called when
-    it goes offline, in whatever thread notices. While it ``is_opening``, whoever opens it says what
-    is wrong: a start that fails says it once.
+    ``lacks_room`` says that lack of room is the reason for a shortage or for being offline.
+    ``tell`` is called when the directory goes offline, in the thread that noticed the failure.
+    While ``is_opening`` is set, a failure is not logged here: the opening code reports it, so that
+    a failed start reports each failure once.
     """
 
     __slots__ = (
@@ -70,7 +72,7 @@ class DirectoryHealth:
         self._missing: set[str] = set()
 
     def refused(self, what: str, error: OSError) -> KafkaError:
-        """Take an error of the disk in: offline, or short of room. What the client is told."""
+        """Record a disk error: go offline, or note a shortage. Returns the client's error."""
         if error.errno in PASSING:
             self._note_shortage(what, error)
         elif error.errno == errno.ENOENT and os.path.exists(self.path / LOCK_FILE):
@@ -80,14 +82,16 @@ class DirectoryHealth:
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{what}: {error.strerror or error}")
 
     def sync_failed(self, what: str, error: OSError) -> KafkaError:
-        """Take an error of a flush in: offline, unless the file could not even be opened.
+        """Record an error of a flush; returns the client's error.
 
-        A disk that is full only now has lost what it took before, so that is no exception.
+        A flush that fails because the disk is full has lost data that was written before, so the
+        directory goes offline. A lack of descriptors or memory only prevents the file from being
+        opened, so it counts as a shortage here too.
         """
         return self.fail(what, error) if error.errno in NO_ROOM else self.refused(what, error)
 
     def fail(self, what: str, error: Exception) -> KafkaError:
-        """Go offline whatever the error is; what the client is told."""
+        """Go offline, whatever the error is; returns the client's error."""
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         if self.failure is None:
             self.lacks_room = is_shortage_of_room(error)
@@ -99,7 +103,7 @@ class DirectoryHealth:
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{what}: {reason}")
 
     def announce(self) -> None:
-        """Say that the directory is offline."""
+        """Write to the broker's log that the directory is offline."""
         log.error(
             "the data directory %s is offline until the next start, its partitions answer "
             "KAFKA_STORAGE_ERROR: %s",
@@ -115,12 +119,12 @@ class DirectoryHealth:
             )
 
     def look(self, free_bytes: int) -> None:
-        """Look now and then whether a shortage is over."""
+        """Check whether a shortage has ended; called periodically."""
         has_room = free_bytes >= LEAST_ROOM_BYTES or not self.lacks_room
         if self.is_short_of_room and not self._refused and has_room:
             self.is_short_of_room = self.lacks_room = False
             log.warning(
-                "nothing is refused any more in the data directory %s, which has %d MB of room",
+                "the data directory %s takes records again and has %d MB of room",
                 self.path,
                 free_bytes // 1_000_000,
             )
@@ -137,7 +141,7 @@ class DirectoryHealth:
         if not self.is_short_of_room:
             self.is_short_of_room = True
             log.error(
-                "the data directory %s takes no more until there is room; producers get "
+                "the data directory %s takes no records until there is room; producers get "
                 "KAFKA_STORAGE_ERROR, consumers are served: %s: %s",
                 self.path,
                 what,

@@ -1,10 +1,10 @@
-"""The door to the disk: every file call of the log, so that a test can put faults in its place.
+"""The log's only access to files, so that a test can replace it by one that injects faults.
 
 Rules:
 
-- A file that was created, renamed or removed is only sure to stay so after its directory is
+- A file that was created, renamed or removed stays so after a power loss only if its directory was
   synced.
-- ``pwrite_all`` writes everything or raises; what it wrote before that is for the caller to cut.
+- ``pwrite_all`` writes everything or raises. If it raises, the caller truncates what was written.
 """
 
 import fcntl
@@ -21,7 +21,7 @@ from kwire.record.batch import Buffer
 
 
 class Hurry:
-    """While it is entered, reads of this thread raise ColdPages rather than wait for the disk."""
+    """A context manager: inside it, this thread's reads raise ColdPages instead of waiting."""
 
     __slots__ = ("thread",)
 
@@ -36,36 +36,36 @@ class Hurry:
 
 
 class Disk:
-    """The operating system's file calls; fd is a file descriptor, positions and sizes are bytes.
+    """The operating system's file calls; ``fd`` is a file descriptor, sizes are in bytes.
 
-    ``max_open_files`` bounds how many files of the logs are kept open between two uses.
+    ``max_open_files`` limits how many log files stay open between two uses.
     """
 
     max_open_files = 512
 
     @cached_property
     def open_files(self) -> OpenFiles:
-        """The files that are kept open."""
+        """The log files that stay open between two uses."""
         return OpenFiles(self, self.max_open_files)
 
     @cached_property
     def hurry(self) -> Hurry:
-        """``with disk.hurry:`` no read waits; for the one thread that serves requests."""
+        """Inside ``with disk.hurry:`` no read waits for the disk; for the event loop's thread."""
         return Hurry()
 
     def open(self, path: Path, *, create: bool = False) -> int:
-        """Open a file for reading and writing; OSError where it is missing and not to be made."""
+        """Open a file for reading and writing; OSError if it is missing and ``create`` is unset."""
         return os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644)
 
     def lock(self, path: Path) -> int:
-        """Lock a file against other processes until it is closed; BlockingIOError if one has it.
+        """Lock a file until it is closed; BlockingIOError if another process has the lock.
 
-        A JVM locks by POSIX, which Linux keeps apart from flock, so that lock is taken as well.
+        A JVM takes a POSIX lock, which Linux keeps apart from flock, so this takes both locks.
         """
         fd = self.open(path, create=True)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if sys.platform == "linux":  # elsewhere the two are one, or know of each other
+            if sys.platform == "linux":  # other systems let the two locks exclude each other
                 fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BaseException:
             self.close(fd)
@@ -73,7 +73,7 @@ class Disk:
         return fd
 
     def open_briefly(self, path: Path, *, create: bool = False) -> int:
-        """Open a file that is closed soon, if need be by closing some that are kept open."""
+        """Open a file for a short use. Closes files that are kept open if descriptors run out."""
         return self.open_files.open_briefly(lambda: self.open(path, create=create))
 
     def close(self, fd: int) -> None:
@@ -81,7 +81,7 @@ class Disk:
         os.close(fd)
 
     def pread(self, fd: int, size_bytes: int, position: int) -> bytes:
-        """Up to ``size_bytes`` bytes, fewer only at the end of the file; ColdPages in a hurry."""
+        """Read ``size_bytes``, fewer only at the end of the file; ColdPages inside ``hurry``."""
         if self.hurry.thread and self.hurry.thread == get_ident():
             return pread_nowait(fd, size_bytes, position)
         return os.pread(fd, size_bytes, position)
@@ -99,23 +99,23 @@ class Disk:
         return os.fstat(fd).st_size
 
     def size_of(self, path: Path) -> int:
-        """Size of a file; OSError where there is none."""
+        """Size of a file; OSError if it doesn't exist."""
         return path.stat().st_size
 
     def free_bytes(self, path: Path) -> int:
-        """How much room the file system of a path has."""
+        """The free bytes of the file system that contains a path."""
         return os.statvfs(path).f_bavail * os.statvfs(path).f_frsize
 
     def modified_ms(self, path: Path) -> int:
-        """When a file was last written, in ms since the epoch; OSError where there is none."""
+        """When a file was last written, in ms since the epoch; OSError if it doesn't exist."""
         return path.stat().st_mtime_ns // 1_000_000
 
     def set_modified_ms(self, path: Path, modified_ms: int) -> None:
-        """Say when a file was last written; OSError where there is none."""
+        """Set when a file was last written; OSError if it doesn't exist."""
         os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
 
     def truncate(self, fd: int, size_bytes: int) -> None:
-        """Cut or extend an open file; what is new reads as zeros and takes no room."""
+        """Cut or extend an open file; an extension reads as zeros and takes no room on the disk."""
         os.ftruncate(fd, size_bytes)
 
     def sync(self, fd: int) -> None:
@@ -131,7 +131,7 @@ class Disk:
             os.close(fd)
 
     def make_directory(self, path: Path) -> None:
-        """Create a directory and those above it."""
+        """Create a directory and its missing parents."""
         path.mkdir(parents=True, exist_ok=True)
 
     def names(self, directory: Path) -> list[str]:
@@ -143,17 +143,17 @@ class Disk:
         old.replace(new)
 
     def remove(self, path: Path) -> None:
-        """Remove a file; one that isn't there is no error."""
+        """Remove a file; a missing file is no error."""
         path.unlink(missing_ok=True)
 
     def remove_tree(self, path: Path) -> None:
-        """Remove a directory and all in it; one that isn't there is no error."""
+        """Remove a directory and its content; a missing directory is no error."""
         import shutil
 
         shutil.rmtree(path, ignore_errors=True)
 
     def read_bytes(self, path: Path) -> bytes | None:
-        """The content of a small file, None where there is none."""
+        """The content of a small file, None if it doesn't exist."""
         try:
             fd = self.open_files.open_briefly(lambda: os.open(path, os.O_RDONLY | os.O_CLOEXEC))
         except FileNotFoundError:
@@ -164,15 +164,15 @@ class Disk:
             os.close(fd)
 
     def read_text(self, path: Path) -> str | None:
-        """The text of a small file, None where there is none; UnicodeDecodeError."""
+        """The text of a small file, None if it doesn't exist; UnicodeDecodeError."""
         content = self.read_bytes(path)
         return None if content is None else content.decode()
 
     def write_atomically(self, path: Path, content: bytes, *, durable: bool = True) -> None:
-        """Replace a small file by one with ``content``: whole, or not at all.
+        """Replace a small file as a whole, or leave it as it was.
 
-        Without ``durable`` nothing is waited for, and after the death of the machine the file may
-        be anything: for what has a checksum and can be made again.
+        Without ``durable`` the call doesn't wait for the disk, and the file may have any content
+        after a power loss. Use that only for a file that has a checksum and can be rebuilt.
         """
         temporary = path.with_name(path.name + ".tmp")
         fd = self.open_briefly(temporary, create=True)

@@ -1,19 +1,19 @@
-"""Whether the indexes beside a segment can be right, by a look at the segment's start or end.
+"""Plausibility checks for the indexes of a segment, which read only its start or end.
 
 Rules:
 
-- This is for a segment whose batches are trusted, as after a clean stop. What is found wrong is
-  made anew from the batches; a scan of every segment at every start would take too long.
-- An entry beyond the segment is wrong. An index that ends too early is wrong, an empty one
-  included: an entry is due for every ``index.interval.bytes`` of log. Apache Kafka's followers
-  write many batches at once and then leave larger gaps, so behind the last entry ``LARGEST_GAP``
-  is allowed.
-- The last entry of a time index has the largest timestamp of the segment. It is compared with the
-  batches behind the last entry of the offset index, which nearly always have that timestamp. Where
-  they don't, ``times_are_sure`` stays False, and ``LogSegment.newest_timestamp`` looks further
-  when somebody has to know.
+- The check assumes that the batches are sound, as after a clean stop. An index that fails the check
+  is rebuilt from the batches. A scan of every segment at every start would take too long.
+- An entry beyond the segment's end is wrong. An index that ends too early is wrong, an empty one
+  included, because each ``index.interval.bytes`` of log gets an entry. Apache Kafka's followers
+  write many batches at once and leave larger gaps, so up to ``LARGEST_GAP`` bytes may follow the
+  last entry.
+- The last entry of a time index has the largest timestamp of the segment. The check compares it
+  with the batches after the last entry of the offset index, which nearly always contain that
+  timestamp. If they don't, ``times_are_sure`` stays False, and ``LogSegment.newest_timestamp``
+  reads further when it is called.
 
-Apache Kafka trusts any index of which the file is there (LogSegment.sanityCheck), an empty one too.
+Apache Kafka trusts every index file that exists, even an empty one (LogSegment.sanityCheck).
 """
 
 from kwire.log.segment import LogSegment
@@ -22,9 +22,9 @@ LARGEST_GAP = 4 * 1024 * 1024
 
 
 def index_problem(segment: LogSegment, next_base_offset: int | None) -> str:
-    """What is wrong with the indexes of a segment that was just loaded; empty for nothing.
+    """Say what is wrong with the indexes of a segment that was just loaded; "" if nothing is.
 
-    ``next_base_offset`` is that of the segment after it. Raises OSError.
+    ``next_base_offset`` is the base offset of the next segment. Raises OSError.
     """
     offsets, times = segment.offset_index, segment.time_index
     start = offsets.last[1] if offsets.entries else 0

@@ -1,9 +1,9 @@
-"""The entries of index files as they are on the disk, whoever wrote them and however they ended.
+"""The entries of index files as they are on the disk, written by kwire or by Apache Kafka.
 
 Formats: see ``kwire.log.sparse_index`` and ``kwire.log.transaction_index``.
 
-Rules: an index of a segment in use has zeros after its last entry; an entry for the base offset
-that isn't the first one ends it. An incomplete last entry is left out.
+Rules: the index of a segment in use has zeros after its last entry. An entry for the base offset
+therefore ends the index, unless it is the first entry. An incomplete last entry is left out.
 
 Source: OffsetIndex, TimeIndex, TransactionIndex of Kafka.
 """
@@ -67,7 +67,7 @@ def transaction_entries(data: bytes) -> list[TransactionEntry]:
 
 
 def entry_before(entries: list[OffsetEntry], offset: int) -> OffsetEntry | None:
-    """The last entry at or before ``offset``: where the search for it begins."""
+    """The last entry at or before ``offset``, from which a search for ``offset`` starts."""
     place = bisect_right(entries, offset, key=lambda entry: entry.offset)
     return entries[place - 1] if place else None
 

@@ -1,9 +1,9 @@
 """Which leader epoch wrote which offsets: ``leader-epoch-checkpoint``.
 
-Rules: epochs and start offsets ascend; an epoch ends where the next one starts. The file is
-replaced whenever an epoch is added or cut at the end. What lies before the log start offset is
-forgotten in memory, and in the file when it is next replaced or the log is closed: that offset has
-a checkpoint of its own, and waiting for the disk twice would gain nothing.
+Rules: epochs and start offsets ascend. An epoch ends where the next one starts. The file is
+replaced whenever an epoch is added or the log is truncated. When the log start offset moves,
+earlier epochs are dropped from memory at once, but from the file only when it is next replaced or
+the log is closed: the log start offset has a checkpoint of its own, so a second sync is not needed.
 
 Source: LeaderEpochFileCache of Kafka, KIP-101.
 """
@@ -35,14 +35,14 @@ class LeaderEpochs:
 
     @property
     def latest(self) -> int:
-        """The newest epoch, -1 where there is none."""
+        """The newest epoch, -1 if there is none."""
         return self.entries[-1][0] if self.entries else UNDEFINED
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Note that ``epoch`` writes from ``start_offset`` on; older news is ignored."""
+        """Note that ``epoch`` writes from ``start_offset`` on; ignored unless the epoch is new."""
         if epoch <= self.latest:
             return
-        # Entries that begin at or after the new one wrote nothing that is left.
+        # No record is left of an epoch that starts at or after the new one's start offset.
         kept = [entry for entry in self.entries if entry[1] < start_offset]
         self._replace([*kept, (epoch, start_offset)])
 
@@ -53,7 +53,7 @@ class LeaderEpochs:
             self._replace(kept)
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Forget epochs that end at ``start_offset`` or before; the first left starts there."""
+        """Forget epochs that end at ``start_offset`` or before; the next one then starts there."""
         later = [entry for entry in self.entries if entry[1] > start_offset]
         earlier = [entry for entry in self.entries if entry[1] <= start_offset]
         if earlier:
@@ -61,12 +61,12 @@ class LeaderEpochs:
         self.entries = later
 
     def save(self) -> None:
-        """Bring the file up to date; OSError."""
+        """Replace the file if it is out of date; OSError."""
         if self._written != self.entries:
             self._replace(self.entries)
 
     def epoch_of(self, offset: int) -> int:
-        """The epoch that wrote an offset, -1 where that isn't known."""
+        """The epoch that wrote an offset, -1 if unknown."""
         for epoch, start_offset in reversed(self.entries):
             if start_offset <= offset:
                 return epoch
@@ -87,6 +87,6 @@ class LeaderEpochs:
         return before[-1][0], following[0][1]
 
     def _replace(self, entries: list[tuple[int, int]]) -> None:
-        """Write the file first: where that fails, it is tried again with the next news."""
+        """Write the file before the memory, so that a failed write is tried again next time."""
         write_lines(self._path, entries, self._disk)
         self.entries = self._written = entries

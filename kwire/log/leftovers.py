@@ -1,12 +1,12 @@
-"""What a deletion, a roll or a compaction left half done in a partition's directory.
+"""Finish what an interrupted deletion, roll or compaction left in a partition's directory.
 
 Rules (LogLoader of Kafka):
 
-- ``.deleted``, ``.cleaned`` and ``.tmp`` files go: they are no longer needed, or not yet whole.
-- A ``.swap`` file of a log is complete: compaction had synced it before it got that name. The
-  segments it replaces are removed and it takes its place. Swap files at or after the first
-  ``.cleaned`` one belong to a swap that had not begun, and go.
-- An index without its log goes.
+- ``.deleted``, ``.cleaned`` and ``.tmp`` files are removed: they are obsolete or incomplete.
+- A ``.swap`` log file is complete, because compaction synced it before giving it that name. It
+  replaces the segments whose offsets it covers. A swap file at or after the first ``.cleaned`` file
+  belongs to a swap that had not begun, so it is removed.
+- An index file without its log file is removed.
 """
 
 import logging
@@ -25,7 +25,7 @@ _INDEX_SUFFIXES = (".index", ".timeindex", ".txnindex")
 
 
 def finish_leftovers(directory: Path, disk: Disk) -> None:
-    """Bring a directory into a state in which its segments are what counts; OSError."""
+    """Bring a directory into a state in which it holds only valid segments; OSError."""
     names = disk.names(directory)
     if any(name.endswith(_LEFTOVER_SUFFIXES) for name in names):
         _finish(directory, names, disk)
@@ -37,7 +37,7 @@ def finish_leftovers(directory: Path, disk: Disk) -> None:
 
 
 def _finish(directory: Path, names: list[str], disk: Disk) -> None:
-    disk.sync_directory(directory)  # what these names decide must not be undone by a power loss
+    disk.sync_directory(directory)  # a power loss must not undo the renames that decide what goes
     cleaned = [_base_offset(name) for name in names if name.endswith(CLEANED_SUFFIX)]
     swaps = []
     for name in sorted(names):
@@ -58,7 +58,7 @@ def _finish(directory: Path, names: list[str], disk: Disk) -> None:
 
 
 def _remove_replaced(swap: Path, names: list[str], disk: Disk) -> None:
-    """Remove the segments whose offsets a swap file holds."""
+    """Remove the segments whose offsets a swap file covers."""
     first = _base_offset(swap.name)
     following = max(_offset_after(swap, disk), first + 1)
     for name in names:
@@ -82,6 +82,6 @@ def _offset_after(path: Path, disk: Disk) -> int:
 
 
 def _base_offset(name: str) -> int:
-    """The number that a file's name begins with, -1 where it doesn't."""
+    """The number at the start of a file's name, -1 if there is none."""
     stem = name.split(".", 1)[0]
     return int(stem) if stem.isdigit() else -1

@@ -2,18 +2,19 @@
 
 Rules:
 
-- The logs of a directory that was closed cleanly are opened by trust, those of another are
-  recovered (``kwire.log.recovery``).
-- Threads recover several logs at once: one waits for the disk while another one checks what it has
-  read.
-- An error of the disk takes the directory offline, with all its logs; the rest is loaded.
-- ``<name>.<hex>-delete`` is a deletion that was under way: it is carried out. ``-stray`` was put
-  aside, by Kafka or by kwire: it is left alone, and one line counts them (``kwire.log.strays``).
-  ``-future`` is a move between directories, which kwire doesn't make: it is left alone and named.
-- One partition of one topic in two directories is for a person to decide: it stops the start. Those
-  of two topics that had the same name come about when the older was deleted while its directory was
-  offline; who knows the topics' ids decides.
-- ``__cluster_metadata`` in a directory of Apache Kafka is its controllers' log and is left alone.
+- The logs of a directory that was closed cleanly are opened without checking their batches. The
+  logs of any other directory are recovered (``kwire.log.recovery``).
+- Several threads recover logs, so that one log waits for the disk while another is checked.
+- A disk error takes the directory and all its logs offline. The other directories are loaded.
+- ``<name>.<hex>-delete`` is an unfinished deletion: it is finished now. Kafka or kwire has put a
+  ``-stray`` directory aside: it stays, and one line counts all of them (``kwire.log.strays``).
+  ``-future`` is an unfinished move between directories, which kwire doesn't support: it stays, and
+  a warning names it.
+- If two directories hold the same partition of the same topic id, the start stops, because only a
+  person can decide which one to keep. If the topic ids differ, an older topic of that name was
+  deleted while its directory was offline; ``LogManager`` decides by the current topic id.
+- ``__cluster_metadata`` in Apache Kafka's directory is the log of Kafka's controllers. kwire leaves
+  it alone.
 
 Source: LogManager.loadLogs of Kafka.
 """
@@ -46,7 +47,7 @@ _CONTROLLERS_TOPIC = "__cluster_metadata"
 
 
 class RecoveryProgress:
-    """Says every few seconds how far the recovery of a directory is."""
+    """Writes a line every few seconds that says how far a directory's recovery has come."""
 
     def __init__(self, directory: Path, logs: int, size_bytes: int) -> None:
         self._directory = directory
@@ -58,19 +59,19 @@ class RecoveryProgress:
             log.warning("%s was not closed cleanly; checking its logs", directory)
 
     def add_bytes(self, size_bytes: int) -> None:
-        """So many bytes more were read."""
+        """Count bytes that recovery has read."""
         with self._lock:
             self._bytes_done += size_bytes
             if time.monotonic() - self._told_s >= TELL_INTERVAL_S:
                 self._tell("recovering")
 
     def add_log(self) -> None:
-        """A log is open."""
+        """Count a log that was opened."""
         with self._lock:
             self._logs_done += 1
 
     def finish(self) -> None:
-        """All of them are."""
+        """Write a line that says that every log of the directory is open."""
         if self._logs:
             self._tell("recovered")
 
@@ -95,9 +96,9 @@ def load_logs(
     disk: Disk,
     recovery_threads: int,
 ) -> list[PartitionLog]:
-    """Every log of the directories that are online; each is recovered by so many threads.
+    """Load every log of the online directories; ``recovery_threads`` threads per directory.
 
-    Raises LogDirectoryError where a partition is in two of them, and where none is left.
+    Raises LogDirectoryError if two directories hold the same log, and if every directory failed.
     """
     logs: dict[tuple[TopicPartition, bytes], PartitionLog] = {}
     producers = LoadedProducers(config.producer_ids_max_of_broker)
@@ -110,7 +111,7 @@ def load_logs(
             if key in logs:
                 raise LogDirectoryError(
                     f"{logs[key].directory} and {opened.directory} hold the same log; "
-                    "remove the one in the directory that failed last"
+                    "remove the one in the data directory that failed last"
                 )
             logs[key] = opened
         if not data.is_online and any(other.is_online for other in directories):
@@ -130,7 +131,7 @@ def _load_directory(
     threads: int,
     producers: LoadedProducers,
 ) -> list[PartitionLog]:
-    """The logs of one directory, none where it fails."""
+    """The logs of one directory, empty if the directory fails."""
     try:
         found = _partition_directories(data, disk)
         progress = RecoveryProgress(data.path, len(found), _suspect_bytes(data, found, disk))
@@ -179,7 +180,7 @@ def _load_directory(
 def _suspect_bytes(
     data: DataDirectory, found: Sequence[tuple[Path, TopicPartition]], disk: Disk
 ) -> int:
-    """How much of a directory has to be read: what a crash may have touched."""
+    """How many bytes recovery has to read: every segment that a crash may have touched."""
     total = 0
     for path, key in () if data.was_clean else found:
         bases = segment_offsets(path, disk)
@@ -191,14 +192,14 @@ def _suspect_bytes(
 
 
 def _partition_directories(data: DataDirectory, disk: Disk) -> list[tuple[Path, TopicPartition]]:
-    """The partitions' directories, after what a deletion has left is removed."""
+    """The partitions' directories, after unfinished deletions have been finished."""
     found = []
     for name in sorted(disk.names(data.path)):
         path = data.path / name
         if _DELETED_DIRECTORY.fullmatch(name):
             disk.remove_tree(path)
         elif name.endswith(_FUTURE_SUFFIX) and path.is_dir():
-            log.warning("%s is left alone: it is a move that was under way", path)
+            log.warning("%s is an unfinished move between directories, which is left alone", path)
         else:
             match = _PARTITION_DIRECTORY.fullmatch(name)
             if match and match["topic"] != _CONTROLLERS_TOPIC and path.is_dir():

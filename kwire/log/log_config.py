@@ -1,4 +1,4 @@
-"""The settings of a topic that its logs go by, in the form in which the log uses them."""
+"""The settings of a topic that concern its logs, in the form that the log uses."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,11 +13,11 @@ NO_LIMIT = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """One field for each setting, under Kafka's name; sizes are bytes, times milliseconds.
+    """One field per setting, under Kafka's name; sizes are bytes, times are milliseconds.
 
-    ``compression`` is None where the producer's is kept; ``segment_bytes`` and the others have
-    Kafka's defaults. ``takes_plain``: nothing is asked of a batch but to be sound, and nothing is
-    waited for; ``takes_own`` says the same of batches of the broker's own coordinators.
+    ``compression`` is None if batches keep the producer's compression. The defaults are Kafka's.
+    ``takes_plain`` says that an append needs neither more than a sound batch nor a flush.
+    ``takes_own`` says the same for batches that the broker's own coordinators write.
     """
 
     compact: bool = False
@@ -66,13 +66,13 @@ class LogConfig:
         values: Mapping[str, Any],
         broker: Mapping[str, Any],
     ) -> "LogConfig":
-        """From the effective settings of a topic and of its broker, parsed."""
+        """Make one from the effective, parsed settings of a topic and of its broker."""
         kind = values["compression.type"]
         compression = None if kind == "producer" else BY_NAME[kind]
         level = values.get(f"compression.{kind}.level")
         policy = values["cleanup.policy"]
         segment_ms = values["segment.ms"]
-        if "compact" in policy:  # what isn't rolled can't be compacted in time
+        if "compact" in policy:  # compaction leaves out the active segment, so it must roll in time
             segment_ms = min(segment_ms, values["max.compaction.lag.ms"])
         return cls(
             compact="compact" in policy,
@@ -105,5 +105,5 @@ class LogConfig:
 
     @classmethod
     def from_broker(cls, broker: Mapping[str, Value]) -> "LogConfig":
-        """For a topic without settings of its own, on a broker with these."""
+        """Make one for a topic without settings of its own, on a broker with these settings."""
         return cls.from_settings(topic_settings({}, broker), broker)

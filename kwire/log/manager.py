@@ -2,13 +2,15 @@
 
 Rules:
 
-- A new partition goes to the directory with the fewest, of those that are online.
-- A directory that fails goes offline alone, with its logs; the others serve on. A partition that
-  isn't found while a directory is offline may be there, so it isn't created anew elsewhere.
-- A directory of a topic that is gone is renamed to ``<name>.<32 hex digits>-stray`` and kept.
-- A deleted partition's directory is renamed to ``<name>.<32 hex digits>-delete`` at once and
-  removed after ``file.delete.delay.ms``; one left over from an earlier run is removed at the start.
-- A log start offset that moved is checkpointed before it is acknowledged.
+- A new partition goes to the online directory with the fewest partitions.
+- A directory that fails goes offline alone, with its logs; the other directories serve on. A
+  partition that isn't found while a directory is offline may be in that directory, so it isn't
+  created in another one.
+- The directory of a partition whose topic no longer exists is renamed to
+  ``<name>.<32 hex digits>-stray`` and kept.
+- The directory of a deleted partition is renamed to ``<name>.<32 hex digits>-delete`` at once and
+  removed after ``file.delete.delay.ms``. A start removes those that an earlier run left.
+- A log start offset that moved is checkpointed before the request is acknowledged.
 
 Source: LogManager of Kafka.
 """
@@ -47,10 +49,10 @@ class LogManager:
         self._data_directories = {data.path: data for data in directories}
         self._counts = {data.path: 0 for data in directories}
         self._disk = disk
-        # Logs whose name another one has, until somebody asks for one of them by its topic id.
+        # Logs of the same name as one in ``logs``, until get_or_create chooses by topic id.
         self._rivals: list[PartitionLog] = []
         self._doomed: list[tuple[int, Path]] = []
-        # Threads make and delete logs, and the loop tries again what failed: one at a time.
+        # Threads create and delete logs, and the event loop retries what failed: one at a time.
         self._changing = threading.Lock()
 
     @property
@@ -64,24 +66,24 @@ class LogManager:
         return list(self._data_directories)
 
     def tell_of_failures(self, tell: Callable[[], None]) -> None:
-        """Have ``tell`` called when a directory fails, in whatever thread notices."""
+        """Set the function that is called when a directory fails, in the thread that notices."""
         for data in self._data_directories.values():
             data.health.tell = tell
 
     @property
     def failures(self) -> dict[Path, str]:
-        """The directories that are offline, and why."""
+        """The directories that are offline, each with the reason."""
         healths = [data.health for data in self._data_directories.values()]
         return {health.path: health.failure for health in healths if health.failure is not None}
 
     @property
     def has_failed(self) -> bool:
-        """Whether no directory is left."""
+        """Whether every directory has failed."""
         return len(self.failures) == len(self._data_directories)
 
     @property
     def disk(self) -> Disk:
-        """The door to the disk that the logs go through."""
+        """The ``Disk`` that the logs use."""
         return self._disk
 
     @classmethod
@@ -97,7 +99,7 @@ class LogManager:
     ) -> "LogManager":
         """Open data directories and every log in them; LogDirectoryError says what is wrong.
 
-        ``default_config`` holds until a partition's own is known.
+        ``default_config`` applies to a log until ``get_or_create`` passes the topic's own.
         """
         disk = disk or Disk()
         opened = open_directories([path.absolute() for path in directories], node_id, disk)
@@ -118,7 +120,7 @@ class LogManager:
         return manager
 
     def look_for_room(self) -> None:
-        """Look whether directories that were full have room again; for every few seconds."""
+        """Check whether directories that were full have room again; called every few seconds."""
         for data in self._data_directories.values():
             if data.health.is_short_of_room:
                 with suppress(OSError):
@@ -134,11 +136,11 @@ class LogManager:
         *,
         is_new: bool = True,
     ) -> PartitionLog:
-        """The log of a partition, with these settings; a new one where there is none.
+        """The log of a partition, updated to these settings; created if there is none.
 
-        A directory of the same name that belongs to another topic id is left over from a topic that
-        was deleted; it is put aside. Raises KafkaError (KAFKA_STORAGE_ERROR), also for a
-        partition that isn't new and may be in a directory that is offline.
+        A directory of the same name with another topic id is left from a deleted topic and is put
+        aside. Raises KafkaError (KAFKA_STORAGE_ERROR), also for a partition that isn't new and may
+        be in a directory that is offline.
         """
         with self._changing:
             found = self._get_or_create((topic, partition), topic_id, config, now_ms, is_new)
@@ -161,7 +163,7 @@ class LogManager:
         return found
 
     def _choose(self, key: TopicPartition, topic_id: bytes) -> PartitionLog | None:
-        """The log of this name and id, or of no id; others of the name are put aside."""
+        """The log of this name with this topic id or none; other logs of the name are put aside."""
         found = [self.logs[key]] if key in self.logs else []
         found += [rival for rival in self._rivals if (rival.topic, rival.partition) == key]
         fitting = [one for one in found if one.topic_id in (topic_id, NO_TOPIC_ID)]
@@ -175,9 +177,9 @@ class LogManager:
         return None
 
     def _put_stray_aside(self, stray: PartitionLog) -> None:
-        """Put a log whose topic is gone out of the way, and keep its files."""
+        """Rename the directory of a log whose topic no longer exists, and keep its files."""
         key = (stray.topic, stray.partition)
-        log.warning("%s belongs to a topic that is gone; putting it aside", stray.directory)
+        log.warning("%s belongs to a deleted topic; putting it aside", stray.directory)
         if self.logs.get(key) is stray:
             del self.logs[key]
         self._rivals = [rival for rival in self._rivals if rival is not stray]
@@ -189,13 +191,13 @@ class LogManager:
             stray.health.refused(f"cannot put {stray.name} aside", error)
 
     def put_strays_aside(self, known: Collection[TopicPartition]) -> None:
-        """Put every log aside that none of these partitions has."""
+        """Put aside every log whose partition is not in ``known``."""
         for stray in [*self.logs.values(), *self._rivals]:
             if (stray.topic, stray.partition) not in known or stray in self._rivals:
                 self._put_stray_aside(stray)
 
     def _name_topic(self, found: PartitionLog, topic_id: bytes) -> None:
-        """Write down whose the log is: its directory doesn't say."""
+        """Write the topic id into the log's directory, which has none yet."""
         try:
             write_topic_id(found.directory, topic_id, self._disk)
         except OSError as error:
@@ -205,7 +207,7 @@ class LogManager:
     def _create(
         self, topic: str, partition: int, topic_id: bytes, config: LogConfig, now_ms: int
     ) -> PartitionLog:
-        """Make a log in the directory with the fewest, or in the next one where that fails."""
+        """Create a log in the directory with the fewest logs, or in the next if that fails."""
         refusal = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "every data directory is offline")
         for data in sorted(self._data_directories.values(), key=lambda d: self._counts[d.path]):
             if not data.is_online:
@@ -228,7 +230,7 @@ class LogManager:
                     health=data.health,
                 )
                 self._disk.sync_directory(data.path)
-            except (FileExistsError, NotADirectoryError, ValueError) as error:  # not the disk
+            except (FileExistsError, NotADirectoryError, ValueError) as error:  # no disk error
                 refusal = KafkaError(
                     ErrorCode.KAFKA_STORAGE_ERROR, f"cannot create {path}: {error}"
                 )
@@ -241,16 +243,19 @@ class LogManager:
         raise refusal
 
     def begin_epoch(self, opened: PartitionLog, epoch: int) -> None:
-        """A leader begins to write to a log; KafkaError (KAFKA_STORAGE_ERROR)."""
+        """Note that a leader of this epoch starts to write; KafkaError (KAFKA_STORAGE_ERROR)."""
         try:
             opened.leader_epochs.assign(epoch, opened.log_end_offset)
         except OSError as error:
-            raise opened.health.refused(f"cannot begin {opened.name}", error) from error
+            raise opened.health.refused(
+                f"cannot begin a leader epoch of {opened.name}", error
+            ) from error
 
     def delete(self, topic: str, partition: int, steady_ms: int) -> None:
-        """Put a log out of the way now; its files are removed later.
+        """Rename the directory of a log now; its files are removed later.
 
-        What can't be renamed is found again when the topic is, with another id, and put aside then.
+        A directory that can't be renamed keeps its name. It is put aside when a topic of that name
+        is created with another id.
         """
         with self._changing:
             self._delete((topic, partition), steady_ms)
@@ -260,7 +265,7 @@ class LogManager:
         doomed.abandon()
         self._counts[doomed.directory.parent] -= 1
         if doomed.is_offline:
-            log.warning("%s stays where it is, its directory is offline", doomed.directory)
+            log.warning("%s keeps its name because its data directory is offline", doomed.directory)
             return
         try:
             target = self._put_aside(doomed.directory, DELETE_SUFFIX)
@@ -269,7 +274,7 @@ class LogManager:
             doomed.health.refused(f"cannot delete {doomed.name}", error)
 
     def _put_aside(self, directory: Path, kind: str) -> Path:
-        """Rename a partition's directory so that its name is free; the new one."""
+        """Rename a partition's directory so that its name is free; returns the new path."""
         suffix = f".{os.urandom(16).hex()}{kind}"
         name = directory.name[: _MAX_DIRECTORY_NAME - len(suffix)] + suffix
         target = directory.with_name(name)
@@ -284,9 +289,9 @@ class LogManager:
         age_ms: Callable[[int], int],
         high_watermarks: Mapping[TopicPartition, int],
     ) -> None:
-        """Retention, silent producers. Waits for no disk.
+        """Apply retention and expire producers that no longer write. Never waits for the disk.
 
-        ``age_ms`` says how long ago a date was, at least.
+        ``age_ms`` gives a lower bound for how long ago a date was.
         """
         for key, opened in list(self.logs.items()):
             if opened.is_offline:
@@ -296,19 +301,19 @@ class LogManager:
                 delete_old_segments(opened, now_ms, watermark, self._disk, steady_ms)
                 opened.producers.expire(age_ms, opened.config.producer_id_expiration_ms)
             except OSError as error:
-                opened.health.refused(f"cannot delete what is old of {opened.name}", error)
+                opened.health.refused(f"cannot delete old segments of {opened.name}", error)
             except KafkaError as error:
                 log.error("housekeeping of %s failed: %s", opened.name, error)
 
     def has_doomed(self, steady_ms: int) -> bool:
-        """Whether there are files whose time to be removed has come; threads may change them."""
+        """Whether the delay of a deleted file is over; a thread may change the lists meanwhile."""
         return any(remove_ms <= steady_ms for remove_ms, _ in list(self._doomed)) or any(
             opened.doomed and not opened.is_offline and has_doomed(opened, steady_ms)
             for opened in list(self.logs.values())
         )
 
     def remove_doomed(self, steady_ms: int) -> None:
-        """Remove the files whose time has come; for a thread, since large ones take a while."""
+        """Remove deleted files whose delay is over; call in a thread: large files take a while."""
         for opened in list(self.logs.values()):
             if opened.doomed and not opened.is_offline:
                 try:
@@ -326,9 +331,9 @@ class LogManager:
         high_watermarks: Mapping[TopicPartition, int],
         names: Collection[str] = ALL_CHECKPOINTS,
     ) -> bool:
-        """Write these checkpoints, after the rolled segments are flushed; may run in a thread.
+        """Flush the rolled segments, then write these checkpoints; may run in a thread.
 
-        False where a disk refused something; the log says what.
+        Returns False if a disk refused a call; the log says which.
         """
         online = [data for data in self._data_directories.values() if data.is_online]
         done = [self._checkpoint(data, high_watermarks, names) for data in online]
@@ -358,9 +363,10 @@ class LogManager:
         return True
 
     def close(self, now_ms: int, *, clean: bool = True) -> None:
-        """Close every log; ``clean``: flushed, checkpointed and marked as closed cleanly.
+        """Close every log; ``clean`` also flushes, checkpoints and marks the directories.
 
-        A directory where something can't be flushed gets no mark: the next start looks closely.
+        A directory with a log that can't be flushed gets no mark, so that the next start recovers
+        its logs.
         """
         unclean: set[Path] = set()
         for opened in self.logs.values() if clean else ():

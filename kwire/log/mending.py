@@ -1,13 +1,13 @@
-"""Leaving damaged batches out of a partition's log, so that the others can be read.
+"""Removing damaged batches from a partition's log, so that the other batches can be read.
 
 Rules:
 
-- Sound is a batch that is whole, of this format, right in its checksum, and follows the one before.
-  What is not part of a sound batch is left out, wherever in a segment it lies.
-- A segment that has damage is copied before anything is changed. The copy lies in the data
-  directory, beside the partition's own directory, where no broker looks at it.
-- Afterwards the next start reads the whole partition, as after a crash, and makes its indexes and
-  the state of its producers anew. A crash in between leaves the old segment or the new one.
+- A batch is sound if it is complete, has this format and the right checksum, and its offsets follow
+  those of the batch before. All bytes outside sound batches are removed, wherever they lie.
+- A segment with damage is copied before it is changed. The copy lies in the data directory, beside
+  the partition's directory, where no broker reads it.
+- The next start reads the whole partition, as after a crash, and rebuilds its indexes and the state
+  of its producers. A crash in between leaves either the old segment or the new one.
 """
 
 import mmap
@@ -24,7 +24,7 @@ from kwire.record.batch import HEADER_BYTES, MAGIC, RecordBatch
 
 _LOG = ".log"
 _NEW = ".log.tmp"
-"""A file of this name that a crash leaves is removed by the next start, as in Kafka."""
+"""The next start removes a file of this name that a crash has left, as in Kafka."""
 
 _BASE_OFFSET = Struct(">q")
 _LENGTH = Struct(">8xi")
@@ -35,14 +35,14 @@ _MAX_OFFSET_GAP = 1 << 31
 
 
 class Damage(NamedTuple):
-    """Bytes of a segment that are no sound batch, and the offsets that may have been in them."""
+    """Bytes of a segment outside sound batches, and the offsets that they may have held."""
 
     segment: Path
     position: int
     size_bytes: int
     first_offset: int
     next_offset: int | None
-    """The offset of the next sound batch, None where none follows in the segment."""
+    """The base offset of the next sound batch, None if the segment has none."""
 
     def __str__(self) -> str:
         until = "on" if self.next_offset is None else f"to {self.next_offset - 1}"
@@ -60,10 +60,10 @@ class Mended(NamedTuple):
 
 
 def mend_partition(directory: Path, disk: Disk) -> Mended:
-    """Leave out of every segment what isn't sound.
+    """Remove everything from every segment that isn't part of a sound batch.
 
-    Raises LogDirectoryError where a broker has the data directory in use, OSError, and ValueError
-    for a directory that is no partition's.
+    Raises LogDirectoryError if a broker is using the data directory, OSError, and ValueError for a
+    directory that isn't a partition's.
     """
     topic, _, number = directory.name.rpartition("-")
     if not topic or not number.isdecimal() or not directory.is_dir():
@@ -85,7 +85,7 @@ def mend_partition(directory: Path, disk: Disk) -> Mended:
 
 
 def find_damage(path: Path) -> list[Damage]:
-    """What isn't sound in a segment; OSError, and ValueError for another file."""
+    """The damage in a segment; OSError, and ValueError if the file isn't a segment."""
     least = int(path.name.removesuffix(_LOG))
     size_bytes = path.stat().st_size
     if not size_bytes:
@@ -117,7 +117,7 @@ def _sound_batches(data: mmap.mmap, least: int) -> Iterator[tuple[int, int, int,
 
 
 def _batch_at(data: mmap.mmap, position: int, least: int) -> RecordBatch | None:
-    """The sound batch at a position, None where there is none."""
+    """The sound batch at a position, None if there is none."""
     [base_offset] = _BASE_OFFSET.unpack_from(data, position)
     [length] = _LENGTH.unpack_from(data, position)
     size_bytes = length + _LENGTH_FROM
@@ -133,7 +133,7 @@ def _batch_at(data: mmap.mmap, position: int, least: int) -> RecordBatch | None:
 
 
 def _is_overtaken(data: mmap.mmap, position: int, batch: RecordBatch, least: int) -> bool:
-    """Whether the batch behind this one has a lower offset, so that this one's offset is wrong.
+    """Whether the next batch has a lower offset, which shows that this batch's offset is wrong.
 
     The checksum of a batch doesn't cover its offset.
     """
@@ -147,14 +147,14 @@ def _is_overtaken(data: mmap.mmap, position: int, batch: RecordBatch, least: int
 def _forget_recovery_point(
     data_directory: DataDirectory, partition: tuple[str, int], disk: Disk
 ) -> None:
-    """Have the next start read the whole partition."""
+    """Remove the recovery point, so that the next start reads the whole partition."""
     points = {key: at for key, at in data_directory.recovery_points.items() if key != partition}
     write_offsets(data_directory.path / RECOVERY_POINTS, points, disk)
     data_directory.begin()
 
 
 def _leave_out(path: Path, damages: list[Damage], disk: Disk) -> Path:
-    """Replace a segment by one without the damage; the copy of it as it was."""
+    """Replace a segment by one without the damage; returns the path of the unchanged copy."""
     copy = _free_name(path.parent.with_name(f"{path.parent.name}.{path.name}.damaged"))
     shutil.copyfile(path, copy)
     new = path.with_name(path.name.removesuffix(_LOG) + _NEW)
@@ -175,7 +175,7 @@ def _leave_out(path: Path, damages: list[Damage], disk: Disk) -> Path:
 
 
 def _kept(damages: list[Damage], size_bytes: int) -> Iterator[tuple[int, int]]:
-    """From where to where a segment is kept."""
+    """The ranges of a segment that are kept, as (start, end) positions."""
     start = 0
     for damage in damages:
         if damage.position > start:
@@ -186,7 +186,7 @@ def _kept(damages: list[Damage], size_bytes: int) -> Iterator[tuple[int, int]]:
 
 
 def _free_name(path: Path) -> Path:
-    """The path, or one with a number after it where there is such a file."""
+    """The path, or the path with a number appended if a file of that name exists."""
     free, number = path, 1
     while free.exists():
         number += 1

@@ -1,4 +1,4 @@
-"""``meta.properties``: which broker and which cluster a data directory belongs to.
+"""``meta.properties``: the broker and the cluster that a data directory belongs to.
 
 Format: ``version=1``, ``cluster.id``, ``node.id``, ``directory.id``, as Java properties. Source:
 MetaProperties of Kafka, version 1 (KRaft).
@@ -16,7 +16,7 @@ FILE_NAME = "meta.properties"
 
 
 class MetaProperties(NamedTuple):
-    """Ids are text as Kafka prints them: 22 characters of base64; ``directory_id`` may be empty."""
+    """Ids are text as Kafka prints them: 22 characters of base64. ``directory_id`` may be ""."""
 
     cluster_id: str
     node_id: int
@@ -24,7 +24,7 @@ class MetaProperties(NamedTuple):
 
 
 def random_id() -> str:
-    """A new id; one that would begin with a dash is not given."""
+    """A new id. Like Kafka's, it never begins with a dash."""
     while True:
         text = uuid_to_str(os.urandom(16))
         if not text.startswith("-"):
@@ -32,7 +32,7 @@ def random_id() -> str:
 
 
 def read_meta_properties(directory: Path, disk: Disk) -> MetaProperties | None:
-    """What a data directory says of itself, None for a new one; ValueError if it can't be right."""
+    """The content of ``meta.properties``, None if the file is missing; ValueError if invalid."""
     text = disk.read_text(directory / FILE_NAME)
     if text is None:
         return None

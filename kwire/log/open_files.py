@@ -1,18 +1,19 @@
-"""Files that are opened when they are needed, and of which only so many are open at a time.
+"""Log files that are opened on first use, with a limit on how many are open at a time.
 
 Rules:
 
-- A partition has three files for each segment, a broker thousands of partitions, a process a limit
-  of descriptors. So a file is opened on first use; when too many are open, one that wasn't used
-  lately is closed and opened again at its next use. Nobody notices but by the time it takes.
-- Who uses a descriptor holds the OpenFile: it is closed when the last one has let go. So a file
-  that was closed here, or deleted, can still be sent by whoever holds it. Files are read and
-  written by the methods of OpenFile and never as ``disk.pread(file.fd)``: compiled code lets go of
-  a name after its last use, another thread may need room, and the descriptor would be another
-  file's in the middle of the call.
-- "Lately" is a second chance: files are looked at in the order of their opening, and one that was
-  used since the last look is passed over once. That costs the hot path one attribute.
-- Threads that flush open files as well, so what is open is changed under a lock.
+- A partition has three files per segment, a broker has thousands of partitions, and a process has a
+  limit of descriptors. A file is therefore opened on first use. When too many are open, a file that
+  was not used lately is closed and opened again at its next use. Callers notice only the time.
+- A caller that uses a descriptor holds the OpenFile, whose descriptor is closed when the last
+  reference to it goes. A file that was evicted here, or deleted, can therefore still be sent by a
+  caller that holds it.
+- Callers read and write through the methods of OpenFile, never as ``disk.pread(file.fd)``. Compiled
+  code would drop ``file`` before that call, because it is the variable's last use. If another
+  thread then evicts the file, the system may reuse the descriptor's number for another file.
+- "Lately" is a second chance: eviction goes through the files in the order of their opening and
+  passes over a file once if it was used since the last pass. This costs the hot path one attribute.
+- Flushing threads open files as well, so a lock guards every change of the set of open files.
 """
 
 import errno
@@ -25,11 +26,11 @@ from kwire.record.batch import Buffer
 
 
 class Opener(Protocol):
-    """What is needed of the disk."""
+    """The calls of ``Disk`` that this module needs."""
 
     @property
     def open_files(self) -> "OpenFiles":
-        """The files that are open."""
+        """The set of open files."""
 
     def open(self, path: Path, *, create: bool = False) -> int:
         """Open a file."""
@@ -44,14 +45,14 @@ class Opener(Protocol):
         """Write to a file."""
 
     def size(self, fd: int) -> int:
-        """How long a file is."""
+        """Size of a file, in bytes."""
 
     def truncate(self, fd: int, size_bytes: int) -> None:
-        """Set how long a file is."""
+        """Set the size of a file, in bytes."""
 
 
 class OpenFile:
-    """An open file, closed when the last one who needs it lets go."""
+    """An open file, closed when the last reference to this object goes."""
 
     __slots__ = ("_disk", "fd")
 
@@ -63,24 +64,24 @@ class OpenFile:
         self._disk.close(self.fd)
 
     def pread(self, size_bytes: int, position: int) -> bytes:
-        """Up to so many bytes at ``position``."""
+        """Up to ``size_bytes`` bytes at ``position``."""
         return self._disk.pread(self.fd, size_bytes, position)
 
     def pwrite_all(self, data: Buffer, position: int) -> None:
-        """Write all of ``data`` at ``position``; OSError where the disk refuses."""
+        """Write all of ``data`` at ``position``; OSError."""
         self._disk.pwrite_all(self.fd, data, position)
 
     def size(self) -> int:
-        """How long it is, in bytes."""
+        """Size of the file, in bytes."""
         return self._disk.size(self.fd)
 
     def truncate(self, size_bytes: int) -> None:
-        """Make it this long: cut it, or have zeros follow."""
+        """Set the size of the file: cut it, or extend it with zeros."""
         self._disk.truncate(self.fd, size_bytes)
 
 
 class LazyFile:
-    """A file that is opened when somebody asks for it."""
+    """A file that ``get`` opens on first use and again after an eviction."""
 
     __slots__ = ("_disk", "_opened", "directory", "is_used", "name")
 
@@ -93,11 +94,11 @@ class LazyFile:
 
     @property
     def path(self) -> Path:
-        """Where the file is."""
+        """The path of the file."""
         return self.directory / self.name
 
     def get(self, *, create: bool = False) -> OpenFile:
-        """The open file; OSError where it is missing and not to be made."""
+        """The open file; OSError if it is missing and ``create`` is unset."""
         self.is_used = True
         opened = self._opened
         if opened is None:
@@ -106,22 +107,22 @@ class LazyFile:
         return opened
 
     def is_open_as(self, opened: object) -> bool:
-        """Whether this is what ``get`` has given last."""
+        """Whether ``opened`` is the current OpenFile, so the file wasn't closed since."""
         return self._opened is opened
 
     def close(self) -> None:
-        """Let go of the file; it is opened again when it is needed."""
+        """Drop the open file; the next ``get`` opens it again."""
         if self._opened is not None:
             self._opened = None
             self._disk.open_files.forget(self)
 
     def let_go(self) -> None:
-        """Let go of the file without telling the others: they know."""
+        """Drop the open file when OpenFiles has already removed it from its set."""
         self._opened = None
 
 
 class OpenFiles:
-    """The files of one disk that are open, at most ``limit`` of them."""
+    """The open files of one disk, at most ``limit`` of them."""
 
     def __init__(self, disk: Opener, limit: int) -> None:
         self.limit = limit
@@ -133,7 +134,7 @@ class OpenFiles:
         return len(self._open)
 
     def open(self, file: LazyFile, *, create: bool) -> int:
-        """Open a file, and close others where too many are open; its descriptor."""
+        """Open a file and return its descriptor; evicts other files if too many are open."""
         with self._lock:
             self._make_room(self.limit - 1)
         fd = self.open_briefly(lambda: self._disk.open(file.path, create=create))
@@ -142,11 +143,11 @@ class OpenFiles:
         return fd
 
     def open_briefly(self, open_file: Callable[[], int]) -> int:
-        """Open what the caller closes soon; its descriptor."""
+        """Open a file that the caller soon closes; returns its descriptor."""
         try:
             return open_file()
         except OSError as error:
-            # The process may have less left than was thought: connections take descriptors too.
+            # Connections take descriptors too, so fewer may be left than ``limit`` assumes.
             if error.errno not in (errno.EMFILE, errno.ENFILE) or not self._open:
                 raise
             with self._lock:
@@ -154,7 +155,7 @@ class OpenFiles:
             return open_file()
 
     def forget(self, file: LazyFile) -> None:
-        """A file was closed."""
+        """Remove a file that was closed from the set of open files."""
         with self._lock:
             self._open.pop(file, None)
 

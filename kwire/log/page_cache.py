@@ -1,15 +1,15 @@
-"""Whether parts of files are in memory, and getting them there, so that nobody waits by surprise.
+"""Checking whether a part of a file is in the page cache, and reading it into the cache.
 
-A read of what isn't in the page cache waits for the disk, and with it the whole process if it is
-done where requests are served. On Linux ``preadv`` with RWF_NOWAIT refuses instead.
+A read outside the page cache waits for the disk. On the event loop's thread it would make every
+connection wait. On Linux, ``preadv`` with RWF_NOWAIT fails instead of waiting.
 
 Rules:
 
-- A stretch is probed by a byte of its first page, its last page and one of each PROBE_STEP_BYTES
-  between, which is how the kernel reads ahead and evicts; that costs 0.6 µs each.
-- A probe of what isn't there makes the kernel begin to read it.
-- Where the system or the file system has no RWF_NOWAIT (macOS, tmpfs), nobody knows: small
-  stretches are read at once, larger ones count as cold.
+- A probe of a range reads one byte of its first page, of its last page and of one page every
+  PROBE_STEP_BYTES between. The kernel reads ahead and evicts in such steps. A probe costs 0.6 µs.
+- A probe of a page that isn't cached makes the kernel start reading it.
+- Without RWF_NOWAIT (macOS, tmpfs) a probe can't tell what is cached. Small ranges are then read at
+  once, and larger ranges count as cold.
 """
 
 import errno
@@ -27,9 +27,9 @@ _WILL_NEED = getattr(os, "POSIX_FADV_WILLNEED", None)
 
 
 class ColdPages(Exception):
-    """A read that would have had to wait for the disk; ``populate`` it in a thread, and try again.
+    """A read that would wait for the disk. Call ``populate`` in a thread, then read again.
 
-    ``fd`` is an open file, the rest are bytes.
+    ``fd`` is an open file; position and size are in bytes.
     """
 
     def __init__(self, fd: int, position: int, size_bytes: int) -> None:
@@ -40,7 +40,7 @@ class ColdPages(Exception):
 
 
 def is_cold(fd: int, position: int, size_bytes: int) -> bool:
-    """Whether reading this stretch of a file, which lies within it, may have to wait."""
+    """Whether reading this range, which lies within the file, may wait for the disk."""
     if not _NOWAIT:
         return size_bytes > UNKNOWN_IS_COLD_BYTES
     end = position + size_bytes - 1
@@ -61,7 +61,7 @@ def is_cold(fd: int, position: int, size_bytes: int) -> bool:
 
 
 def pread_nowait(fd: int, size_bytes: int, position: int) -> bytes:
-    """As ``os.pread``, but ColdPages instead of waiting for the disk, where that can be known."""
+    """As ``os.pread``, but raises ColdPages instead of waiting, where RWF_NOWAIT is supported."""
     buffer = bytearray(size_bytes)
     try:
         count = os.preadv(fd, [buffer], position, _NOWAIT)
@@ -79,9 +79,10 @@ def pread_nowait(fd: int, size_bytes: int, position: int) -> bytes:
 
 
 def populate(fd: int, position: int, size_bytes: int) -> None:
-    """Read a stretch of a file into the page cache, waiting for the disk; for a thread.
+    """Read a range of a file into the page cache and wait for the disk; call it in a thread.
 
-    What follows is asked for as well, as far again: it will be wanted next. OSError.
+    The kernel is asked to read as many bytes again beyond the range, because a consumer is likely
+    to read them next. OSError.
     """
     if _WILL_NEED is not None:
         with suppress(OSError):

@@ -1,16 +1,15 @@
-"""One partition's log: segments, producers, leader epochs, and the offsets between which it lives.
+"""One partition's log: its segments, producers, leader epochs, and start and end offsets.
 
 Rules:
 
-- An append that returned is in the page cache, so it survives the death of the process; it survives
-  the death of the machine after a flush. The log says when one is due, the caller flushes, in a
-  thread: ``flush_is_due`` (``flush.messages``), ``flush_time_is_due`` (``flush.ms``), ``unflushed``
-  (segments that were rolled).
-- Batches are appended as they came; base offset and leader epoch are patched in place.
-- Offsets below ``log_start_offset`` are gone for readers, even while their files are still there.
-- After an error of the disk what was half written is cut, before anything else is written, and the
-  client is told. A shortage is waited out; any other error takes the directory offline, and a sync
-  that failed does whatever its reason. Nothing is appended then until the log is opened anew.
+- A record is in the page cache when its append returns, so it survives a crash of the process. It
+  survives a crash of the machine after a flush. The log says when to flush: ``flush_is_due``
+  (``flush.messages``), ``flush_time_is_due`` (``flush.ms``), ``unflushed`` (rolled segments).
+- Batches are appended unchanged, except that base offset and leader epoch are patched in place.
+- Readers never see offsets below ``log_start_offset``, even while their files still exist.
+- After a disk error the client gets an error, and the log cuts a half-written batch before it
+  writes again. After a shortage appends go on. Any other error, and every failed sync, takes the
+  data directory offline until the next start.
 
 Source: UnifiedLog and LocalLog of Kafka.
 """
@@ -44,7 +43,7 @@ from kwire.record.batch import Buffer, RecordBatch, assign_offsets, batches
 
 
 class AppendOrigin(Enum):
-    """Who appends: clients are checked; what the leader has written keeps its offsets."""
+    """The source of an append: clients' batches are validated, replicated ones keep offsets."""
 
     CLIENT = "client"
     COORDINATOR = "coordinator"
@@ -52,7 +51,7 @@ class AppendOrigin(Enum):
 
 
 class AppendInfo(NamedTuple):
-    """What an append did; ``log_append_time_ms`` is -1 where the client's timestamps are kept."""
+    """The result of an append; ``log_append_time_ms`` is -1 if the client's timestamps stay."""
 
     first_offset: int
     last_offset: int
@@ -83,8 +82,8 @@ class PartitionLog:
         self.leader_epochs = LeaderEpochs(directory, disk)
         self.producers = ProducerStates(config.producer_ids_max)
         self.log_start_offset = self.log_end_offset = self.recovery_point = 0
-        self.sure_end_offset = -1  # where the log ended when all files, indexes too, were synced
-        self.first_dirty_offset = 0  # what lies before is compacted
+        self.sure_end_offset = -1  # the log end offset when all files, with indexes, were synced
+        self.first_dirty_offset = 0  # offsets before it are compacted
         self.truncations, self.flushed_ms = 0, -1
         self.doomed: list[tuple[int, list[Path]]] = []
         self.unflushed: list[LogSegment] = []
@@ -94,32 +93,32 @@ class PartitionLog:
 
     @property
     def name(self) -> str:
-        """``topic-partition``, as its directory is named."""
+        """``topic-partition``, the name of the directory."""
         return f"{self.topic}-{self.partition}"
 
     @property
     def active(self) -> LogSegment:
-        """The segment that is written to."""
+        """The segment that appends go to."""
         return self.segments[-1]
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all segments."""
+        """Size of all segments, in bytes."""
         return self.segments.size_bytes
 
     @property
     def is_offline(self) -> bool:
-        """Whether its data directory has failed."""
+        """Whether the data directory has failed."""
         return self.health.failure is not None
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """First offset of the oldest open transaction, None where none is open."""
+        """First offset of the oldest open transaction, None if no transaction is open."""
         first = self.producers.first_unstable_offset
         return None if first is None else max(first, self.log_start_offset)
 
     def update_config(self, config: LogConfig) -> None:
-        """Go by other settings from now on; those of the indexes begin with the next segment."""
+        """Apply new settings at once; those for indexes apply from the next segment on."""
         self.config, self.producers.limit = config, config.producer_ids_max
         for segment in self.segments:
             segment.room_bytes = -1
@@ -134,9 +133,9 @@ class PartitionLog:
     ) -> AppendInfo:
         """Append batches; a writable buffer is patched in place, others are copied.
 
-        A client appends exactly one batch. Replicated batches keep their offsets and epochs, and
-        those this log has already are left out. Raises KafkaError as ``validation.checked_batch``
-        and ``append_checked`` do.
+        A client appends exactly one batch. Replicated batches keep their offsets and epochs;
+        batches that this log already has are skipped. Raises KafkaError as
+        ``validation.checked_batch`` and ``append_checked`` do.
         """
         self._refuse_appends()
         if origin is AppendOrigin.CLIENT:
@@ -158,10 +157,10 @@ class PartitionLog:
     def append_checked(
         self, checked: CheckedBatch, *, leader_epoch: int, now_ms: int
     ) -> AppendInfo:
-        """Append a client's batch that was checked, perhaps in a thread.
+        """Append a client's batch that ``checked_batch`` has checked, perhaps in a thread.
 
         Raises KafkaError as ``ProducerStates.check`` does, RECORD_LIST_TOO_LARGE, and
-        KAFKA_STORAGE_ERROR when the disk refuses.
+        KAFKA_STORAGE_ERROR after a disk error.
         """
         if self.health.failure is not None or self.is_abandoned or self.needs_cut:
             self._refuse_appends()
@@ -185,7 +184,7 @@ class PartitionLog:
         return AppendInfo(first_offset, self.log_end_offset - 1, append_time, self.log_start_offset)
 
     def _write(self, batch: RecordBatch, now_ms: int) -> None:
-        """Write a batch that has its offsets, and take it into account everywhere."""
+        """Write a batch whose offsets are assigned, and update epochs and producers."""
         last_offset = batch.last_offset
         try:
             segment = self.active
@@ -207,14 +206,14 @@ class PartitionLog:
             return
         try:
             segment.transaction_index.append(aborted)
-        except OSError as error:  # it is known, and written before the next flush
+        except OSError as error:  # the entry stays in memory; the next flush writes it
             refusal = self.health.refused(f"cannot index a transaction of {self.name}", error)
             if self.is_offline:
                 raise refusal from error
         self._files_made += 1
 
     def undo_append(self, error: OSError) -> KafkaError:
-        """Cut what a failed append left behind; the error for the client."""
+        """Cut the bytes that a failed append left; returns the client's error."""
         refusal = self.health.refused(f"cannot append to {self.name}", error)
         self.needs_cut = True
         with suppress(KafkaError):
@@ -232,14 +231,14 @@ class PartitionLog:
     def _refuse_appends(self) -> None:
         self.health.check()
         if self.is_abandoned:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.name} is no longer here")
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.name} was deleted")
         self._cut_refused()
 
     def roll(self, now_ms: int) -> None:
-        """Close the active segment and begin a new one at the log end offset; OSError.
+        """Close the active segment and start a new one at the log end offset; OSError.
 
-        Nothing happens while the active one is empty. The old one is flushed by housekeeping, for
-        that may take long.
+        Does nothing while the active segment is empty. Housekeeping flushes the closed segment
+        later, because a flush can take long.
         """
         self._cut_refused()
         if self.segments and not self.active.size_bytes:
@@ -260,7 +259,7 @@ class PartitionLog:
         self.segments.append(new)
 
     def _discard(self, segment: LogSegment) -> None:
-        """Remove a segment that was not wholly made: the next start would take it for the end."""
+        """Remove an incomplete new segment, which the next start would take for the log's end."""
         segment.close()
         try:
             for path in segment.delete_later():
@@ -269,7 +268,7 @@ class PartitionLog:
             self.health.fail(f"cannot remove an unfinished segment of {self.name}", error)
 
     def new_segment(self, base_offset: int, now_ms: int) -> LogSegment:
-        """A segment object with this log's settings; no file is touched yet."""
+        """A segment object with this log's settings; creates no file."""
         return LogSegment(
             self.directory,
             base_offset,
@@ -281,12 +280,12 @@ class PartitionLog:
 
     @property
     def flush_is_due(self) -> bool:
-        """Whether ``flush.messages`` are not on the disk, so that no append is acknowledged."""
+        """Whether ``flush.messages`` records are unflushed, so that a flush precedes the answer."""
         return self.log_end_offset - self.recovery_point >= self.config.flush_messages
 
     def flush_time_is_due(self, steady_ms: int) -> bool:
-        """Whether something is to be flushed for the time that has passed, or after a roll."""
-        if self.flushed_ms < 0:  # before the first flush the time counts from the first look
+        """Whether to flush because ``flush.ms`` has passed, or because a segment was rolled."""
+        if self.flushed_ms < 0:  # before the first flush, the time counts from the first call
             self.flushed_ms = steady_ms
         if self.unflushed or self.flush_is_due:
             return True
@@ -294,20 +293,21 @@ class PartitionLog:
         return is_dirty and steady_ms - self.flushed_ms >= self.config.flush_ms
 
     def flush(self, steady_ms: int) -> None:
-        """Wait until everything that is there now is on the disk; may be called in a thread.
+        """Wait until everything appended so far is on the disk; may be called in a thread.
 
-        Raises KafkaError (KAFKA_STORAGE_ERROR): nobody knows what the disk has, it is offline then.
+        Raises KafkaError (KAFKA_STORAGE_ERROR) and takes the directory offline, because nobody can
+        tell which pages the disk has.
         """
         self._sync(self.log_end_offset, self.active, list(self.unflushed))
         self.flushed_ms = steady_ms
 
     def flush_rolled(self) -> None:
-        """Wait until the segments that were rolled are on the disk, as ``flush`` does."""
+        """Wait until the rolled segments are on the disk; raises as ``flush`` does."""
         if self.unflushed:
             self._sync(self.active.base_offset, None, list(self.unflushed))
 
     def _sync(self, end_offset: int, active: LogSegment | None, rolled: list[LogSegment]) -> None:
-        files_made = self._files_made  # read first: a file that is made meanwhile may not be sure
+        files_made = self._files_made  # read first: a file created meanwhile may not be synced
         for segment in [*rolled, active] if active else rolled:
             try:
                 segment.transaction_index.write_missing()
@@ -325,7 +325,7 @@ class PartitionLog:
             return  # the partition was deleted meanwhile
         except OSError as error:
             raise self.health.sync_failed(f"cannot flush {self.name}", error) from error
-        for segment in rolled:  # not the active one: it may have grown, and be rolled by now
+        for segment in rolled:  # not the active one: it may have grown and been rolled meanwhile
             with suppress(ValueError):
                 self.unflushed.remove(segment)
         self.recovery_point = max(self.recovery_point, min(end_offset, self.log_end_offset))
@@ -333,11 +333,11 @@ class PartitionLog:
     def read(
         self, offset: int, max_bytes: int, *, end_offset: int, min_one_batch: bool
     ) -> FileSlice | None:
-        """Batches from the one that holds ``offset`` on: ``max_bytes`` before ``end_offset``.
+        """Up to ``max_bytes`` of batches before ``end_offset``, from the batch with ``offset`` on.
 
-        The last one may be cut, but not the first: with ``min_one_batch`` it comes even if it is
-        larger, else nothing does. None when there is nothing to give. Raises KafkaError:
-        OFFSET_OUT_OF_RANGE outside the log, KAFKA_STORAGE_ERROR when the disk refuses.
+        The last batch may be cut short, the first never: if it is larger than ``max_bytes``, it is
+        returned whole with ``min_one_batch``, and nothing without. None if nothing is returned.
+        KafkaError: OFFSET_OUT_OF_RANGE outside the log, KAFKA_STORAGE_ERROR after a disk error.
         """
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise KafkaError(
@@ -361,7 +361,7 @@ class PartitionLog:
             raise self.health.refused(f"cannot read {self.name}", error) from error
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """The largest known epoch up to ``epoch`` and where it ended; (-1, -1) if unknown."""
+        """The largest known epoch up to ``epoch`` and its end offset; (-1, -1) if unknown."""
         return self.leader_epochs.end_offset_of(epoch, self.log_end_offset)
 
     def aborted_transactions(
@@ -374,20 +374,20 @@ class PartitionLog:
             raise self.health.refused(f"cannot read {self.name}", error) from error
 
     def advance_log_start_offset(self, offset: int) -> None:
-        """Forget what is before ``offset``, its files later."""
+        """Hide records before ``offset`` from readers; retention removes their files later."""
         if offset > self.log_start_offset:
             self.log_start_offset = min(offset, self.log_end_offset)
             self.leader_epochs.truncate_from_start(self.log_start_offset)
 
     def abandon(self) -> None:
-        """Close without a flush and refuse every use: the directory's name is another's now."""
+        """Close without a flush and refuse further use: another log may take the directory name."""
         self.is_abandoned = True
         self.unflushed = []
         for segment in self.segments:
             segment.close()
 
     def close(self, now_ms: int) -> None:
-        """Flush and close; the files are as Kafka leaves them at a clean stop. As ``flush``."""
+        """Flush and close, leaving the files as Kafka's clean stop does; raises as ``flush``."""
         if not self.is_offline:
             self._cut_refused()
             self.active.finish()

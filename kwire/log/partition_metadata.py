@@ -1,6 +1,6 @@
 """``partition.metadata``: the id of the topic that a partition's directory belongs to.
 
-Format: ``version: 0`` and ``topic_id: <22 characters of base64>``, a line each. KIP-516.
+Format: one line ``version: 0``, one line ``topic_id: <22 characters of base64>``. KIP-516.
 """
 
 from pathlib import Path
@@ -13,7 +13,7 @@ FILE_NAME = "partition.metadata"
 
 
 def read_topic_id(directory: Path, disk: Disk) -> bytes | None:
-    """The 16 bytes of the topic's id; None where there is no such file; ValueError if broken."""
+    """The topic id, 16 bytes; None if the file is missing; ValueError if it is broken."""
     text = disk.read_text(directory / FILE_NAME)
     if text is None:
         return None
@@ -24,9 +24,10 @@ def read_topic_id(directory: Path, disk: Disk) -> bytes | None:
 
 
 def holds_another_log(directory: Path, topic_id: bytes, disk: Disk) -> bool:
-    """Whether a directory holds the log of another topic, or of nobody knows which.
+    """Whether a directory holds the log of another topic, or of an unknown one.
 
-    What a creation left that failed halfway has the topic's id, or no segment yet. OSError.
+    The directory of a log whose creation failed halfway has the topic's id, or no segment yet, and
+    can be used. OSError.
     """
     try:
         found_id = read_topic_id(directory, disk)

@@ -1,10 +1,10 @@
-"""The append of a plain batch, in one step.
+"""The append of a plain batch in one step: a fast path.
 
-A fast path: ``append_plain`` does what ``PartitionLog.append_checked``, its slow, obvious twin,
-does where nothing but the append itself is to be done. It gives -1, having done nothing, where a
-segment has to be rolled, a leader epoch begins, a producer's batch doesn't just go on where the
-last one ended, or the disk refuses; then the twin is asked, which also tells the errors. Both
-leave the same behind, which tests/log/test_plain_append.py shows.
+``append_plain`` does the same as ``PartitionLog.append_checked``, its slow and obvious twin, for an
+append that needs no other work. It changes nothing and returns -1 if a segment has to be rolled, if
+a leader epoch starts, if a producer's batch doesn't continue its sequence, or after a disk error.
+The caller then calls the twin, which also raises the errors. Both leave the same state behind, as
+tests/log/test_plain_append.py shows.
 """
 
 from contextlib import suppress
@@ -22,7 +22,7 @@ _START = Struct(">qii")
 
 
 def append_plain(log: PartitionLog, batch: RecordBatch, leader_epoch: int) -> int:
-    """Append what ``plain_batch`` gave, alone in its buffer; its first offset or -1."""
+    """Append the batch from ``plain_batch``, alone in its buffer; its first offset, or -1."""
     segment = log.segments[-1]
     if segment.room_bytes < 0:
         _note_room(segment, log.config)
@@ -61,5 +61,5 @@ def append_plain(log: PartitionLog, batch: RecordBatch, leader_epoch: int) -> in
 
 def _note_room(segment: LogSegment, config: LogConfig) -> None:
     if segment.size_bytes:
-        with suppress(OSError, KafkaError):  # the twin will meet it again, and tell it
+        with suppress(OSError, KafkaError):  # the twin meets the same error and raises it
             note_room(segment, config)

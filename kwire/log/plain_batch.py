@@ -1,12 +1,13 @@
-"""The common batch of a client, told by one look at it.
+"""The check of a plain batch from a client in one step: a fast path.
 
-A fast path: ``plain_batch`` gives the batch that its slow, obvious twin (``client_batch`` and
-``checked_batch`` of ``kwire.log.validation``) would let pass unchanged, or None where it can't
-tell: then the twin looks. It never lets pass what the twin refuses or changes, which
-tests/log/test_plain_batch.py shows.
+``plain_batch`` returns a batch that its slow and obvious twin (``client_batch`` and
+``checked_batch`` of ``kwire.log.validation``) would accept unchanged. It returns None if it can't
+tell, and the caller then calls the twin. It never accepts a batch that the twin refuses or changes,
+as tests/log/test_plain_batch.py shows.
 
-Plain are: uncompressed batches of few records without headers, and batches of so many records that
-the twin believes their header, in a topic that wants nothing done to what it is given.
+Two kinds of batches are plain, both only for a topic whose settings change nothing in a batch:
+uncompressed batches of few records without headers, and batches of so many records that the twin
+trusts the batch header.
 """
 
 from kwire.errors import KafkaError
@@ -22,7 +23,7 @@ _OTHER_ATTRIBUTES = ~COMPRESSION_MASK
 
 
 def plain_batch(records: memoryview, config: LogConfig, now_ms: int) -> RecordBatch | None:
-    """The batch that ``records`` is, if it may be appended as it is; its buffer can be written."""
+    """The batch in ``records`` if it can be appended unchanged; the buffer must be writable."""
     if not config.takes_plain:
         return None
     try:
@@ -57,11 +58,11 @@ def plain_batch(records: memoryview, config: LogConfig, now_ms: int) -> RecordBa
 
 
 def _are_plain_records(records: memoryview, count: int, longest_ms: int) -> bool:
-    """Whether the payload is ``count`` records without headers in their order, the newest of them
+    """Whether the payload holds ``count`` records in order, without headers, and the newest is
     ``longest_ms`` after the batch's base timestamp.
 
-    Numbers are zigzag: odd ones are negative. Those of one or two bytes are read on the spot, for
-    a call for each would cost more than all the rest.
+    Numbers are zigzag varints, in which odd means negative. Numbers of one or two bytes are decoded
+    inline, because a call for each would cost more than everything else here.
     """
     end = len(records)
     position, newest = HEADER_BYTES, 0
@@ -89,7 +90,7 @@ def _are_plain_records(records: memoryview, count: int, longest_ms: int) -> bool
 
 
 def _end_of_value(records: memoryview, position: int) -> int:
-    """Where the key and value that begin at ``position`` end."""
+    """The position after the key and the value that start at ``position``."""
     length = records[position]
     position += 1
     if length > 0x7F:
@@ -108,7 +109,7 @@ def _end_of_value(records: memoryview, position: int) -> int:
 
 
 def _longer(records: memoryview, position: int, first: int) -> tuple[int, int]:
-    """The number whose ``first`` byte lies before ``position``, and the position after it."""
+    """The number that starts with ``first``, just before ``position``, and the position after."""
     more = records[position]
     if more > 0x7F:
         return read_unsigned_varint(records, position - 1)

@@ -1,9 +1,9 @@
 """What a partition knows of one producer, in as little memory as possible.
 
-A broker may know hundreds of thousands of producers, most of which wrote one batch. So the numbers
-of the last batch are fields of the entry itself, and the batches before it are a tuple that is
-shared while it is empty: an entry with one batch takes less than 300 bytes, its place in a
-dictionary included.
+A broker may know hundreds of thousands of producers, most of which wrote one batch. The numbers of
+the last batch are therefore fields of the entry itself. The batches before it are a tuple, and all
+entries share the empty tuple. An entry with one batch takes less than 300 bytes, including its
+place in a dictionary.
 """
 
 from typing import NamedTuple
@@ -16,7 +16,7 @@ _NO_OFFSET = -1
 
 
 class BatchInfo(NamedTuple):
-    """One batch of a producer, as far as a repetition of it has to be recognised."""
+    """The numbers of a producer's batch that are needed to recognise a duplicate of it."""
 
     first_sequence: int
     last_sequence: int
@@ -31,12 +31,13 @@ class BatchInfo(NamedTuple):
 
 
 class ProducerEntry:
-    """One producer: its epoch, its last batches, its open transaction (or -1).
+    """One producer: its epoch, its last batches, the first offset of its open transaction (or -1).
 
-    ``last_sequence`` is that of the last record, -1 where the epoch has none yet.
-    ``last_offset`` is that of the last batch, -1 where there is none; ``offset_delta`` is how much
-    larger it is than that batch's first offset. ``written_offset`` is where the producer, or its
-    coordinator by a marker, wrote last: it tells which producer has been idle for longest.
+    ``last_sequence`` is the sequence of the last record, -1 before the epoch's first record.
+    ``last_offset`` is the last offset of the last batch, -1 if there is none. ``offset_delta`` is
+    ``last_offset`` minus that batch's first offset. ``written_offset`` is the offset of the last
+    write by the producer, or of the last marker by its coordinator; it shows which producer has
+    been idle longest.
     """
 
     __slots__ = (
@@ -67,7 +68,7 @@ class ProducerEntry:
         self._earlier: tuple[BatchInfo, ...] = ()
 
     def note(self, batch: RecordBatch) -> None:
-        """A batch of records was appended, its offsets assigned."""
+        """Add an appended batch, whose offsets are assigned."""
         if self.last_offset != _NO_OFFSET:
             earlier = self._earlier
             if len(earlier) == BATCHES_KEPT - 1:
@@ -82,14 +83,14 @@ class ProducerEntry:
     def restore(
         self, last_sequence: int, last_offset: int, offset_delta: int, timestamp: int
     ) -> None:
-        """Take the last batch from a snapshot."""
+        """Set the last batch from a snapshot."""
         self.last_sequence = last_sequence
         self.offset_delta = offset_delta
         self.last_offset = self.written_offset = last_offset
         self.batch_timestamp = timestamp
 
     def forget_batches(self) -> None:
-        """Begin a new epoch, which has no batch yet."""
+        """Drop all batches, because a new epoch starts."""
         self.last_sequence = NO_SEQUENCE
         self.last_offset = _NO_OFFSET
         self.offset_delta = 0
@@ -105,7 +106,7 @@ class ProducerEntry:
     def repeated(self, batch: RecordBatch) -> BatchInfo | None:
         """The kept batch that has the same sequences as ``batch``."""
         first = batch.base_sequence
-        # A batch that goes on begins with another sequence than any: there is little to compute.
+        # The usual batch continues the sequence and equals no kept one, so the test must be cheap.
         for kept in self._earlier:
             if kept.first_sequence == first and kept.last_sequence == batch.last_sequence:
                 return kept

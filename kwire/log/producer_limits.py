@@ -1,10 +1,10 @@
-"""How many producers all logs of a broker know together: ``kwire.producer.ids.max``.
+"""The limit on the producers that all logs of a broker know together: ``kwire.producer.ids.max``.
 
 Rules:
 
-- Beyond it producers are forgotten in the logs that know the most, as many in each as bring them
-  to one level; in each log those that wrote longest ago and have no transaction open.
-- A tenth more than necessary goes, so that the next look finds something to do much later.
+- Above the limit, the logs that know the most producers are all cut to one level. Each log forgets
+  the producers that wrote longest ago and have no open transaction.
+- A tenth more than necessary is forgotten, so that the limit is not reached again soon.
 """
 
 import threading
@@ -14,7 +14,7 @@ from kwire.log.partition_log import PartitionLog
 
 
 def keep_within(logs: Collection[PartitionLog], most: int) -> Iterator[None]:
-    """Forget producers until at most ``most`` are known; a step for each log that has to."""
+    """Forget producers until at most ``most`` are known; yields after each log that was cut."""
     counts = [len(opened.producers.producers) for opened in logs]
     if sum(counts) <= most:
         return
@@ -26,7 +26,7 @@ def keep_within(logs: Collection[PartitionLog], most: int) -> Iterator[None]:
 
 
 def level_of(counts: Collection[int], total: int) -> int:
-    """The largest level so that the counts, each cut to it, make ``total`` at most."""
+    """The largest level such that the counts, each cut to it, add up to at most ``total``."""
     left, remaining = total, len(counts)
     for count in sorted(counts):
         level = left // remaining
@@ -38,7 +38,7 @@ def level_of(counts: Collection[int], total: int) -> int:
 
 
 class LoadedProducers:
-    """The producers of the logs that are being loaded, in several threads."""
+    """Keeps the producers within the limit while several threads load logs."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -47,7 +47,7 @@ class LoadedProducers:
         self._lock = threading.Lock()
 
     def add(self, opened: PartitionLog) -> None:
-        """A log is loaded, and nobody writes to it yet."""
+        """Count the producers of a log that was just loaded and isn't written to yet."""
         with self._lock:
             self._logs.append(opened)
             self._count += len(opened.producers.producers)

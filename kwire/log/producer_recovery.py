@@ -1,7 +1,10 @@
-"""The producers' state of a log that is opened or cut: a snapshot and the batches after it.
+"""Rebuilding the producer state of a log that is opened or truncated.
 
-Rules: of the snapshots, those where a segment begins are kept, and the newest; others are left from
-clean stops and go. Source: ProducerStateManager.truncateAndReload, removeStraySnapshots of Kafka.
+The state comes from a snapshot and the batches after it.
+
+Rules: the newest snapshot and those at the base offset of a segment are kept. Other snapshots were
+left by clean stops and are removed. Source: ProducerStateManager.truncateAndReload,
+removeStraySnapshots of Kafka.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -26,13 +29,12 @@ def rebuild_producers(
     limit: int = NO_LIMIT,
     recovered: Mapping[int, Sequence[int]] = MappingProxyType({}),
 ) -> ProducerStates:
-    """The state at the log end offset; snapshots from beyond it are removed.
+    """The producer state at the log end offset; snapshots beyond that offset are removed.
 
-    Of the producers at most ``limit`` are kept.
-    Batches before the log start offset count as long as they are there. ``recovered`` are the
-    segments that were read after a crash, by base offset, and where in them the batches are that
-    tell of producers: from the first of them on snapshots are not trusted, and transaction indexes
-    may lack entries.
+    At most ``limit`` producers are kept. Batches before the log start offset count as long as their
+    segment exists. ``recovered`` gives the segments that were read after a crash, by base offset,
+    with the positions of their batches that have a producer id. From the first such segment on,
+    snapshots are not trusted and transaction indexes may lack entries.
     """
     trusted_to = min(recovered, default=None)
     states, offset = ProducerStates(limit), segments[0].base_offset
@@ -68,7 +70,7 @@ def _without_strays(directory: Path, segments: Sequence[LogSegment], disk: Disk)
 
 
 def _replay_at(segment: LogSegment, states: ProducerStates, positions: Sequence[int]) -> None:
-    """Take the batches at these positions into account."""
+    """Apply the batches at these positions to the state."""
     wanted = set(positions)
     if len(wanted) <= _FEW:
         for position in positions:
@@ -91,7 +93,7 @@ def _update(
 
 
 def _replay(segment: LogSegment, states: ProducerStates, offset: int) -> None:
-    """Take the batches from ``offset`` on into account."""
+    """Apply the batches from ``offset`` on to the state."""
     known = {entry.last_offset for entry in segment.transaction_index.entries()}
     start = segment.find(offset)
     for header in segment.headers(start.position) if start else ():

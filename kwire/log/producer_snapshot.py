@@ -1,4 +1,4 @@
-"""The producers of a partition as Kafka keeps them on the disk, for a quick start.
+"""The snapshot of a partition's producers on the disk, in Kafka's format, for a quick start.
 
 Format of ``.snapshot`` (the state before the offset in its name)::
 
@@ -7,8 +7,8 @@ Format of ``.snapshot`` (the state before the offset in its name)::
      offset_delta int32 | timestamp int64 | coordinator_epoch int32 |
      current_txn_first_offset int64)…
 
-A snapshot may hold more producers than are kept: another broker wrote it, or the limit was another
-one. Then those are read that wrote last, and those with a transaction open.
+A snapshot may hold more producers than the limit, because another broker wrote it or the limit has
+changed. Then kwire keeps those with an open transaction and those that wrote last.
 
 Source: ProducerStateManager of Kafka.
 """
@@ -42,7 +42,7 @@ _TXN_FIRST_OFFSET = 7
 
 
 def to_snapshot(states: ProducerStates) -> bytes:
-    """The state in the format of a ``.snapshot`` file."""
+    """The state as the content of a ``.snapshot`` file."""
     body = bytearray(len(states.producers).to_bytes(4, "big"))
     for entry in states.producers.values():
         body += _ENTRY.pack(
@@ -59,9 +59,9 @@ def to_snapshot(states: ProducerStates) -> bytes:
 
 
 def from_snapshot(data: bytes, limit: int = NO_LIMIT) -> ProducerStates:
-    """The state that a ``.snapshot`` file holds, of ``limit`` producers at most.
+    """The state from the content of a ``.snapshot`` file, with at most ``limit`` idle producers.
 
-    ValueError for a file that is broken.
+    Raises ValueError if the content is broken.
     """
     if len(data) < _HEADER.size:
         raise ValueError("too short")
@@ -72,8 +72,8 @@ def from_snapshot(data: bytes, limit: int = NO_LIMIT) -> ProducerStates:
     if len(rows) != count * _ENTRY.size:
         raise ValueError("wrong count")
     states = ProducerStates(limit)
-    # A producer of which only a marker is left counts as one that has just written: the file
-    # doesn't tell where the marker is, and it keeps older epochs of the producer out.
+    # A row without a batch is a producer of which only a marker is left. The marker keeps older
+    # epochs out, and the file doesn't give its offset, so the producer counts as the newest.
     newest = max((row[_LAST_OFFSET] for row in _ENTRY.iter_unpack(rows)), default=-1)
     for row in _latest(rows, count, limit):
         _restore(states, row, newest)
@@ -83,7 +83,7 @@ def from_snapshot(data: bytes, limit: int = NO_LIMIT) -> ProducerStates:
 
 
 def _latest(rows: memoryview, count: int, limit: int) -> Iterator[_Row]:
-    """The rows that are kept, at most ``limit`` of those without an open transaction."""
+    """The rows to keep: all with an open transaction, and at most ``limit`` others."""
     if count <= limit:
         yield from _ENTRY.iter_unpack(rows)
         return
@@ -117,28 +117,29 @@ def snapshot_offsets(directory: Path, disk: Disk) -> list[int]:
 
 
 def snapshot_path(directory: Path, offset: int) -> Path:
-    """The file of the snapshot of the state before ``offset``."""
+    """The path of the snapshot of the state before ``offset``."""
     return directory / f"{offset:020d}{SNAPSHOT_SUFFIX}"
 
 
 def load_snapshot(
     directory: Path, offset: int, disk: Disk, limit: int = NO_LIMIT
 ) -> ProducerStates | None:
-    """The state before ``offset``; None, with a warning, where the file is broken."""
+    """The state before ``offset``; None, with a warning, if the file is broken."""
     path = snapshot_path(directory, offset)
     try:
         states = from_snapshot(disk.read_bytes(path) or b"", limit)
         states.snapshot_offset = offset
         return states
     except (OSError, ValueError) as error:
-        log.warning("%s can't be used and is made again: %s", path, error)
+        log.warning("%s can't be used and is rebuilt: %s", path, error)
         return None
 
 
 def write_snapshot(states: ProducerStates, directory: Path, offset: int, disk: Disk) -> None:
-    """Write the state before ``offset``, unless there is such a snapshot; OSError.
+    """Write the state before ``offset``, unless a snapshot of it exists; OSError.
 
-    An append that rolls a segment must not wait for the disk; the checksum tells a broken file.
+    The file isn't synced, because an append that rolls a segment must not wait for the disk. The
+    checksum reveals a broken file.
     """
     if offset > states.snapshot_offset:
         path = snapshot_path(directory, offset)

@@ -2,19 +2,19 @@
 
 Rules (KIP-98, KIP-360):
 
-- Five batches of each producer are kept. One sent again is answered with its offset, not appended.
-- Otherwise a batch must go on where the last one ended (sequences wrap at 2**31 - 1), or start at 0
-  in a new epoch. An unknown producer may start anywhere, as in Kafka; one of which only a marker is
-  known starts at 0.
-- An epoch older than the producer's is fenced.
-- A transaction is open from its first batch to its marker; the oldest open one bounds what
-  read_committed consumers see.
+- Five batches of each producer are kept. A duplicate of one is not appended; the answer gives the
+  offset of the first copy.
+- Any other batch must continue the sequence of the last one (sequences wrap at 2**31 - 1), or start
+  at 0 in a new epoch. An unknown producer may start anywhere, as in Kafka. A producer of which only
+  a marker is known starts at 0.
+- An epoch older than the producer's current epoch is fenced.
+- A transaction is open from its first batch to its marker. read_committed consumers see nothing
+  from the first offset of the oldest open transaction on.
+- A partition keeps at most ``kwire.producer.ids.max.per.partition`` producers. Above that it
+  forgets the producers that wrote longest ago, by offset, and have no open transaction. A forgotten
+  producer counts as unknown, as after ``producer.id.expiration.ms``.
 
-- A partition keeps at most ``kwire.producer.ids.max.per.partition`` of them. Beyond that those are
-  forgotten that wrote longest ago, by offset, and have no transaction open. A producer that was
-  forgotten is one that nobody knows, as after ``producer.id.expiration.ms``.
-
-The form on the disk is that of ``kwire.log.producer_snapshot``.
+The format on the disk is that of ``kwire.log.producer_snapshot``.
 
 Source: ProducerStateManager, ProducerAppendInfo of Kafka.
 """
@@ -28,16 +28,16 @@ from kwire.record.batch import MAX_SEQUENCE, RecordBatch
 from kwire.record.control import ControlType, control_type, coordinator_epoch
 
 AWAITED_KEPT = 1000
-"""Producers of a partition whose first batch may come again; the oldest are forgotten."""
+"""Most producers per partition that ``expect_first`` remembers; the oldest are forgotten."""
 
 NO_LIMIT = (1 << 63) - 1
 
 
 class ProducerStates:
-    """The producers of one partition; ``snapshot_offset`` is that of the newest snapshot.
+    """The producers of one partition; ``snapshot_offset`` is the offset of the newest snapshot.
 
-    ``open_transactions`` has the first offset of each, by producer id, in ascending order.
-    ``limit`` is how many producers are kept at most.
+    ``open_transactions`` maps producer ids to first offsets, in ascending order of offsets.
+    ``limit`` is the largest number of producers that are kept.
     """
 
     def __init__(self, limit: int = NO_LIMIT) -> None:
@@ -50,15 +50,16 @@ class ProducerStates:
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """First offset of the oldest open transaction, None where none is open."""
-        # They were opened in the order of their offsets, so the first one is the oldest.
+        """First offset of the oldest open transaction, None if no transaction is open."""
+        # The dictionary is in the order of first offsets, so its first entry is the oldest.
         return next(iter(self.open_transactions.values()), None)
 
     def check(self, batch: RecordBatch) -> BatchInfo | None:
-        """Whether a client's batch may be appended; the batch it repeats, None for a new one.
+        """Check whether a client's batch may be appended; returns the batch that it duplicates.
 
-        Raises KafkaError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER,
-        INVALID_TXN_STATE for a batch outside of the transaction its producer has open.
+        Returns None for a new batch. Raises KafkaError: INVALID_PRODUCER_EPOCH,
+        OUT_OF_ORDER_SEQUENCE_NUMBER, and INVALID_TXN_STATE for a batch outside the transaction that
+        its producer has open.
         """
         entry = self.producers.get(batch.producer_id)
         if entry is None:
@@ -73,13 +74,15 @@ class ProducerStates:
         if entry.current_txn_first_offset != NO_TRANSACTION and not batch.is_transactional:
             raise KafkaError(
                 ErrorCode.INVALID_TXN_STATE,
-                f"Producer {batch.producer_id} has a transaction open and writes outside of it.",
+                f"Producer {batch.producer_id} has an open transaction and writes outside of it.",
             )
         return None
 
     def goes_on(self, batch: RecordBatch) -> ProducerEntry | None:
-        """The producer of a batch that goes on in its epoch, outside of transactions: a fast path
-        of ``check`` and ``update``, the slow twins, which let it pass and do what ``note`` does.
+        """The producer of a batch that continues its sequence outside transactions, else None.
+
+        A fast path: for such a batch ``check`` would raise nothing, and ``update`` would only call
+        ``note`` of the producer.
         """
         entry = self.producers.get(batch.producer_id)
         if (
@@ -93,7 +96,7 @@ class ProducerStates:
         return entry
 
     def check_epoch(self, producer_id: int, producer_epoch: int) -> None:
-        """Whether a coordinator may write for a producer; KafkaError (INVALID_PRODUCER_EPOCH)."""
+        """Check a producer's epoch before a coordinator writes for it; INVALID_PRODUCER_EPOCH."""
         entry = self.producers.get(producer_id)
         if entry is not None and producer_epoch < entry.producer_epoch:
             raise _old_epoch(entry, producer_epoch)
@@ -101,9 +104,9 @@ class ProducerStates:
     def check_marker(
         self, producer_id: int, producer_epoch: int, coordinator_epoch: int, version: int
     ) -> None:
-        """Whether a marker may be written that ends a transaction of this ``version``.
+        """Check whether a marker may be written that ends a transaction of this ``version``.
 
-        From version 2 on its epoch is a new one, unless the marker is there already (KIP-890,
+        From version 2 on a marker has a new epoch, unless it has already been written (KIP-890,
         KIP-1228). Raises KafkaError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
         """
         entry = self.producers.get(producer_id)
@@ -116,12 +119,12 @@ class ProducerStates:
         if coordinator_epoch < entry.coordinator_epoch:
             raise KafkaError(
                 ErrorCode.TRANSACTION_COORDINATOR_FENCED,
-                f"A marker of coordinator epoch {coordinator_epoch} for producer {producer_id}, "
-                f"which has one of epoch {entry.coordinator_epoch}.",
+                f"The marker for producer {producer_id} has coordinator epoch {coordinator_epoch}, "
+                f"which is older than the current epoch {entry.coordinator_epoch}.",
             )
 
     def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
-        """Whether a producer has a transaction open here in this epoch."""
+        """Whether a producer has an open transaction in this partition and this epoch."""
         entry = self.producers.get(producer_id)
         return (
             entry is not None
@@ -130,10 +133,10 @@ class ProducerStates:
         )
 
     def expect_first(self, producer_id: int, producer_epoch: int, first_sequence: int) -> None:
-        """A batch has come that may be the first of a transaction here (KIP-890).
+        """Note a batch that may be the first of its producer's transaction here (KIP-890).
 
-        Of the batches that a producer has under way the first may be refused for now: those after
-        it wait until it has come again.
+        A producer may have several batches in flight. If the first one is refused for now, the
+        batches after it must be refused until the first one has been sent again.
         """
         epoch, lowest = self._awaited.get(producer_id, (-1, 0))
         if producer_epoch > epoch or (producer_epoch == epoch and first_sequence < lowest):
@@ -144,10 +147,10 @@ class ProducerStates:
     def check_first(
         self, producer_id: int, producer_epoch: int, first_sequence: int, *, bumps: bool
     ) -> None:
-        """Whether a batch that was expected may be the first of a transaction here.
+        """Check whether a batch noted by ``expect_first`` may be the first of a transaction here.
 
-        Where every transaction has an epoch of its own (``bumps``) a producer that isn't known
-        begins at 0. Raises KafkaError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER.
+        If every transaction has its own epoch (``bumps``), an unknown producer must start at
+        sequence 0. Raises KafkaError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER.
         """
         self.check_epoch(producer_id, producer_epoch)
         entry = self.producers.get(producer_id)
@@ -175,9 +178,10 @@ class ProducerStates:
             )
 
     def update(self, batch: RecordBatch) -> AbortedTransaction | None:
-        """Note a batch that was appended, its offsets assigned; an aborted transaction it ends.
+        """Add an appended batch, whose offsets are assigned; returns the aborted transaction that
+        it ends, or None.
 
-        A control batch that compaction has emptied ends nothing that is still there.
+        A control batch that compaction has emptied ends no transaction that is still in the log.
         """
         if batch.is_control and not batch.records_count:
             return None
@@ -200,19 +204,20 @@ class ProducerStates:
         return None
 
     def _add(self, producer_id: int, producer_epoch: int) -> ProducerEntry:
-        """Know one more producer, and forget a tenth of the others where there are too many."""
+        """Add a producer; if there are too many, first forget a tenth of the others."""
         if len(self.producers) >= max(self.limit, self._full_at):
             most = self.limit - self.limit // 10 - 1
             self.keep_latest(most)
-            # Where transactions are in the way, the next look has to be as worthwhile as this one.
+            # Open transactions may prevent that, so wait until a tenth more can be forgotten.
             self._full_at = len(self.producers) + self.limit // 10
         entry = ProducerEntry(producer_id, producer_epoch)
         self.producers[producer_id] = entry
         return entry
 
     def keep_latest(self, most: int) -> None:
-        """Forget the producers that wrote longest ago and have nothing open, until ``most`` are
-        left.
+        """Forget the producers that wrote longest ago until ``most`` are left.
+
+        A producer with an open transaction is never forgotten.
         """
         excess = len(self.producers) - most
         if excess <= 0:
@@ -243,7 +248,7 @@ class ProducerStates:
         return AbortedTransaction(batch.producer_id, first_offset, batch.base_offset, stable)
 
     def expire(self, age_ms: Callable[[int], int], expiration_ms: int) -> None:
-        """Forget producers that wrote nothing for ``expiration_ms`` and have nothing open."""
+        """Forget producers without open transaction that wrote nothing for ``expiration_ms``."""
         expired = [
             producer_id
             for producer_id, entry in self.producers.items()
@@ -257,6 +262,6 @@ class ProducerStates:
 def _old_epoch(entry: ProducerEntry, producer_epoch: int) -> KafkaError:
     return KafkaError(
         ErrorCode.INVALID_PRODUCER_EPOCH,
-        f"Epoch {producer_epoch} of producer {entry.producer_id} is older than the current epoch "
-        f"{entry.producer_epoch}, or its transactions are over.",
+        f"Epoch {producer_epoch} of producer {entry.producer_id} is too old; the current epoch is "
+        f"{entry.producer_epoch}.",
     )

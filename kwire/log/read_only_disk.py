@@ -1,4 +1,4 @@
-"""A disk that nothing can be written to: for looking at files that belong to somebody else."""
+"""A disk that refuses every change: for reading files that a broker or Kafka owns."""
 
 import errno
 import os
@@ -14,10 +14,10 @@ def _refuse(path: object) -> NoReturn:
 
 
 class ReadOnlyDisk(Disk):
-    """Reads what there is; whatever would change something raises OSError (EROFS)."""
+    """Reads files; every call that would change something raises OSError (EROFS)."""
 
     def open(self, path: Path, *, create: bool = False) -> int:
-        """Open a file for reading; OSError where it is missing."""
+        """Open a file for reading; OSError if it is missing."""
         if create:
             _refuse(path)
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -31,7 +31,7 @@ class ReadOnlyDisk(Disk):
         _refuse(fd)
 
     def make_directory(self, path: Path) -> None:
-        """Refused unless it is there."""
+        """Refused unless the directory exists."""
         if not path.is_dir():
             _refuse(path)
 
@@ -40,12 +40,12 @@ class ReadOnlyDisk(Disk):
         _refuse(old)
 
     def remove(self, path: Path) -> None:
-        """Refused unless nothing is there."""
+        """Refused unless the file is missing."""
         if path.exists():
             _refuse(path)
 
     def remove_tree(self, path: Path) -> None:
-        """Refused unless nothing is there."""
+        """Refused unless the directory is missing."""
         self.remove(path)
 
     def write_atomically(self, path: Path, content: bytes, *, durable: bool = True) -> None:

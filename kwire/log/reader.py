@@ -10,13 +10,14 @@ Example::
 
 Rules:
 
-- Nothing is written, locked or created; a broker, kwire or Kafka, may have the directory in use.
-- What is there when a read begins is read, up to the last whole batch. A segment that retention
-  removes meanwhile raises FileNotFoundError.
-- ``read_committed`` gives what such a consumer sees: nothing at or after the first offset of a
-  transaction that is open, and nothing of those that were aborted. ``read_uncommitted`` gives every
-  record. Transaction markers are never records.
-- The indexes beside a segment are hints: where they are missing or wrong, it is read from its
+- The reader writes, locks and creates nothing. A broker, kwire or Kafka, may use the directory at
+  the same time.
+- A read returns what the log holds when the read begins, up to the last complete batch. If
+  retention removes a segment meanwhile, the read raises FileNotFoundError.
+- ``read_committed`` returns what such a consumer sees: no record at or after the first offset of an
+  open transaction, and no record of an aborted one. ``read_uncommitted`` returns every record.
+  Transaction markers are never returned as records.
+- The indexes of a segment are hints: if an index is missing or wrong, the segment is read from its
   start. Aborted transactions are taken from the ``.txnindex`` files.
 """
 
@@ -48,7 +49,7 @@ _HEADER_START = struct.Struct(">q8xb6xi")
 
 
 class PartitionReader:
-    """The records of one partition; offsets outside the log begin or end where it does."""
+    """The records of one partition. Reads outside the log start or end at the log's bounds."""
 
     def __init__(self, directory: Path, disk: Disk | None = None) -> None:
         self._disk = disk or ReadOnlyDisk()
@@ -65,14 +66,14 @@ class PartitionReader:
 
     @property
     def log_start_offset(self) -> int:
-        """The first offset that readers see: the first segment's, or where records were deleted."""
+        """The first offset that readers see, after retention and deleted records."""
         bases = self._base_offsets()
         checkpoint = read_offsets(self.directory.parent / LOG_START_OFFSETS, self._disk)
         return max(bases[0] if bases else 0, checkpoint.get((self.topic, self.partition), 0))
 
     @property
     def end_offset(self) -> int:
-        """The offset after the last whole batch."""
+        """The offset after the last complete batch."""
         bases = self._base_offsets()
         end = bases[-1] if bases else 0
         for _, header in self._headers(end):
@@ -81,7 +82,7 @@ class PartitionReader:
 
     @property
     def last_stable_offset(self) -> int:
-        """The first offset of the oldest transaction that is open, or the end of the log."""
+        """The first offset of the oldest open transaction, or the end of the log."""
         states, start = self._newest_snapshot()
         opened = {
             producer_id: entry.current_txn_first_offset
@@ -98,16 +99,16 @@ class PartitionReader:
         return min(opened.values(), default=end)
 
     def largest_producer_id(self) -> int:
-        """The largest id in the newest snapshot and the batches after it, -1 where there is none.
+        """The largest producer id in the newest snapshot and the batches after it, else -1.
 
-        Producers whose state the log has forgotten don't count.
+        Producers that the log has forgotten don't count.
         """
         states, start = self._newest_snapshot()
         ids = [header.producer_id for _, header in self._headers(start)]
         return max([-1, *states.producers, *ids])
 
     def _newest_snapshot(self) -> tuple[ProducerStates, int]:
-        """The producers' state of the newest snapshot that is sound, and the offset after it."""
+        """The producer state from the newest sound snapshot, and the offset of that snapshot."""
         for offset in reversed(snapshot_offsets(self.directory, self._disk)):
             states = load_snapshot(self.directory, offset, self._disk)
             if states is not None:
@@ -115,7 +116,7 @@ class PartitionReader:
         return ProducerStates(), 0
 
     def aborted_transactions(self) -> list[AbortedTransaction]:
-        """Every aborted transaction that the indexes know of, by its first offset."""
+        """Every aborted transaction in the indexes, ordered by first offset."""
         found = []
         for base in self._base_offsets():
             data = self._disk.read_bytes(self._path(base, ".txnindex"))
@@ -123,9 +124,9 @@ class PartitionReader:
         return sorted(found, key=lambda aborted: aborted.first_offset)
 
     def batches(self, offset: int = 0) -> Iterator[RecordBatch]:
-        """The batches from the one that holds ``offset`` on, their checksums verified.
+        """The batches from the one that holds ``offset`` on, with verified checksums.
 
-        Raises InvalidRecords (CORRUPT_MESSAGE) where a batch is damaged.
+        Raises InvalidRecords (CORRUPT_MESSAGE) if a batch is damaged.
         """
         for fd, header in self._headers(offset):
             batch = RecordBatch(self._disk.pread(fd, header.size_bytes, header.position))
@@ -178,7 +179,7 @@ class PartitionReader:
                 self._disk.close(fd)
 
     def _search_start(self, fd: int, base: int, offset: int) -> int:
-        """Where in a segment a batch begins that is not behind the one with ``offset``."""
+        """The position of a batch in the segment at or before the one that holds ``offset``."""
         data = self._disk.read_bytes(self._path(base, ".index"))
         entry = entry_before(offset_entries(data or b"", base), offset)
         if entry is None or entry.position < 0:

@@ -1,17 +1,18 @@
-"""Opening a partition's directory: after a clean stop by trust, after a crash by reading.
+"""Opening a partition's directory: as it is after a clean stop, with recovery after a crash.
 
 Rules:
 
-- After a clean stop every file is what it says. Indexes that are missing or wrong are rebuilt all
-  the same, from the batches that are sound.
-- After a crash everything from the recovery point on is read: a batch that isn't whole, whose
-  checksum is wrong or that doesn't follow the one before ends the log, what follows is cut, and the
-  indexes are built anew. What was acknowledged before the crash lies before that end.
-- A segment that ends before the next one begins, at the end of a batch, has lost its tail with the
-  machine. As in Kafka what follows is kept; a warning names the offsets, for nothing else will.
-- What was only recovered is in the page cache, not on the disk: the recovery point stays where it
-  was until the next flush.
-- The producers' state is the newest usable snapshot and the batches after it.
+- After a clean stop the log's files are trusted. An index that is missing or wrong is rebuilt from
+  the batches all the same.
+- After a crash everything from the recovery point on is read. The log ends before the first batch
+  that is incomplete, has a wrong checksum or doesn't follow the batch before. The rest is cut and
+  the indexes are rebuilt. Every record that was acknowledged before the crash lies before that end.
+- If the last batch of a segment is sound but ends before the next segment's base offset, then the
+  machine has crashed before the segment's end was synced. As in Kafka, the later segments are kept.
+  A warning names the missing offsets, because nothing else shows them.
+- Recovered records are in the page cache but not necessarily on the disk, so the recovery point
+  doesn't move until the next flush.
+- The producer state is built from the newest usable snapshot and the batches after it.
 
 Source: LogLoader of Kafka.
 """
@@ -42,7 +43,7 @@ NO_TOPIC_ID = bytes(16)
 _STEM = re.compile("[0-9]{20}")
 
 Progress: TypeAlias = Callable[[int], None]
-"""Told how many bytes more of a log were read."""
+"""Called with the number of bytes of a log that were read since the last call."""
 
 
 def open_log(
@@ -62,9 +63,9 @@ def open_log(
 ) -> PartitionLog:
     """Open or create the log of a partition.
 
-    ``recovery_point`` and ``log_start_offset`` come from the checkpoints; ``clean`` says that the
-    last stop was. ``topic_id`` is for a new log; an old one knows its own. ``health`` is the data
-    directory's. OSError and ValueError say that the log can't be used.
+    ``recovery_point`` and ``log_start_offset`` come from the checkpoints. ``clean`` says that the
+    last stop was clean. ``topic_id`` is used only if the directory has no ``partition.metadata``.
+    ``health`` is that of the data directory. OSError and ValueError say that the log can't be used.
     """
     disk.make_directory(directory)
     found_id = read_topic_id(directory, disk)
@@ -91,7 +92,7 @@ def open_log(
     else:
         opened.recovery_point = min(recovery_point, opened.log_end_offset)
         opened.unflushed = [s for s in opened.segments[:-1] if s.base_offset >= min(recovered)]
-    # An epoch that begins at the end is one in which nothing was written yet.
+    # An epoch that starts at the log end offset is kept: it exists but has written nothing yet.
     opened.leader_epochs.truncate_from_end(opened.log_end_offset + 1)
     opened.leader_epochs.truncate_from_start(opened.log_start_offset)
     opened.producers = rebuild_producers(
@@ -108,13 +109,13 @@ def open_log(
 
 
 def _start_anew(opened: PartitionLog, offset: int, now_ms: int, disk: Disk) -> None:
-    """Begin with one empty segment at ``offset``: all that was there lies before the log start."""
+    """Start with one empty segment at ``offset``; all existing records lie before the log start."""
     if opened.segments:
-        log.warning("%s ends before its log start offset %d", opened.name, offset)
+        log.warning("%s ends before its log start offset %d and starts empty", opened.name, offset)
         _drop_segments(opened, 0, disk)
     opened.log_start_offset = opened.log_end_offset = offset
     opened.roll(now_ms)
-    if offset:  # the name of its file alone will tell where it starts
+    if offset:  # only the name of the new segment's file says where the log starts
         disk.sync_directory(opened.directory)
 
 
@@ -129,9 +130,9 @@ def segment_offsets(directory: Path, disk: Disk) -> list[int]:
 def _load_segments(
     opened: PartitionLog, disk: Disk, clean: bool, recovery_point: int, progress: Progress
 ) -> tuple[int, "dict[int, array[int]]"]:
-    """Load or recover every segment: the offset after the last batch, and what was recovered.
+    """Load or recover every segment. Returns the log end offset and the recovered segments.
 
-    The latter is, by base offset, where the batches are that tell of the producers.
+    The latter map base offsets to the positions of the batches that have a producer id.
     """
     end_offset = opened.segments[0].base_offset
     recovered: dict[int, array[int]] = {}
@@ -143,7 +144,7 @@ def _load_segments(
             problem = index_problem(segment, next_offset)
             if problem:
                 name = segment.path(LOG_SUFFIX).name
-                log.warning("%s: making the indexes of %s anew: %s", opened.name, name, problem)
+                log.warning("%s: rebuilding the indexes of %s: %s", opened.name, name, problem)
             sound = not problem
         if sound and not suspect:
             end_offset = _end_offset(segment) if next_offset is None else next_offset
@@ -159,7 +160,7 @@ def _load_segments(
         recovered[segment.base_offset] = found.replayed
         end_offset = found.end_offset
         if end_offset <= recovery_point:
-            # The checkpoint vouches for all of it: indexes made anew have to be there as surely.
+            # The checkpoint says that this segment is synced, so its rebuilt indexes must be too.
             segment.sync()
             disk.sync_directory(opened.directory)
         segment.close()
@@ -172,11 +173,11 @@ def _load_segments(
 
 
 def _tell_gap(opened: PartitionLog, end_offset: int, next_offset: int) -> None:
-    """Say that offsets are missing between two segments, where compaction can't be why."""
+    """Warn that offsets are missing between two segments, unless compaction may be the reason."""
     if end_offset < next_offset and not opened.config.compact:
         log.warning(
             "%s: offsets %d to %d are missing: their segment was not yet on the disk when the "
-            "machine stopped; what follows is kept",
+            "machine stopped; the records after them are kept",
             opened.name,
             end_offset,
             next_offset - 1,
@@ -202,9 +203,9 @@ def recover_segment(
     progress: Progress,
     producers_kept: int,
 ) -> SegmentScan:
-    """Read a segment, cut what isn't sound, build its indexes; what was found.
+    """Read a segment, cut what isn't sound, rebuild its indexes; returns what the scan found.
 
-    Epochs that the checkpoint lacks are learnt from the batches.
+    Leader epochs that the checkpoint lacks are taken from the batches.
     """
     size_on_disk = segment.size_bytes
     found = segment.scan(progress, producers_kept)
@@ -226,10 +227,10 @@ def recover_segment(
 
 
 def _drop_segments(opened: PartitionLog, first: int, disk: Disk) -> None:
-    """Remove the segments after a damaged one: their offsets would leave a hole."""
+    """Remove segments: those after a damaged one would leave a gap, others are before the start."""
     for segment in opened.segments[first:]:
         log.warning("%s: removing segment %d after a damaged one", opened.name, segment.base_offset)
         for path in segment.delete_later():
             disk.remove(path)
     del opened.segments[first:]
-    disk.sync_directory(opened.directory)  # none of them may come back behind what is written now
+    disk.sync_directory(opened.directory)  # or a crash could bring old segments back after new ones

@@ -1,12 +1,13 @@
-"""Deleting what is past its time: old segments, and the files they leave.
+"""Retention: deleting old segments, and later the files of deleted segments.
 
 Rules:
 
-- A segment goes when all of it lies before the log start offset, or, where ``cleanup.policy`` has
-  ``delete``, when its newest record is older than ``retention.ms`` or the log is larger than
-  ``retention.bytes`` without it. Nothing beyond the high watermark ever goes.
-- Files are renamed first and removed after ``file.delete.delay.ms``, by the steady clock. The age
-  of records is told by the date (``now_ms``), for their timestamps are dates.
+- A segment is deleted when it lies wholly before the log start offset. If ``cleanup.policy`` has
+  ``delete``, it is also deleted when its newest record is older than ``retention.ms``, or when the
+  log without it is still at least ``retention.bytes`` large. Records beyond the high watermark are
+  never deleted.
+- Files are renamed at once and removed after ``file.delete.delay.ms`` on the steady clock. The age
+  of a record is measured by the wall clock (``now_ms``), because timestamps are dates.
 """
 
 import logging
@@ -21,13 +22,13 @@ _log = logging.getLogger(__name__)
 def delete_old_segments(
     log: PartitionLog, now_ms: int, high_watermark: int, disk: Disk, steady_ms: int
 ) -> int:
-    """Delete the segments that are past retention; how many. The active one is rolled first."""
+    """Delete the segments past retention; returns how many. Rolls the active one if it is due."""
     deleted = 0
     while _first_is_past_retention(log, now_ms, high_watermark):
         if len(log.segments) == 1:
             log.roll(now_ms)
         doomed = log.segments.pop(0)
-        log.advance_log_start_offset(log.segments[0].base_offset)  # even where the rest fails
+        log.advance_log_start_offset(log.segments[0].base_offset)  # even if the renaming fails
         log.doomed.append((steady_ms, doomed.delete_later()))
         deleted += 1
     if deleted:
@@ -53,20 +54,20 @@ def _first_is_past_retention(log: PartitionLog, now_ms: int, high_watermark: int
 
 
 def _drop_snapshots(log: PartitionLog, disk: Disk) -> None:
-    """Remove the snapshots of producers that no segment left needs."""
+    """Remove the producer snapshots from before the first remaining segment."""
     for offset in snapshot_offsets(log.directory, disk):
         if offset < log.segments[0].base_offset:
             disk.remove(snapshot_path(log.directory, offset))
 
 
 def has_doomed(log: PartitionLog, steady_ms: int) -> bool:
-    """Whether the time has come to remove the files of some deleted segment."""
+    """Whether some deleted segment's files are past ``file.delete.delay.ms``."""
     delay_ms = log.config.file_delete_delay_ms
     return any(steady_ms - deleted_ms >= delay_ms for deleted_ms, _ in list(log.doomed))
 
 
 def remove_doomed(log: PartitionLog, steady_ms: int, disk: Disk) -> None:
-    """Remove the files of deleted segments after ``file.delete.delay.ms``; for a thread."""
+    """Remove files of deleted segments past ``file.delete.delay.ms``; call it in a thread."""
     for doomed in list(log.doomed):
         deleted_ms, paths = doomed
         if steady_ms - deleted_ms >= log.config.file_delete_delay_ms:

@@ -1,14 +1,15 @@
 """When a segment is full and the next one begins.
 
-Rules: by size (``segment.bytes``, and never beyond 2 GiB), by an index that is full, by offsets
-that no longer fit into an index entry, and by age: the time between the first batch and the new
-one (``segment.ms`` less a part of ``segment.jitter.ms``), or since the segment was opened where the
-first batch has no timestamp.
+Rules: a segment is full by size (``segment.bytes``, never beyond 2 GiB), if an index is full, if an
+offset no longer fits into an index entry, or by age. The age is the time between the first batch
+and the new one, limited by ``segment.ms`` less a part of ``segment.jitter.ms``. If the first batch
+has no timestamp, the age counts from when the segment was opened.
 
-``is_full`` looks at one batch. A fast path: ``note_room`` says for all that follow, by three
-numbers that the segment keeps, up to where ``is_full``, its slow, obvious twin, says no: both draw
-the same line, which tests/log/test_rolling.py shows. The segment forgets the numbers when it
-changes otherwise than by appends, or an index is full, and the log when the settings change.
+``is_full`` decides for one batch. ``note_room`` is a fast path: it stores three limits in the
+segment, and a batch within all of them needs no call of ``is_full``, its slow and obvious twin.
+Both accept the same batches, as tests/log/test_rolling.py shows. The segment drops the limits if it
+changes other than by an append and when an index becomes full. The log drops them when its settings
+change.
 
 Source: LogSegment.shouldRoll of Kafka.
 """
@@ -25,7 +26,7 @@ MAX_RELATIVE_OFFSET = (1 << 31) - 1
 def is_full(
     segment: LogSegment, batch: RecordBatch, last_offset: int, config: LogConfig, now_ms: int
 ) -> bool:
-    """Whether a segment that isn't empty has no room for a batch that ends at ``last_offset``."""
+    """Whether a non-empty segment has no room for a batch that ends at ``last_offset``."""
     end = segment.size_bytes + batch.size_bytes
     if end > config.segment_bytes or end > MAX_SEGMENT_BYTES:
         return True
@@ -35,14 +36,14 @@ def is_full(
         return True
     first = segment.first_timestamp()
     age_ms = batch.max_timestamp - first if first >= 0 else now_ms - segment.created_ms
-    # Jitter only makes it less: where it isn't old without, there is nothing to compute.
+    # Jitter only lowers the limit, so a segment that is young even with all of it isn't full.
     if age_ms <= config.segment_ms - config.segment_jitter_ms:
         return False
     return age_ms > config.segment_ms - _jitter_ms(segment, config)
 
 
 def note_room(segment: LogSegment, config: LogConfig) -> None:
-    """Note how much goes into a segment that isn't empty; nothing where the clock decides."""
+    """Store the limits of a non-empty segment, unless its age depends on the clock."""
     first = segment.first_timestamp()
     if first < 0 or segment.offset_index.is_full or segment.time_index.is_full:
         return

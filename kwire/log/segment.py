@@ -1,18 +1,20 @@
-"""One segment of a partition: a file of batches, its indexes, and where things are in it.
+"""One segment of a partition's log: a file of batches and its indexes.
 
 Files: ``<base offset as 20 digits>.log``, ``.index``, ``.timeindex``, ``.txnindex``.
 
 Rules:
 
-- ``size_bytes`` is how much of the file counts; what lies behind it was never acknowledged.
+- ``size_bytes`` is how much of the file counts. Bytes after it were never acknowledged.
 - Files are opened on first use. A FileSlice keeps the log file open, so a segment may be deleted
-  while somebody still sends from it. Only ``create`` makes files: who comes late finds nothing.
-- An index entry is added for every ``index.interval.bytes`` of log, with the last offset of the
-  batch before which that many bytes were written.
-- The batches since the last index entry are also known in memory, so that readers at the end of
-  the log need no index. ``sync`` alone may be called in a thread of its own.
-- ``room_bytes``, ``room_offset`` and ``room_timestamp`` are how far a batch may go that needs no
-  look whether the segment is full (``kwire.log.rolling``); -1 bytes where that isn't known.
+  while a connection still sends from it. Only ``create`` creates the log file: after a deletion,
+  ``file`` fails.
+- An index entry is added for every ``index.interval.bytes`` of log. It holds the last offset and
+  the position of the batch that follows those bytes.
+- The offsets and positions of the batches since the last index entry are also in memory, so that
+  reads near the end of the log need no index. Of all methods, only ``sync`` may run in another
+  thread.
+- A batch within ``room_bytes``, ``room_offset`` and ``room_timestamp`` needs no further check that
+  it fits into the segment (``kwire.log.rolling``). ``room_bytes`` is -1 if the limits aren't known.
 
 Source: LogSegment of Kafka.
 """
@@ -43,7 +45,7 @@ _MAX_TAIL_BATCHES = 256
 
 
 class LogSegment:
-    """A segment that begins at ``base_offset``."""
+    """The segment that starts at ``base_offset``."""
 
     __slots__ = (
         "_bytes_since_index",
@@ -100,11 +102,11 @@ class LogSegment:
         self.times_are_sure = True
 
     def path(self, suffix: str) -> Path:
-        """One of the segment's files."""
+        """The path of one of the segment's files."""
         return self.directory / (self._stem + suffix)
 
     def load(self) -> bool:
-        """Learn sizes and timestamps from the files; False where an index needs rebuilding."""
+        """Take sizes and timestamps from the files; False if an index needs rebuilding."""
         file = self.file()
         self.size_bytes = file.size()
         sound = self.offset_index.load() and self.time_index.load()
@@ -118,20 +120,20 @@ class LogSegment:
         return sound
 
     def create(self) -> None:
-        """Make the log file, empty, and remove what a former one of this name left behind."""
+        """Create an empty log file, and remove indexes that an earlier segment has left."""
         for suffix in _INDEX_SUFFIXES:
             self._disk.remove(self.path(suffix))
         file = self._file.get(create=True)
-        # Only if need be: what was once cut to nothing ext4 writes out while it is being closed.
+        # Only if needed: after a cut to zero, ext4 writes the file out when it is closed.
         if file.size():
             file.truncate(0)
 
     def file(self) -> OpenFile:
-        """The open log file; OSError where it is gone."""
+        """The open log file; OSError if it was deleted."""
         return self._file.get()
 
     def first_timestamp(self) -> int:
-        """The timestamp of the first batch, by which the segment's age is told; -1 without one."""
+        """The timestamp of the first batch, from which the segment's age counts; -1 if empty."""
         if self._first_timestamp is None:
             header = next(self.headers(), None)
             if header is None:
@@ -140,7 +142,7 @@ class LogSegment:
         return self._first_timestamp
 
     def newest_ms(self) -> int:
-        """When the newest record was written: its timestamp or, without any, the file's."""
+        """When the newest record was written: its timestamp or, if it has none, the file's."""
         if self.newest_timestamp() >= 0:
             return self.max_timestamp
         return self._disk.modified_ms(self.path(LOG_SUFFIX))
@@ -148,7 +150,7 @@ class LogSegment:
     def append(
         self, records: Buffer, last_offset: int, max_timestamp: int, max_timestamp_offset: int
     ) -> None:
-        """Write batches at the end; OSError where the disk refuses, and then nothing counts."""
+        """Write batches at the end. After an OSError the segment's state is unchanged."""
         position = self.size_bytes
         file = self._file.get()
         file.pwrite_all(records, position)
@@ -169,7 +171,7 @@ class LogSegment:
         self.size_bytes = position + size_bytes
 
     def _note_place(self, last_offset: int, position: int) -> None:
-        """Bring the indexes up to the batch at ``position``."""
+        """Add index entries for the batch at ``position``."""
         if not self.offset_index.is_full:
             self.offset_index.append(last_offset - self.base_offset, position)
             if not self.time_index.is_full:
@@ -180,26 +182,26 @@ class LogSegment:
             self.room_bytes = -1
 
     def _forget_tail(self) -> None:
-        """Keep the last batch only: the one after it is sure to begin where it ends."""
+        """Keep only the last batch, so that the start of the next one stays known."""
         del self._tail_offsets[:-1]
         del self._tail_positions[:-1]
 
     def note_time(self) -> None:
-        """Bring the time index up to the largest timestamp, if it went up."""
+        """Add the largest timestamp to the time index if it is larger than the last entry's."""
         if self.max_timestamp > self.time_index.last[0]:
             relative = self.max_timestamp_offset - self.base_offset
             self.time_index.append(self.max_timestamp, relative)
 
     def headers(self, position: int = 0, end: int | None = None) -> Iterator[BatchHeader]:
-        """Headers of the batches from ``position`` on, which is the start of one."""
+        """Headers of the batches from ``position`` on, where a batch must start."""
         end = self.size_bytes if end is None else end
         file = self.file()
         return scan_headers(lambda at, size: file.pread(size, at), position, end, SCAN_BYTES)
 
     def batches(self, position: int = 0, end: int | None = None) -> Iterator[RecordBatch]:
-        """Whole batches from ``position`` on, which is the start of one; for reading much.
+        """Complete batches from ``position`` on, where a batch must start; for long reads.
 
-        A batch that isn't whole ends it; what isn't a batch raises InvalidRecords.
+        An incomplete batch ends the iteration; bytes that are no batch raise InvalidRecords.
         """
         end = self.size_bytes if end is None else end
         file = self.file()
@@ -220,13 +222,13 @@ class LogSegment:
             position += done
 
     def find(self, offset: int) -> BatchHeader | None:
-        """The batch that holds ``offset`` or the first one after it; None at the end.
+        """The batch that holds ``offset``, or the first batch after it; None at the end.
 
-        The tail is a fast path: it knows where the batches at the end begin. Its slow twin is
-        ``position_before``, by the index; tests/log/test_segment.py shows that both find the same.
+        The tail in memory is a fast path to batches near the end. Its slow twin is
+        ``position_before``, by the index. tests/log/test_segment.py shows that both agree.
         """
         place = bisect_left(self._tail_offsets, offset)
-        # The batch before has to be in the tail too: else an earlier one may hold the offset.
+        # The batch before must be in the tail too, else an earlier one may hold the offset.
         if 0 < place < len(self._tail_offsets):
             position = self._tail_positions[place]
         else:
@@ -237,35 +239,35 @@ class LogSegment:
         return None
 
     def position_before(self, offset: int) -> int:
-        """Where a batch begins that lies at or before an offset's, as the index has it.
+        """The position of a batch at or before the batch with ``offset``, by the offset index.
 
-        An index that can't be right is no reason to read nothing, or at a place that isn't there.
+        Returns 0 if the index gives a position outside the segment.
         """
         entry = self.offset_index.floor(offset - self.base_offset)
         return entry[1] if entry and 0 <= entry[1] < self.size_bytes else 0
 
     def batch_at(self, header: BatchHeader) -> RecordBatch:
-        """A whole batch, read from the file."""
+        """The batch with this header, read from the file."""
         file = self.file()
         return RecordBatch(file.pread(header.size_bytes, header.position))
 
     def slice(self, position: int, size_bytes: int) -> FileSlice:
-        """A stretch of the log file, to be sent."""
+        """A range of the log file, to be sent to a client."""
         file = self.file()
         return FileSlice(file.fd, position, size_bytes, file)
 
     def holds(self, records: FileSlice) -> bool:
-        """Whether a slice is of this segment's file, as far as it is still open."""
+        """Whether a slice is from this segment's file, which must not have been closed since."""
         return self._file.is_open_as(records.owner)
 
     def truncate_to(self, offset: int) -> None:
-        """Cut everything from the batch that holds ``offset`` on."""
+        """Cut everything from the batch with ``offset`` on."""
         header = self.find(offset)
         if header is not None:
             self.cut(header.position, offset)
 
     def cut(self, position: int, offset: int) -> None:
-        """Cut the file at ``position``, where the batch of ``offset`` begins."""
+        """Cut the file at ``position``, where the batch with ``offset`` starts."""
         file = self.file()
         file.truncate(position)
         self.size_bytes = position
@@ -281,10 +283,10 @@ class LogSegment:
         self._find_max_timestamp()
 
     def newest_timestamp(self) -> int:
-        """The largest timestamp, -1 without any; OSError.
+        """The largest timestamp, -1 if there is none; OSError.
 
-        Where the file's indexes don't make it sure, the batches behind the last entry of the time
-        index are looked through, once: a file that was cut would hide them.
+        If the indexes leave it in doubt, the first call reads the headers after the last entry of
+        the time index. A truncated time index would hide larger timestamps there.
         """
         if not self.times_are_sure:
             self._find_max_timestamp()
@@ -292,7 +294,7 @@ class LogSegment:
         return self.max_timestamp
 
     def _find_max_timestamp(self) -> None:
-        """Look for larger timestamps behind the last entry of the time index."""
+        """Look for larger timestamps after the last entry of the time index."""
         indexed = self.base_offset + max(self.time_index.last[1], 0)
         for header in self.headers(self.position_before(indexed)):
             if header.max_timestamp > self.max_timestamp:
@@ -300,7 +302,7 @@ class LogSegment:
                 self.max_timestamp_offset = header.last_offset
 
     def rebuild(self, scan: SegmentScan) -> None:
-        """Keep what was found sound, cut the rest, and make the indexes anew."""
+        """Keep the sound batches that a scan found, cut the rest, and rebuild the indexes."""
         if scan.size_bytes < self.size_bytes:
             file = self.file()
             file.truncate(scan.size_bytes)
@@ -319,7 +321,7 @@ class LogSegment:
         self.finish()
 
     def scan(self, progress: Callable[[int], None], producers_kept: int = NO_LIMIT) -> SegmentScan:
-        """Read all of the file, as after a crash."""
+        """Read the whole file, as after a crash."""
         file = self.file()
         scan = SegmentScan(
             lambda at, size: file.pread(size, at),
@@ -332,17 +334,17 @@ class LogSegment:
         return scan
 
     def finish(self) -> None:
-        """No more will be written: complete and trim the indexes."""
+        """Complete and trim the indexes, because no more batches will be written."""
         self.note_time()
         self.offset_index.trim()
         self.time_index.trim()
 
     def sync(self, *, log_only: bool = False) -> None:
-        """Wait until everything is on the disk; files that were deleted meanwhile don't count.
+        """Wait until the files are on the disk; files that were deleted meanwhile don't count.
 
-        With ``log_only`` the indexes are left: a crash has those of the active segment made anew.
-
-        Goes by the names and touches nothing of this object, so a thread may call it.
+        With ``log_only`` the indexes aren't synced, because recovery rebuilds those of the active
+        segment. The method opens the files by name and changes nothing in this object, so a thread
+        may call it.
         """
         for suffix in (LOG_SUFFIX,) if log_only else (LOG_SUFFIX, *_INDEX_SUFFIXES):
             with suppress(FileNotFoundError):
@@ -353,7 +355,7 @@ class LogSegment:
                     self._disk.close(fd)
 
     def close(self) -> None:
-        """Close the files; they are opened again when they are needed."""
+        """Close the files; the next use opens them again."""
         self._file.close()
         self.room_bytes = -1
         self._tail_offsets.clear()
@@ -362,7 +364,7 @@ class LogSegment:
         self.time_index.close()
 
     def delete_later(self) -> list[Path]:
-        """Rename the files to ``.deleted``; the paths that are to be removed after a while."""
+        """Rename the files to ``.deleted``; returns the paths, for removal after a delay."""
         self.close()
         doomed = []
         for suffix in (LOG_SUFFIX, *_INDEX_SUFFIXES):
@@ -371,7 +373,7 @@ class LogSegment:
             with suppress(FileNotFoundError):
                 self._disk.rename(path, target)
                 doomed.append(target)
-        # Who still reads it finds it there, not the segment that may have its name by then.
+        # A later read of this segment opens the deleted file, not a new segment of the same name.
         self._file.name = self._stem + LOG_SUFFIX + DELETED_SUFFIX
         return doomed
 

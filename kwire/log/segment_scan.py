@@ -1,13 +1,13 @@
-"""Reading a whole segment after a crash: how far it is sound, and all that its indexes say.
+"""Reading a whole segment after a crash: how much of it is sound, and what its indexes must hold.
 
 Rules:
 
-- Sound is a batch that is whole, of this format, right in its checksum, and follows the one before;
-  the first that isn't ends the segment.
-- A length is never believed: nothing is read beyond the file, and what is larger than a chunk is
-  read and summed up in chunks.
-- The work for a batch is what bounds the speed, so the loop does nothing that it can leave: indexes
-  are built in memory, producers are noted by position, most of them to be forgotten.
+- A batch is sound if it is complete, has this format and the right checksum, and its offsets follow
+  those of the batch before. The first batch that isn't sound ends the segment.
+- A batch's length field is never trusted: nothing is read beyond the file, and a batch larger than
+  a chunk is read and checksummed in chunks.
+- The work per batch limits the speed of recovery, so the loop does as little as possible: it builds
+  indexes in memory and notes batches with a producer id by position, dropping most of them later.
 
 Source: LogSegment.recover of Kafka.
 """
@@ -43,12 +43,13 @@ _TIME_ENTRY = Struct(">qi")
 
 
 class SegmentScan:
-    """What was found; ``scan`` reads. ``read(position, size)`` gives bytes of the file.
+    """The result of a scan. ``scan`` does the reading, through ``read(position, size)``.
 
-    ``size_bytes`` is how much of it is sound, ``end_offset`` the offset after that, ``problem``
-    what comes then, empty at the end of the file. ``offset_entries`` and ``time_entries`` are the
-    contents of the indexes, ``epochs`` the leader epochs and where they begin. ``replayed`` gives
-    the positions of the batches that the producers' state needs, if ``producers_kept`` are kept.
+    ``size_bytes`` is the size of the sound part and ``end_offset`` the offset after it. ``problem``
+    says what is wrong after the sound part; it is "" if the sound part is the whole file.
+    ``offset_entries`` and ``time_entries`` are the contents of the indexes. ``epochs`` are the
+    leader epochs with their start offsets. ``replayed`` are the positions of the batches that
+    rebuild the state of at most ``producers_kept`` producers.
     """
 
     def __init__(
@@ -81,9 +82,9 @@ class SegmentScan:
 
     @property
     def replayed(self) -> "array[int]":
-        """Positions of the batches that tell all of the producers, ascending.
+        """Positions of the batches that are enough to rebuild the producer state, ascending.
 
-        Of batches outside of transactions only the last few of each producer count.
+        They include all transactional batches, and only the last few others of each producer.
         """
         positions = self._all[:]
         for kept in self._last.values():
@@ -91,7 +92,7 @@ class SegmentScan:
         return array("q", sorted(positions))
 
     def scan(self, progress: Callable[[int], None]) -> None:
-        """Read up to the first batch that isn't sound, or all; ``progress`` is told of bytes."""
+        """Read up to the first batch that isn't sound; calls ``progress`` with bytes read."""
         while not self.problem and self.size_bytes + HEADER_BYTES <= self._file_bytes:
             before = self.size_bytes
             chunk = self._read(before, min(CHUNK_BYTES, self._file_bytes - before))
@@ -102,12 +103,12 @@ class SegmentScan:
                 self._scan_large(chunk)
             progress(self.size_bytes - before)
         if not self.problem and self.size_bytes < self._file_bytes:
-            self.problem = "a batch that isn't whole"
+            self.problem = "an incomplete batch"
 
     def _scan_chunk(self, chunk: bytes) -> None:
-        """Take the batches in that begin and end in ``chunk``."""
+        """Scan the batches that lie wholly within ``chunk``."""
         view = memoryview(chunk)
-        # Names of the function are found faster than those of the module.
+        # Local names are found faster than the module's.
         unpack, checksum, no_producer = _FIELDS.unpack_from, crc32c, NO_PRODUCER_ID
         have, start = len(chunk), self.size_bytes
         end_offset, limit = self.end_offset, self._base_offset + MAX_RELATIVE_OFFSET
@@ -154,7 +155,7 @@ class SegmentScan:
         self.size_bytes = start + at
 
     def _scan_large(self, chunk: bytes) -> None:
-        """Take in one batch that is larger than ``chunk``, which holds its start."""
+        """Scan one batch that is larger than ``chunk``, which holds its start."""
         base, length, epoch, magic, crc, attributes, delta, timestamp, producer = (
             _FIELDS.unpack_from(chunk)
         )
@@ -162,7 +163,7 @@ class SegmentScan:
         last = base + delta
         limit = self._base_offset + MAX_RELATIVE_OFFSET
         if start + size_bytes > self._file_bytes:
-            self.problem = "a batch that isn't whole"
+            self.problem = "an incomplete batch"
             return
         sound = magic == MAGIC and self.end_offset <= base <= last <= limit
         if not sound or self._sum(chunk, size_bytes) != crc:
@@ -184,7 +185,7 @@ class SegmentScan:
         self.size_bytes = start + size_bytes
 
     def _sum(self, chunk: bytes, size_bytes: int) -> int:
-        """The checksum of a batch, of which ``chunk`` is the start; -1 where the file ends."""
+        """The checksum of a batch that starts with ``chunk``; -1 if the file ends too early."""
         total = crc32c(memoryview(chunk)[_CRC_FROM:])
         done = len(chunk)
         while done < size_bytes:
@@ -212,7 +213,7 @@ class SegmentScan:
                 self._forget_idle()
 
     def _forget_idle(self) -> None:
-        """Keep the producers that wrote last: the others would be forgotten by the replay, too."""
+        """Keep only the producers that wrote last: the replay would forget the others anyway."""
         places = sorted(kept[-1] for kept in self._last.values())
         first = places[-self._producers_kept]
         self._last = {one: kept for one, kept in self._last.items() if kept[-1] >= first}
@@ -222,7 +223,7 @@ class SegmentScan:
         self._latest_epoch = epoch
 
     def _why(self, magic: int, length: int, base: int, last: int, end_offset: int) -> str:
-        """What is wrong with a batch."""
+        """Say what is wrong with a batch."""
         if magic != MAGIC or length < MIN_BATCH_LENGTH:
             return f"no record batch (magic {magic}, length {length})"
         if end_offset <= base <= last:

@@ -2,8 +2,9 @@
 
 Rules:
 
-- There is always at least one; the last one is active, that is, it is written to.
-- A read begins with the batch that holds the offset, as the file has it, and stays in one segment.
+- There is always at least one segment. The last one is active: appends go to it.
+- A read starts with the batch that holds the offset, returns batches as they are in the file, and
+  stays within one segment.
 
 Source: LogSegments and LocalLog of Kafka.
 """
@@ -21,22 +22,22 @@ MAX_OFFSET = (1 << 63) - 1
 
 
 class LogSegments(list[LogSegment]):
-    """A list of segments, ascending."""
+    """A list of segments, ascending by base offset."""
 
     @property
     def active(self) -> LogSegment:
-        """The segment that is written to."""
+        """The segment that appends go to."""
         return self[-1]
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all segments."""
+        """Size of all segments, in bytes."""
         return sum(segment.size_bytes for segment in self)
 
     def index_of(self, offset: int) -> int:
-        """The place of the segment that holds ``offset``, 0 where it lies before all of them."""
+        """The index of the segment that holds ``offset``, 0 if it lies before all segments."""
         low, high = 0, len(self) - 1
-        if self[high].base_offset <= offset:  # mostly it is the active one
+        if self[high].base_offset <= offset:  # the usual case: the active segment
             return high
         while low < high:
             middle = (low + high + 1) // 2
@@ -47,7 +48,7 @@ class LogSegments(list[LogSegment]):
         return low
 
     def from_offset(self, offset: int) -> Iterator[LogSegment]:
-        """The segment that holds ``offset`` and those after it."""
+        """The segment that holds ``offset`` and the segments after it."""
         for index in range(self.index_of(offset), len(self)):
             yield self[index]
 
@@ -79,7 +80,7 @@ class LogSegments(list[LogSegment]):
         return None
 
     def _end_position(self, segment: LogSegment, end_offset: int) -> int:
-        """Where in a segment the batches that lie wholly before ``end_offset`` end."""
+        """The position in a segment after the last batch that ends before ``end_offset``."""
         if segment is not self.active:
             following = self[self.index_of(segment.base_offset) + 1]
             if end_offset >= following.base_offset:
@@ -90,9 +91,10 @@ class LogSegments(list[LogSegment]):
     def aborted_transactions(
         self, start_offset: int, end_offset: int, records: FileSlice | None = None
     ) -> list[AbortedTransaction]:
-        """Aborted transactions with records between the offsets, by their first offset.
+        """Aborted transactions with records between the offsets, by first offset.
 
-        With ``records`` only those that matter to what was just read from the start on.
+        With ``records``, which were read from ``start_offset`` on, the result contains only
+        transactions that start before the end of ``records``.
         """
         found: list[AbortedTransaction] = []
         for segment in self.from_offset(start_offset):
@@ -109,9 +111,9 @@ class LogSegments(list[LogSegment]):
         return sorted(found, key=_first_offset)
 
     def _offset_after(self, offset: int, records: FileSlice) -> int:
-        """An offset that no record reaches of what was read from an offset on.
+        """An offset beyond every record in ``records``, which were read from ``offset`` on.
 
-        The indexes say which; where the file was closed meanwhile, nothing is sure.
+        The offset index gives it. If the file was closed meanwhile, the answer is MAX_OFFSET.
         """
         for index in range(self.index_of(offset), len(self)):
             segment = self[index]

@@ -1,16 +1,16 @@
 """The two sparse indexes beside a segment: offset → position, and timestamp → offset.
 
 Format of ``.index``: entries of ``relative_offset int32 | position int32``, both ascending.
-Format of ``.timeindex``: entries of ``timestamp int64 | relative_offset int32``, both ascending:
-every record up to the offset has at most that timestamp.
+Format of ``.timeindex``: entries of ``timestamp int64 | relative_offset int32``, both ascending. No
+record up to the offset has a larger timestamp.
 
 Rules:
 
-- While its segment is written an index is as long as ``segment.index.bytes`` allows, zeros after
-  the last entry; it is trimmed when the segment is rolled or closed.
-- An index is a hint: wrong or missing, it is rebuilt from the log.
-- Files are opened on first use and searched in place; nothing but the last entry is in memory.
-- The last place of a time index is kept for the entry that is added when the segment is closed.
+- While its segment is active, an index file is ``segment.index.bytes`` long, with zeros after the
+  last entry. It is trimmed when the segment is rolled or closed.
+- An index is a hint: if it is wrong or missing, it is rebuilt from the log.
+- Files are opened on first use and searched in place. Only the last entry is in memory.
+- A time index keeps one place free for the entry that is added when the segment is closed.
 
 Source: OffsetIndex, TimeIndex of Kafka.
 """
@@ -27,9 +27,9 @@ PAGE_ENTRIES = 256
 
 
 class SparseIndex:
-    """Sorted entries of two numbers in a file; subclasses say which.
+    """Sorted entries of two numbers in a file; the subclass gives their meaning.
 
-    ``entries`` of them are there, ``last`` is the last one or (-1, -1).
+    ``entries`` is the number of entries, ``last`` the last entry or (-1, -1).
     """
 
     ENTRY: ClassVar[Struct]
@@ -45,11 +45,11 @@ class SparseIndex:
 
     @property
     def path(self) -> Path:
-        """The index's file."""
+        """The path of the index's file."""
         return self._file.path
 
     def load(self) -> bool:
-        """Learn what a trimmed file holds; False where it is missing or can't be right."""
+        """Take the entries of a trimmed file; False if it is missing or can't be right."""
         try:
             file = self._open()
             size_bytes = file.size()
@@ -68,7 +68,7 @@ class SparseIndex:
         return True
 
     def replace(self, content: bytes | bytearray) -> None:
-        """Have these entries in the place of all, as many as the index may hold."""
+        """Replace all entries; entries beyond the index's capacity are left out."""
         file = self._open(create=True)
         self.entries = 0
         self._preallocated = False
@@ -84,7 +84,7 @@ class SparseIndex:
 
     @property
     def is_full(self) -> bool:
-        """Whether no entry fits any more; the segment has to be rolled then."""
+        """Whether no further entry fits, so that the segment has to be rolled."""
         return self.entries >= self._most_entries
 
     def append(self, first: int, second: int) -> None:
@@ -113,10 +113,11 @@ class SparseIndex:
         return self._entry(self._count_up_to(key - 1, by_second))
 
     def _count_up_to(self, key: int, column: int) -> int:
-        """How many entries have a number in this column that is at most ``key``.
+        """The number of entries whose number in this column is at most ``key``.
 
-        A page of entries is read at a time: first where a straight line to the last entry leads,
-        which in an index of positions is mostly the right one, then in the middle.
+        Each step reads one page of entries. The first page is the one that linear interpolation
+        gives, which is nearly always right in an index of positions. Each later page is in the
+        middle of the entries that are left.
         """
         low, high = 0, self.entries
         last = max(self.last[column], 1)
@@ -155,7 +156,7 @@ class SparseIndex:
             self.entries -= 1
         self.last = self._entry(self.entries - 1) if self.entries else (-1, -1)
         with suppress(FileNotFoundError):
-            # Cut, and let the next append extend it again: what follows must be zeros.
+            # The next append extends the file again, so zeros follow the last entry.
             file = self._open()
             file.truncate(self.entries * self.ENTRY.size)
             self._preallocated = False
@@ -167,7 +168,7 @@ class SparseIndex:
         self._preallocated = False
 
     def close(self) -> None:
-        """Close the file; it is opened again when it is needed."""
+        """Close the file; the next use opens it again."""
         self._file.close()
 
     def _open(self, *, create: bool = False) -> OpenFile:
@@ -188,12 +189,12 @@ class OffsetIndex(SparseIndex):
 
 
 class TimeIndex(SparseIndex):
-    """Largest timestamp so far → relative offset of the record that has it."""
+    """Largest timestamp so far → relative offset of the record with that timestamp."""
 
     __slots__ = ()
     ENTRY: ClassVar[Struct] = Struct(">qi")
 
     @property
     def _most_entries(self) -> int:
-        """One place is kept for the closing entry."""
+        """The capacity less one entry, because closing the segment adds one."""
         return self.max_entries - 1

@@ -1,12 +1,12 @@
-"""Logs that were put aside because their topic is gone: what there is, and removing it.
+"""Stray logs, which were put aside because their topic was deleted: listing and removing them.
 
 Rules:
 
-- A stray is a directory ``<topic>-<partition>.<32 hex digits>-stray`` in a data directory. A broker
-  that has put one aside, kwire or Apache Kafka, touches it no more: it may be looked at and removed
-  while a broker serves the data directory.
-- Nothing removes one but a person: it may be all that is left of a topic whose metadata was lost.
-  Apache Kafka keeps them for ever too (LogManager, "Loaded stray log").
+- A stray is a directory ``<topic>-<partition>.<32 hex digits>-stray`` in a data directory. Neither
+  kwire nor Apache Kafka uses it after the renaming, so it can be read and removed while a broker
+  uses the data directory.
+- Only an operator removes a stray, because it may be all that is left of a topic whose metadata was
+  lost. Apache Kafka keeps strays for ever too (LogManager, "Loaded stray log").
 """
 
 import re
@@ -22,7 +22,7 @@ _STRAY_DIRECTORY = re.compile(r"(?P<log>.+)\.[0-9a-f]{32}-stray")
 
 
 class Stray(NamedTuple):
-    """A directory that was put aside, the log it held (``topic-partition``), its files' bytes."""
+    """A stray directory, the log that it held (``topic-partition``), and the size of its files."""
 
     path: Path
     log: str
@@ -30,7 +30,7 @@ class Stray(NamedTuple):
 
 
 class NoSuchStray(Exception):
-    """A name that no stray has; the text is one line."""
+    """No stray has the given name; the text is one line."""
 
 
 def find_strays(directory: Path, disk: Disk) -> list[Stray]:
@@ -40,16 +40,16 @@ def find_strays(directory: Path, disk: Disk) -> list[Stray]:
         match = _STRAY_DIRECTORY.fullmatch(name)
         path = directory / name
         if match and path.is_dir() and not path.is_symlink():
-            with suppress(FileNotFoundError):  # somebody may be removing it
+            with suppress(FileNotFoundError):  # an operator may be removing it right now
                 size_bytes = sum(disk.size_of(path / file) for file in disk.names(path))
                 found.append(Stray(path, match["log"], size_bytes))
     return found
 
 
 def remove_strays(directory: Path, names: Collection[str] | None, disk: Disk) -> list[Stray]:
-    """Remove the strays of these names, None for all; those that were removed.
+    """Remove the strays with these names, or all for None; returns the removed ones.
 
-    Raises NoSuchStray before anything is removed, OSError.
+    Raises OSError, and NoSuchStray before anything is removed.
     """
     found = find_strays(directory, disk)
     missing = set(names or ()) - {stray.path.name for stray in found}
@@ -66,9 +66,9 @@ def remove_strays(directory: Path, names: Collection[str] | None, disk: Disk) ->
 
 
 def strays_told(directory: Path, strays: list[Stray]) -> str:
-    """One line that says how many strays there are, how large, and how to remove them."""
+    """One line that says how many strays there are, their size, and how to remove them."""
     size_mb = sum(stray.size_bytes for stray in strays) / 1e6
     return (
-        f"{directory} has {len(strays)} stray log(s), {size_mb:.1f} MB, of topics that are gone: "
+        f"{directory} has {len(strays)} stray log(s), {size_mb:.1f} MB, of deleted topics: "
         f"kwire strays list --data-dir {directory} names them, kwire strays remove removes them"
     )

@@ -2,19 +2,21 @@
 
 Rules:
 
-- The answer is the *first* record with at least the timestamp, inside its batch and decompressed if
-  need be; timestamps need not ascend. The time index says where a segment can be skipped.
-- Whoever searches calls ``step`` until ``is_done``. A step looks at ``HEADERS_PER_STEP`` headers at
-  most; it ends earlier at a batch that has to be opened, which the caller does, in a thread where
-  that takes long.
-- A header may lie about its largest timestamp: then the search goes on. After ``MOST_OPENED``
-  batches the next header is believed.
-- Between two steps the log may change: a search goes on by offset, in the segments there are then.
-- A batch whose records can't be read, or are more than the limits allow, counts as one record at
-  its base offset with the timestamp of its header: nobody checked them (docs/decisions/0011), and
-  readers can go on from there.
-- With ``log.hurry`` entered, ColdPages is raised instead of waiting for the disk; the next step
-  goes on where this one has come to.
+- The result is the *first* record with at least the timestamp. Finding it means opening its batch,
+  and decompressing it if need be. Timestamps need not ascend. A segment is skipped if its largest
+  timestamp is too small.
+- The caller calls ``step`` until ``is_done``. A step reads at most ``HEADERS_PER_STEP`` headers. It
+  returns early with a batch that has to be opened; the caller opens it, in a thread if that takes
+  long.
+- A header may give a largest timestamp that no record of the batch has; then the search goes on.
+  After ``MOST_OPENED`` opened batches the next matching header is trusted.
+- The log may change between two steps. The search therefore continues by offset, in the segments
+  that exist then.
+- A batch whose records can't be read, or exceed the limits, counts as one record with the batch's
+  base offset and the header's timestamp, because no check has read its records
+  (docs/decisions/0011). Readers can continue from that offset.
+- Inside ``log.hurry``, a step raises ColdPages instead of waiting for the disk. The next step
+  continues where that step stopped.
 """
 
 from typing import NamedTuple, TypeAlias
@@ -42,18 +44,19 @@ class FoundOffset(NamedTuple):
 
 
 class BatchToOpen(NamedTuple):
-    """A batch that may hold what is searched: a record with at least ``timestamp``, at or after
-    ``start_offset``."""
+    """A batch that may hold the record that the search wants.
+
+    That is the first record with at least ``timestamp``, at or after ``start_offset``.
+    """
 
     batch: RecordBatch
     timestamp: int
     start_offset: int
 
     def look(self, limits: Limits = NO_LIMITS, between: Between = nothing_between) -> _Found | None:
-        """Offset and timestamp of the first such record, None where the batch has none.
+        """Offset and timestamp of the wanted record, None if the batch has none.
 
-        May be called in a thread. Raises InvalidRecords for a batch that can't be read, and
-        TooLarge.
+        May be called in a thread. Raises InvalidRecords if the batch can't be read, and TooLarge.
         """
         for offset, timestamp in record_times(self.batch, limits, between):
             if timestamp >= self.timestamp and offset >= self.start_offset:
@@ -63,7 +66,7 @@ class BatchToOpen(NamedTuple):
     def largest(
         self, limits: Limits = NO_LIMITS, between: Between = nothing_between
     ) -> _Found | None:
-        """As ``look``, of the first record that has the largest timestamp."""
+        """As ``look``, but for the first record with the largest timestamp."""
         best: _Found | None = None
         for offset, timestamp in record_times(self.batch, limits, between):
             least = self.timestamp if best is None else best[1] + 1
@@ -72,16 +75,16 @@ class BatchToOpen(NamedTuple):
         return best
 
     def unread(self) -> _Found | None:
-        """What stands for the records of a batch that can't be read."""
+        """Offset and timestamp that stand for the records of a batch that can't be read."""
         offset, timestamp = self.batch.base_offset, self.batch.max_timestamp
         is_right = offset >= self.start_offset and timestamp >= self.timestamp
         return (offset, timestamp) if is_right else None
 
 
 class TimeSearch:
-    """One search, for the first record with at least ``timestamp``; ``found`` is the result.
+    """One search for the first record with at least ``timestamp``; ``found`` is the result.
 
-    ``seen_headers`` is how many headers the last step has looked at.
+    ``seen_headers`` is the number of headers that the last step has read.
     """
 
     def __init__(self, log: PartitionLog, timestamp: int) -> None:
@@ -96,7 +99,7 @@ class TimeSearch:
         self._last_seen: tuple[LogSegment, int, int] | None = None  # position, base offset
 
     def step(self) -> BatchToOpen | None:
-        """Search on; a batch that has to be opened, after which ``take`` is to be called."""
+        """Continue the search. The caller opens the returned batch and calls ``take``."""
         self.seen_headers = 0
         while self.seen_headers < HEADERS_PER_STEP:
             segment = self._next_segment()
@@ -117,17 +120,17 @@ class TimeSearch:
         return None
 
     def look(self, opening: BatchToOpen, limits: Limits, between: Between) -> _Found | None:
-        """Look into a batch; may be called in a thread."""
+        """Look for the record in an opened batch; may be called in a thread."""
         return opening.look(limits, between)
 
     def take(self, found: _Found | None) -> None:
-        """Take what looking into the batch has come to."""
+        """Take the result of ``look``."""
         if found is not None:
             self.found = FoundOffset(*found, self._leader_epoch)
             self.is_done = True
 
     def _is_wanted(self, header: BatchHeader) -> bool:
-        """Whether to open a batch whose header says that it may have the record."""
+        """Whether to open a batch whose header says that it may hold the record."""
         self._opened += 1
         if self._opened <= MOST_OPENED:
             return True
@@ -136,11 +139,11 @@ class TimeSearch:
         return False
 
     def _end(self) -> None:
-        """There are no more segments."""
+        """End the search, because no segment is left."""
         self.is_done = True
 
     def _next_segment(self) -> LogSegment | None:
-        """The next segment that may hold such a timestamp."""
+        """The next segment that may hold the timestamp, None if there is none."""
         log = self._log
         if self.is_done:
             return None
@@ -155,7 +158,7 @@ class TimeSearch:
         return None
 
     def _start(self, segment: LogSegment) -> int:
-        """Where in a segment to go on: at the batch that was seen last, or by the indexes."""
+        """The position to continue at: that of the last batch seen, or one from the indexes."""
         if self._last_seen is not None and self._last_seen[0] is segment:
             _, position, base_offset = self._last_seen
             header = next(segment.headers(position), None)
@@ -168,7 +171,7 @@ class TimeSearch:
         return segment.position_before(offset)
 
     def _end_of(self, segment: LogSegment) -> int:
-        """The offset where the next segment begins."""
+        """The base offset of the next segment, or the log end offset."""
         segments = self._log.segments
         place = segments.index_of(segment.base_offset) + 1
         return segments[place].base_offset if place < len(segments) else self._log.log_end_offset
@@ -181,10 +184,11 @@ class TimeSearch:
 
 
 class LargestSearch(TimeSearch):
-    """The search for the first record with the largest timestamp of all.
+    """The search for the first record with the largest timestamp in the log.
 
-    The segments say which that is. Where it lies before the log start offset, the headers from
-    there on do, but for the batch that holds the log start offset: that one is opened.
+    The segments give the largest timestamp. If the record lies before the log start offset, the
+    headers from that offset on give it instead. Only the batch that contains the log start offset
+    has to be opened then, because part of its records don't count.
     """
 
     def __init__(self, log: PartitionLog) -> None:
@@ -192,15 +196,15 @@ class LargestSearch(TimeSearch):
         self.is_done = self._timestamp < 0
         self._goes_by_headers = False
         self._may_go_by_headers = True
-        self._best: FoundOffset | None = None  # by a header, whose batch isn't opened yet
+        self._best: FoundOffset | None = None  # from a header whose batch isn't opened yet
 
     def look(self, opening: BatchToOpen, limits: Limits, between: Between) -> _Found | None:
-        """Look into a batch; may be called in a thread."""
+        """Look for the record in an opened batch; may be called in a thread."""
         look = opening.largest if self._goes_by_headers else opening.look
         return look(limits, between)
 
     def take(self, found: _Found | None) -> None:
-        """Take what looking into the batch has come to."""
+        """Take the result of ``look``."""
         if not self._goes_by_headers:
             super().take(found)
         elif found is not None:
@@ -220,7 +224,7 @@ class LargestSearch(TimeSearch):
         self._last_seen = None
         best, self._best = self._best, None
         if best is not None:
-            # Now for the record itself; should the header lie, it is believed.
+            # Open the batch for the exact record. If the header lies, the header's answer stays.
             self.found = best
             self._goes_by_headers = False
             self._timestamp, self._next_offset = best.timestamp, best.offset

@@ -1,8 +1,8 @@
 """The aborted transactions of a segment: ``.txnindex``.
 
 Format: entries of ``version int16 (0) | producer_id int64 | first_offset int64 |
-last_offset int64 | last_stable_offset int64``, in the order of their end. The file exists once
-there is an entry.
+last_offset int64 | last_stable_offset int64``, in the order of their markers. The file is created
+with the first entry.
 
 Source: TransactionIndex, AbortedTxn of Kafka.
 """
@@ -17,7 +17,7 @@ _ENTRY = Struct(">hqqqq")
 
 
 class AbortedTransaction(NamedTuple):
-    """A transaction that was aborted: its first offset, its marker, and what was stable then."""
+    """An aborted transaction: its first offset, its marker's offset, the stable offset after it."""
 
     producer_id: int
     first_offset: int
@@ -39,7 +39,7 @@ class TransactionIndex:
 
     @property
     def path(self) -> Path:
-        """The index's file."""
+        """The path of the index's file."""
         return self.directory / self.name
 
     def entries(self) -> list[AbortedTransaction]:
@@ -54,16 +54,16 @@ class TransactionIndex:
         return self._entries
 
     def append(self, aborted: AbortedTransaction) -> None:
-        """Add an entry; it counts also where writing it fails, see ``write_missing``."""
+        """Add an entry. It counts even if writing fails; ``write_missing`` writes it later."""
         self.entries().append(aborted)
         self.write_missing()
 
     def write_missing(self) -> None:
-        """Write the entries that aren't in the file, for want of room perhaps; OSError."""
+        """Write the entries that a failure, such as a full disk, kept out of the file; OSError."""
         entries = self._entries
         if entries is None or self._written == len(entries):
             return
-        first = self._written  # a flush may be here at the same time, in its thread
+        first = self._written  # a flushing thread may write the same entries at the same time
         missing = b"".join(_ENTRY.pack(0, *entry) for entry in entries[first:])
         fd = self._disk.open_briefly(self.path, create=True)
         try:

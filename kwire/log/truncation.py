@@ -1,9 +1,9 @@
-"""Cutting the end of a log, as a follower does whose leader has something else there.
+"""Truncating a log, as a follower does whose leader has other records there.
 
-Rules: what was cut is gone for good, also after the death of the machine; segments go from the last
-one back, so that a crash leaves no hole. The recovery point and the first dirty offset have to be
-checkpointed before the next append, or the old ones would vouch for what comes where the cut was.
-After an error the directory is offline.
+Rules: truncated records never come back, not even after a crash of the machine. Segments are
+removed from the last one backwards, so that a crash leaves no gap. The recovery point and the first
+dirty offset have to be checkpointed before the next append: the old ones would declare the new
+records synced and compacted. After an error the directory is offline.
 
 Source: UnifiedLog.truncateTo of Kafka.
 """

@@ -1,19 +1,20 @@
-"""What a batch must be like before it is appended for a client, and what is put right in it.
+"""The checks and corrections of a client's batch before it is appended.
 
 Rules:
 
-- In Kafka's order: framing, base offset, size, checksum, header, records, size once more.
-- Records are opened where Kafka's semantics need it: a compacted topic (keys), another codec, a
-  limit for old timestamps, a header whose timestamps can't be, and batches of a few records, for
-  that costs no more than the append itself. Of other batches the header is believed, as far as it
-  can be true; docs/decisions/0011 says what that means for readers.
-- Errors that belong to records carry their place in the batch (KIP-467).
-- The max timestamp of a batch that was opened is made that of its records.
-- A batch is opened a stretch at a time, up to ``Limits``; beyond them TooLarge is raised, for the
-  caller to go on with larger limits in a thread. A batch of a few records that need not be opened
-  is believed then.
-- Of the records that are wrong the first ``MOST_RECORD_ERRORS`` are named. Kafka names all of them;
-  its clients tell the records that aren't named that their batch was refused because of others.
+- The order is Kafka's: framing, base offset, size, checksum, header, records, size once more.
+- A batch is opened, that is, its records are read, if Kafka's semantics need it: for a compacted
+  topic (keys), for another codec, for a limit on old timestamps, and for impossible timestamps in
+  the header. A batch of a few records is opened too, because that costs no more than the append.
+  The headers of other batches are trusted as far as they can be true; docs/decisions/0011 says what
+  that means for readers.
+- An error of a single record carries the record's index in the batch (KIP-467).
+- The max timestamp of an opened batch is corrected to that of its records.
+- A batch is opened piece by piece, up to ``Limits``. Beyond them TooLarge is raised, and the caller
+  checks again with larger limits in a thread. A batch of a few records that need not be opened is
+  trusted instead.
+- At most ``MOST_RECORD_ERRORS`` wrong records are reported. Kafka reports all of them. For a record
+  that isn't reported, Kafka's clients say that its batch was rejected because of other records.
 
 Source: LogValidator, UnifiedLog.analyzeAndValidateRecords and ProduceRequest of Kafka.
 """
@@ -49,19 +50,19 @@ SLOW_BYTES = 16 * 1024
 MOST_RECORD_ERRORS = 100
 
 INLINE_LIMITS = Limits(max_bytes=64 * 1024, max_records=SLOW_RECORDS, max_headers=1000)
-"""What is opened on the event loop."""
+"""Limits for batches that are opened on the event loop."""
 
 FULL_LIMITS = Limits(100 * 1024 * 1024, 1_000_000, 1_000_000)
 """The defaults of ``kwire.decompressed.max.bytes`` and ``kwire.decompressed.max.records``."""
 
 _MULTIPLE = 4
-"""A batch may decompress to so many times ``max.message.bytes`` whatever the setting says."""
+"""A batch may always decompress to this multiple of ``max.message.bytes``."""
 
 
 class InvalidBatch(KafkaError):
-    """A batch that is refused because of some of its records.
+    """A batch that is rejected because of some of its records.
 
-    ``record_errors`` are (place in the batch, message).
+    ``record_errors`` are pairs of (index in the batch, message).
     """
 
     def __init__(self, code: ErrorCode, message: str, record_errors: list[tuple[int, str]]) -> None:
@@ -70,16 +71,16 @@ class InvalidBatch(KafkaError):
 
 
 class _Seen(NamedTuple):
-    """What was seen of the records of a batch; ``largest`` is the largest timestamp in ms."""
+    """The result of reading a batch's records; ``largest`` is the largest timestamp in ms."""
 
     largest: int
     is_in_order: bool
 
 
 class CheckedBatch(NamedTuple):
-    """A batch that may be appended, whose buffer can be written to.
+    """A batch that may be appended and whose buffer is writable.
 
-    ``log_append_time_ms`` is -1 where the client's timestamps are kept.
+    ``log_append_time_ms`` is -1 if the client's timestamps are kept.
     """
 
     batch: RecordBatch
@@ -87,11 +88,11 @@ class CheckedBatch(NamedTuple):
 
 
 def client_batch(records: Buffer, *, knows_zstd: bool = True) -> RecordBatch:
-    """The one batch that a client may bring for a partition; bytes after it that aren't a whole
-    batch are left out, as Kafka does.
+    """The one batch that a client may send for a partition.
 
-    Raises KafkaError: INVALID_RECORD, CORRUPT_MESSAGE, UNSUPPORTED_COMPRESSION_TYPE for zstd from a
-    client that doesn't know it (Produce before version 7).
+    Bytes after it that aren't a complete batch are dropped, as in Kafka. Raises KafkaError:
+    INVALID_RECORD, CORRUPT_MESSAGE, and UNSUPPORTED_COMPRESSION_TYPE for zstd from a client that
+    doesn't know it (Produce before version 7).
     """
     size_bytes = whole_batch_bytes(records, 0)
     if size_bytes is None:
@@ -99,7 +100,7 @@ def client_batch(records: Buffer, *, knows_zstd: bool = True) -> RecordBatch:
     if records[16] != MAGIC:
         raise KafkaError(
             ErrorCode.INVALID_RECORD,
-            f"message format {records[16]} is gone since Kafka 4.0; use a client that writes 2",
+            f"message format {records[16]} was removed in Kafka 4.0; use a client of format 2",
         )
     batch = RecordBatch(records)
     if batch.compression == Compression.ZSTD and not knows_zstd:
@@ -110,20 +111,23 @@ def client_batch(records: Buffer, *, knows_zstd: bool = True) -> RecordBatch:
         if whole_batch_bytes(records, size_bytes) is not None:
             raise KafkaError(
                 ErrorCode.INVALID_RECORD,
-                "A produce request holds exactly one record batch for each partition",
+                "A produce request must hold exactly one record batch for each partition",
             )
         batch.buffer = records[:size_bytes]
     return batch
 
 
 def limits_of(config: LogConfig, max_bytes: int, max_records: int) -> Limits:
-    """The limits of a topic on a broker with these settings; headers count as records do."""
+    """The limits for a topic with this config and these broker settings.
+
+    Headers are limited to the same number as records.
+    """
     most_bytes = max(max_bytes, _MULTIPLE * config.max_message_bytes)
     return Limits(most_bytes, max_records, max_records)
 
 
 def is_slow(batch: RecordBatch, config: LogConfig, now_ms: int) -> bool:
-    """Whether it is known at once that checking takes so long that it belongs into a thread."""
+    """Whether the header already shows that the check takes so long that it needs a thread."""
     payload_bytes = batch.size_bytes - HEADER_BYTES
     is_large = batch.records_count > SLOW_RECORDS or payload_bytes > SLOW_BYTES
     return is_large and _has_to_be_opened(batch, config, now_ms)
@@ -136,11 +140,11 @@ def checked_batch(
     limits: Limits = FULL_LIMITS,
     between: Between = nothing_between,
 ) -> CheckedBatch:
-    """The batch as it is to be appended; may be called in a thread.
+    """The batch as it has to be appended; may be called in a thread.
 
     Raises KafkaError: CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE,
-    INVALID_TIMESTAMP, and UNKNOWN_SERVER_ERROR, as Kafka does, where records can't be decompressed.
-    TooLarge for a batch that has to be opened and is beyond ``limits``.
+    INVALID_TIMESTAMP, and, as Kafka does, UNKNOWN_SERVER_ERROR if records can't be decompressed.
+    Raises TooLarge if the batch has to be opened and exceeds ``limits``.
     """
     if batch.base_offset:
         raise _invalid(f"A record batch that begins at {batch.base_offset}, not 0")
@@ -177,9 +181,9 @@ def check_segment_size(batch: RecordBatch, config: LogConfig) -> None:
 
 
 def check_of_coordinator(batch: RecordBatch, config: LogConfig, now_ms: int) -> None:
-    """Check the size of a coordinator's batch, as above, and give it the time the topic wants.
+    """Check the size of a coordinator's batch, as above, and apply the topic's timestamp type.
 
-    A marker is never too large: a transaction has to come to its end.
+    A marker is never too large, because it must be possible to end every transaction.
     """
     if not batch.is_control:
         check_size(batch, config)
@@ -189,7 +193,7 @@ def check_of_coordinator(batch: RecordBatch, config: LogConfig, now_ms: int) -> 
 
 
 def check_replicated(batch: RecordBatch, log_end_offset: int) -> None:
-    """Raise KafkaError (CORRUPT_MESSAGE) unless a leader's batch may follow what is there."""
+    """Raise KafkaError (CORRUPT_MESSAGE) unless a leader's batch fits after the log's end."""
     batch.verify_crc()
     if batch.base_offset < log_end_offset:
         raise KafkaError(
@@ -222,7 +226,7 @@ def _check_header(batch: RecordBatch) -> None:
 
 
 def _has_to_be_opened(batch: RecordBatch, config: LogConfig, now_ms: int) -> bool:
-    """Whether the header alone can't tell what Kafka's semantics ask for."""
+    """Whether the header alone is not enough for the checks that Kafka's semantics need."""
     if config.compact or config.compression not in (None, batch.compression):
         return True
     if batch.timestamp_type != CREATE_TIME:
@@ -245,7 +249,7 @@ def _has_few_records(batch: RecordBatch) -> bool:
 def _look(
     batch: RecordBatch, config: LogConfig, now_ms: int, limits: Limits, between: Between
 ) -> _Seen:
-    """Look at every record; InvalidBatch if there are some that Kafka refuses one by one."""
+    """Check every record; InvalidBatch if there are records that Kafka rejects one by one."""
     earliest = now_ms - config.timestamp_before_max_ms
     latest = now_ms + config.timestamp_after_max_ms
     keeps_times, compact = not config.log_append_time, config.compact
@@ -265,7 +269,7 @@ def _look(
                     text = f"Timestamp {timestamp} is not in {earliest} to {latest}"
                     wrong.add(place, text, ErrorCode.INVALID_TIMESTAMP)
             elif is_stamped:
-                text = "It is for the broker to set the timestamp type LogAppendTime"
+                text = "Only the broker may set the timestamp type LogAppendTime"
                 wrong.add(place, text, ErrorCode.INVALID_TIMESTAMP)
     except InvalidRecords as error:
         if error.code is ErrorCode.CORRUPT_MESSAGE:
@@ -276,7 +280,7 @@ def _look(
 
 
 class _WrongRecords:
-    """The records of a batch that are refused; the first of them are kept."""
+    """The wrong records of a batch; the first ``MOST_RECORD_ERRORS`` are kept."""
 
     def __init__(self) -> None:
         self._first: list[tuple[int, str]] = []
@@ -284,7 +288,7 @@ class _WrongRecords:
         self._code = ErrorCode.INVALID_RECORD
 
     def add(self, place: int, text: str, code: ErrorCode = ErrorCode.INVALID_RECORD) -> None:
-        """Note a record."""
+        """Add a wrong record."""
         self._count += 1
         if self._count <= MOST_RECORD_ERRORS:
             self._first.append((place, text))
@@ -314,7 +318,7 @@ def _put_right(
     limits: Limits,
     between: Between,
 ) -> CheckedBatch:
-    """The batch in the codec, with the timestamps and in the order that the topic wants."""
+    """The batch with the codec, the timestamps and the order of offsets that the topic needs."""
     wanted = config.compression
     if wanted is not None and wanted != batch.compression:
         assert seen is not None
@@ -349,5 +353,5 @@ def _invalid(message: str) -> KafkaError:
 
 
 def _unreadable(message: str) -> KafkaError:
-    # Kafka's answer where a codec fails; unlike CORRUPT_MESSAGE nobody tries again.
+    # Kafka's error for a failing codec. Clients retry after CORRUPT_MESSAGE but not after this.
     return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, message)

@@ -1,4 +1,4 @@
-"""The header of a record batch, and the few fields of it that a broker may rewrite.
+"""The header of a record batch, and the few fields of the header that a broker may change.
 
 Format (big endian, magic 2, KIP-98)::
 
@@ -29,7 +29,7 @@ HEADER_BYTES = 61
 """Size of a batch without records."""
 
 LOG_OVERHEAD_BYTES = 12
-"""Base offset and length: what ``batch_length`` does not count."""
+"""Base offset and length, which ``batch_length`` doesn't count."""
 
 MIN_BATCH_LENGTH = HEADER_BYTES - LOG_OVERHEAD_BYTES
 MAGIC = 2
@@ -62,14 +62,14 @@ _LEADER_EPOCH_AT = 12
 _MAGIC_AT = 16
 _CRC_AT = 17
 ATTRIBUTES_AT = 21
-"""Where in a batch the bytes begin that its checksum covers."""
+"""Position in a batch of the first byte that the checksum covers."""
 
 _BASE_TIMESTAMP_AT = 27
 _MAX_TIMESTAMP_AT = 35
 
 
 class InvalidRecords(KafkaError):
-    """Bytes that are not the record batches they should be."""
+    """Bytes that should be record batches but are not."""
 
 
 class TooLarge(InvalidRecords):
@@ -84,12 +84,12 @@ class TooLarge(InvalidRecords):
 
 
 class RecordBatch:
-    """The header of the batch at ``position`` of ``buffer``, parsed; its records stay bytes.
+    """The parsed header of the batch at ``position`` of ``buffer``; its records stay bytes.
 
-    Sizes are bytes, timestamps milliseconds since the epoch. Raises InvalidRecords
-    (CORRUPT_MESSAGE) where the buffer does not hold the whole batch, and
-    UNSUPPORTED_FOR_MESSAGE_FORMAT for magics 0 and 1, which Kafka 4 dropped. With ``header_only``
-    the records needn't be there, and mustn't be asked for.
+    Sizes are bytes, timestamps milliseconds since the epoch. Raises InvalidRecords: CORRUPT_MESSAGE
+    if the buffer does not hold the complete batch, UNSUPPORTED_FOR_MESSAGE_FORMAT for magics 0 and
+    1, which Kafka 4 dropped. With ``header_only`` the buffer need not hold the records, and the
+    caller must not read them.
     """
 
     __slots__ = (
@@ -168,7 +168,7 @@ class RecordBatch:
 
     @property
     def last_sequence(self) -> int:
-        """Sequence number of the last record; it wraps at 2**31 - 1 to 0. -1 without one."""
+        """Sequence number of the last record, -1 if the batch has none; 0 follows 2**31 - 1."""
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return (self.base_sequence + self.last_offset_delta) & MAX_SEQUENCE
@@ -190,17 +190,17 @@ class RecordBatch:
 
     @property
     def is_control(self) -> bool:
-        """Whether its record is a marker that consumers don't see."""
+        """Whether the batch holds a control record, which consumers don't see."""
         return bool(self.attributes & CONTROL_MASK)
 
     @property
     def has_producer_id(self) -> bool:
-        """Whether an idempotent or transactional producer wrote it."""
+        """Whether an idempotent or transactional producer wrote the batch."""
         return self.producer_id > NO_PRODUCER_ID
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When compaction may drop the batch's tombstones; None while that isn't decided."""
+        """When compaction may remove the batch's tombstones; None while no time is set."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON_MASK else None
 
     @property
@@ -210,12 +210,12 @@ class RecordBatch:
 
     @property
     def payload(self) -> memoryview:
-        """The records, compressed as they are, not copied."""
+        """The records as they are, compressed or not, not copied."""
         start = self.position + HEADER_BYTES
         return memoryview(self.buffer)[start : self.position + self.size_bytes]
 
     def crc_is_right(self) -> bool:
-        """Whether the checksum fits the bytes it covers."""
+        """Whether the checksum matches the bytes that it covers."""
         start = self.position + ATTRIBUTES_AT
         covered = memoryview(self.buffer)[start : self.position + self.size_bytes]
         return bool(crc32c(covered) == self.crc)
@@ -238,7 +238,7 @@ class RecordBatch:
 def batches(buffer: Buffer, position: int = 0) -> Iterator[RecordBatch]:
     """Every batch from ``position`` to the end, which must be the end of a batch.
 
-    Raises InvalidRecords as RecordBatch does; checksums are left to the caller.
+    Raises InvalidRecords as RecordBatch does; the caller verifies checksums.
     """
     end = len(buffer)
     while position < end:
@@ -248,7 +248,7 @@ def batches(buffer: Buffer, position: int = 0) -> Iterator[RecordBatch]:
 
 
 def complete_batches(buffer: Buffer, position: int = 0) -> Iterator[RecordBatch]:
-    """Like ``batches``, but an incomplete last batch ends it: what a fetch may bring."""
+    """Like ``batches``, but ends before an incomplete last batch, which a fetch may contain."""
     end = len(buffer)
     while position + HEADER_BYTES <= end:
         length = _INT32.unpack_from(buffer, position + 8)[0]
@@ -260,9 +260,9 @@ def complete_batches(buffer: Buffer, position: int = 0) -> Iterator[RecordBatch]
 
 
 def whole_batch_bytes(buffer: Buffer, position: int) -> int | None:
-    """How many bytes the batch at ``position`` takes, of whatever magic; None where it isn't whole.
+    """Size of the batch at ``position``, of any magic; None if the batch is incomplete.
 
-    Raises InvalidRecords (CORRUPT_MESSAGE) for what can't be the beginning of a batch.
+    Raises InvalidRecords (CORRUPT_MESSAGE) for bytes that can't be the start of a batch.
     """
     left = len(buffer) - position
     if left < LOG_OVERHEAD_BYTES:
@@ -279,14 +279,14 @@ def whole_batch_bytes(buffer: Buffer, position: int) -> int | None:
 
 
 def assign_offsets(batch: RecordBatch, base_offset: int, leader_epoch: int) -> None:
-    """Give a batch its base offset and leader epoch, in its buffer too; the CRC stays right."""
+    """Set base offset and leader epoch of a batch, in its buffer too; the CRC stays right."""
     _BASE_OFFSET.pack_into(batch.buffer, batch.position, base_offset)
     _INT32.pack_into(batch.buffer, batch.position + _LEADER_EPOCH_AT, leader_epoch)
     batch.base_offset, batch.partition_leader_epoch = base_offset, leader_epoch
 
 
 def set_max_timestamp(batch: RecordBatch, timestamp_type: int, max_timestamp: int) -> None:
-    """Give a batch its timestamp type and max timestamp, in its buffer too, with a new CRC."""
+    """Set timestamp type and max timestamp of a batch, in its buffer too, with a new CRC."""
     buffer, position = batch.buffer, batch.position
     batch.attributes &= ~TIMESTAMP_TYPE_MASK
     if timestamp_type == LOG_APPEND_TIME:
@@ -312,7 +312,7 @@ def build_header(  # one argument for each field of the format
     base_sequence: int,
     records_count: int,
 ) -> bytearray:
-    """A whole batch: the header for ``payload``, with its CRC, and the payload."""
+    """A complete batch: the header for ``payload``, with its CRC, and the payload."""
     out = bytearray(
         _HEADER.pack(
             base_offset,
@@ -349,6 +349,6 @@ def _wrong_magic(magic: int) -> InvalidRecords:
     if magic in (0, 1):
         return InvalidRecords(
             ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
-            f"message format {magic} is gone since Kafka 4.0; use a client that writes format 2",
+            f"message format {magic} was removed in Kafka 4.0; use a client that writes format 2",
         )
     return InvalidRecords(ErrorCode.CORRUPT_MESSAGE, f"record batch with unknown magic {magic}")

@@ -12,7 +12,7 @@ producer id."""
 
 
 class BatchHeader(NamedTuple):
-    """Where a batch is and what it spans; sizes and positions are bytes, timestamps ms."""
+    """Position and offsets of a batch; sizes and positions are bytes, timestamps ms."""
 
     position: int
     size_bytes: int
@@ -27,9 +27,9 @@ class BatchHeader(NamedTuple):
 def scan_headers(
     read: Callable[[int, int], bytes], position: int, end: int, chunk_bytes: int
 ) -> Iterator[BatchHeader]:
-    """The headers from ``position`` up to ``end``; a batch that isn't whole ends it.
+    """The headers from ``position`` up to ``end``, or up to an incomplete batch.
 
-    ``read(position, size)`` gives the bytes of the file; ``chunk_bytes`` are read at a time.
+    ``read(position, size)`` reads bytes of the file; each call asks for up to ``chunk_bytes``.
     """
     chunk = b""
     chunk_start = position

@@ -1,8 +1,8 @@
-"""CRC-32C, the checksum of record batches and of snapshots of producers.
+"""CRC-32C, the checksum of record batches and of producer snapshots.
 
-It comes from the extension module of the package ``crc32c``. The package around it isn't run: it
-reads the metadata of what is installed to learn its own version, which takes longer than the start
-of an interpreter. Where the extension isn't in its place the package is imported after all.
+It comes from the extension module of the package ``crc32c``. The package's own ``__init__`` isn't
+run: to find its version it reads the metadata of all installed packages, which takes longer than
+starting an interpreter. If the extension can't be found, the package is imported after all.
 """
 
 from importlib.machinery import PathFinder
@@ -14,7 +14,7 @@ EXTENSION: Final = "crc32c._crc32c"
 
 
 class Checksum(Protocol):
-    """Gives the checksum of ``data``; ``value`` is that of what came before."""
+    """Returns the checksum of ``data``; ``value`` is the checksum of the bytes before it."""
 
     def __call__(self, data: bytes | bytearray | memoryview, value: int = 0, /) -> int: ...
 

@@ -2,24 +2,24 @@
 
 Rules:
 
-- Whatever a client sends, decompressing it never yields more than the bytes the caller allows:
-  beyond that TooLarge (MESSAGE_TOO_LARGE) is raised, for broken data InvalidRecords
+- Decompressing never yields more bytes than the caller allows, whatever a client has sent. Beyond
+  that limit TooLarge (MESSAGE_TOO_LARGE) is raised, for broken data InvalidRecords
   (CORRUPT_MESSAGE).
-- ``decompressed`` yields one stretch after the other and holds no more than one, and what the codec
-  itself refers back to: 32 KiB (gzip), a block (lz4, snappy), the window of the frame (zstd, at
-  most 128 MiB, of which only as much is touched as was decompressed).
-- gzip is RFC 1952, of one or several members; zstd is a frame, with or without a content size.
-- lz4 is the frame format; its blocks are written independent of each other, since Kafka's Java
-  reader (Lz4BlockInputStream) knows no others.
-- snappy is written in the xerial framing of Kafka's Java client; raw blocks, which some clients
-  write, are read as well. Format of a framed stream::
+- ``decompressed`` yields one piece after the other. It holds only one piece in memory, and the data
+  that the codec refers back to: 32 KiB (gzip), a block (lz4, snappy), the frame's window (zstd, at
+  most 128 MiB, of which only as much is used as was decompressed).
+- gzip is RFC 1952, with one or several members. zstd is a frame, with or without a content size.
+- lz4 is the frame format. Its blocks are written independent of each other, because Kafka's Java
+  reader (Lz4BlockInputStream) can't read linked blocks.
+- snappy is written in the xerial framing of Kafka's Java client. Raw blocks, which some clients
+  write, can be read too. Format of a framed stream::
 
       82 "SNAPPY" 00 | version int32 | compatible version int32 | (block size int32 | raw block)…
 
-- The blocks of a zstd frame (RFC 8878) are fed to the library one by one, because it has no bound
-  on what it returns: a block yields at most 128 KiB, but may take as little as 4 bytes. Format of a
-  block's header, the lowest bit first: is last 1 bit | type 2 bits | size 21 bits. A block of type
-  1 repeats one byte; the others are as long as their size says.
+- The zstd library has no limit on what one call returns, so the blocks of a zstd frame (RFC 8878)
+  are passed to it one by one. A block yields at most 128 KiB, but may take as little as 4 bytes.
+  Format of a block's header, from the lowest bit: is last 1 bit | type 2 bits | size 21 bits. A
+  block of type 1 repeats one byte; other blocks are as long as their size says.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -54,10 +54,10 @@ DEFAULT_LEVELS: dict[Compression, int] = {
 """Kafka's defaults of ``compression.<codec>.level``."""
 
 DEFAULT_MAX_BYTES = 256 * 1024 * 1024
-"""Most bytes that a single batch may decompress to unless the caller says otherwise."""
+"""The most bytes that a single batch may decompress to, unless the caller sets another limit."""
 
 STRETCH_BYTES = 64 * 1024
-"""Most bytes that are decompressed at a time; zstd and snappy have blocks of their own size."""
+"""The size of a decompressed piece; zstd and snappy have block sizes of their own."""
 
 MOST_FROM_A_BYTE: dict[int, int] = {
     Compression.NONE: 1,
@@ -66,7 +66,7 @@ MOST_FROM_A_BYTE: dict[int, int] = {
     Compression.LZ4: 255,
     Compression.ZSTD: 32 * 1024,
 }
-"""How many bytes a compressed byte becomes at most, by the formats of the codecs."""
+"""The most bytes that one compressed byte can become, by the format of each codec."""
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _GZIP_STEP_BYTES = 16 * 1024
@@ -76,7 +76,7 @@ _XERIAL_HEADER_BYTES = 16
 _XERIAL_BLOCK_BYTES = 32 * 1024
 _LZ4_STEP_BYTES = 4096
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
-_ZSTD_MAX_WINDOW_BYTES = 1 << 27  # that of level 22, and zstd's own default limit
+_ZSTD_MAX_WINDOW_BYTES = 1 << 27  # the window of level 22, and zstd's own default limit
 _ZSTD_BLOCK_HEADER_BYTES = 3
 _ZSTD_REPEATED_BYTE = 1
 _ZSTD_CHECKSUM_BYTES = 4
@@ -84,7 +84,7 @@ _INT32 = Struct(">i")
 
 
 def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
-    """``data`` compressed; ``level`` is the codec's own scale, None for Kafka's default."""
+    """Compress ``data``; ``level`` is on the codec's own scale, None for Kafka's default."""
     compressor = _COMPRESSORS.get(codec)
     if compressor is None:
         raise _unknown(codec)
@@ -93,7 +93,7 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
 
 
 def compressed(codec: int, stretches: Iterable[Buffer], level: int | None) -> Iterator[bytes]:
-    """As ``compress``, of data that comes and goes in stretches."""
+    """As ``compress``, for data that comes in pieces; yields pieces."""
     compressor = _STREAM_COMPRESSORS.get(codec)
     if compressor is None:
         raise _unknown(codec)
@@ -102,7 +102,7 @@ def compressed(codec: int, stretches: Iterable[Buffer], level: int | None) -> It
 
 
 def decompress(codec: int, data: Buffer, max_bytes: int = DEFAULT_MAX_BYTES) -> Buffer:
-    """The records that ``data`` holds; ``data`` itself where nothing is compressed.
+    """Decompress ``data``; returns ``data`` itself for codec NONE.
 
     Raises InvalidRecords (CORRUPT_MESSAGE) for broken data, TooLarge for more than ``max_bytes``.
     """
@@ -112,9 +112,9 @@ def decompress(codec: int, data: Buffer, max_bytes: int = DEFAULT_MAX_BYTES) -> 
 
 
 def decompressed(codec: int, data: Buffer, max_bytes: int = DEFAULT_MAX_BYTES) -> Iterator[bytes]:
-    """As ``decompress``, one stretch after the other; there may be empty ones.
+    """As ``decompress``, but yields pieces, some of which may be empty.
 
-    Also what isn't compressed comes in stretches.
+    Uncompressed data comes in pieces too.
     """
     decompressor = _DECOMPRESSORS.get(codec)
     if decompressor is None:
@@ -128,7 +128,7 @@ def decompressed(codec: int, data: Buffer, max_bytes: int = DEFAULT_MAX_BYTES) -
             yield stretch
     except InvalidRecords:
         raise
-    except Exception as error:  # each library has exceptions of its own, some of them bare
+    except Exception as error:  # each library raises its own exceptions, some of them bare
         name = Compression(codec).name.lower()
         raise InvalidRecords(
             ErrorCode.CORRUPT_MESSAGE, f"the records are not valid {name}: {error}"
@@ -210,7 +210,7 @@ def _stream_snappy(stretches: Iterable[Buffer], level: int) -> Iterator[bytes]:
 
 
 def _blocks(stretches: Iterable[Buffer]) -> Iterator[bytes]:
-    """The same bytes in blocks of one size, the last one smaller."""
+    """The same bytes in blocks of equal size, except the last one."""
     rest = b""
     for stretch in stretches:
         data = rest + bytes(stretch) if rest else bytes(stretch)
@@ -223,7 +223,7 @@ def _blocks(stretches: Iterable[Buffer]) -> Iterator[bytes]:
 
 
 def _xerial_blocks(view: memoryview) -> Iterator[memoryview]:
-    """The raw blocks of a framed stream, or the whole as one block where there is no framing."""
+    """The raw blocks of a framed stream; without framing, all bytes as one block."""
     if bytes(view[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
         yield view
         return
@@ -246,7 +246,7 @@ def _decompress_snappy(data: memoryview, max_bytes: int) -> Iterator[bytes]:
 
     left = max_bytes
     for block in _xerial_blocks(data):
-        # A raw block opens with its decompressed size, so nothing large is made before the check.
+        # A raw block starts with its decompressed size, so the check needs no large buffer.
         size_bytes = cramjam.snappy.decompress_raw_len(block)
         if size_bytes > left:
             raise _too_large(max_bytes)
@@ -307,10 +307,10 @@ def _stream_zstd(stretches: Iterable[Buffer], level: int) -> Iterator[bytes]:
 def _decompress_zstd(data: memoryview, max_bytes: int) -> Iterator[bytes]:
     import zstandard
 
-    if not len(data):  # no frame at all is no data for Kafka's reader
+    if not len(data):  # Kafka's reader takes a missing frame for no data
         return
     if data[: len(_ZSTD_MAGIC)] != _ZSTD_MAGIC:
-        raise InvalidRecords(ErrorCode.CORRUPT_MESSAGE, "the records are no zstd frame")
+        raise InvalidRecords(ErrorCode.CORRUPT_MESSAGE, "the records are not a zstd frame")
     limited = zstandard.ZstdDecompressor(max_window_size=_ZSTD_MAX_WINDOW_BYTES)
     decompressor = limited.decompressobj()
     position, end = 0, zstandard.frame_header_size(data)

@@ -1,7 +1,8 @@
 """Control batches: the markers that end a transaction.
 
-Format: a batch with the control bit and one record. Its key is ``version int16 | type int16``
-(0 abort, 1 commit), its value ``version int16 | coordinator_epoch int32``. It takes an offset.
+Format: a batch with the control bit and one record. The record's key is ``version int16 |
+type int16`` (0 abort, 1 commit), its value ``version int16 | coordinator_epoch int32``. A marker
+takes an offset like any other record.
 Source: ControlRecordType and EndTransactionMarker of Kafka.
 """
 
@@ -19,7 +20,7 @@ _SMALL = Limits(max_bytes=64 * 1024)
 
 
 class ControlType(IntEnum):
-    """What a control record says; higher numbers belong to the KRaft log."""
+    """The type of a control record; larger numbers belong to the KRaft log."""
 
     ABORT = 0
     COMMIT = 1
@@ -41,9 +42,9 @@ def end_transaction_marker(
 
 
 def control_type(batch: RecordBatch) -> int:
-    """The type of a control batch's record, as a number: there are more than ControlType names.
+    """The type of a control batch's record, as a number: ControlType doesn't name all types.
 
-    Raises InvalidRecords (INVALID_RECORD) when the record has no such key.
+    Raises InvalidRecords (INVALID_RECORD) if the record's key isn't a control key.
     """
     return _control_record(batch)[0]
 
@@ -51,7 +52,7 @@ def control_type(batch: RecordBatch) -> int:
 def coordinator_epoch(batch: RecordBatch) -> int:
     """The epoch of the coordinator that wrote an end-transaction marker.
 
-    Raises InvalidRecords (INVALID_RECORD) when the record has no such key or value.
+    Raises InvalidRecords (INVALID_RECORD) if the record's key or value isn't that of a marker.
     """
     value = _control_record(batch)[1]
     if value is None or len(value) < _VALUE.size:
@@ -60,7 +61,7 @@ def coordinator_epoch(batch: RecordBatch) -> int:
 
 
 def _control_record(batch: RecordBatch) -> tuple[int, bytes | None]:
-    """Type and value of the one record of a control batch."""
+    """Type and value of the only record of a control batch."""
     for record in records(batch, _SMALL):
         if record.key is None or len(record.key) < _KEY.size:
             break

@@ -1,12 +1,13 @@
-"""The records of a batch, decompressed a stretch at a time: never more is held than a stretch.
+"""Decompressing the records of a batch piece by piece, with only one piece in memory.
 
 Rules:
 
-- ``Limits`` bound how many records a batch may have and how many bytes they may decompress to.
-  TooLarge (MESSAGE_TOO_LARGE) is raised before anything beyond is made.
-- What isn't compressed was paid for with as many bytes of a request: only the number of headers,
-  which take two bytes each, is limited there.
-- ``between`` is called after every stretch; it may raise, when nobody wants the result any more.
+- ``Limits`` bound the number of records of a batch and the bytes to which they may decompress.
+  TooLarge (MESSAGE_TOO_LARGE) is raised before anything beyond them is created.
+- An uncompressed batch can't hold more than the request that brought it. Only the number of its
+  headers is limited, because a header takes as little as two bytes.
+- ``between`` is called after every piece. It may raise to stop the work, when the result isn't
+  needed any more.
 """
 
 from collections.abc import Callable
@@ -23,7 +24,7 @@ Between: TypeAlias = Callable[[], None]
 
 
 class Limits(NamedTuple):
-    """What a compressed batch may hold where it is opened; ``max_headers`` is for any batch."""
+    """What a compressed batch may hold; ``max_headers`` also applies to uncompressed batches."""
 
     max_bytes: int = DEFAULT_MAX_BYTES
     max_records: int = 0x7FFF_FFFF
@@ -34,13 +35,13 @@ NO_LIMITS = Limits()
 
 
 def nothing_between() -> None:
-    """What there is to do between two stretches where the result is wanted in any case."""
+    """Do nothing between two pieces: the default, for results that are always needed."""
 
 
 class RecordFeed:
-    """The decompressed records of a batch; ``position`` of ``buffer`` comes next.
+    """The decompressed records of a batch; ``position`` in ``buffer`` is the next byte to read.
 
-    Raises TooLarge for a batch whose header alone says more than the limits allow.
+    Raises TooLarge if the batch's header already exceeds the limits.
     """
 
     __slots__ = ("_before", "_between", "_headers", "_limits", "_stretches", "buffer", "position")
@@ -64,18 +65,18 @@ class RecordFeed:
 
     @property
     def done_bytes(self) -> int:
-        """How many bytes lie before the position, from the first record on."""
+        """Bytes between the start of the first record and ``position``."""
         return self._before + self.position
 
     def is_at_end(self) -> bool:
-        """Whether nothing is left."""
+        """Whether no byte is left."""
         while self.position >= len(self.buffer):
             if not self._next_stretch():
                 return True
         return False
 
     def varint(self) -> int:
-        """The number at the position, which may go on in the next stretch."""
+        """Read the varint at ``position``, which may continue in the next piece."""
         encoded = bytearray()
         while len(encoded) <= MAX_VARINT_BYTES:
             if self.is_at_end():
@@ -88,7 +89,7 @@ class RecordFeed:
         return read_varint(encoded, 0)[0]
 
     def skip(self, size_bytes: int) -> None:
-        """Go on behind so many bytes, of which only the stretch in hand is held."""
+        """Move ``position`` forward, over pieces that are dropped at once."""
         while size_bytes > len(self.buffer) - self.position:
             size_bytes -= len(self.buffer) - self.position
             self.position = len(self.buffer)
@@ -97,9 +98,9 @@ class RecordFeed:
         self.position += size_bytes
 
     def count_headers(self, count: int, room_bytes: int) -> None:
-        """Count the headers of a record, which have so much room, before they are looked at.
+        """Count the headers of a record, which take ``room_bytes``, before they are read.
 
-        Raises InvalidRecords where they don't fit, TooLarge for too many.
+        Raises InvalidRecords if they don't fit into the room, TooLarge if there are too many.
         """
         # A header takes two bytes at least: an empty key and a null value.
         if not 0 < count <= room_bytes // 2:
@@ -109,9 +110,9 @@ class RecordFeed:
             raise TooLarge(f"a batch of more than {self._limits.max_headers} headers")
 
     def next_record(self) -> int:
-        """Bring the next record into the buffer as a whole, ``position`` behind its length.
+        """Bring the whole next record into the buffer, and move ``position`` behind its length.
 
-        The position after it is given.
+        Returns the position after the record.
         """
         try:
             length, position = read_varint(self.buffer, self.position)
@@ -125,7 +126,7 @@ class RecordFeed:
         return self.position + length
 
     def _gather(self, size_bytes: int) -> None:
-        """Bring so many bytes into the buffer."""
+        """Bring ``size_bytes`` bytes from ``position`` on into the buffer."""
         gathered = [self.buffer[self.position :]]
         have = len(gathered[0])
         before = self.done_bytes
@@ -157,7 +158,7 @@ def check_count(batch: RecordBatch, limits: Limits) -> None:
 
 
 def invalid(message: str) -> InvalidRecords:
-    """What is raised for records that aren't what the header says."""
+    """The error for records that don't match the batch's header."""
     return InvalidRecords(ErrorCode.INVALID_RECORD, message)
 
 

@@ -1,4 +1,4 @@
-"""The records inside a batch: reading them one by one, and building batches.
+"""Reading the records of a batch one by one, and building batches.
 
 Format of a record (KIP-98); varints are zigzag, deltas are to the base of the batch::
 
@@ -8,11 +8,11 @@ Format of a record (KIP-98); varints are zigzag, deltas are to the base of the b
 
 Rules:
 
-- Records are opened only where Kafka's semantics ask for it; see docs/decisions.
-- What is not exactly ``records_count`` records up to the last byte raises InvalidRecords.
+- Records are read only if Kafka's semantics need it; see docs/decisions.
+- InvalidRecords is raised unless the bytes are exactly ``records_count`` records.
 - With LOG_APPEND_TIME every record has the batch's max timestamp.
-- As in Kafka an offset may lie outside its batch, a negative length of a key or value means that
-  there is none, and a header's name that isn't UTF-8 is no error (it is kept, with surrogates).
+- As in Kafka, an offset may lie outside its batch, and a negative length of a key or value means
+  null. A header's name that isn't UTF-8 is no error; it is kept, with surrogates.
 """
 
 from collections.abc import Iterable, Iterator
@@ -42,7 +42,7 @@ from kwire.record.varint import append_varint, read_varint
 Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
 
 AT_ONCE_BYTES = 1024 * 1024
-"""Up to so many bytes of records are compressed anew at once."""
+"""Up to this size, records are recompressed in one piece."""
 
 INT32_MAX = 0x7FFF_FFFF
 _INT64_MAX = 0x7FFF_FFFF_FFFF_FFFF
@@ -59,7 +59,7 @@ class Record(NamedTuple):
 
 
 class ProducerState(NamedTuple):
-    """What an idempotent or transactional producer writes into the headers of its batches."""
+    """The fields that an idempotent or transactional producer writes into its batches' headers."""
 
     producer_id: int = NO_PRODUCER_ID
     producer_epoch: int = -1
@@ -72,10 +72,10 @@ NO_PRODUCER = ProducerState()
 def records(
     batch: RecordBatch, limits: Limits = NO_LIMITS, between: Between = nothing_between
 ) -> Iterator[Record]:
-    """Every record of a batch, in order; it is decompressed while they are asked for.
+    """Every record of a batch, in order. The batch is decompressed during the iteration.
 
-    Raises InvalidRecords (CORRUPT_MESSAGE or INVALID_RECORD) when the bytes are not what the header
-    says, TooLarge beyond the limits.
+    Raises InvalidRecords (CORRUPT_MESSAGE or INVALID_RECORD) if the bytes don't match the batch's
+    header, TooLarge beyond the limits.
     """
     feed = RecordFeed(batch, limits, between)
     append_time = batch.max_timestamp if batch.timestamp_type == LOG_APPEND_TIME else None
@@ -88,7 +88,7 @@ def records(
 
 
 def _read_record(feed: RecordFeed, end: int, batch: RecordBatch, append_time: int | None) -> Record:
-    """The record from the feed's position, which is behind its length, to ``end``."""
+    """The record from the feed's position, just after its length field, to ``end``."""
     buffer, position = feed.buffer, feed.position
     length = end - position
     try:
@@ -137,7 +137,7 @@ def _read_bytes(buffer: bytes, position: int, end: int) -> tuple[bytes | None, i
 class BatchBuilder:
     """Collects the records of one batch, whose offsets ascend and may have gaps.
 
-    ``base_offset`` is that of the batch; the timestamps are milliseconds since the epoch.
+    ``base_offset`` is the batch's; timestamps are milliseconds since the epoch.
     """
 
     __slots__ = (
@@ -165,7 +165,7 @@ class BatchBuilder:
         headers: Headers = (),
         offset: int | None = None,
     ) -> None:
-        """Add one record, at the next offset unless ``offset`` says which."""
+        """Add one record, at the next offset unless ``offset`` is given."""
         if self._count == 0:
             self._first_timestamp = timestamp
         delta = self._last_delta + 1 if offset is None else offset - self.base_offset
@@ -188,7 +188,7 @@ class BatchBuilder:
         control: bool = False,
         last_offset_delta: int | None = None,
     ) -> bytearray:
-        """The batch of what was added; ``last_offset_delta`` keeps the one of a compacted batch."""
+        """Build the batch; ``last_offset_delta`` is given for a batch that compaction has cut."""
         attributes = compression
         attributes |= TIMESTAMP_TYPE_MASK if timestamp_type == LOG_APPEND_TIME else 0
         attributes |= TRANSACTIONAL_MASK if transactional else 0
@@ -217,7 +217,7 @@ def build_batch(
     transactional: bool = False,
     leader_epoch: int = -1,
 ) -> bytearray:
-    """A batch of ``items``, whose offsets are taken relative to ``base_offset``."""
+    """A batch of ``items``; their offsets are stored relative to ``base_offset``."""
     builder = BatchBuilder(base_offset)
     for item in items:
         builder.add(item.timestamp, item.key, item.value, item.headers, item.offset)
@@ -238,11 +238,10 @@ def recompress(
     max_size_bytes: int = INT32_MAX,
     between: Between = nothing_between,
 ) -> bytearray:
-    """The same batch with its records under another codec.
+    """The same batch with its records compressed by another codec.
 
-    Attributes that nobody knows, and those that are for compaction to set, are left out. TooLarge
-    for a batch beyond the limits, MESSAGE_TOO_LARGE for one that would have more than
-    ``max_size_bytes``.
+    Unknown attributes, and those that only compaction sets, are left out. Raises TooLarge for a
+    batch beyond the limits, MESSAGE_TOO_LARGE if the result would exceed ``max_size_bytes``.
     """
     kept = batch.attributes & (TIMESTAMP_TYPE_MASK | TRANSACTIONAL_MASK | CONTROL_MASK)
     max_bytes = limits.max_bytes if batch.compression else batch.size_bytes
@@ -271,10 +270,10 @@ def renumbered(
     max_size_bytes: int = INT32_MAX,
     between: Between = nothing_between,
 ) -> bytearray:
-    """A batch of the same records, their offsets one after the other and their timestamps as they
-    count: what is left of a batch whose own offsets or timestamp type can't be kept.
+    """A batch of the same records with consecutive offsets and effective timestamps.
 
-    Raises InvalidRecords as ``recompress``.
+    It replaces a batch whose own offsets or timestamp type can't be kept. Raises InvalidRecords as
+    ``recompress`` does.
     """
     times = [NO_TIMESTAMP, NO_TIMESTAMP]  # of the first record, and the largest
     stretches = _renumbered_records(records(batch, limits, between), times)
@@ -295,7 +294,7 @@ def renumbered(
 
 
 def _renumbered_records(found: Iterator[Record], times: list[int]) -> Iterator[bytes]:
-    """The bytes of records in their new order, in stretches; ``times`` is filled in."""
+    """The bytes of renumbered records, in pieces; fills in ``times``."""
     out = bytearray()
     for place, record in enumerate(found):
         if place == 0:
@@ -318,7 +317,7 @@ def _compress_all(
 ) -> bytes:
     """A compressed payload that fits into a batch of ``max_size_bytes``, or MESSAGE_TOO_LARGE.
 
-    What is small is compressed at once: then zstd and lz4 can write the size into their frame.
+    A small payload is compressed in one piece, so that zstd and lz4 can write its size.
     """
     first: list[bytes] = []
     have = 0
@@ -338,7 +337,7 @@ def _compress_all(
         if left < 0:
             raise InvalidRecords(
                 ErrorCode.MESSAGE_TOO_LARGE,
-                f"compressed anew the batch has more than {max_size_bytes} bytes",
+                f"the recompressed batch has more than {max_size_bytes} bytes",
             )
     return b"".join(out)
 

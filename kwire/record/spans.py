@@ -1,13 +1,14 @@
-"""Where each record of a batch lies, without building the records.
+"""The positions of a batch's records, found without building the records.
 
-For compaction, which looks at every record and copies the bytes of most. Headers aren't looked at.
+Compaction uses this module: it reads every record and copies the bytes of most. The records'
+headers aren't read.
 
 Rules:
 
-- What is known of the records lies in lists side by side, and the records of a batch that isn't
-  compressed stay where they are: this is what bounds the speed of a clean.
-- Numbers as short as they nearly always are, one or two bytes and not negative, are read on the
-  spot; ``read_varint`` reads the others. Tests compare with ``kwire.record.records``.
+- The speed of this code limits the speed of a clean. The positions, keys and deltas of the records
+  are therefore parallel lists, and uncompressed records aren't copied.
+- Nearly all varints have one or two bytes and aren't negative. The loop decodes these inline, and
+  ``read_varint`` decodes the others. Tests compare the results with ``kwire.record.records``.
 """
 
 from collections.abc import Sequence
@@ -19,16 +20,17 @@ from kwire.record.feed import NO_LIMITS, Limits, check_count, invalid
 from kwire.record.varint import append_varint, read_varint
 
 _NULL_LENGTH = 1
-"""The one byte of a length of -1, which stands for null."""
+"""The byte that encodes the length -1, which stands for null."""
 
 
 class RecordSpans:
-    """The records of a batch: the first begins at ``start`` of ``buffer``, each ends at its end.
+    """The records of a batch: the first starts at ``start`` in ``buffer``, ``ends`` are their ends.
 
-    ``offset_deltas`` are to the base of the batch, ``deletes`` the places of records without a
-    value. ``is_ascending`` says that the offsets ascend within those that the header names. Raises
-    InvalidRecords where the batch isn't made of as many records as it says, TooLarge beyond the
-    limits: all of a batch is held here, and about 100 bytes for each record.
+    ``offset_deltas`` are relative to the batch's base offset. ``deletes`` are the indexes of
+    records without a value. ``is_ascending`` says that the offsets ascend and lie within the
+    batch's offsets. Raises InvalidRecords if the batch doesn't hold as many records as its header
+    says, TooLarge beyond the limits. The object holds the whole batch, and about 100 bytes more for
+    each record.
     """
 
     __slots__ = ("buffer", "deletes", "ends", "is_ascending", "keys", "offset_deltas", "start")
@@ -56,7 +58,7 @@ class RecordSpans:
         self.is_ascending: bool = _ascend(self.offset_deltas, batch.last_offset_delta)
 
     def _walk(self, position: int, end: int, count: int) -> int:
-        """Note where every record is; the position after the last one."""
+        """Find every record; returns the position after the last one."""
         buffer = self.buffer
         ends, keys, deltas = self.ends, self.keys, self.offset_deltas
         for place in range(count):
@@ -101,7 +103,7 @@ class RecordSpans:
         return position
 
     def _other_key(self, position: int) -> int:
-        """Take a key that is long, or isn't there; the position after it."""
+        """Read a key that is long or null; returns the position after it."""
         length, position = read_varint(self.buffer, position)
         if length < 0:
             self.keys.append(None)
@@ -120,12 +122,12 @@ class RecordSpans:
         return [base_offset + delta for delta in deltas]
 
     def timestamp_delta(self, place: int) -> int:
-        """A record's timestamp, relative to the base of the batch; ms."""
+        """A record's timestamp relative to the batch's base timestamp, in ms."""
         position = self._attributes_position(place)
         return read_varint(self.buffer, position + 1)[0]
 
     def copied(self, places: Sequence[int]) -> bytes:
-        """The bytes of the records at these places, which ascend."""
+        """The bytes of the records at these indexes, which must ascend."""
         buffer, ends = self.buffer, self.ends
         runs = []
         start = end = 0
@@ -139,7 +141,7 @@ class RecordSpans:
         return b"".join(runs)
 
     def shifted(self, places: Sequence[int], shift_ms: int) -> bytes:
-        """As ``copied``, with timestamp deltas that are ``shift_ms`` larger than they were."""
+        """As ``copied``, but with timestamp deltas increased by ``shift_ms``."""
         buffer = self.buffer
         out = bytearray()
         for place in places:
@@ -155,7 +157,7 @@ class RecordSpans:
         return bytes(out)
 
     def _attributes_position(self, place: int) -> int:
-        """Where a record's attributes are: after its length."""
+        """The position of a record's attributes, which follow its length."""
         position = self.ends[place - 1] if place else self.start
         while self.buffer[position] & 0x80:
             position += 1
@@ -163,7 +165,7 @@ class RecordSpans:
 
 
 def _ascend(offset_deltas: list[int], last_offset_delta: int) -> bool:
-    """Whether offsets go up, within those of their batch."""
+    """Whether offsets ascend and lie within their batch."""
     count = len(offset_deltas)
     if count and not 0 <= offset_deltas[0] <= offset_deltas[-1] <= last_offset_delta:
         return False

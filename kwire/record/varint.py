@@ -1,4 +1,4 @@
-"""Varints: whole numbers in 7 bits a byte, the lowest first, zigzag for the sign.
+"""Varints: integers with 7 bits per byte, lowest bits first, zigzag for the sign.
 
 Source: ByteUtils of Kafka, KIP-98.
 """
@@ -13,7 +13,7 @@ _SHIFTS = (0, 7, 14, 21, 28, 35, 42, 49, 56, 63)
 def read_varint(buffer: Buffer, position: int) -> tuple[int, int]:
     """The number at ``position``, up to 64 bits, and the position after it.
 
-    Raises IndexError where the buffer ends before, InvalidRecords (INVALID_RECORD) for a number of
+    Raises IndexError if the buffer ends too early, InvalidRecords (INVALID_RECORD) for a number of
     more than 10 bytes.
     """
     byte = buffer[position]

@@ -1,13 +1,14 @@
-"""Walking through the records of a batch without building them, to see whether they are sound.
+"""Checking the records of a batch without building them.
 
 Rules:
 
-- Every length must fit, and the last record end at the last byte: else InvalidRecords.
-- Offsets that don't ascend one by one from 0 are noted, no error: Kafka appends them as they are.
-- As in Kafka a negative length of a key or value means that there is none, and a record's own
-  attributes mean nothing.
-- Keys, values and headers are passed over and not held: a batch takes no more memory than one
-  stretch of it, whatever it decompresses to (``kwire.record.feed``).
+- Every length must fit, and the last record must end at the last byte, else InvalidRecords.
+- Offsets that don't ascend one by one from 0 are no error here, because Kafka appends them as they
+  are.
+- As in Kafka, a negative length of a key or value means null, and a record's own attributes have no
+  meaning.
+- Keys, values and headers are skipped and not kept in memory. A batch takes no more memory than one
+  piece of it, whatever it decompresses to (``kwire.record.feed``).
 
 Source: DefaultRecord of Kafka.
 """
@@ -24,11 +25,10 @@ _INT64_MAX = 0x7FFF_FFFF_FFFF_FFFF
 def walk_records(
     batch: RecordBatch, limits: Limits = NO_LIMITS, between: Between = nothing_between
 ) -> Iterator[tuple[int, int, bool]]:
-    """Look at one record of a batch after the other: its timestamp in ms, its offset delta, and
-    whether it has a key.
+    """Check the records of a batch one by one; yields timestamp in ms, offset delta, has a key.
 
-    Raises InvalidRecords: CORRUPT_MESSAGE where decompressing fails, INVALID_RECORD where the bytes
-    aren't the records that the header counts; and TooLarge.
+    Raises InvalidRecords: CORRUPT_MESSAGE if decompressing fails, INVALID_RECORD if the bytes
+    aren't the records that the header counts. Raises TooLarge beyond the limits.
     """
     feed = RecordFeed(batch, limits, between)
     base = batch.base_timestamp
@@ -46,7 +46,7 @@ def walk_records(
 def record_times(
     batch: RecordBatch, limits: Limits = NO_LIMITS, between: Between = nothing_between
 ) -> Iterator[tuple[int, int]]:
-    """Offset and timestamp of one record after the other; the rest of them isn't looked at.
+    """Offset and timestamp of each record; the rest of a record isn't checked.
 
     Raises InvalidRecords as ``walk_records`` does.
     """
@@ -102,7 +102,7 @@ def _walk_record(feed: RecordFeed) -> tuple[int, int, bool]:
 
 
 def _walk_across(feed: RecordFeed) -> tuple[int, int, bool]:
-    """As ``_walk_record``, of a record that isn't in the buffer as a whole."""
+    """As ``_walk_record``, for a record that isn't wholly in the buffer."""
     length = feed.varint()
     if length < 0:
         raise invalid(f"a record of {length} bytes does not fit")
@@ -124,7 +124,7 @@ def _walk_across(feed: RecordFeed) -> tuple[int, int, bool]:
 
 
 def _skip_field(feed: RecordFeed, end: int) -> bool:
-    """Pass over a key or value that ends before ``end``; whether there is one."""
+    """Skip a key or value that must end before ``end``; returns False if it is null."""
     length = feed.varint()
     if feed.done_bytes + length > end:
         raise _no_room(length)

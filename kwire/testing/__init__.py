@@ -1,1 +1,1 @@
-"""kwire for tests: brokers in a process of their own or in this one, and ways to wait for them."""
+"""Tools for tests: brokers in another process or in this one, and ways to wait for states."""

@@ -1,10 +1,10 @@
-"""A clock that a test drives: time passes, the machine sleeps, somebody sets the date."""
+"""A clock that a test controls: passing time, suspend, changes of the date."""
 
 from kwire.clock import Clock, wall_clock_ms
 
 
 class FakeClock(Clock):
-    """A clock that stands still but for ``pass_time`` and ``set_date``."""
+    """A clock that moves only by ``pass_time`` and ``set_date``."""
 
     def __init__(self, date_ms: int | None = None) -> None:
         self.date_ms = wall_clock_ms() if date_ms is None else date_ms
@@ -12,10 +12,10 @@ class FakeClock(Clock):
         super().__init__(lambda: self.date_ms, lambda: self.passed_ms)
 
     def pass_time(self, ms: int) -> None:
-        """So much time passes, whether or not the machine sleeps meanwhile."""
+        """Let time pass, in which the machine may also have been suspended."""
         self.date_ms += ms
         self.passed_ms += ms
 
     def set_date(self, by_ms: int) -> None:
-        """Somebody sets the date ahead, or back where this is negative; no time passes."""
+        """Move the date ahead, or back if ``by_ms`` is negative; no time passes."""
         self.date_ms += by_ms

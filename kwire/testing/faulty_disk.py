@@ -1,7 +1,7 @@
-"""A disk that breaks, fills up or waits when a test says so, below the directories it names.
+"""A disk that fails, fills up or waits when a test says so, in the directories that it names.
 
-Rules: faults are in the calls of the door, so no file system has to be mounted; what a fault stops
-has not happened, except that a write on a full disk writes what still fits.
+Rules: the faults are injected into the calls of ``Disk``, so no special file system is needed. A
+call that fails has no effect, except that a write to a full disk writes the bytes that fit.
 """
 
 import errno
@@ -15,10 +15,10 @@ from kwire.record.batch import Buffer
 
 
 class FaultyDisk(Disk):
-    """``broken`` maps directories to the errno of every call in them; ``room_bytes`` is what they
-    take yet, None for no limit. ``syncs`` counts the files that were synced.
+    """``broken`` maps directories to the errno that every call in them raises.
 
-    ``before_sync`` is called before each sync, in the thread that syncs.
+    ``room_bytes`` is how much more the disk takes, None for no limit. ``syncs`` counts synced
+    files. ``before_sync`` is called before each sync, in the thread that syncs.
     """
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class FaultyDisk(Disk):
         return path
 
     def _take_room(self, size_bytes: int) -> int:
-        """How many of these bytes fit."""
+        """Use up room; returns how many of the bytes fit."""
         with self._lock:
             if self.room_bytes is None:
                 return size_bytes
@@ -49,7 +49,7 @@ class FaultyDisk(Disk):
             return fitting
 
     def open(self, path: Path, *, create: bool = False) -> int:
-        """Open, and remember which file it is."""
+        """Open a file and remember its path, or fail."""
         self._check(path)
         if create and self.room_bytes == 0 and not path.exists():
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -73,21 +73,21 @@ class FaultyDisk(Disk):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def truncate(self, fd: int, size_bytes: int) -> None:
-        """Truncate, or fail; what is cut makes room."""
+        """Truncate, or fail; the bytes that are cut become free."""
         self._check_fd(fd)
         if self.room_bytes is not None and self._paths[fd].suffix == ".log":
             self.room_bytes += max(0, self.size(fd) - size_bytes)
         super().truncate(fd, size_bytes)
 
     def sync(self, fd: int) -> None:
-        """Count instead of waiting, or fail."""
+        """Count the sync instead of waiting, or fail."""
         path = self._check_fd(fd)
         self.before_sync(path)
         with self._lock:
             self.syncs += 1
 
     def sync_directory(self, path: Path) -> None:
-        """Nothing to wait for, or fail."""
+        """Do nothing, or fail."""
         self._check(path)
 
     def make_directory(self, path: Path) -> None:

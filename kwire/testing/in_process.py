@@ -1,7 +1,7 @@
-"""A kwire inside the test's own process, and a raw client that speaks in messages and bytes.
+"""A kwire server inside the test's own process, and a raw client for messages and bytes.
 
-The server runs in a nursery of the test, on a free port of 127.0.0.1. When it ends, an exception
-that a handler didn't mean to raise fails the test.
+The server runs in a nursery of the test, on a free port of 127.0.0.1. If a handler raised an
+unexpected exception, the test fails when the server ends.
 """
 
 import socket
@@ -26,7 +26,7 @@ _R = TypeVar("_R", bound=Response)
 
 
 class RunningServer:
-    """A server that is ready: its broker and its address."""
+    """A server that accepts connections, and its address."""
 
     def __init__(self, server: Server) -> None:
         self.server = server
@@ -34,11 +34,11 @@ class RunningServer:
 
     @property
     def broker(self) -> Broker:
-        """The broker behind it."""
+        """The server's broker."""
         return self.server.broker
 
     async def connect(self) -> "RawClient":
-        """A new connection to it."""
+        """A new connection to the server."""
         return RawClient(await trio.open_tcp_stream(self.host, self.port))
 
 
@@ -52,14 +52,14 @@ class RawClient:
         self._buffer = bytearray()
 
     async def send(self, request: Request, version: int) -> int:
-        """Send a request; its correlation id."""
+        """Send a request; returns its correlation id."""
         self._correlation_id += 1
         frame = encode_request(request, version, self._correlation_id, self._client_id)
         await self.stream.send_all(bytes(frame))
         return self._correlation_id
 
     async def receive_frame(self) -> bytes | None:
-        """The next response without its size, None when the connection is closed."""
+        """The next response without its size, None if the connection is closed."""
         while len(self._buffer) < 4 or len(self._buffer) < 4 + int.from_bytes(self._buffer[:4]):
             received = await self._receive_some()
             if not received:
@@ -77,7 +77,7 @@ class RawClient:
             return b""
 
     async def request(self, request: Request, version: int, answer: type[_R]) -> _R:
-        """Send a request and wait for its answer, which is an ``answer``."""
+        """Send a request and return its response, which must be of class ``answer``."""
         correlation_id = await self.send(request, version)
         frame = await self.receive_frame()
         assert frame is not None, "the connection was closed"
@@ -88,7 +88,7 @@ class RawClient:
         return decode(answer, version, memoryview(frame)[position:])
 
     async def is_closed(self) -> bool:
-        """Whether the broker closes the connection, sending nothing more."""
+        """Whether the broker closes the connection without sending anything more."""
         return await self.receive_frame() is None
 
     async def aclose(self) -> None:
@@ -103,7 +103,7 @@ async def running_server(
     disk: Disk | None = None,
     clock: Clock | None = None,
 ) -> AsyncIterator[RunningServer]:
-    """A server that is ready; stopped cleanly when the block ends."""
+    """A server that accepts connections; it is stopped cleanly at the end of the block."""
     properties = {"log.dirs": str(data_dir), "listeners": "PLAINTEXT://127.0.0.1:0"}
     server = Server(BrokerConfig.load(properties | dict(settings or {})), clock, disk)
     async with trio.open_nursery() as nursery:
@@ -117,7 +117,7 @@ async def running_server(
 
 
 def local_port() -> int:
-    """A port of 127.0.0.1 that is free now."""
+    """A port of 127.0.0.1 that is free at the moment."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

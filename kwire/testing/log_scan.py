@@ -1,8 +1,8 @@
-"""A log checked against a full reading of its files, by other means than the log's own.
+"""Checking a log against a full reading of its files, without using the log's own code for that.
 
-``check_log`` raises AssertionError where anything that a PartitionLog knows or keeps beside its
-records differs from what its records say: offsets, sizes, the indexes and their files, timestamps,
-aborted transactions, leader epochs, producers. It wants a log that nobody writes to meanwhile.
+``check_log`` raises AssertionError if anything that a PartitionLog holds in memory or in extra
+files differs from what its records say: offsets, sizes, the indexes and their files, timestamps,
+aborted transactions, leader epochs, producers. Nothing may write to the log meanwhile.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ _ABORTED = Struct(">hqqqq")
 
 
 def segment_batches(segment: LogSegment) -> list[tuple[int, RecordBatch]]:
-    """Position and batch of everything in a segment's file, the checksums verified."""
+    """Position and batch of everything in a segment's file, with verified checksums."""
     data = segment.path(".log").read_bytes()[: segment.size_bytes]
     assert len(data) == segment.size_bytes, f"{segment.path('.log')} is too short"
     found: list[tuple[int, RecordBatch]] = []
@@ -34,13 +34,13 @@ def segment_batches(segment: LogSegment) -> list[tuple[int, RecordBatch]]:
 
 
 def log_batches(log: PartitionLog) -> Iterator[RecordBatch]:
-    """Every batch in the files of a log, those before the log start offset too."""
+    """Every batch in the files of a log, including those before the log start offset."""
     for segment in log.segments:
         yield from (batch for _, batch in segment_batches(segment))
 
 
 def check_log(log: PartitionLog, *, has_gaps: bool = False) -> None:
-    """Compare all that a log knows with its files; ``has_gaps`` allows what compaction leaves."""
+    """Compare a log's state with its files; ``has_gaps`` allows the gaps of compaction."""
     assert log.segments, "a log has a segment"
     states = ProducerStates()
     epochs: list[tuple[int, int]] = []
@@ -71,7 +71,7 @@ def check_log(log: PartitionLog, *, has_gaps: bool = False) -> None:
 
 
 def _check_indexes(segment: LogSegment, batches: list[tuple[int, RecordBatch]]) -> None:
-    """Each entry says something true, in the file as in memory; so does the segment itself."""
+    """Check that each index entry is right, in the file and in memory, and the segment's state."""
     last_offsets = {position: batch.last_offset for position, batch in batches}
     offsets = _entries(segment.offset_index)
     assert all(a[0] < b[0] and a[1] < b[1] for a, b in pairwise(offsets)), offsets
@@ -93,12 +93,12 @@ def _check_indexes(segment: LogSegment, batches: list[tuple[int, RecordBatch]]) 
 
 
 def _entries(index: SparseIndex) -> list[tuple[int, int]]:
-    """The entries in an index's file, behind which is nothing but zeros."""
+    """The entries in an index's file, after which only zeros may follow."""
     path = index.path
     data = path.read_bytes() if path.exists() else b""
     size = index.entries * index.ENTRY.size
     assert len(data) >= size, f"{path} is too short"
-    # A part of one that the disk refused may be there: the next one comes in its place.
+    # A partial entry may follow that the disk refused: the next append overwrites it.
     assert not any(data[size + index.ENTRY.size :]), f"{path} has more entries"
     found = [(first, second) for first, second in index.ENTRY.iter_unpack(data[:size])]
     assert index.last == (found[-1] if found else (-1, -1)), f"{path} ends otherwise"
@@ -111,7 +111,7 @@ def _check_transactions(
     batches: list[tuple[int, RecordBatch]],
     states: ProducerStates,
 ) -> None:
-    """The aborted transactions are those that the markers end, and the file has them."""
+    """Check that the file lists exactly the aborted transactions that the markers end."""
     wanted = []
     for _, batch in batches:
         if batch.producer_id == NO_PRODUCER_ID:
@@ -122,16 +122,16 @@ def _check_transactions(
     found = segment.transaction_index.entries()
     path = segment.transaction_index.path
     data = path.read_bytes() if path.exists() else b""
-    whole = len(data) - len(data) % _ABORTED.size  # the disk may have refused the rest for now
+    whole = len(data) - len(data) % _ABORTED.size  # the disk may have refused the rest so far
     kept = [AbortedTransaction(*row[1:]) for row in _ABORTED.iter_unpack(data[:whole])]
     assert kept == found[: len(kept)], f"{path} has {kept}, the log {found}"
-    # A transaction that began in a segment that is gone is known to the index alone.
+    # If a transaction's first segment was deleted, only the index knows the transaction.
     known = [entry for entry in found if entry.first_offset >= log.segments[0].base_offset]
     assert [e[:3] for e in known] == [e[:3] for e in wanted], f"{path}: {known}, not {wanted}"
 
 
 def _check_epochs(log: PartitionLog, epochs: list[tuple[int, int]]) -> None:
-    """Every epoch that has records is known from its first one on, or from the log start."""
+    """Check that every epoch with records is known from its first record or the log start on."""
     start = log.log_start_offset
     known = [entry for entry in log.leader_epochs.entries if entry[1] < log.log_end_offset]
     wanted = [entry for entry in epochs if entry[1] > start]
@@ -142,7 +142,7 @@ def _check_epochs(log: PartitionLog, epochs: list[tuple[int, int]]) -> None:
 
 
 def _check_producers(log: PartitionLog, scanned: ProducerStates) -> None:
-    """What the records tell of each producer is known; of one without records more may be."""
+    """Check that the log knows each producer in the records; it may know further producers."""
     for producer_id, wanted in scanned.producers.items():
         found = log.producers.producers.get(producer_id)
         assert found is not None, f"producer {producer_id} is not known"

@@ -1,20 +1,20 @@
-"""A machine whose disk can fail, whose processes can die, and whose power can go.
+"""A machine whose disk can fail, whose processes can die, and whose power can fail.
 
-``Machine(root).disk`` is a door to the disk for everything below ``root``. The files are real, so
-whatever reads them by other ways (``sendfile``, say) works; what is simulated is which of their
-content would be there after the power is lost.
+``Machine(root).disk`` is a ``Disk`` for everything below ``root``. The files are real, so code that
+reads them in other ways (``sendfile``, for instance) works. Only the loss of power is simulated:
+the machine computes what the files would contain after it.
 
 Rules:
 
-- A process that dies leaves everything it wrote: ``kill``. Its open files are closed, its door
-  is shut: every call raises Died. The next process gets a door of its own, ``machine.disk``.
-- A machine that loses its power keeps what was synced, and of everything since any part, in no
-  order: of a file each write whole, in part, as zeros or not at all; of a directory each new,
-  renamed or removed name or none. A rename happens whole or not at all; a file that is synced but
-  whose directory isn't may be lost. ``lose_power`` draws from the Random it is given.
+- ``kill``: a process that dies leaves everything that it wrote. Its open files are closed, and
+  every further call on its disk raises Died. The next process gets a new disk, ``machine.disk``.
+- ``lose_power``: the machine keeps what was synced, and any part of what wasn't, in any order. Each
+  unsynced write to a file is kept whole, in part, as zeros or not at all. Each name that was
+  created, renamed or removed in an unsynced directory is kept or not. A rename happens whole or not
+  at all. A synced file in an unsynced directory may be lost. The caller's Random decides.
 - Faults are planned by the number of calls from now on: ``disk.fail`` raises OSError, ``disk.die``
-  raises Died. A write that is interrupted has written a part of its bytes.
-- Files that were made by other ways count as synced.
+  raises Died. An interrupted write has written a part of its bytes.
+- Files that were created without the disk count as synced.
 """
 
 import errno
@@ -28,13 +28,13 @@ from kwire.record.batch import Buffer
 
 
 class Died(BaseException):
-    """The process died in this call; what catches it is dead as well."""
+    """The process died in this call. Code that catches this runs in the dead process."""
 
 
 class _File:
-    """A file: the content that is sure to stay, and the changes since, oldest first.
+    """A file: the synced content, and the changes since, oldest first.
 
-    A change is (position, data); without data the file was cut or extended there.
+    A change is (position, data). Without data, the file was cut or extended to the position.
     """
 
     __slots__ = ("changes", "sure")
@@ -44,14 +44,14 @@ class _File:
         self.changes: list[tuple[int, bytes | None]] = []
 
     def sync(self) -> None:
-        """All that was done stays from now on."""
+        """Make all changes so far permanent."""
         content = bytearray(self.sure)
         for position, data in self.changes:
             _apply(content, position, data)
         self.sure, self.changes = bytes(content), []
 
     def lose_power(self, random: Random) -> bytes:
-        """What is left; from now on that is sure."""
+        """Keep a random part of the changes; returns the content, which counts as synced."""
         content = bytearray(self.sure)
         luck = random.choice((0.0, 0.5, 0.9, 1.0))
         for position, data in self.changes:
@@ -65,9 +65,9 @@ class _File:
 
 
 class _Directory:
-    """A directory: the names that are sure to stay, and the changes since, oldest first.
+    """A directory: the synced names, and the changes since, oldest first.
 
-    A change gives some names an entry, or None where the name is gone.
+    A change maps some names to their new entries, or to None for removed names.
     """
 
     __slots__ = ("changes", "now", "sure")
@@ -78,16 +78,16 @@ class _Directory:
         self.changes: list[dict[str, _Entry | None]] = []
 
     def change(self, names: "dict[str, _Entry | None]") -> None:
-        """Make a change that isn't sure yet."""
+        """Make a change that isn't synced yet."""
         self.changes.append(names)
         _update(self.now, names)
 
     def sync(self) -> None:
-        """The names as they are stay from now on."""
+        """Make the current names permanent."""
         self.sure, self.changes = dict(self.now), []
 
     def lose_power(self, random: Random) -> None:
-        """Forget some of what isn't sure; from now on what is left is."""
+        """Keep a random part of the changes; the remaining names count as synced."""
         luck = random.choice((0.0, 0.5, 0.9, 1.0))
         for names in self.changes:
             if random.random() < luck:
@@ -99,7 +99,7 @@ _Entry = _File | _Directory
 
 
 class Machine:
-    """What is below ``root``, and the process that works on it."""
+    """The files below ``root``, and the process that uses them."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -107,18 +107,18 @@ class Machine:
         self._tree = _Directory()
 
     def kill(self) -> None:
-        """The process dies; ``disk`` is that of the next one."""
+        """End the process; ``disk`` is then the disk of the next process."""
         self.disk.shut()
         self.disk = MachineDisk(self)
 
     def lose_power(self, random: Random) -> None:
-        """The machine dies; the files become what is left."""
+        """End the machine; the files get the content that the loss of power leaves."""
         self.kill()
         self._learn(self.root)
         self._lose_power(self._tree, self.root, random)
 
     def entry(self, path: Path) -> _Entry | None:
-        """What is known of a path; what was made by other ways is learnt, and None if missing."""
+        """The entry of a path, None if missing; a file created without the disk is added."""
         if path == self.root:
             return self._tree
         parent = self.entry(path.parent)
@@ -131,7 +131,7 @@ class Machine:
         return found
 
     def directory(self, path: Path) -> _Directory:
-        """A directory that is there; FileNotFoundError."""
+        """The entry of an existing directory; FileNotFoundError."""
         found = self.entry(path)
         if not isinstance(found, _Directory):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
@@ -158,7 +158,7 @@ class Machine:
 
 
 class MachineDisk(Disk):
-    """The door of one process. ``calls`` counts all that may fail, ``failures`` those that did."""
+    """The disk of one process. ``calls`` counts calls that may fail, ``failures`` failed calls."""
 
     def __init__(self, machine: Machine) -> None:
         self.calls = 0
@@ -171,31 +171,31 @@ class MachineDisk(Disk):
 
     @property
     def open_count(self) -> int:
-        """How many files are open now."""
+        """The number of open files."""
         return len(self._files)
 
     def fail(self, calls: int, failures: int = 1, error: int = errno.EIO) -> None:
-        """After so many calls, so many calls fail."""
+        """Plan a fault: after ``calls`` calls, ``failures`` calls raise OSError."""
         self._fails_from = self.calls + calls
         self._fails_to, self._error = self._fails_from + failures, error
 
     def die(self, calls: int, written: float = 0.0) -> None:
-        """After so many changing calls the process dies; of a write this part is done."""
+        """Plan a death after ``calls`` calls; ``written`` is the part of a write that is done."""
         self._dies_at, self._dies_writing = self.calls + calls, written
 
     def heal(self) -> None:
-        """Nothing fails any more."""
+        """Cancel planned faults."""
         self._fails_from = self._fails_to = self._dies_at = -1
 
     def shut(self) -> None:
-        """The process is dead: its files are closed, and nothing works any more."""
+        """Close the files of a dead process and refuse further calls."""
         self._is_shut = True
         for fd in self._files:
             os.close(fd)
         self._files.clear()
 
     def _call(self, fd: int = -1, data: Buffer = b"", position: int = 0) -> None:
-        """Count a call, and let it fail if that is planned; OSError, Died."""
+        """Count a call, and fail if a fault is planned for it; OSError, Died."""
         if self._is_shut:
             raise Died
         number, self.calls = self.calls, self.calls + 1
@@ -221,7 +221,7 @@ class MachineDisk(Disk):
         return fd
 
     def close(self, fd: int) -> None:
-        """Close a file; one that died with its process is closed already."""
+        """Close a file, unless its process is dead, which has closed it already."""
         if self._files.pop(fd, None) is not None:
             os.close(fd)
 
@@ -231,7 +231,7 @@ class MachineDisk(Disk):
         return super().pread(fd, size_bytes, position)
 
     def pwrite_all(self, fd: int, data: Buffer, position: int) -> None:
-        """Write; sure to stay once the file is synced."""
+        """Write; the data is permanent once the file is synced."""
         self._call(fd, data, position)
         self._write(fd, data, position)
 
@@ -241,23 +241,23 @@ class MachineDisk(Disk):
             self._files[fd].changes.append((position, bytes(data)))
 
     def truncate(self, fd: int, size_bytes: int) -> None:
-        """Cut or extend; sure to stay so once the file is synced."""
+        """Cut or extend; the size is permanent once the file is synced."""
         self._call()
         super().truncate(fd, size_bytes)
         self._files[fd].changes.append((size_bytes, None))
 
     def sync(self, fd: int) -> None:
-        """The content stays from now on; nothing is waited for."""
+        """Make the content permanent, without waiting."""
         self._call()
         self._files[fd].sync()
 
     def sync_directory(self, path: Path) -> None:
-        """The names stay from now on."""
+        """Make the names in a directory permanent."""
         self._call()
         self._machine.directory(path).sync()
 
     def make_directory(self, path: Path) -> None:
-        """Create it; it may vanish until the one above is synced."""
+        """Create a directory, which may vanish until its parent is synced."""
         if self._machine.entry(path) is not None:
             return
         self.make_directory(path.parent)
@@ -266,12 +266,12 @@ class MachineDisk(Disk):
         self._machine.directory(path.parent).change({path.name: _Directory()})
 
     def names(self, directory: Path) -> list[str]:
-        """The names in a directory, in order, so that the same happens every time."""
+        """The names in a directory, sorted, so that runs are repeatable."""
         self._call()
         return sorted(super().names(directory))
 
     def rename(self, old: Path, new: Path) -> None:
-        """Rename within a directory; it may be undone until that is synced."""
+        """Rename within a directory; it may be undone until the directory is synced."""
         self._call()
         assert old.parent == new.parent
         entry = self._machine.entry(old)
@@ -279,7 +279,7 @@ class MachineDisk(Disk):
         self._machine.directory(old.parent).change({old.name: None, new.name: entry})
 
     def remove(self, path: Path) -> None:
-        """Remove a file; it may come back until the directory is synced."""
+        """Remove a file, which may come back until the directory is synced."""
         self._call()
         if self._machine.entry(path) is not None:
             super().remove(path)
@@ -303,7 +303,7 @@ class MachineDisk(Disk):
 
 
 def _apply(content: bytearray, position: int, data: bytes | None) -> None:
-    """Write into the content of a file, or cut or extend it."""
+    """Apply a change to the content of a file."""
     if data is None:
         del content[position:]
         data = b""

@@ -1,8 +1,8 @@
-"""A kwire in a process of its own, for tests, demos and benchmarks.
+"""A kwire broker in a process of its own, for tests, demos and benchmarks.
 
-Needs the standard library alone. The broker listens on 127.0.0.1, on a free port unless told
-otherwise. It ends with the ``with`` block, and also when the process that started it dies without
-a word: its standard input is a pipe that nobody writes to, and the end of the pipe ends the broker.
+The module needs only the standard library. The broker listens on 127.0.0.1, by default on a free
+port. It ends with the ``with`` block. It also ends when the process that started it dies: its
+standard input is a pipe that nobody writes to, and the end of the pipe stops the broker.
 """
 
 import os
@@ -30,15 +30,15 @@ _PACKAGE_PARENT = Path(__file__).parents[2]
 
 
 class BrokerFailed(Exception):
-    """The broker ended instead of getting ready, or hung; the text is what it said."""
+    """The broker ended or hung before it was ready; the text is the broker's output."""
 
 
 class BrokerProcess:
     """``python -m kwire serve`` as a child process.
 
-    ``settings`` are Kafka's, as for ``-o``. ``bootstrap`` is ``host:port`` once it has started.
-    ``package_parent`` is where its ``kwire`` lies: beside this file, unless another one is meant.
-    ``version`` is what it says it is: ``0.1.0``, or ``0.1.0+compiled``.
+    ``settings`` are Kafka's, as for ``-o``. ``bootstrap`` is ``host:port`` after the start.
+    ``package_parent`` is the directory of the package ``kwire`` to run, by default this one's.
+    ``version`` is what the broker prints: ``0.1.0``, or ``0.1.0+compiled``.
     """
 
     def __init__(
@@ -70,8 +70,8 @@ class BrokerProcess:
         return self._process.pid
 
     def start(self) -> "BrokerProcess":
-        """Start it and wait until it is ready; BrokerFailed if it ends instead, or hangs."""
-        # -P: the directory it is started in may have another kwire.
+        """Start the broker and wait until it is ready; BrokerFailed if it ends or hangs."""
+        # -P: the working directory may contain another kwire.
         command = [sys.executable, "-P", "-m", "kwire", "serve", "--data-dir", str(self.data_dir)]
         command += ["--listen", self._listen]
         for name, value in self._settings.items():
@@ -79,7 +79,7 @@ class BrokerProcess:
         environment = dict(os.environ)
         paths = [str(self._package_parent), environment.get("PYTHONPATH", "")]
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
-        environment["PYTHONSAFEPATH"] = "1"  # the kwire of the working directory doesn't come first
+        environment["PYTHONSAFEPATH"] = "1"  # ignores a kwire in the working directory
         environment["KWIRE_ENDS_WITH_STDIN"] = "1"
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -100,7 +100,7 @@ class BrokerProcess:
         return self
 
     def _first_line(self, process: subprocess.Popen[bytes]) -> str:
-        """What a process prints first; BrokerFailed if it takes too long."""
+        """The first line that a process prints; BrokerFailed if it takes too long."""
         assert process.stdout is not None
         deadline = time.monotonic() + self._start_timeout_s
         said = b""
@@ -122,22 +122,22 @@ class BrokerProcess:
         return said.decode(errors="replace")
 
     def kill(self) -> None:
-        """End it with SIGKILL, as a crash would."""
+        """End the broker with SIGKILL, as a crash would."""
         self._end(signal.SIGKILL)
 
     def stop(self) -> int:
-        """End it with SIGTERM; its exit code."""
+        """End the broker with SIGTERM; returns its exit code."""
         return self._end(signal.SIGTERM)
 
     def restart(self) -> None:
-        """Start it again on the same port, with the same data."""
+        """Start the broker again on the same port, with the same data."""
         if self._process is not None:
             self.stop()
         self._listen = self.bootstrap
         self.start()
 
     def log(self) -> str:
-        """What it has logged so far."""
+        """Everything that the broker has logged so far."""
         return self._log.read_text(encoding="utf-8", errors="replace")
 
     def _end(self, signal_number: int) -> int:

@@ -1,8 +1,8 @@
-"""A transactional producer that speaks in single requests, so that a test says what comes when.
+"""A transactional producer whose requests a test sends one by one, in an order of its own.
 
-``bumps`` chooses the protocol: with it Produce 12, TxnOffsetCommit 5 and EndTxn 5 add partitions
-and groups by themselves and end every transaction with another epoch (KIP-890); without it they
-are added by requests of their own.
+``bumps`` chooses the protocol. With it, Produce 12, TxnOffsetCommit 5 and EndTxn 5 add partitions
+and groups to the transaction implicitly, and every transaction ends with a new epoch (KIP-890).
+Without it, separate requests add partitions and groups.
 """
 
 from typing import Any
@@ -62,7 +62,7 @@ class RawProducer:
         self._sequences: dict[tuple[str, int], int] = {}
 
     async def init(self, *, timeout_ms: int = 60_000, goes_on: bool = False) -> None:
-        """Begin; with ``goes_on`` it says which id and epoch it has."""
+        """Get a producer id and epoch; with ``goes_on`` the request has the current ones."""
         await self.client.request(
             FindCoordinatorRequest(
                 key_type=TRANSACTION_KEY_TYPE, coordinator_keys=[self.transactional_id]
@@ -81,7 +81,7 @@ class RawProducer:
         self._sequences.clear()
 
     async def add(self, topic: str, index: int) -> None:
-        """Add a partition by a request of its own."""
+        """Add a partition to the transaction by a separate request."""
         request = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=self.transactional_id,
             v3_and_below_producer_id=self.producer_id,
@@ -95,7 +95,7 @@ class RawProducer:
     async def produce(
         self, topic: str, index: int, value: bytes, *, version: int | None = None
     ) -> int:
-        """Write one record, as part of the transaction; its offset."""
+        """Write one record as part of the transaction; returns its offset."""
         sequence = self._sequences.get((topic, index), 0)
         builder = BatchBuilder()
         builder.add(0, None, value)
@@ -117,11 +117,11 @@ class RawProducer:
         return partition.base_offset
 
     def skip(self, topic: str, index: int, count: int = 1) -> None:
-        """Leave sequences of a partition out, as if batches were on their way; or go back."""
+        """Skip sequences of a partition, as if batches were in flight; negative to go back."""
         self._sequences[topic, index] = self._sequences.get((topic, index), 0) + count
 
     async def add_offsets(self, group_id: str) -> None:
-        """Add a group by a request of its own."""
+        """Add a group to the transaction by a separate request."""
         request = AddOffsetsToTxnRequest(
             transactional_id=self.transactional_id,
             producer_id=self.producer_id,
@@ -134,7 +134,7 @@ class RawProducer:
     async def commit_offset(
         self, group_id: str, topic: str, index: int, offset: int, **member: Any
     ) -> None:
-        """Commit an offset, as part of the transaction; ``member`` says who commits."""
+        """Commit an offset as part of the transaction; ``member`` has the member's fields."""
         partition = TxnOffsetCommitRequestPartition(
             partition_index=index, committed_offset=offset, committed_metadata=None
         )
@@ -151,7 +151,7 @@ class RawProducer:
         check(answer.topics[0].partitions[0].error_code)
 
     async def end(self, *, committed: bool) -> None:
-        """Commit or abort."""
+        """Commit or abort the transaction."""
         request = EndTxnRequest(
             transactional_id=self.transactional_id,
             producer_id=self.producer_id,

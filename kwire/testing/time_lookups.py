@@ -1,4 +1,4 @@
-"""Lookups by time that are made at once: what tests compare with."""
+"""Lookups by time in one call, as a reference for tests."""
 
 from kwire.log.partition_log import PartitionLog
 from kwire.log.time_search import FoundOffset, LargestSearch, TimeSearch
@@ -9,13 +9,13 @@ from kwire.record.feed import NO_LIMITS, nothing_between
 def offset_for_timestamp(
     log: PartitionLog, timestamp: int, *, end_offset: int
 ) -> FoundOffset | None:
-    """The first record with at least this timestamp before ``end_offset``, None without one."""
+    """The first record with at least this timestamp before ``end_offset``, else None."""
     found = _search(TimeSearch(log, timestamp))
     return found if found and found.offset < end_offset else None
 
 
 def max_timestamp(log: PartitionLog) -> FoundOffset | None:
-    """The first record that has the largest timestamp of all, None without one."""
+    """The first record with the largest timestamp in the log, None for an empty log."""
     return _search(LargestSearch(log))
 
 

@@ -1,6 +1,6 @@
-"""Waiting for a state of something that runs beside the test: a process, a file, a broker.
+"""Waiting for a state of something outside the test: a process, a file, a broker.
 
-The one place that polls. A test states what it waits for, so that a time-out explains itself.
+Only this module polls. A test says what it waits for, so that a timeout explains itself.
 """
 
 import time
@@ -15,7 +15,7 @@ POLL_INTERVAL_S = 0.02
 
 
 class WaitTimeout(AssertionError):
-    """What was waited for did not come in time."""
+    """The awaited state did not occur in time."""
 
 
 def wait_until(
@@ -42,7 +42,7 @@ def wait_until(
 
 
 async def until(condition: Callable[[], T], *, timeout_s: float = 30.0) -> T:
-    """Like ``wait_until`` for something in the same event loop, which goes on meanwhile."""
+    """Like ``wait_until``, for a state in the same event loop, which runs on meanwhile."""
     with trio.move_on_after(timeout_s):
         while True:
             value = condition()

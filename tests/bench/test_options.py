@@ -19,13 +19,13 @@ def refused(parse, arguments: str, capsys: pytest.CaptureFixture[str]) -> str:
 )
 def test_something_is_measured(arguments: str, capsys: pytest.CaptureFixture[str]) -> None:
     """At least one round, for some time."""
-    assert "1 or more" in refused(bench.options_of, arguments, capsys)
+    assert "at least 1" in refused(bench.options_of, arguments, capsys)
 
 
 @pytest.mark.parametrize("arguments", ["--publish --quick", "--publish --only fetch"])
 def test_a_part_isn_t_published(arguments: str, capsys: pytest.CaptureFixture[str]) -> None:
     """It would replace the table of all rows."""
-    assert "--publish writes the whole table" in refused(bench.options_of, arguments, capsys)
+    assert "--publish needs the whole table" in refused(bench.options_of, arguments, capsys)
 
 
 def test_profiles_of_some_rows_are_published() -> None:

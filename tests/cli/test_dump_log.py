@@ -142,18 +142,18 @@ def test_part_of_a_segment(archive, dump):
 @pytest.mark.parametrize(
     ("name", "change", "problem"),
     [
-        (f"{FIRST}.log", lambda d: d[:-5], "bytes at the end are no whole batch"),
+        (f"{FIRST}.log", lambda d: d[:-5], "bytes at the end are not a complete batch"),
         (f"{FIRST}.log", lambda d: d[:300] + b"?" + d[301:], "fails its checksum"),
-        (f"{FIRST}.log", lambda d: b"?" * 200, "no whole batch"),
-        (f"{FIRST}.log", lambda d: d[:16] + b"\1" + d[17:], "message format 1 is gone"),
+        (f"{FIRST}.log", lambda d: b"?" * 200, "not a complete batch"),
+        (f"{FIRST}.log", lambda d: d[:16] + b"\1" + d[17:], "message format 1 was removed"),
         (f"{FIRST}.index", lambda d: d[:-1], "failed sanity check"),
         (f"{FIRST}.index", lambda d: d[:7] + b"\x09" + d[8:], "Mismatches in"),
         (f"{FIRST}.timeindex", lambda d: d[:7] + b"\x09" + d[8:], "timestamp mismatch"),
         (f"{1500:020d}.snapshot", lambda d: d[:-1] + b"?", "fails its checksum"),
         (f"{1500:020d}.snapshot", lambda d: b"", "too few"),
         ("leader-epoch-checkpoint", lambda d: b"0\n7\n0 0\n", "number of entries"),
-        ("leader-epoch-checkpoint", lambda d: b"0\n1\n0 x\n", "an entry that is none"),
-        ("partition.metadata", lambda d: b"\xff", "is no text"),
+        ("leader-epoch-checkpoint", lambda d: b"0\n1\n0 x\n", "an invalid entry"),
+        ("partition.metadata", lambda d: b"\xff", "is not text"),
     ],
 )
 def test_what_is_wrong_is_told(archive, dump, tmp_path, name, change, problem):
@@ -178,10 +178,10 @@ def test_what_is_no_file_of_a_log(dump, tmp_path):
     code, lines, said = dump(missing, nothing, tmp_path / "notes.log", tmp_path / "notes.txt", good)
     assert code == 1
     assert said.splitlines() == [
-        f"kwire: there is no {missing}",
-        f"kwire: there is no {nothing}",
-        f"kwire: {tmp_path / 'notes.log'} is not named after the offset it begins at",
-        f"kwire: {tmp_path / 'notes.txt'} is no file of a log",
+        f"kwire: {missing} does not exist",
+        f"kwire: {nothing} does not exist",
+        f"kwire: the name of {tmp_path / 'notes.log'} does not begin with an offset",
+        f"kwire: {tmp_path / 'notes.txt'} is not a file of a log",
     ]
     assert "version: 0 topic_id: x" in lines
 

@@ -57,7 +57,7 @@ def test_all_are_removed(strays: list[Path], tmp_path: Path) -> None:
         (["--all", "x"], "name the strays to remove, or give --all"),
         (["t-0"], "has no stray t-0"),
         (["../elsewhere"], "has no stray ../elsewhere"),
-        (["--data-dir", "b", "x"], "names belong to one data directory"),
+        (["--data-dir", "b", "x"], "NAME belongs to one data directory"),
     ],
 )
 def test_nothing_is_removed_by_mistake(strays, tmp_path: Path, capsys, given, told) -> None:
@@ -85,7 +85,7 @@ async def test_while_a_broker_serves_the_directory(tmp_path: Path, caplog) -> No
         stray.mkdir()
         (stray / "00000000000000000000.log").write_bytes(bytes(1_500_000))
     async with running_server(tmp_path) as running:
-        assert f"{tmp_path} has 2 stray log(s), 3.0 MB, of topics that are gone" in caplog.text
+        assert f"{tmp_path} has 2 stray log(s), 3.0 MB, of deleted topics" in caplog.text
         assert main(["strays", "remove", "--all", "--data-dir", str(tmp_path)]) == 0
         broker = running.broker
         await broker.commit(lambda image: create_topic(image, NewTopic("t2", 1, 1), broker.random))

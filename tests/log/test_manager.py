@@ -126,7 +126,7 @@ def test_a_start_that_fails_says_it_once(tmp_path, caplog):
     LogManager.open(paths, node_id=1, now_ms=0, disk=disk).close(0)
     for broken, problem in (
         (tmp_path / "a", "cannot write to it: Read-only file system"),
-        (tmp_path / "a" / ".kafka_cleanshutdown", "cannot take away the mark of a clean stop"),
+        (tmp_path / "a" / ".kafka_cleanshutdown", "cannot remove the mark of a clean stop"),
     ):
         disk.broken = {broken: errno.EROFS}
         with pytest.raises(LogDirectoryError, match=problem):

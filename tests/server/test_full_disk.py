@@ -108,10 +108,10 @@ def test_a_full_disk_nobody_writes_to_is_still_full(tmp_path: Path, caplog) -> N
     for _ in range(3):
         health.look(LEAST_ROOM_BYTES - 1)
     assert health.is_short_of_room
-    assert "nothing is refused any more" not in caplog.text
+    assert "takes records again" not in caplog.text
     health.look(LEAST_ROOM_BYTES)
     assert not health.is_short_of_room
-    assert "which has 1 MB of room" in caplog.text
+    assert "takes records again and has 1 MB of room" in caplog.text
 
 
 def test_a_lack_of_descriptors_is_no_lack_of_room(tmp_path: Path) -> None:

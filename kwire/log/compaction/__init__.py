@@ -1,14 +1,15 @@
-"""Compaction: of every key a compacted log keeps the last value, and little else.
+"""Compaction: for every key, a compacted log keeps the last record, and little else.
 
-The way of one clean, all of it synchronous and without a network:
+A *clean* is one pass of compaction over one log. Its steps are synchronous and use no network:
 
-``manager`` picks the dirtiest log of all (``plan``) and makes a ``job`` of it → ``cleaner`` reads
-the dirty part into an ``offset_map``, goes through all segments up to its end, lets
-``batch_filter`` decide what stays of each batch, and writes ``cleaned_segment``s → ``swap`` puts
-them in the place of the old ones.
+1. ``manager`` chooses the dirtiest log (``plan``) and makes a ``job`` for it.
+2. ``cleaner`` reads the keys of the dirty part into an ``offset_map``. Then it goes through all
+   segments up to the end of that part. ``batch_filter`` decides what stays of each batch, and the
+   result is written as ``cleaned_segment``s.
+3. ``swap`` replaces the old segments by the cleaned ones.
 
-Everything between the job and the swap happens in a process of its own (``worker``), which knows
-nothing but the files; see ``kwire.broker.compaction`` for who starts it.
+Step 2 runs in a process of its own (``worker``), which only reads and writes files.
+``kwire.broker.compaction`` starts that process.
 
 Source: LogCleaner, Cleaner and LogCleanerManager of Kafka; KIP-58, KIP-354, KIP-534.
 """

@@ -1,19 +1,20 @@
-"""What stays of a batch that is compacted.
+"""The decision which records of a batch a compaction keeps.
 
 Rules:
 
-- A record stays when it is the last one of its key as far as the map knows the log; records without
-  a key go. A tombstone (no value) goes once the delete horizon of its batch has passed.
-- The delete horizon is set when a batch with tombstones, or with a marker that nobody needs, is
-  first compacted: ``delete.retention.ms`` from now. It takes the place of the base timestamp, and
-  bit 6 of the attributes says so (KIP-534).
-- Records of aborted transactions go at once, markers after their delete horizon.
-- The last batch of each active producer stays, if need be empty, for its sequence and epoch; so
-  does the batch at the end of what may be cleaned, so that its offset isn't lost.
-- A batch that loses records keeps its offsets, producer, sequence, leader epoch and codec. One that
-  loses none is copied as it is.
-- Where all records were mapped the offsets alone say which of them are the last of their keys; a
-  batch in which none is needn't even be read.
+- A record stays if the map of keys has no later record of its key. A record without a key is
+  removed. A tombstone (no value) is removed once the delete horizon of its batch has passed.
+- The delete horizon is set when a batch with tombstones, or with a marker whose transaction has no
+  batches left, is first compacted: ``delete.retention.ms`` from now. It replaces the base
+  timestamp, and bit 6 of the attributes marks it (KIP-534).
+- Records of aborted transactions are removed at once, markers after their delete horizon.
+- The last batch of each active producer stays, empty if necessary, because it holds the producer's
+  sequence and epoch. The batch at the end of the cleaned part stays too, so that its offset isn't
+  lost.
+- A batch that loses records keeps its offsets, producer, sequence, leader epoch and codec. A batch
+  that loses none is copied unchanged.
+- If all keys of the dirty part fit into the map, offsets alone tell which records are the last of
+  their keys. A batch without such records need not be read.
 
 Source: Cleaner.cleanInto and MemoryRecords.filterTo of Kafka.
 """
@@ -40,7 +41,7 @@ from kwire.record.spans import RecordSpans
 
 
 class KeptBatch(NamedTuple):
-    """What stays of a batch: its bytes and what the indexes need of it."""
+    """What stays of a batch: its bytes, and the numbers that the indexes need."""
 
     data: Buffer
     last_offset: int
@@ -48,10 +49,10 @@ class KeptBatch(NamedTuple):
 
 
 def open_spans(batch: RecordBatch, limits: Limits) -> RecordSpans:
-    """The records of a batch, which are held while it is compacted.
+    """The records of a batch, held in memory while the batch is compacted.
 
-    Raises InvalidRecords for a batch that is damaged, TooLarge for one that is more than a cleaner
-    holds: only a bomb is, or a batch of Kafka's from before the limits were set.
+    Raises InvalidRecords if the batch is damaged, and TooLarge if it exceeds the limits. Only a
+    decompression bomb does that, or a batch that Kafka took before the limits were set.
     """
     try:
         return RecordSpans(batch, limits)
@@ -64,9 +65,9 @@ def open_spans(batch: RecordBatch, limits: Limits) -> RecordSpans:
 
 
 class BatchFilter:
-    """Decides for one clean; counts what it reads and keeps in ``statistics``.
+    """Decides what stays, for one clean; counts what it reads and keeps in ``statistics``.
 
-    With ``last_offsets`` every record from the first dirty offset on has been looked at.
+    ``last_offsets`` is given if the map holds every key of the dirty part.
     """
 
     def __init__(
@@ -88,19 +89,19 @@ class BatchFilter:
         self._producers = {producer.producer_id: producer for producer in job.producers}
 
     def needs_records(self, batch: RecordBatch) -> bool:
-        """Whether ``keep`` has to see more of a batch than its header."""
+        """Whether ``keep`` needs the records of a batch and not only its header."""
         last_offsets = self._last_offsets_in(batch)
         return last_offsets is None or len(last_offsets) > 0
 
     def keep(self, batch: RecordBatch) -> KeptBatch | None:
-        """What stays of the next batch, None when nothing does.
+        """What stays of the next batch, None if nothing does.
 
-        Raises InvalidRecords for a batch that is damaged.
+        Raises InvalidRecords if the batch is damaged.
         """
         last_offsets = self._last_offsets_in(batch)
         is_needed = last_offsets is None or len(last_offsets) > 0
         if is_needed:
-            batch.verify_crc()  # that of the others was checked when their keys were read
+            batch.verify_crc()  # the map's construction has checked the other batches
         self._statistics.bytes_read += batch.size_bytes
         unneeded = self.transactions.pass_batch(batch)
         if not is_needed or (unneeded and self._goes_without_a_look(batch)):
@@ -125,9 +126,9 @@ class BatchFilter:
         return result
 
     def _last_offsets_in(self, batch: RecordBatch) -> Sequence[int] | None:
-        """The offsets of the records in a batch that are the last of their keys.
+        """The offsets in a batch whose records are the last of their keys.
 
-        None where that isn't known without a look at the keys: outside of what was mapped.
+        None if only the keys can tell, as outside the part of the log that the map covers.
         """
         if (
             self._last_offsets is None
@@ -139,7 +140,7 @@ class BatchFilter:
         return self._last_offsets.within(batch.base_offset, batch.last_offset)
 
     def _goes_without_a_look(self, batch: RecordBatch) -> bool:
-        """Whether of a batch whose transaction doesn't need it nothing stays."""
+        """Whether nothing stays of a batch that its transaction doesn't need."""
         return not batch.is_control or self._horizon_has_passed(batch)
 
     def _horizon_has_passed(self, batch: RecordBatch) -> bool:
@@ -149,7 +150,7 @@ class BatchFilter:
     def _kept_places(
         self, batch: RecordBatch, spans: RecordSpans, last_offsets: Sequence[int] | None
     ) -> Sequence[int]:
-        """The places of the records that stay in a batch of data."""
+        """The indexes of the records that stay in a batch of data."""
         gone = frozenset(spans.deletes if self._horizon_has_passed(batch) else ())
         base_offset = batch.base_offset
         if last_offsets is None:
@@ -166,7 +167,7 @@ class BatchFilter:
     def _places_by_key(
         self, base_offset: int, spans: RecordSpans, gone: frozenset[int]
     ) -> Sequence[int]:
-        """As ``_kept_places``, for what the map doesn't tell by the offset alone."""
+        """As ``_kept_places``, for a batch whose keys have to be looked up in the map."""
         known_to = self._offsets.latest_offset
         if base_offset > known_to:
             return range(len(spans))
@@ -184,7 +185,7 @@ class BatchFilter:
         return kept
 
     def _keep_header(self, batch: RecordBatch) -> KeptBatch | None:
-        """The batch without records if something hangs on it."""
+        """The batch without records if its producer or its offset must be kept, else None."""
         if not self._is_last_of_producer(batch) and batch.next_offset != self._end_offset:
             return None
         data = build_header(
@@ -204,7 +205,7 @@ class BatchFilter:
         return KeptBatch(data, batch.last_offset, batch.max_timestamp)
 
     def _is_last_of_producer(self, batch: RecordBatch) -> bool:
-        """Whether the producer's state would be lost with this batch."""
+        """Whether removing this batch would lose the producer's state."""
         if not batch.has_producer_id:
             return False
         producer = self._producers.get(batch.producer_id)
@@ -217,7 +218,7 @@ class BatchFilter:
     def _rebuild(
         self, batch: RecordBatch, spans: RecordSpans, kept: Sequence[int], needs_horizon: bool
     ) -> KeptBatch:
-        """The batch with these of its records, and a delete horizon where it gets one."""
+        """The batch with only these records, and with a delete horizon if it needs one."""
         attributes, base_timestamp = batch.attributes, batch.base_timestamp
         max_timestamp = batch.max_timestamp
         is_create_time = batch.timestamp_type != LOG_APPEND_TIME

@@ -1,13 +1,13 @@
-"""Writing a cleaned segment: the files of a segment with ``.cleaned`` behind their names.
+"""Writing a cleaned segment: a segment's files with ``.cleaned`` appended to their names.
 
 Rules:
 
-- Index entries are added as ``LogSegment.note`` adds them.
-- ``.txnindex`` is only there where it has an entry.
-- When ``finish`` returns everything is on the disk, the names as well. What a crash leaves before
-  that is removed at the next start.
-- The files are as old as the newest segment that went into them: retention goes by that where the
-  records have no timestamps.
+- Index entries are added at the same places where ``LogSegment.append`` adds them.
+- ``.txnindex`` exists only if it has an entry.
+- When ``finish`` returns, all contents and names are synced. The next start removes files that a
+  crash leaves before that.
+- The files get the modification time of the newest segment that went into them, because retention
+  uses that time if records have no timestamps.
 
 Source: LogSegment of Kafka.
 """
@@ -22,14 +22,14 @@ from kwire.log.sparse_index import OffsetIndex, TimeIndex
 from kwire.log.transaction_index import AbortedTransaction, TransactionIndex
 
 SUFFIXES = (LOG_SUFFIX, ".index", ".timeindex", ".txnindex")
-"""Those of a segment's files, in the order in which they are renamed."""
+"""The suffixes of a segment's files, in the order in which the files are renamed."""
 
 WRITE_BYTES = 256 * 1024
 SYNC_BYTES = 32 * 1024 * 1024
 
 
 class CleanedSegment:
-    """A segment in the making, from ``base_offset`` on."""
+    """A segment that is being written, starting at ``base_offset``."""
 
     def __init__(
         self, directory: Path, base_offset: int, index_interval_bytes: int, disk: Disk
@@ -72,7 +72,7 @@ class CleanedSegment:
             self._write()
 
     def note_aborted(self, aborted: list[AbortedTransaction]) -> None:
-        """These aborted transactions end in this segment."""
+        """Add aborted transactions that end in this segment."""
         self._aborted += aborted
 
     def _note_time(self) -> None:
@@ -85,7 +85,7 @@ class CleanedSegment:
         self._disk.pwrite_all(self._fd, self._buffer, self._written)
         self._written += len(self._buffer)
         self._buffer.clear()
-        # Bit by bit: a sync of a gigabyte at once would hold up everybody else's writes.
+        # In small steps: syncing a gigabyte at once would delay all other writes to the disk.
         if self._written - self._synced >= SYNC_BYTES:
             self._disk.sync(self._fd)
             self._synced = self._written
@@ -129,6 +129,6 @@ class CleanedSegment:
             self._fd = -1
 
     def remove(self) -> None:
-        """Remove the files, those of an earlier attempt as well; OSError."""
+        """Remove the files, including those of an earlier attempt; OSError."""
         for suffix in SUFFIXES:
             self._disk.remove(self._path(suffix))

@@ -1,13 +1,14 @@
-"""One clean: reads the keys of the dirty part, then writes every segment up to its end anew.
+"""One clean: read the keys of the dirty part, then rewrite every segment up to its end.
 
 Rules:
 
-- The segments that a job names are only read; what is written are ``.cleaned`` files.
-- The segments are gone through in groups that become one segment each: together they are no
-  larger than ``segment.bytes``, their indexes no larger than ``segment.index.bytes``, and their
-  offsets fit into an index.
-- When the map of keys is full the clean ends at the offset it has reached: records after it stay.
-- A group is handed over when it is on the disk, and the next one is only begun after that.
+- The segments that a job names are only read; output goes to ``.cleaned`` files.
+- Segments are processed in groups, and each group becomes one segment. A group is no larger than
+  ``segment.bytes``, its indexes no larger than ``segment.index.bytes``, and its offsets fit into an
+  index.
+- When the map of keys is full, the clean ends at the offset that it has reached. Later records stay
+  as they are.
+- A group is returned when it is on the disk. Only then does the next one start.
 
 Source: Cleaner of Kafka.
 """
@@ -35,10 +36,10 @@ from kwire.record.batch import RecordBatch
 
 
 class Cleaner:
-    """Does one job.
+    """Runs one job.
 
-    ``clock`` tells seconds. All of it raises OSError for the disk and InvalidRecords for a log that
-    is damaged.
+    ``clock`` returns seconds. Every method raises OSError if the disk fails and InvalidRecords if
+    the log is damaged.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class Cleaner:
         )
 
     def run(self) -> Iterator[CleanedGroup]:
-        """Clean; each group as soon as it is there. Then ``result`` tells how far it came."""
+        """Clean the log and yield each group when it is written. After that, read ``result``."""
         self._build_map()
         statistics = self.statistics
         statistics.map_utilization = self._offsets.utilization
@@ -85,18 +86,18 @@ class Cleaner:
 
     @property
     def result(self) -> CompactionResult:
-        """How far the clean came, and what it took."""
+        """The offset that the clean has reached, and its statistics."""
         end_offset = max(self._offsets.latest_offset + 1, self._job.first_dirty_offset)
         return CompactionResult(end_offset, self.statistics)
 
     def _last_offsets(self) -> LastOffsets | None:
-        """What is the last of its key, by the offset alone; None where that can't be told."""
+        """The offsets of each key's last record, None if offsets alone can't tell."""
         return self._offsets.last_offsets() if self._is_ascending else None
 
     def _read_aborted(self) -> list[AbortedTransaction]:
-        """The aborted transactions that the segments may have a part of.
+        """The aborted transactions that may have batches in the segments.
 
-        Their ends may lie in later segments, so all indexes are read.
+        Their markers may lie in later segments, so the indexes of all segments are read.
         """
         names = sorted(n for n in self._disk.names(self._directory) if n.endswith(".txnindex"))
         return [
@@ -107,7 +108,7 @@ class Cleaner:
         ]
 
     def _index_bytes(self, base_offset: int) -> tuple[int, int]:
-        """The sizes of a segment's two sparse indexes, 0 where there is none."""
+        """The sizes of a segment's two sparse indexes, 0 if the file is missing."""
         return self._size(base_offset, ".index"), self._size(base_offset, ".timeindex")
 
     def _size(self, base_offset: int, suffix: str) -> int:
@@ -121,7 +122,7 @@ class Cleaner:
             self._disk.close(fd)
 
     def _build_map(self) -> None:
-        """Take the keys of the dirty part into the map, until it ends or the map is full."""
+        """Put the keys of the dirty part into the map, until the part ends or the map is full."""
         start_offset = self._job.first_dirty_offset
         dirty = [s for s in self._job.segments if s.end_offset > start_offset]
         transactions = CleanedTransactions()
@@ -142,7 +143,7 @@ class Cleaner:
             self._offsets.latest_offset = segment.end_offset - 1
 
     def _map_batch(self, batch: RecordBatch) -> bool:
-        """Take the keys of a batch into the map; False where it was full before the end."""
+        """Put the keys of a batch into the map; False if the map became full before the end."""
         spans = open_spans(batch, self._job.limits)
         base_offset, start_offset = batch.base_offset, self._job.first_dirty_offset
         if not spans.is_ascending or base_offset <= self._offsets.latest_offset:
@@ -157,7 +158,7 @@ class Cleaner:
         return self._offsets.put_all(keys, offsets) == len(keys)
 
     def _clean_group(self, group: list[SourceSegment], batch_filter: BatchFilter) -> CleanedGroup:
-        """Write a group of segments anew, as one."""
+        """Rewrite a group of segments as one segment."""
         cleaned = CleanedSegment(
             self._directory, group[0].base_offset, self._job.index_interval_bytes, self._disk
         )
@@ -183,7 +184,7 @@ def group_segments(
     job: CompactionJob,
     index_bytes: Callable[[int], tuple[int, int]],
 ) -> list[list[SourceSegment]]:
-    """The segments in groups that become one each; ``index_bytes`` tells the indexes' sizes."""
+    """The segments in groups that become one each; ``index_bytes`` gives sizes of indexes."""
     groups: list[list[SourceSegment]] = []
     total = (0, 0, 0)
     for segment in segments:

@@ -1,4 +1,4 @@
-"""One clean of one log, as data: what there is to do, what was done, and what it took.
+"""One clean of one log as data: the job, the result, and the statistics.
 
 All of it can be sent to another process as JSON.
 """
@@ -10,7 +10,7 @@ from kwire.record.feed import Limits
 
 
 class SourceSegment(NamedTuple):
-    """A segment that may be read; ``end_offset`` is where the next one begins."""
+    """A segment that the clean reads; ``end_offset`` is the next segment's base offset."""
 
     base_offset: int
     end_offset: int
@@ -19,7 +19,10 @@ class SourceSegment(NamedTuple):
 
 
 class ActiveProducer(NamedTuple):
-    """What has to stay of a producer: its last batch of data or, without one (-1), its marker."""
+    """A producer whose state must stay: the offset of its last batch of data, or -1.
+
+    With -1, its last marker holds the state.
+    """
 
     producer_id: int
     last_data_offset: int
@@ -28,11 +31,11 @@ class ActiveProducer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CompactionJob:
-    """Everything a clean has to know beside the files.
+    """Everything that a clean needs besides the files.
 
-    ``segments`` are all that begin before ``first_uncleanable_offset``, where one begins; the keys
-    from ``first_dirty_offset`` on count. ``max_bytes_per_second`` is for reading and writing,
-    ``limits`` for what a batch may hold.
+    ``segments`` are all segments before ``first_uncleanable_offset``, which is a base offset. The
+    keys from ``first_dirty_offset`` on go into the map. ``max_bytes_per_second`` limits reading and
+    writing together, ``limits`` what a batch may hold in memory.
     """
 
     name: str
@@ -53,12 +56,12 @@ class CompactionJob:
     limits: Limits
 
     def to_json(self) -> dict[str, Any]:
-        """As what ``json`` can write."""
+        """The job as a value that ``json`` can write."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "CompactionJob":
-        """The job that ``to_json`` made this of."""
+        """The job from the value that ``to_json`` made."""
         segments = tuple(SourceSegment(*row) for row in data["segments"])
         producers = tuple(ActiveProducer(*row) for row in data["producers"])
         limits = Limits(*data["limits"])
@@ -66,7 +69,7 @@ class CompactionJob:
 
 
 class CleanedGroup(NamedTuple):
-    """A cleaned segment that is whole and on the disk, and the segments whose place it takes."""
+    """A cleaned segment that is complete and synced, and the base offsets that it replaces."""
 
     base_offset: int
     size_bytes: int
@@ -75,7 +78,7 @@ class CleanedGroup(NamedTuple):
 
 @dataclass(slots=True)
 class CompactionStatistics:
-    """What a clean read and wrote; times are seconds. CleanerStats of Kafka."""
+    """What a clean has read and written; times are seconds. CleanerStats of Kafka."""
 
     map_bytes_read: int = 0
     map_messages_read: int = 0
@@ -89,12 +92,12 @@ class CompactionStatistics:
     total_s: float = 0.0
 
     def add(self, other: "CompactionStatistics") -> None:
-        """Add up what another clean did."""
+        """Add the figures of another clean."""
         for field in fields(self):
             setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
 
     def text(self) -> str:
-        """As it is logged."""
+        """The statistics as text for the log."""
         megabytes = (self.map_bytes_read + self.bytes_read) / 1e6
         return (
             f"{self.bytes_read / 1e6:,.1f} MB ({self.messages_read:,} records) became "
@@ -105,7 +108,7 @@ class CompactionStatistics:
 
 
 class CompactionResult(NamedTuple):
-    """How far a clean came: what lies before ``end_offset`` is clean."""
+    """How far a clean came: the log is clean before ``end_offset``."""
 
     end_offset: int
     statistics: CompactionStatistics

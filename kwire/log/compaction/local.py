@@ -1,4 +1,4 @@
-"""Compaction in one's own process: for tools and tests; a broker has ``worker`` do it."""
+"""Compaction in the calling process, for tools and tests; a broker uses ``worker``."""
 
 import time
 
@@ -9,11 +9,11 @@ from kwire.log.disk import Disk
 
 
 def run_clean(manager: CompactionManager, clean: Clean, disk: Disk, steady_ms: int) -> bool:
-    """Do a clean from beginning to end; False where the log changed meanwhile.
+    """Run a clean from start to end; False if the log changed meanwhile.
 
-    Raises OSError and KafkaError as Cleaner and ``CompactionManager.swap``.
+    Raises OSError and KafkaError as Cleaner and ``CompactionManager.swap`` do.
     """
-    clean.log.flush_rolled()  # what takes a record's place has to be as sure to stay
+    clean.log.flush_rolled()  # a later record must be synced before it replaces an earlier one
     rate = clean.job.max_bytes_per_second
     cleaner = Cleaner(
         clean.job,
@@ -23,7 +23,7 @@ def run_clean(manager: CompactionManager, clean: Clean, disk: Disk, steady_ms: i
     )
     for group in cleaner.run():
         if not manager.swap(clean, group, steady_ms):
-            manager.give_up(clean, Failure("its segments are others now"), steady_ms)
+            manager.give_up(clean, Failure("its segments have changed"), steady_ms)
             return False
     disk.sync_directory(clean.log.directory)
     manager.finish(clean, cleaner.result)

@@ -1,13 +1,14 @@
-"""What is compacted next, what is under way, and how far every log is clean.
+"""Which log is compacted next, which cleans are running, and how far every log is clean.
 
 Rules:
 
-- The dirtiest of the logs that are worth it comes first; a log is cleaned by one at a time.
-- A log that can't be cleaned (its records are damaged) is marked, reported, and left alone until
-  the next start; the others go on. What the disk refuses is tried again after a minute, then after
-  two, and so on: a clean takes room before it gives some back.
+- A clean is one pass of compaction over one log. Of the logs that are worth a clean, the dirtiest
+  comes first. A log has only one clean at a time.
+- A log whose records are damaged can't be cleaned: it is marked, reported, and skipped until the
+  next start, while other logs are cleaned. After a disk error the clean is repeated in one minute,
+  then in two, four and so on, because a clean needs room on the disk before it frees some.
 - The first dirty offsets are kept in ``cleaner-offset-checkpoint`` of each data directory. They are
-  a hint: one that is too low costs time, one that can't be right is put back.
+  hints: an offset that is too low only costs time, an impossible one is reset.
 
 Source: LogCleanerManager of Kafka.
 """
@@ -50,8 +51,10 @@ LAST_RETRY_MS = 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class CompactionSettings:
-    """The broker's settings of one cleaner: its share of ``log.cleaner.*``, and the limits of
-    batches; sizes are bytes."""
+    """The settings of one cleaner; sizes are bytes.
+
+    They are its share of the broker's ``log.cleaner.*`` settings, and the limits of batches.
+    """
 
     map_bytes: int = 128 * 1024 * 1024
     map_load_factor: float = 0.9
@@ -63,7 +66,7 @@ class CompactionSettings:
 
 @dataclass(slots=True)
 class CompactionMetrics:
-    """What compaction has done and what there is to do; the names are those of Kafka's metrics."""
+    """What compaction has done and still has to do, under the names of Kafka's metrics."""
 
     max_dirty_percent: int = 0
     max_compaction_delay_ms: int = 0
@@ -74,9 +77,10 @@ class CompactionMetrics:
 
 
 class Failure(NamedTuple):
-    """Why a clean came to nothing.
+    """Why a clean failed.
 
-    With ``is_damaged`` another one would as well. ``error_number`` is the disk's, 0 without one.
+    ``is_damaged`` means that another attempt would fail too. ``error_number`` is the errno of a
+    disk error, else 0.
     """
 
     reason: str
@@ -85,7 +89,7 @@ class Failure(NamedTuple):
 
 
 class Clean:
-    """A clean that is under way: the log, the segments as they were, and the job."""
+    """A running clean: its log, the segments at its start, and its job."""
 
     def __init__(self, part: LogToClean, job: CompactionJob, segments: list[LogSegment]) -> None:
         self.part = part
@@ -112,7 +116,7 @@ class CompactionManager:
         self._in_progress: set[PartitionLog] = set()
         self._failures: dict[PartitionLog, tuple[int, int]] = {}
         for directory in directories:
-            with suppress(OSError):  # a directory that is offline
+            with suppress(OSError):  # the directory is offline
                 self._read_checkpoint(directory)
 
     def _read_checkpoint(self, directory: Path) -> None:
@@ -128,11 +132,11 @@ class CompactionManager:
         now_ms: int,
         steady_ms: int,
     ) -> Clean | None:
-        """Begin with the dirtiest log; None where no log is worth it.
+        """Start a clean of the dirtiest log; None if no log is worth one.
 
-        ``stable_offset`` tells a partition's last stable offset, None for one that isn't served.
-        Whoever asks says ``finish`` or ``give_up`` in the end. ``now_ms`` is compared with the
-        timestamps of records, pauses after a failure go by ``steady_ms``.
+        ``stable_offset`` gives a partition's last stable offset, None if the partition isn't
+        served. The caller has to call ``finish`` or ``give_up`` in the end. ``now_ms`` is compared
+        with the timestamps of records; pauses after a failure are measured by ``steady_ms``.
         """
         self.metrics.last_run_ms = now_ms
         parts = list(self._parts(stable_offset, now_ms, steady_ms))
@@ -149,14 +153,14 @@ class CompactionManager:
     def _parts(
         self, stable_offset: Callable[[TopicPartition], int | None], now_ms: int, steady_ms: int
     ) -> list[LogToClean]:
-        """The parts of every log that may be cleaned."""
+        """Every log that may be cleaned, with its cleanable part."""
         alive = set(self._logs.values())
         self._failures = {key: value for key, value in self._failures.items() if key in alive}
         self.uncleanable = {
             key: marked for key, marked in self.uncleanable.items() if self._logs.get(key) is marked
         }
         parts = []
-        for key, found in list(self._logs.items()):  # threads make and delete logs
+        for key, found in list(self._logs.items()):  # a copy: threads create and delete logs
             if not found.config.compact or len(found.segments) == 1 or found.is_offline:
                 continue
             if found in self._in_progress or key in self.uncleanable:
@@ -212,21 +216,21 @@ class CompactionManager:
             return now_ms
 
     def is_current(self, clean: Clean) -> bool:
-        """Whether the log of a clean is still what it was when the clean began.
+        """Whether the log of a clean has the same segments as when the clean started.
 
-        It is no longer after a truncation, a deletion, or when a disk failed.
+        A truncation, a deletion or a failed disk makes this False.
         """
         return self._is_there(clean) and are_in_log(clean.log, list(clean.segments.values()))
 
     def _is_there(self, clean: Clean) -> bool:
-        """Whether the log wasn't deleted or cut meanwhile."""
+        """Whether the log was neither deleted nor truncated since the clean started."""
         name = (clean.log.topic, clean.log.partition)
         return self._logs.get(name) is clean.log and clean.log.truncations == clean.truncations
 
     def replaced_by(self, clean: Clean, group: CleanedGroup) -> list[LogSegment] | None:
-        """The segments that a cleaned one is made of; None where the log is no longer what it was.
+        """The segments that a cleaned one replaces; None if the log was deleted or truncated.
 
-        None are left where retention has deleted them all; then nobody wants the cleaned one.
+        Empty if retention has deleted all of them; the cleaned segment is then removed.
         """
         if not self._is_there(clean):
             return None
@@ -237,10 +241,10 @@ class CompactionManager:
         return old
 
     def swap(self, clean: Clean, group: CleanedGroup, steady_ms: int) -> bool:
-        """Put a cleaned segment in its place; False where the log is no longer what it was.
+        """Put a cleaned segment in its place; False if the log has changed.
 
-        Raises OSError and KafkaError as ``replace_segments``. The log's directory has to be synced
-        before ``finish``.
+        Raises OSError and KafkaError as ``replace_segments`` does. The caller has to sync the log's
+        directory before ``finish``.
         """
         old = self.replaced_by(clean, group)
         if old is None:
@@ -248,7 +252,7 @@ class CompactionManager:
         return not old or replace_segments(clean.log, old, group, steady_ms, self._disk)
 
     def finish(self, clean: Clean, result: CompactionResult) -> None:
-        """A clean is done; the checkpoint has to be written."""
+        """Record a finished clean; the caller has to write the checkpoint afterwards."""
         self._in_progress.discard(clean.log)
         statistics = result.statistics
         self._failures.pop(clean.log, None)
@@ -273,26 +277,26 @@ class CompactionManager:
             )
 
     def give_up(self, clean: Clean, failure: Failure, steady_ms: int) -> None:
-        """A clean came to nothing, and nobody is at it any more."""
+        """Record a failed clean that has stopped."""
         self._in_progress.discard(clean.log)
         name, reason = clean.log.name, failure.reason
         if not self.is_current(clean):
-            log.info("%s: gave up compacting it, for it has changed: %s", name, reason)
+            log.info("%s: gave up compacting it because it has changed: %s", name, reason)
         elif failure.is_damaged:
             self.uncleanable[clean.log.topic, clean.log.partition] = clean.log
-            log.error("%s can't be compacted and is left alone: %s", name, reason)
+            log.error("%s can't be compacted and is skipped: %s", name, reason)
         else:
             failures = self._failures.get(clean.log, (0, 0))[0] + 1
             wait_ms = min(FIRST_RETRY_MS << (failures - 1), LAST_RETRY_MS)
             self._failures[clean.log] = (failures, steady_ms + wait_ms)
-            log.warning("%s: compacting it failed, to be tried again: %s", name, reason)
+            log.warning("%s: compacting it failed and will be repeated: %s", name, reason)
             if failure.error_number not in (0, errno.ENOENT):
                 error = OSError(failure.error_number, os.strerror(failure.error_number))
                 clean.log.health.refused(f"cannot compact {name}", error)
         discard_all_cleaned(clean.log, self._disk)
 
     def write_checkpoints(self) -> None:
-        """Write how far every log is clean; may be called in a thread."""
+        """Write the first dirty offset of every log; may be called in a thread."""
         everything = dict(self._logs)
         for directory in self._directories:
             logs = {k: v for k, v in everything.items() if v.directory.parent == directory}
@@ -309,5 +313,5 @@ class CompactionManager:
                 log.error("cannot write the checkpoint of compaction in %s: %s", directory, error)
 
     def uncleanable_bytes(self) -> int:
-        """Bytes of the logs that are left alone."""
+        """Size of the logs that are marked as uncleanable."""
         return sum(marked.size_bytes for marked in self.uncleanable.values())

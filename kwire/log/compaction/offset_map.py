@@ -1,16 +1,16 @@
-"""The last offset of each key, in a bounded piece of memory.
+"""The last offset of each key, in limited memory.
 
-Keys are kept as they are as long as they take no more than the memory there is, which is quick.
-When they would take more they move into a table that holds so many that nearly always all fit.
+While the keys themselves fit into the memory limit they are kept in a dictionary, which is fast.
+Beyond that they move into a table of hashes, which nearly always has room for all keys.
 
 Format of the table: slots of 24 bytes, ``MD5 of the key | offset int64``; a slot of zeros is free.
-A key's place is tried at the numbers that its hash holds, then one slot after the other.
+The slot of a key is searched at several numbers taken from its hash, then slot after slot.
 
 Rules:
 
-- How many keys fit is what fits into the table: at ``load_factor`` the map is full, and the clean
-  goes only as far as the map knows the keys. One slot at least stays free.
-- In the table two keys with the same MD5 would be taken for one, as in Kafka.
+- The table's capacity limits the number of keys in both forms. At ``load_factor`` the map is full,
+  and the clean ends at the last offset that the map has taken in. At least one slot stays free.
+- In the table, two keys with the same MD5 count as one, as in Kafka.
 
 Source: SkimpyOffsetMap of Kafka.
 """
@@ -32,11 +32,11 @@ _OFFSET: Final = Struct(">q")
 _TRIES: Final = range(_HASH_BYTES - 3)
 
 _OBJECT_BYTES: Final = 80
-"""What a key and its offset take beside the key's own bytes and the place in the dict."""
+"""Memory for a key and its offset, besides the key's bytes and its place in the dictionary."""
 
 
 class OffsetMap:
-    """Key → offset. ``latest_offset`` is how far the map knows the log."""
+    """Key → offset. ``latest_offset`` is the last offset that the map has taken in."""
 
     __slots__ = (
         "_key_bytes",
@@ -50,9 +50,9 @@ class OffsetMap:
     )
 
     def __init__(self, max_bytes: int, load_factor: float, expected_keys: int) -> None:
-        """A map of at most ``max_bytes``, smaller where it is known that fewer keys will come."""
+        """A map of at most ``max_bytes``, smaller if few keys are expected."""
         most = max(max_bytes // ENTRY_BYTES, 2)
-        # Twice as many slots as keys: then most keys are found at the first try.
+        # Twice as many slots as keys: most keys are then found at the first try.
         self._slots: int = min(most, max(LEAST_SLOTS, 2 * expected_keys))
         self._table: bytearray | None = None
         self._table_entries: int = 0
@@ -64,28 +64,28 @@ class OffsetMap:
 
     @property
     def entries(self) -> int:
-        """How many keys there are."""
+        """The number of keys."""
         return len(self._known) if self._table is None else self._table_entries
 
     @property
     def is_full(self) -> bool:
-        """Whether no other key fits in."""
+        """Whether the map has no room for another key."""
         return self.entries >= self.max_entries
 
     @property
     def utilization(self) -> float:
-        """How much of the table is in use, or would be, from 0 to 1."""
+        """The part of the table that the keys use, or would use, from 0 to 1."""
         return self.entries / self._slots
 
     @property
     def used_bytes(self) -> int:
-        """The memory that the map takes, about."""
+        """Roughly the memory that the map takes."""
         table_bytes = 0 if self._table is None else len(self._table)
         objects_bytes = self._key_bytes + _OBJECT_BYTES * len(self._known)
         return table_bytes + getsizeof(self._known) + objects_bytes
 
     def put_all(self, keys: Sequence[bytes | None], offsets: Sequence[int]) -> int:
-        """Note where keys were written, until the map is full; how many were taken.
+        """Set the offsets of keys until the map is full; returns how many were taken.
 
         None stands for a record without a key, and counts as taken.
         """
@@ -97,7 +97,7 @@ class OffsetMap:
                 if offsets:
                     self.latest_offset = offsets[-1]
                 if len(known) > before:
-                    # Which of them were new isn't known: as if it had been the longest.
+                    # It isn't known which keys were new, so each counts as the longest.
                     self._key_bytes += (len(known) - before) * max(map(len, keys))  # type: ignore[arg-type]
                     self._keep_small()
                 return len(keys)
@@ -120,7 +120,7 @@ class OffsetMap:
         return len(keys)
 
     def get(self, key: bytes) -> int:
-        """The last offset of ``key``, -1 for one that the map doesn't know."""
+        """The last offset of ``key``, -1 if the map doesn't have it."""
         table = self._table
         if table is None:
             return self._known.get(key, -1)
@@ -131,17 +131,17 @@ class OffsetMap:
         return -1
 
     def get_all(self, keys: Sequence[bytes | None]) -> list[int]:
-        """As ``get``, of many keys at once; -1 for None."""
+        """As ``get``, for many keys at once; -1 for None."""
         if self._table is None:
             return list(map(self._known.get, keys, repeat(-1)))  # type: ignore[arg-type]
         return [-1 if key is None else self.get(key) for key in keys]
 
     def last_offsets(self) -> "LastOffsets | None":
-        """The offsets that the map holds; None where there are too many to tell."""
+        """The offsets in the map; None if the keys have moved into the table."""
         return LastOffsets(self._known) if self._table is None else None
 
     def _keep_small(self) -> None:
-        """Move the keys into the table where they take too much."""
+        """Move the keys into the table if they take too much memory."""
         if self.used_bytes <= self._max_bytes:
             return
         known = self._known
@@ -160,7 +160,7 @@ class OffsetMap:
         _OFFSET.pack_into(table, at + _HASH_BYTES, offset)
 
     def _find(self, table: bytearray, digest: bytes) -> int:
-        """The position of the slot that has this hash, or of the free one where it belongs."""
+        """The position of the slot with this hash, or of the free slot where it belongs."""
         slots = self._slots
         slot = 0
         for first in _TRIES:
@@ -169,7 +169,7 @@ class OffsetMap:
             found = table[at : at + _HASH_BYTES]
             if found in (digest, _FREE):
                 return at
-        while True:  # there is a free slot, always
+        while True:  # a free slot always exists
             slot = (slot + 1) % slots
             at = slot * ENTRY_BYTES
             found = table[at : at + _HASH_BYTES]
@@ -178,7 +178,7 @@ class OffsetMap:
 
 
 class LastOffsets:
-    """The last offsets of all keys, for who asks for one stretch of the log after the other."""
+    """The last offsets of all keys, for queries by range of the log."""
 
     __slots__ = ("_offsets",)
 
@@ -186,7 +186,7 @@ class LastOffsets:
         self._offsets = array("q", sorted(known.values()))
 
     def within(self, first_offset: int, last_offset: int) -> Sequence[int]:
-        """Those in a stretch, ascending."""
+        """The last offsets within a range, ascending."""
         start = bisect_left(self._offsets, first_offset)
         end = bisect_left(self._offsets, last_offset + 1, start)
         return self._offsets[start:end]

@@ -1,14 +1,14 @@
-"""Which part of a log can be compacted now, and how badly it needs it.
+"""Which part of a log can be compacted now, and how urgent that is.
 
 Rules:
 
-- A log is clean up to its first dirty offset, and can be cleaned from there up to the first segment
+- A log is clean up to its first dirty offset. It can be cleaned from there up to the first segment
   that is active, that holds the last stable offset, or whose newest record is younger than
   ``min.compaction.lag.ms``.
-- It is worth a clean when the part to be cleaned is more than ``min.cleanable.dirty.ratio`` of all
-  up to its end, or when its oldest record is older than ``max.compaction.lag.ms``.
-- A first dirty offset that can't be right (the log was cut at one of its ends) is put back to the
-  log start offset.
+- A clean is worth it if the dirty part is more than ``min.cleanable.dirty.ratio`` of the log up to
+  the end of that part, or if its oldest record is older than ``max.compaction.lag.ms``.
+- An impossible first dirty offset (the log was cut at its start or end) is reset to the log start
+  offset.
 
 Source: LogToClean, LogCleanerManager.cleanableOffsets of Kafka; KIP-58, KIP-354.
 """
@@ -25,10 +25,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class LogToClean:
-    """A log and its three parts: clean, to be cleaned, and what can't be cleaned yet.
+    """A log and its three parts: clean, cleanable, and not cleanable yet.
 
-    ``first_uncleanable_offset`` is where a segment begins. ``overdue_ms`` says for how long the log
-    should have been cleaned by ``max.compaction.lag.ms``.
+    ``first_uncleanable_offset`` is a base offset. ``overdue_ms`` is the time by which the log is
+    past ``max.compaction.lag.ms``.
     """
 
     log: PartitionLog
@@ -40,12 +40,12 @@ class LogToClean:
 
     @property
     def total_bytes(self) -> int:
-        """Bytes up to the end of what can be cleaned."""
+        """Size of the clean and the cleanable part."""
         return self.clean_bytes + self.cleanable_bytes
 
     @property
     def dirty_ratio(self) -> float:
-        """How much of that is dirty, from 0 to 1."""
+        """The share of the cleanable part in both parts, from 0 to 1."""
         return self.cleanable_bytes / self.total_bytes if self.total_bytes else 0.0
 
     @property
@@ -57,7 +57,7 @@ class LogToClean:
 
 
 def log_to_clean(partition_log: PartitionLog, stable_offset: int, now_ms: int) -> LogToClean:
-    """The parts of a log whose last stable offset, high watermark minded, is ``stable_offset``."""
+    """Split a log into its parts; only records before ``stable_offset`` may be cleaned."""
     first_dirty = _first_dirty_offset(partition_log)
     inactive = _inactive_from(partition_log, first_dirty)
     lag_ms = partition_log.config.min_compaction_lag_ms
@@ -88,7 +88,7 @@ def log_to_clean(partition_log: PartitionLog, stable_offset: int, now_ms: int) -
 
 
 def _first_dirty_offset(partition_log: PartitionLog) -> int:
-    """Where the log's dirty part begins, put right if it can't be."""
+    """The log's first dirty offset, reset if it is impossible."""
     known = partition_log.first_dirty_offset
     start_offset = partition_log.log_start_offset
     if start_offset <= known <= partition_log.log_end_offset:
@@ -113,7 +113,7 @@ def _inactive_from(partition_log: PartitionLog, offset: int) -> list[LogSegment]
 
 
 def _overdue_ms(partition_log: PartitionLog, dirty: list[LogSegment], now_ms: int) -> int:
-    """For how long the oldest of the segments should have been compacted; 0 if there is time."""
+    """The time by which the oldest segment is past ``max.compaction.lag.ms``; 0 if it isn't."""
     lag_ms = partition_log.config.max_compaction_lag_ms
     if lag_ms >= NO_LIMIT:
         return 0

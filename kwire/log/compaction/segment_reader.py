@@ -1,12 +1,12 @@
-"""Going through the batches of the segments that are cleaned.
+"""Reading the batches of the segments that a clean reads.
 
 Rules:
 
-- ``buffer_bytes`` are read at a time, or a batch where one is larger; the buffer stays as large as
-  the largest batch so far.
-- A batch whose records nobody needs isn't read where it doesn't happen to be in the buffer: only
-  its header is.
-- A segment is made of whole batches: InvalidRecords where it isn't.
+- A read takes ``buffer_bytes``, or one batch if that is larger. The buffer keeps the size of the
+  largest batch so far.
+- If a batch's records aren't needed and the batch isn't wholly in the buffer, only its header is
+  read.
+- A segment must consist of complete batches, else InvalidRecords is raised.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,16 +21,16 @@ from kwire.record.batch import HEADER_BYTES, InvalidRecords, RecordBatch
 
 LEAST_BUFFER_BYTES = 64 * 1024
 PEEK_BYTES = 4096
-"""What is read behind a batch that was passed over, for the next one may be as well."""
+"""The size of a read after a skipped batch, small because the next batch may be skipped too."""
 
 
 def always(batch: RecordBatch) -> bool:
-    """Every batch is needed."""
+    """Say that every batch is needed."""
     return True
 
 
 class SegmentReader:
-    """Reads the segments in ``directory``; ``throttle`` is told of the bytes that were read."""
+    """Reads the segments in ``directory``; ``throttle`` counts the bytes that were read."""
 
     def __init__(self, directory: Path, buffer_bytes: int, disk: Disk, throttle: Throttle) -> None:
         self._directory = directory
@@ -41,7 +41,7 @@ class SegmentReader:
     def batches(
         self, segment: SourceSegment, is_needed: Callable[[RecordBatch], bool] = always
     ) -> Iterator[RecordBatch]:
-        """Every batch of a segment; one that isn't needed perhaps without its records. OSError."""
+        """Every batch of a segment; a batch that isn't needed may lack its records. OSError."""
         fd = self._disk.open(self._directory / f"{segment.base_offset:020d}{LOG_SUFFIX}")
         position, end = 0, segment.size_bytes
         wanted = self._buffer_bytes

@@ -1,15 +1,15 @@
-"""Putting a cleaned segment in the place of those it was made of.
+"""Replacing segments by the cleaned segment that was made from them.
 
 Rules:
 
-- The files are renamed in an order that a crash between any two of them leaves something that
-  ``leftovers`` can finish or undo: ``.cleaned`` → ``.swap``, the log first, and the directory is
-  synced, for the machine may die as well and keep later names alone; then the old files →
-  ``.deleted``; then ``.swap`` → their own names. Until the last file is ``.swap`` nothing has
-  happened; from then on everything has.
-- The old files are removed after ``file.delete.delay.ms``: whoever reads from them isn't disturbed.
-- Nothing is replaced in a log that isn't what it was when the clean began.
-- After an error of the disk halfway the data directory is offline; the next start finishes.
+- Files are renamed in an order in which ``leftovers`` can finish or undo the swap after a crash
+  between any two steps: first ``.cleaned`` → ``.swap``, the log file first; then a sync of the
+  directory, because a power loss could otherwise keep later renames and lose these; then the old
+  files → ``.deleted``; then ``.swap`` → the final names. If a crash comes before the last file is
+  ``.swap``, the next start undoes the swap; if it comes later, the next start finishes the swap.
+- The old files are removed after ``file.delete.delay.ms``, so readers of them aren't disturbed.
+- Nothing is replaced if the log has changed since the clean started.
+- After a disk error halfway, the data directory is offline; the next start finishes the swap.
 
 Source: LocalLog.replaceSegments of Kafka.
 """
@@ -30,7 +30,7 @@ from kwire.log.segments import LogSegments
 def replace_segments(
     log: PartitionLog, old: Sequence[LogSegment], group: CleanedGroup, steady_ms: int, disk: Disk
 ) -> bool:
-    """``begin_swap``, a sync of the directory, ``finish_swap``: for who may wait for the disk."""
+    """``begin_swap``, a sync of the directory, ``finish_swap``: for callers that may block."""
     if not begin_swap(log, old, group, disk):
         return False
     try:
@@ -44,10 +44,10 @@ def replace_segments(
 def begin_swap(
     log: PartitionLog, old: Sequence[LogSegment], group: CleanedGroup, disk: Disk
 ) -> bool:
-    """Give a cleaned segment the names that a crash can't undo; False where the log has changed.
+    """Give a cleaned segment its ``.swap`` names; False if the log has changed.
 
-    The directory has to be synced after it, perhaps in a thread, and then ``finish_swap`` be called
-    or ``undo_swap``. Raises OSError when nothing has happened.
+    The caller has to sync the directory, perhaps in a thread, and then to call ``finish_swap`` or
+    ``undo_swap``. After an OSError nothing has happened.
     """
     if not are_in_log(log, old):
         discard_cleaned(log, group.base_offset, disk)
@@ -63,10 +63,10 @@ def begin_swap(
 def finish_swap(
     log: PartitionLog, old: Sequence[LogSegment], group: CleanedGroup, steady_ms: int, disk: Disk
 ) -> bool:
-    """Swap a cleaned segment in for ``old``; False, and undone, where the log has changed.
+    """Replace ``old`` by the cleaned segment; False if the log has changed, and then undone.
 
-    The last names aren't synced: that is for the caller to do, in a thread. Raises KafkaError
-    (KAFKA_STORAGE_ERROR) when the log is offline after it.
+    The final names aren't synced: the caller does that, in a thread. Raises KafkaError
+    (KAFKA_STORAGE_ERROR) if the log is offline afterwards.
     """
     if not are_in_log(log, old):
         undo_swap(log, group, disk)
@@ -80,21 +80,21 @@ def finish_swap(
         if not new.load():
             raise OSError(0, "the indexes of a cleaned segment are broken")
     except OSError as error:
-        if log.is_abandoned:  # a thread took the directory away meanwhile: nobody needs the swap
+        if log.is_abandoned:  # a thread has deleted the log meanwhile, so the swap is obsolete
             raise
         raise log.health.fail(f"cannot swap a segment of {log.name}", error) from error
-    # A new list: whoever goes through the old one reads on in the old files.
+    # A new list: an iteration over the old list goes on with the old files.
     kept = [*log.segments[:first], new, *log.segments[first + len(old) :]]
     log.segments = LogSegments(kept)
     log.unflushed = [segment for segment in log.unflushed if segment not in old]
     for segment in old[1:]:
-        with suppress(OSError):  # one too many does no harm
+        with suppress(OSError):  # a superfluous snapshot does no harm
             disk.remove(snapshot_path(log.directory, segment.base_offset))
     return True
 
 
 def are_in_log(log: PartitionLog, segments: Sequence[LogSegment]) -> bool:
-    """Whether a log has these very segments, one after the other, and takes appends."""
+    """Whether a log has exactly these segments, in sequence, and takes appends."""
     if log.is_offline or log.is_abandoned:
         return False
     if not segments:
@@ -106,7 +106,7 @@ def are_in_log(log: PartitionLog, segments: Sequence[LogSegment]) -> bool:
 
 
 def discard_cleaned(log: PartitionLog, base_offset: int, disk: Disk) -> None:
-    """Remove the files of a cleaned segment that nobody wants."""
+    """Remove the files of a cleaned segment that isn't needed."""
     segment = log.new_segment(base_offset, 0)
     for suffix in SUFFIXES:
         with suppress(OSError):  # the next start removes them
@@ -114,7 +114,7 @@ def discard_cleaned(log: PartitionLog, base_offset: int, disk: Disk) -> None:
 
 
 def discard_all_cleaned(log: PartitionLog, disk: Disk) -> None:
-    """Remove what a clean that was broken off has left."""
+    """Remove all files that an aborted clean has left."""
     with suppress(OSError):
         for name in disk.names(log.directory):
             if name.endswith(CLEANED_SUFFIX):
@@ -122,7 +122,7 @@ def discard_all_cleaned(log: PartitionLog, disk: Disk) -> None:
 
 
 def _rename(segment: LogSegment, old_suffix: str, new_suffix: str, disk: Disk) -> None:
-    """Rename the files of a segment that are there; OSError."""
+    """Rename the files of a segment; only ``.txnindex`` may be missing. OSError."""
     for suffix in SUFFIXES:
         try:
             disk.rename(segment.path(suffix + old_suffix), segment.path(suffix + new_suffix))
@@ -132,9 +132,10 @@ def _rename(segment: LogSegment, old_suffix: str, new_suffix: str, disk: Disk) -
 
 
 def undo_swap(log: PartitionLog, group: CleanedGroup, disk: Disk) -> None:
-    """Remove the files of a swap that isn't to be finished.
+    """Remove the files of a swap that won't be finished.
 
-    The ``.swap`` ones first, and no more after an error: by themselves they would count.
+    The ``.swap`` files go first. After an error the ``.cleaned`` files stay, because a ``.swap``
+    file without them would count as complete.
     """
     segment = log.new_segment(group.base_offset, 0)
     with suppress(OSError):

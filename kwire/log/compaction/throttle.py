@@ -1,4 +1,4 @@
-"""Keeping a stream of bytes below a rate.
+"""Limiting a stream of bytes to a rate.
 
 Source: Throttler of Kafka (``log.cleaner.io.max.bytes.per.second``).
 """
@@ -6,11 +6,11 @@ Source: Throttler of Kafka (``log.cleaner.io.max.bytes.per.second``).
 from collections.abc import Callable
 
 CHECK_S = 0.3
-"""The rate is kept over stretches of this length."""
+"""The rate is kept on average over periods of this length."""
 
 
 class Throttle:
-    """Sleeps as long as it takes; ``clock`` tells seconds, ``sleep`` waits some."""
+    """Sleeps to keep the rate; ``clock`` returns seconds, ``sleep`` waits for seconds."""
 
     def __init__(
         self,
@@ -25,7 +25,7 @@ class Throttle:
         self._bytes = 0
 
     def take(self, size_bytes: int) -> None:
-        """Note that so many bytes were read or written, and wait where that was too fast."""
+        """Count bytes that were read or written, and wait if they came too fast."""
         self._bytes += size_bytes
         now_s = self._clock()
         passed_s = now_s - self._began_s

@@ -1,12 +1,12 @@
-"""Which batches belong to aborted transactions, while a log is gone through.
+"""Which batches belong to aborted transactions, while a clean goes through a log.
 
 Rules (CleanedTransactionMetadata of Kafka):
 
-- Only what lies before the last stable offset is compacted, so it is known of each transaction how
-  it ended: the transaction indexes name the aborted ones.
-- Data of an aborted transaction can go at once. A marker may go once no batch of its transaction
-  is left, and even then not before its delete horizon.
-- An aborted transaction stays in the index as long as one of its batches was seen.
+- Only the log before the last stable offset is compacted, so every transaction there has ended. The
+  transaction indexes name the aborted ones.
+- Data of an aborted transaction can be removed at once. A marker can be removed when no batch of
+  its transaction is left, and not before its delete horizon.
+- An aborted transaction stays in the index as long as the clean meets one of its batches.
 """
 
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ from kwire.record.control import ControlType, control_type
 
 
 class CleanedTransactions:
-    """The transactions that are open where the reading is."""
+    """The transactions that are open at the current position of a clean."""
 
     def __init__(self) -> None:
         self.kept: list[AbortedTransaction] = []
@@ -28,19 +28,20 @@ class CleanedTransactions:
         self._committed: set[int] = set()
 
     def add(self, aborted: Iterable[AbortedTransaction]) -> None:
-        """Take note of aborted transactions that lie ahead or are open here."""
+        """Add aborted transactions that start later or are open at the current position."""
         for transaction in aborted:
             heappush(self._coming, (transaction.first_offset, transaction))
 
     def take_kept(self) -> list[AbortedTransaction]:
-        """The aborted transactions that ended since the last call and stay in the index."""
+        """The aborted transactions that have ended since the last call and stay in the index."""
         kept, self.kept = self.kept, []
         return kept
 
     def pass_batch(self, batch: RecordBatch) -> bool:
-        """Go past a batch; whether its transaction doesn't need it any more.
+        """Go past a batch; returns whether its transaction doesn't need it any more.
 
-        For data that means that it was aborted, for a marker that no data of it was seen.
+        Data isn't needed if the transaction was aborted; a marker isn't needed if no data of its
+        transaction was met.
         """
         while self._coming and self._coming[0][0] <= batch.last_offset:
             transaction = heappop(self._coming)[1]

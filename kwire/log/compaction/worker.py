@@ -1,16 +1,17 @@
-"""The process that cleans: ``python -m kwire.log.compaction.worker``, started by a broker.
+"""The process that runs cleans: ``python -m kwire.log.compaction.worker``, started by a broker.
 
-It holds an interpreter of its own, because mapping and rewriting would hold the broker's. It knows
-nothing but files, and changes none that a log is made of.
+It is a process of its own because building a map and rewriting segments would block the broker's
+interpreter. It works on files only, and never changes the files of a live log.
 
-Format: a line of JSON for each message. It reads jobs (``CompactionJob.to_json``). It answers each
-with ``{"group": [base_offset, size_bytes, [replaced…]]}`` for each segment that is ready, and then
-``{"end_offset": n, "statistics": {…}}`` or ``{"failed": [text, is_damaged, errno]}``.
+Format: one line of JSON per message. The process reads jobs (``CompactionJob.to_json``). For each
+segment that is ready it writes ``{"group": [base_offset, size_bytes, [replaced…]]}``. At the end of
+the job it writes ``{"end_offset": n, "statistics": {…}}`` or
+``{"failed": [text, is_damaged, errno]}``.
 
 Rules:
 
-- It ends when its input ends, at once: with the broker, or when the broker has no more to do.
-- It gives way to everybody else: it runs at a low priority.
+- The process ends as soon as its input ends: when the broker dies, or when it has no more jobs.
+- The process runs at a low priority, so that it doesn't slow other processes down.
 """
 
 import json
@@ -35,7 +36,7 @@ NICENESS = 10
 
 
 def answers(job: CompactionJob, disk: Disk) -> Iterator[dict[str, Any]]:
-    """Do a job; the messages that tell how it goes."""
+    """Run a job; yields the messages for the broker."""
     try:
         throttle = Throttle(job.max_bytes_per_second, time.monotonic, time.sleep)
         cleaner = Cleaner(job, disk, clock=time.monotonic, throttle=throttle)
@@ -49,13 +50,13 @@ def answers(job: CompactionJob, disk: Disk) -> Iterator[dict[str, Any]]:
         yield {"failed": ["out of memory", False, 0]}
     except InvalidRecords as error:
         yield {"failed": [str(error), True, 0]}
-    except Exception:  # a bug, which the same log would bring about again
+    except Exception:  # a bug: it would occur again with the same log
         yield {"failed": [traceback.format_exc(), True, 0]}
 
 
 def main() -> None:
-    """Serve jobs from standard input until it ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the broker, which ends its input
+    """Run jobs from standard input until it ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the broker handles Ctrl-C and ends the input
     os.nice(NICENESS)
     lines: SimpleQueue[str] = SimpleQueue()
     threading.Thread(target=_read, args=(lines,), daemon=True).start()
@@ -68,7 +69,7 @@ def main() -> None:
 
 
 def _read(lines: SimpleQueue[str]) -> None:
-    """Pass on every line, and end the process with the input, whatever it is doing."""
+    """Pass on every line. End the process when the input ends, even during a clean."""
     try:
         for line in sys.stdin:
             lines.put(line)

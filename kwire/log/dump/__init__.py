@@ -1,10 +1,10 @@
-"""Showing the files of a log, as Apache Kafka's DumpLogSegments does and in the same words.
+"""Printing the files of a log, in the words of Apache Kafka's DumpLogSegments.
 
-- ``lines``: a line of output, as text and as the fields that JSON has.
-- ``log_files``: segments and KRaft snapshots; ``control_records``: what control batches say.
-- ``index_dump``: the indexes, and whether they fit their segment.
+- ``lines``: a line of output, as text and as fields for JSON.
+- ``log_files``: segments and KRaft snapshots. ``control_records``: the content of control batches.
+- ``index_dump``: the indexes, and whether they match their segment.
 - ``small_files``: producer snapshots, checkpoints, ``partition.metadata``, ``meta.properties``.
-- ``dump``: which of these a file needs.
+- ``dump``: chooses one of these by the file's name.
 
-Nothing is written, and no lock is needed.
+A dump writes nothing and needs no lock.
 """

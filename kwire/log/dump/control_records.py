@@ -1,7 +1,7 @@
-"""What control records say: markers of transactions, and those of KRaft's own logs.
+"""Decoding control records: transaction markers, and the control records of KRaft's own logs.
 
 Format: the key is ``version int16 | type int16``. The value of a KRaft control record is a message
-whose first field is its version, see the classes below.
+whose first field is its version; see the classes below.
 
 Source: ControlRecordType, ControlRecordUtils of Kafka; KIP-595, KIP-630, KIP-853.
 """
@@ -25,14 +25,14 @@ _VERSION = Struct(">h")
 
 
 class Voter(Nested):
-    """A voter of an election."""
+    """A voter in an election."""
 
     voter_id: int = int32()
     voter_directory_id: bytes = uuid_kind(since=1)
 
 
 class LeaderChangeMessage(Schema, versions=(0, 1), flexible=0):
-    """A leader was elected, by these voters."""
+    """A leader was elected by these voters."""
 
     version: int = int16()
     leader_id: int = int32()
@@ -41,14 +41,14 @@ class LeaderChangeMessage(Schema, versions=(0, 1), flexible=0):
 
 
 class SnapshotHeaderRecord(Schema, versions=(0, 0), flexible=0):
-    """A snapshot begins; it holds everything up to this time."""
+    """The start of a snapshot, which contains every record up to this time."""
 
     version: int = int16()
     last_contained_log_timestamp: int = int64()
 
 
 class SnapshotFooterRecord(Schema, versions=(0, 0), flexible=0):
-    """A snapshot ends, and is whole."""
+    """The end of a complete snapshot."""
 
     version: int = int16()
 
@@ -61,7 +61,7 @@ class KRaftVersionRecord(Schema, versions=(0, 0), flexible=0):
 
 
 class VoterEndpoint(Nested):
-    """Where a voter is reached."""
+    """The address of a voter."""
 
     name: str = string()
     host: str = string()
@@ -69,14 +69,14 @@ class VoterEndpoint(Nested):
 
 
 class VoterVersions(Nested):
-    """The versions of the protocol that a voter speaks."""
+    """The versions of the protocol that a voter supports."""
 
     min_supported_version: int = int16()
     max_supported_version: int = int16()
 
 
 class VoterOfSet(Nested):
-    """A voter and how it is reached."""
+    """A voter and its addresses."""
 
     voter_id: int = int32()
     voter_directory_id: bytes = uuid_kind()
@@ -85,7 +85,7 @@ class VoterOfSet(Nested):
 
 
 class VotersRecord(Schema, versions=(0, 0), flexible=0):
-    """Who votes from now on."""
+    """The set of voters from now on."""
 
     version: int = int16()
     voters: list[VoterOfSet] = array(VoterOfSet)
@@ -101,7 +101,7 @@ _KRAFT: Mapping[int, tuple[str, type[Schema]]] = {
 
 
 def control_record(record: Record) -> Decoded:
-    """What a control record says; MalformedRequest where it isn't one."""
+    """A decoded control record; MalformedRequest if it is none."""
     if record.key is None or len(record.key) < _KEY.size:
         raise MalformedRequest("a control record without a type")
     kind = _KEY.unpack_from(record.key)[1]

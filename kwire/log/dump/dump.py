@@ -1,4 +1,4 @@
-"""Which part of a dump a file needs, by its name."""
+"""Choosing the kind of dump by a file's name."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,20 +20,20 @@ _SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot", ".checkpo
 
 
 def is_dumpable(path: Path) -> bool:
-    """Whether the name is that of a file of a log."""
+    """Whether the name is that of a file in a log."""
     return path.name in (*CHECKPOINTS, *_PROPERTIES) or path.name.endswith(_SUFFIXES)
 
 
 def dump_file(
     path: Path, options: Options, problems: Problems, disk: Disk | None = None
 ) -> Iterator[Line]:
-    """The lines of one file; DumpError where it can't be dumped."""
+    """The lines of one file; DumpError if it can't be dumped."""
     disk = disk or ReadOnlyDisk()
     yield Line(f"Dumping {path}", {"type": "file"})
     try:
         yield from _lines(path, options, problems, disk)
     except FileNotFoundError as error:
-        raise DumpError(f"there is no {error.filename or path}") from error
+        raise DumpError(f"{error.filename or path} does not exist") from error
     except OSError as error:
         raise DumpError(f"cannot read {path}: {error.strerror}") from error
 
@@ -54,5 +54,5 @@ def _lines(path: Path, options: Options, problems: Problems, disk: Disk) -> Iter
             return dump_transaction_index(path, disk, problems)
         case ".snapshot":
             return dump_snapshot(path, disk)
-    disk.size_of(path)  # a path that is missing is told as such
-    raise DumpError(f"{path} is no file of a log")
+    disk.size_of(path)  # raises FileNotFoundError, whose message suits a missing file better
+    raise DumpError(f"{path} is not a file of a log")

@@ -1,12 +1,12 @@
-"""The indexes of a segment: their entries, and whether these fit the batches beside them.
+"""The indexes of a segment: their entries, and whether the entries match the segment's batches.
 
 Rules (DumpLogSegments, OffsetIndex.sanityCheck, TimeIndex.sanityCheck of Kafka):
 
-- An entry of an offset index names the last offset of the batch at its position.
-- An entry of a time index names the last offset of a batch, and the largest timestamp in it; the
-  timestamps ascend.
-- The sanity check is the one by which a broker decides to build an index anew; it knows only the
-  file itself.
+- An entry of an offset index has the last offset of the batch at its position.
+- An entry of a time index has the last offset of a batch and the largest timestamp in that batch.
+  The timestamps ascend.
+- The sanity check reads only the index file. A Kafka broker uses the same check to decide whether
+  to rebuild an index.
 """
 
 from collections.abc import Iterator
@@ -92,7 +92,7 @@ def dump_transaction_index(path: Path, disk: Disk, problems: Problems) -> Iterat
     """The lines of a ``.txnindex``."""
     data = _content(path, disk)
     if len(data) % TRANSACTION_ENTRY.size:
-        problems.error(f"{path} does not end with a whole entry")
+        problems.error(f"{path} ends with an incomplete entry")
     for version, aborted in transaction_entries(data):
         fields = {
             "version": version,
@@ -108,12 +108,12 @@ def dump_transaction_index(path: Path, disk: Disk, problems: Problems) -> Iterat
 def _content(path: Path, disk: Disk) -> bytes:
     data = disk.read_bytes(path)
     if data is None:
-        raise DumpError(f"there is no {path}")
+        raise DumpError(f"{path} does not exist")
     return data
 
 
 def _last(data: bytes, entry_bytes: int) -> int:
-    """Where the last whole entry begins."""
+    """The position of the last complete entry."""
     return (len(data) // entry_bytes - 1) * entry_bytes if len(data) >= entry_bytes else 0
 
 
@@ -121,9 +121,9 @@ def _sanity(
     path: Path, size_bytes: int, entry_bytes: int, ascends: bool, problems: Problems
 ) -> Iterator[Line]:
     if size_bytes % entry_bytes:
-        why = f"its {size_bytes} bytes are no whole number of entries of {entry_bytes}"
+        why = f"its size of {size_bytes} bytes is not a multiple of {entry_bytes}, an entry's size"
     elif not ascends:
-        why = "its last entry is not behind its first"
+        why = "its last entry is not greater than its first"
     else:
         yield Line(f"{path} passed sanity check.", {"type": "sanityCheck", "passed": True})
         return
@@ -138,7 +138,7 @@ def _first_batch(path: Path, position: int, disk: Disk, problems: Problems) -> R
 
 
 def _batches(path: Path, position: int, disk: Disk, problems: Problems) -> Iterator[RecordBatch]:
-    """The batches of the segment beside an index."""
+    """The batches of the segment that an index belongs to."""
     if position >= 0:
         yield from read_batches(path.with_suffix(".log"), disk, problems, position)
 

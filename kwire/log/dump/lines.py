@@ -1,4 +1,4 @@
-"""What a dump is made of: lines, the problems it met, and what was asked for."""
+"""The parts of a dump: its lines, the problems that it has found, and its options."""
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -10,29 +10,29 @@ INT_MAX = (1 << 31) - 1
 
 
 class DumpError(Exception):
-    """A file can't be dumped; the text is one line that names it."""
+    """A file can't be dumped; the text is one line that names the file."""
 
 
 class Line(NamedTuple):
-    """One line as Kafka's tool prints it, and the same as fields for JSON."""
+    """One line as Kafka's tool prints it, and its content as fields for JSON."""
 
     text: str
     fields: Mapping[str, Any]
 
 
 class Decoded(NamedTuple):
-    """A key or a payload: what text shows, and what JSON shows."""
+    """A decoded key or payload, as text and as a JSON value."""
 
     text: str
     value: Any
 
 
 Decoder: TypeAlias = Callable[[Record], tuple[Decoded | None, Decoded | None]]
-"""Key and payload of a record, None where it has none."""
+"""Decodes key and payload of a record; None for a missing one."""
 
 
 class Options(NamedTuple):
-    """What to show; the names are those of the tool's options."""
+    """What to print; the names are those of the tool's options."""
 
     decoder: Decoder | None = None
     deep_iteration: bool = False
@@ -44,14 +44,14 @@ class Options(NamedTuple):
 
     @property
     def is_deep(self) -> bool:
-        """Whether batches are opened."""
+        """Whether records are printed, so that batches have to be opened."""
         return self.deep_iteration or self.print_data_log or self.decoder is not None
 
 
 class Problems:
-    """What is told after the lines: what is wrong, and what may be as it should be.
+    """Messages that are printed after the lines: errors, and notes on what may be correct.
 
-    Each has a heading, and details under it.
+    Each message has a heading, with details under it.
     """
 
     def __init__(self) -> None:
@@ -59,19 +59,19 @@ class Problems:
         self._errors: dict[str, list[str]] = {}
 
     def __bool__(self) -> bool:
-        """Whether anything is wrong."""
+        """Whether there are errors."""
         return bool(self._errors)
 
     def note(self, heading: str, detail: str) -> None:
-        """Something that may be as it should be."""
+        """Add a message about something that may be correct."""
         self._notes.setdefault(heading, []).append(detail)
 
     def error(self, heading: str, detail: str = "") -> None:
-        """Something that is wrong."""
+        """Add a message about something that is wrong."""
         self._errors.setdefault(heading, []).append(detail)
 
     def lines(self) -> Iterator[str]:
-        """All of them, what is wrong at the end."""
+        """All messages, errors last."""
         for told in (self._notes, self._errors):
             for heading, details in told.items():
                 yield heading
@@ -79,20 +79,20 @@ class Problems:
 
 
 def base_offset(path: Path) -> int:
-    """The offset that a file is named after; DumpError."""
+    """The base offset in a file's name; DumpError."""
     stem = path.name.split(".", 1)[0]
     if not stem.isdecimal():
-        raise DumpError(f"{path} is not named after the offset it begins at")
+        raise DumpError(f"the name of {path} does not begin with an offset")
     return int(stem)
 
 
 def optional_long(value: int | None) -> str:
-    """How Java prints a number that may be absent."""
+    """An optional number as Java prints it."""
     return "OptionalLong.empty" if value is None else f"OptionalLong[{value}]"
 
 
 def text_of(value: bytes) -> Decoded:
-    """Bytes as UTF-8; where they aren't, text has replacement characters and JSON has base64."""
+    """Bytes as UTF-8. For other bytes, text has replacement characters and JSON has base64."""
     try:
         text = value.decode()
         return Decoded(text, text)
@@ -103,7 +103,7 @@ def text_of(value: bytes) -> Decoded:
 
 
 def decode_text(record: Record) -> tuple[Decoded | None, Decoded | None]:
-    """Key and payload as text, whatever they are."""
+    """Key and payload as text, whatever their format is."""
     return (
         None if record.key is None else text_of(record.key),
         None if record.value is None else text_of(record.value),

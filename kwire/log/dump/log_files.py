@@ -1,7 +1,7 @@
 """Segments (``.log``) and KRaft snapshots (``.checkpoint``): their batches and records.
 
-Rules: a batch that isn't whole ends a file, as it does for a broker that recovers it. One whose
-checksum or records are wrong is told and passed over; bytes that are no batch end the file.
+Rules: the dump ends at an incomplete batch, as a broker's recovery does, and at bytes that are no
+batch. A batch with a wrong checksum or wrong records is reported, and the dump goes on after it.
 
 Source: DumpLogSegments of Kafka.
 """
@@ -44,7 +44,7 @@ _LENGTH = Struct(">i")
 
 
 def dump_log(path: Path, options: Options, disk: Disk, problems: Problems) -> Iterator[Line]:
-    """The lines of a file of batches; DumpError where its name isn't that of one, OSError."""
+    """The lines of a file of batches; OSError, and DumpError for another kind of name."""
     yield _first_line(path)
     position = 0
     last_offset: int | None = None
@@ -63,7 +63,7 @@ def dump_log(path: Path, options: Options, disk: Disk, problems: Problems) -> It
     trailing = file_size(path, disk) - position
     if trailing > 0 and options.max_bytes == INT_MAX:
         text = f"Found {trailing} invalid bytes at the end of {path.name}"
-        problems.error(f"{path}: {trailing} bytes at the end are no whole batch")
+        problems.error(f"{path}: {trailing} bytes at the end are not a complete batch")
         yield Line(text, {"type": "invalidBytes", "size": trailing})
 
 
@@ -79,7 +79,7 @@ def file_size(path: Path, disk: Disk) -> int:
 def read_batches(
     path: Path, disk: Disk, problems: Problems, position: int = 0, max_bytes: int = INT_MAX
 ) -> Iterator[RecordBatch]:
-    """The batches from ``position`` on, as far as they are whole; OSError."""
+    """The complete batches from ``position`` on; OSError."""
     fd = disk.open_briefly(path)
     try:
         end = min(disk.size(fd), max_bytes)
@@ -146,7 +146,7 @@ def timestamp_label(batch: RecordBatch) -> str:
 
 
 def codec_name(number: int) -> str:
-    """The codec's name, or its number where there is no such codec."""
+    """The codec's name, or its number if no codec has that number."""
     try:
         return Compression(number).name.lower()
     except ValueError:

@@ -1,7 +1,7 @@
-"""The small files beside segments: producer snapshots, checkpoints, and whose a directory is.
+"""The small files beside segments: producer snapshots, checkpoints, ids of topics and directories.
 
-Rules: a file that isn't what its name says is a DumpError. Checkpoints, ``partition.metadata`` and
-``meta.properties`` are shown by kwire alone; Kafka's tool passes them over.
+Rules: a file whose content doesn't match its name raises DumpError. Kafka's tool skips checkpoints,
+``partition.metadata`` and ``meta.properties``; kwire prints them.
 
 Source: ProducerStateManager.readSnapshot, CheckpointFile, PartitionMetadataFile of Kafka.
 """
@@ -35,7 +35,7 @@ def dump_snapshot(path: Path, disk: Disk) -> Iterator[Line]:
     """The producers of a ``.snapshot``; DumpError."""
     data = disk.read_bytes(path)
     if data is None:
-        raise DumpError(f"there is no {path}")
+        raise DumpError(f"{path} does not exist")
     if len(data) < _SNAPSHOT_HEADER.size:
         raise DumpError(f"{path} has {len(data)} bytes, too few for a producer snapshot")
     version, crc, count = _SNAPSHOT_HEADER.unpack_from(data)
@@ -45,7 +45,7 @@ def dump_snapshot(path: Path, disk: Disk) -> Iterator[Line]:
     if crc != crc32c(data[_CRC_FROM:]):
         raise DumpError(f"{path} fails its checksum {crc}")
     if len(rows) != count * _SNAPSHOT_ENTRY.size:
-        raise DumpError(f"{path} says it has {count} producers, which it hasn't")
+        raise DumpError(f"{path} does not have the {count} producers that its header says")
     for row in _SNAPSHOT_ENTRY.iter_unpack(rows):
         yield _producer_line(*row)
 
@@ -86,12 +86,12 @@ def dump_checkpoint(path: Path, disk: Disk) -> Iterator[Line]:
     if not lines or lines[0] != "0":
         raise DumpError(f"{path} does not begin with version 0")
     if len(lines) < 2 or lines[1] != str(len(lines) - 2):
-        raise DumpError(f"{path} does not have the number of entries that it says")
+        raise DumpError(f"the second line of {path} is not the number of entries that follow")
     for line in lines[2:]:
         values = line.split()
         numbers = values[1:] if columns[0] == "topic" else values
         if len(values) != len(columns) or not all(map(_is_number, numbers)):
-            raise DumpError(f"{path} has an entry that is none: {line!r}")
+            raise DumpError(f"{path} has an invalid entry: {line!r}")
         fields = {
             name: int(value) if name != "topic" else value
             for name, value in zip(columns, values, strict=True)
@@ -121,7 +121,7 @@ def _text(path: Path, disk: Disk) -> str:
     try:
         text = disk.read_text(path)
     except UnicodeDecodeError as error:
-        raise DumpError(f"{path} is no text: {error}") from error
+        raise DumpError(f"{path} is not text: {error}") from error
     if text is None:
-        raise DumpError(f"there is no {path}")
+        raise DumpError(f"{path} does not exist")
     return text
