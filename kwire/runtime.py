@@ -263,7 +263,7 @@ class CoordinatorRuntime:
                 if count % PAUSE_RECORDS == 0:
                     yield
         except TooLarge as beyond:
-            log.error("left out the rest of the batch at offset %d: %s", batch.base_offset, beyond)
+            log.error("skipped the rest of the batch at offset %d: %s", batch.base_offset, beyond)
 
 
 def _split(written: list[CoordinatorRecord]) -> Iterator[list[CoordinatorRecord]]:
