@@ -263,8 +263,8 @@ class CoordinatorRuntime:
                     log.error("skipped the damaged record at offset %d: %s", record.offset, error)
                 if count % PAUSE_RECORDS == 0:
                     yield
-        except TooLarge as error:
-            log.error("skipped the rest of the batch at offset %d: %s", batch.base_offset, error)
+        except TooLarge as large:
+            log.error("skipped the rest of the batch at offset %d: %s", batch.base_offset, large)
 
 
 def _split(written: list[CoordinatorRecord]) -> Iterator[list[CoordinatorRecord]]:

@@ -143,7 +143,7 @@ def test_a_protocol_that_is_not_served_is_refused_with_listen_too(tmp_path: Path
 def test_help_names_the_defaults() -> None:
     """What is served where, without any option."""
     said = " ".join(run("serve", "--help").stdout.split()).replace("kwire- data", "kwire-data")
-    assert "keeps data in ./kwire-data and listens on 127.0.0.1:9092" in said
+    assert "keeps its data in ./kwire-data and listens on 127.0.0.1:9092" in said
 
 
 def test_an_unknown_option_shows_those_of_the_command() -> None:
