@@ -104,7 +104,7 @@ fuzz: $(VENV)/.test ## the property tests with new examples, and many more (EXAM
 short-fuzz: ## what CI runs of it: a minute or so, other examples each time
 	@$(MAKE) --no-print-directory fuzz EXAMPLES=$(or $(EXAMPLES),100)
 
-mutants: $(VENV)/.test ## seeded bugs that a test has to catch (ARGS="--folder kwire/log --count 200 --seed 1"); hours
+mutants: $(VENV)/.test ## seeded bugs that a test has to catch (ARGS="--folder kwire/log --count 200 --seed 1"); half an hour
 	nice $(BIN)/python -m tests.mutants $(ARGS)
 
 soak: $(VENV)/.test ## make, use and delete everything that a client can make, again and again; memory may not grow (CYCLES=200)
