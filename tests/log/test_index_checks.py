@@ -104,6 +104,18 @@ def test_every_offset_and_time_is_found(tools, suffix, change, times):
     assert newest.offset == times.index(max(times))
 
 
+def test_the_first_lookup_may_be_that_of_the_newest_time(tools):
+    """Nobody has asked for a segment's times before, and its time index lacks the newest."""
+    write(tools, PEAKS)
+    for peak in range(12, 120, 20):
+        damage(tools.directory, "timeindex", one_entry)
+        log = tools.open(**SETTINGS)
+        found = offset_for_timestamp(log, tools.now_ms + PEAKS[peak], end_offset=len(PEAKS))
+        assert found is not None
+        assert found.offset == peak
+        log.close(tools.now_ms)
+
+
 @pytest.mark.parametrize("change", DAMAGES)
 def test_retention_deletes_nothing_early(tools, change):
     """The newest record of a segment counts, also where the time index doesn't know it."""

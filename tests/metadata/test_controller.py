@@ -90,6 +90,13 @@ def test_ids_never_begin_with_a_dash_or_repeat(image_of):
     assert ids == {b"\x01", b"\x02"}
 
 
+def test_ids_are_uuids_of_version_4(image_of):
+    """Of the variant that RFC 9562 describes; all other bits are chance."""
+    image = _created(image_of(), _Reserved(b"\x02" * 16), "a")
+    [topic_id] = image.topics_by_id
+    assert topic_id == b"\2\2\2\2\2\2\x42\2\x82" + b"\2" * 7
+
+
 @pytest.mark.parametrize(
     ("wanted", "code"),
     [

@@ -37,7 +37,8 @@ def test_a_level_of_zero_is_no_level(image):
 
 
 def test_the_level_that_is_there_needs_no_change(image):
-    assert update_features(image, [FeatureUpdate(TRANSACTION_VERSION, 2, UP)]) == []
+    for way in (UP, DOWN, UNSAFE):
+        assert update_features(image, [FeatureUpdate(TRANSACTION_VERSION, 2, way)]) == []
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from tests.mutants.mutations import Mutation, is_python, mutations_of
 from tests.mutants.pytest_run import ROOT, warm_up
 from tests.mutants.trial import Trial
 
+EQUIVALENT = Path(__file__).with_name("equivalent.json")
 FOLDERS = ["kwire/record", "kwire/log", "kwire/coordinator", "kwire/metadata", "kwire/protocol"]
 
 
@@ -56,6 +57,20 @@ def difference(mutation: Mutation, text: str) -> str:
         lineterm="",
     )
     return "\n".join(lines)
+
+
+class Equivalent:
+    """Bugs that change nothing that anybody could see, and why; a person has written them down.
+
+    The file has them by the path of their source file, and by the line as it is with the bug.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self.known: dict[str, dict[str, str]] = json.loads(file.read_text(encoding="utf-8"))
+
+    def why(self, mutation: Mutation, text: str) -> str:
+        """Why nobody can see a bug; empty for one that isn't known as equivalent."""
+        return self.known.get(mutation.path, {}).get(mutation.changed_line(text), "")
 
 
 class Results:
@@ -110,10 +125,18 @@ def where(mutation: Mutation) -> str:
     return f"{mutation.path}:{mutation.line} {mutation.kind}"
 
 
-def report(chosen: list[Mutation], texts: dict[str, str], results: Results) -> int:
-    """Print the survivors with their diffs, and how many were caught; the number of survivors."""
+def report(
+    chosen: list[Mutation], texts: dict[str, str], results: Results, equivalent: Equivalent
+) -> int:
+    """Print the survivors with their diffs, and how many were caught; the number of survivors.
+
+    Those that are equivalent count neither as caught nor as survivors.
+    """
     survivors, caught, untried = [], 0, 0
-    for mutation in chosen:
+    explained = [m for m in chosen if equivalent.why(m, texts[m.path])]
+    for mutation in explained:
+        print(f"EQUIVALENT {where(mutation)}: {equivalent.why(mutation, texts[mutation.path])}")
+    for mutation in [mutation for mutation in chosen if mutation not in explained]:
         known = results.known.get(mutation.key(texts[mutation.path]))
         if known and known["caught_by"]:
             caught += 1
@@ -125,6 +148,7 @@ def report(chosen: list[Mutation], texts: dict[str, str], results: Results) -> i
         print(f"SURVIVED {where(mutation)}\n{difference(mutation, texts[mutation.path])}\n")
     tried = caught + len(survivors)
     print(f"{caught} of {tried} bugs were caught ({100 * caught / max(tried, 1):.1f} %)", end="")
+    print(f", {len(explained)} more are equivalent", end="")
     print(f"; {untried} weren't tried to the end" if untried else "")
     return len(survivors)
 
@@ -157,11 +181,13 @@ def main() -> int:
     chosen = choose(texts, options.count, options.seed)
     print(f"{len(chosen)} bugs in {len(files)} files", flush=True)
     results = Results(options.work / "results.jsonl")
+    equivalent = Equivalent(EQUIVALENT)
     if not options.report:
         warm_up()
         trial = Trial(ROOT, options.work.resolve())
-        try_out(chosen, texts, results, trial, again=options.survivors)
-    return 1 if report(chosen, texts, results) else 0
+        to_try = [m for m in chosen if not equivalent.why(m, texts[m.path])]
+        try_out(to_try, texts, results, trial, again=options.survivors)
+    return 1 if report(chosen, texts, results, equivalent) else 0
 
 
 if __name__ == "__main__":

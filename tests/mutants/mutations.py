@@ -48,6 +48,10 @@ class Mutation:
         """The file's text with the bug in it."""
         return text[: self.start] + self.new + text[self.end :]
 
+    def changed_line(self, text: str) -> str:
+        """The line as it is with the bug in it."""
+        return self.apply(text).splitlines()[text.count("\n", 0, self.start)].strip()
+
     def key(self, text: str) -> str:
         """A name that stays as long as the file's text does."""
         digest = hashlib.sha256(text.encode()).hexdigest()[:12]

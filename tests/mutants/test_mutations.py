@@ -1,8 +1,11 @@
 """The seeded bugs: each is one small change, and what a test can't see is left alone."""
 
+import json
+from pathlib import Path
+
 import pytest
 
-from tests.mutants.__main__ import choose
+from tests.mutants.__main__ import Equivalent, Results, choose, report
 from tests.mutants.mutations import is_python, mutations_of
 
 SOURCE = '''
@@ -88,3 +91,23 @@ def test_every_room_has_its_share() -> None:
     texts = {"kwire/a/b.py": f"x = [{'1, ' * 500}]\n", "kwire/c.py": "x = [1, 2, 3, 4, 5]\n"}
     paths = [mutation.path for mutation in choose(texts, 100, seed=1)]
     assert paths.count("kwire/c.py") == 5
+
+
+def test_an_equivalent_bug_counts_neither_as_caught_nor_as_a_survivor(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is known by its file and its line, wherever in the file that is."""
+    text = "def f(x):\n    a = x == 1\n    b = x > 2\n    return (a,\n        b)\n"
+    bugs = mutations_of("a.py", text)
+    file = tmp_path / "equivalent.json"
+    file.write_text(json.dumps({"a.py": {"b = x >= 2": "x is never 2"}, "b.py": {"pass": "?"}}))
+    equivalent = Equivalent(file)
+    why = {bug.changed_line(text): equivalent.why(bug, text) for bug in bugs}
+    assert why["b = x >= 2"] == "x is never 2"
+    assert not any(reason for line, reason in why.items() if line != "b = x >= 2")
+    results = Results(tmp_path / "results.jsonl")
+    for bug in bugs:
+        caught = "" if bug.kind == "comparison turned round" else "a test"
+        results.add(bug.key(text), caught, tried_all=True)
+    assert report(bugs, {"a.py": text}, results, equivalent) == 2
+    assert f"{len(bugs) - 3} of {len(bugs) - 1} bugs were caught" in capsys.readouterr().out

@@ -13,16 +13,14 @@ import re
 import shutil
 import subprocess
 import time
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from tests.mutants.mutations import Mutation
 from tests.mutants.pytest_run import Chosen, Recorder, run
 
-# Rooms whose tests use kwire's other rooms in their own process, and the room that starts brokers.
-USERS = ("log", "coordinator", "metadata", "cli", "broker", "handlers")
-WITH_BROKERS = "server"
+# Rooms whose tests use the other rooms of kwire, those with quick tests first.
+USERS = ("log", "coordinator", "metadata", "cli", "broker", "handlers", "server")
 SLOW_S = 0.3
 
 
@@ -61,31 +59,34 @@ class Trial:
         self.common = common.digest()
 
     def near(self, mutation: Mutation) -> dict[str, float]:
-        """The tests of the bug's room that call its function, with their usual times."""
-        return self._tests(mutation, [Path(mutation.path).parts[1]])
+        """The tests of the bug's room that call its function, with their usual times.
+
+        All of the room for what an import runs, since it may be used far from its file.
+        """
+        called = f"{mutation.path}:{mutation.function}" if mutation.function else ""
+        return self._tests(mutation, [Path(mutation.path).parts[1]], called)
 
     def far(self, mutation: Mutation) -> dict[str, float]:
-        """All of the bug's room, those of others that call its function, all that start brokers.
+        """The tests of other rooms that call its function, or any of its file for an import.
 
-        A function may also do its work at the import, before there is a test that calls it.
+        Where nobody calls it, it may do its work at an import too: then all tests of its room.
         """
-        at_import = replace(mutation, function=0)
-        tests = self._tests(at_import, [Path(mutation.path).parts[1]])
-        tests |= self._tests(mutation, list(USERS))
-        for file in self._files(WITH_BROKERS):
-            tests |= {name: seen[0] for name, seen in self._record(file).items()}
-        return tests
+        room = Path(mutation.path).parts[1]
+        others = [user for user in USERS if user != room]
+        called = f"{mutation.path}:{mutation.function or ''}"
+        found = self._tests(mutation, others, called)
+        return found if found or self.near(mutation) else self._tests(mutation, [room], "")
 
-    def _tests(self, mutation: Mutation, rooms: list[str]) -> dict[str, float]:
-        """All tests of the rooms for what an import runs: it may be used far from its file."""
-        function = f"{mutation.path}:{mutation.function}"
+    def _tests(self, mutation: Mutation, rooms: list[str], called: str) -> dict[str, float]:
+        """The tests of rooms that call a function, or one of a file: ``kwire/log/disk.py:``."""
         module = re.escape(".".join(Path(mutation.path).with_suffix("").parts))
         imports = re.compile(rf"^(from|import) {module.removesuffix('.__init__')}\b", re.MULTILINE)
         found: list[tuple[bool, bool, float, str]] = []
         for file in [file for room in rooms for file in self._files(room)]:
             is_closest = imports.search((self.tree / file).read_text(encoding="utf-8")) is not None
             for name, (usual_s, functions) in self._record(file).items():
-                if not mutation.function or function in functions:
+                names = {name.partition(":")[0] + ":" for name in functions} | functions
+                if not called or called in names:
                     found.append((usual_s > SLOW_S, not is_closest, usual_s, name))
         return {name: usual_s for _, _, usual_s, name in sorted(found)}
 

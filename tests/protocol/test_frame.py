@@ -43,6 +43,7 @@ def test_header_version_2_has_exactly_these_bytes() -> None:
 def test_unknown_header_tags_are_skipped() -> None:
     """A header may carry tagged fields of a later Kafka."""
     assert skip_header_tags(b"\x02\x00\x01x\x05\x00rest", 0) == 6
+    assert skip_header_tags(b"\x01\x00\x01x", 0) == 4
     assert skip_header_tags(b"\xc8\x01" + b"\x05\x01x" * 200 + b"rest", 0) == 602
     with pytest.raises(MalformedRequest):
         skip_header_tags(b"\x01\x00\x09x", 0)

@@ -1,5 +1,7 @@
 """How much work the uniform assignor has with one that had everything."""
 
+import pytest
+
 from kwire.coordinator.assignors import uniform
 from kwire.coordinator.assignors.spec import AssignedTopic, AssignmentSpec, Subscriber
 
@@ -36,3 +38,21 @@ def test_what_is_free_goes_to_the_least_loaded_and_nobody_loses_a_partition():
     shares = uniform.assign_uniformly(AssignmentSpec(members, topics))
     assert {name: shares[name] for name in "ab"} == has
     assert shares["c"] == {t: frozenset(range(4))}
+
+
+def test_the_least_loaded_is_looked_for_in_every_rack(monkeypatch):
+    """Its id doesn't count: nothing has to be passed on afterwards."""
+
+    def move(self, *of):
+        pytest.fail("a partition was given to one member, and then to another")
+
+    monkeypatch.setattr(uniform._Balance, "_move", move)
+    t, u = b"t" * 16, b"u" * 16
+    racks = frozenset({"x", "y"})
+    members = {
+        "a": Subscriber(frozenset({t, u}), {t: frozenset({4, 5, 6, 7})}, None, "x"),
+        "z": Subscriber(frozenset({t}), {}, None, "y"),
+    }
+    topics = {t: AssignedTopic(8, (racks,) * 8), u: AssignedTopic(1, (racks,))}
+    shares = uniform.assign_uniformly(AssignmentSpec(members, topics))
+    assert shares["z"] == {t: frozenset(range(4))}

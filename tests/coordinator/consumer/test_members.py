@@ -1,5 +1,7 @@
 """Members of the consumer protocol: joining, sharing, fencing, leaving, as text scripts."""
 
+from kwire.coordinator.consumer.group import ConsumerGroup
+
 
 def test_members_share_partitions(script):
     """Revocation comes before assignment, and the survivor of a group takes all."""
@@ -274,6 +276,21 @@ def test_members_vote_for_an_assignor(script):
             a epoch 2 STABLE t:0,1,2,3 u:0,1,2,3 -> t:0,1 u:0,1
             b epoch 3 UNRELEASED_PARTITIONS - -> t:2 u:2
             c epoch 4 UNRELEASED_PARTITIONS - -> t:3 u:3
+        """
+    )
+
+
+def test_an_assignor_that_is_offered_no_more_gives_way_to_the_first(script, monkeypatch):
+    """Members may have voted for it at another broker, or before its settings were changed."""
+    monkeypatch.setattr(ConsumerGroup, "preferred_assignor", lambda self, default: "custom")
+    assert script.settings.assignors == ("uniform", "range")
+    script.run(
+        """
+        topics t=4
+        join a
+            a joins
+            assigned at epoch 2 to 1 members, uniform
+            a: epoch 2 has t:0,1,2,3
         """
     )
 

@@ -176,3 +176,22 @@ def test_a_clean_of_everything_that_is_obsolete_leaves_an_empty_segment(compacti
     c.reopen()
     assert c.contents() == [(5, "k", "5" * 40)]
     assert c.log.log_end_offset == 6
+
+
+def test_the_time_index_of_a_cleaned_segment_is_its_own(compaction):
+    """Relative to the segment's first offset, wherever in the log that is."""
+    c = compaction(segment_bytes=400, index_interval_bytes=100)
+    for number in range(60):
+        c.now_ms += 10
+        c.put(f"{number % 40}", "v" * 20)
+    assert c.compact() is not None
+    cleaned = [segment for segment in c.log.segments if segment.time_index.entries]
+    assert len(cleaned) > 3
+    for segment in cleaned:
+        largest, relative = segment.time_index.last
+        header = segment.find(segment.base_offset + relative)
+        assert header is not None
+        assert (header.last_offset, header.max_timestamp) == (
+            segment.base_offset + relative,
+            largest,
+        )

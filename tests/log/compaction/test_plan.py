@@ -1,8 +1,12 @@
 """What is cleaned, when, and how far: ratios, lags, the checkpoint, the map that is full."""
 
+from dataclasses import replace
+
 import pytest
 
 from kwire.log.checkpoints import CLEANER_OFFSETS, read_offsets
+from kwire.log.compaction.cleaner import group_segments
+from kwire.log.compaction.job import SourceSegment
 from kwire.log.compaction.manager import CompactionManager, CompactionSettings
 from kwire.log.compaction.plan import log_to_clean
 from kwire.log.log_config import LogConfig
@@ -210,6 +214,43 @@ def test_a_damaged_log_is_marked_and_reported_and_the_others_go_on(compaction, c
     assert c.put("a", "1") == 10
 
 
+@pytest.mark.parametrize(
+    ("segments", "wanted"),
+    [
+        ([(0, 9, 400), (9, 20, 300), (20, 30, 300), (30, 40, 100)], [[0, 9, 20], [30]]),
+        ([(0, 9, 1001), (9, 20, 10)], [[0], [9]]),
+        ([(0, 9, 10), (9, 20, 10), (20, 2**31, 10)], [[0, 9, 20]]),
+        ([(0, 9, 10), (9, 20, 10), (20, 2**31 + 1, 10)], [[0, 9], [20]]),
+        ([(0, 9, 10), (2**31, 2**31 + 5, 0)], [[0, 2**31]]),
+        (
+            [(0, 9, 999), (2**31, 2**31 + 5, 10), (2**31 + 5, 2**31 + 9, 10)],
+            [[0], [2**31, 2**31 + 5]],
+        ),
+    ],
+)
+def test_small_segments_become_one(compaction, segments, wanted):
+    """As large as a segment may be, and as far as an index reaches; one that is empty adds none."""
+    c = compaction()
+    fill(c, 4)
+    c.log.roll(c.now_ms)
+    job = replace(c.next_clean().job, segment_bytes=1000, index_bytes=100)
+    found = group_segments([SourceSegment(*one, 0) for one in segments], job, lambda base: (8, 12))
+    assert [[segment.base_offset for segment in group] for group in found] == wanted
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_indexes_that_are_too_large_together_stay_apart(compaction, index):
+    """An index that is full takes no more entries."""
+    c = compaction()
+    fill(c, 4)
+    c.log.roll(c.now_ms)
+    job = replace(c.next_clean().job, segment_bytes=1000, index_bytes=100)
+    sizes = [(51, 0), (49, 0), (1, 0)]
+    segments = [SourceSegment(number, number + 1, 10, 0) for number in range(3)]
+    found = group_segments(segments, job, lambda base: sizes[base][:: 1 - 2 * index])
+    assert [len(group) for group in found] == [2, 1]
+
+
 def test_what_the_disk_refused_is_tried_again_later(compaction):
     """After one minute, two, four: a full disk isn't filled again and again."""
     c = compaction(segment_bytes=200)
@@ -225,3 +266,18 @@ def test_what_the_disk_refused_is_tried_again_later(compaction):
     c.tools.disk.fail_at = -1
     assert c.compact(roll=False) is not None
     assert len(c.contents()) == 2
+
+
+def test_a_log_that_was_deleted_after_a_failure_is_forgotten(compaction):
+    """It would stay in memory, with its indexes, until the broker stops."""
+    c = compaction(segment_bytes=200)
+    logs = {("t", 0): c.log}
+    c.manager = CompactionManager(logs, [c.tools.root], c.tools.disk)
+    fill(c, 10)
+    c.log.roll(c.now_ms)
+    c.tools.disk.calls, c.tools.disk.fail_at = 0, 1
+    assert c.compact_failing() is not None
+    assert c.log in c.manager._failures
+    logs.clear()
+    assert c.next_clean() is None
+    assert not c.manager._failures
