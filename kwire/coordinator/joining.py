@@ -115,7 +115,7 @@ def _has_room(group: ClassicGroup, member_id: str, max_size: int) -> bool:
 def _turn_away(group: ClassicGroup, attempt: JoinAttempt, turn: Turn) -> None:
     member_id = attempt.request.member_id
     refusal = JoinGroupResponse(error_code=ErrorCode.GROUP_MAX_SIZE_REACHED)
-    turn.note(group.group_id, f"{member_id or attempt.new_id} is refused: group.max.size is reached")
+    turn.note(group.group_id, f"{member_id or attempt.new_id} is refused: group.max.size reached")
     turn.effects.reply(attempt.waiter, refusal)
     group.pending_joins.pop(member_id, None)
     if member_id in group.members:
