@@ -67,7 +67,6 @@ async def create_missing(
     Returns the errors of the topics that can't be created. Raises the KafkaError of
     ``Broker.commit``, and RequestTooLarge for more topics than one request may create: then this
     creates no topic.
-    does, RequestTooLarge for more topics than one request may create: then there is none of them.
     """
     refused: dict[str, KafkaError] = {}
 

@@ -16,7 +16,7 @@ _Worth = tuple[int, ...]
 """How many of the partitions of one index are near, by the number of the rack that holds them."""
 
 _MOST_STEPS = 5_000_000
-"""What the search for rings may cost, each search at the cube of the racks, to spare the broker."""
+"""The most steps of all searches for rings, to spare the broker; one search takes racks³ steps."""
 
 
 def exchange(held: Sequence[Sequence[int]], worths: Sequence[_Worth]) -> list[list[int]]:
