@@ -1,1 +1,1 @@
-"""The running broker: its partitions, its metadata, and whoever waits for something."""
+"""The running broker: its partitions, its metadata, its coordinators, and requests that wait."""

@@ -1,13 +1,13 @@
-"""The running broker: what handlers ask for partitions, settings and changes of metadata.
+"""The running broker: handlers ask it for partitions, settings and changes of metadata.
 
 Rules:
 
-- A broker is put together here from parts that don't know it: the partitions that it serves
+- The broker is composed here of parts that don't know the broker: the partitions that it serves
   (``served_partitions``), the changes that it makes and follows (``commits``), the settings in
-  force (``effective_settings``). Its coordinators see it as a ``BrokerView``.
-- Time and chance come in through ``clock`` and ``random``.
-- Groups, transactional ids and compaction are loaded when there is something for them: at the start
-  where their topics exist, else with the first request for one, or the first log to be compacted.
+  force (``effective_settings``). Its coordinators see the broker as a ``BrokerView``.
+- The broker takes the time from ``clock`` and random numbers from ``random``.
+- Groups, transactional ids and compaction are loaded when they are needed: at the start if their
+  topics exist, otherwise with the first request for one, or with the first compacted log.
 """
 
 import random as random_module
@@ -46,9 +46,9 @@ _Coordinators = TypeVar("_Coordinators", "Groups", "Transactions")
 
 
 class Broker:
-    """One broker, made from its settings, its logs and its metadata store.
+    """One broker, made of its settings, its logs and its metadata store.
 
-    ``image`` and ``settings`` are those in force: they are replaced, never changed.
+    ``image`` and ``settings`` are the ones in force. A change replaces them and never alters them.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Broker:
             self.node_id, log_manager, self.flusher, self._log_config, self.clock, self.threads.logs
         )
         self._served.open_all(image)
-        # Every request asks for partitions: no call in between.
+        # Every request asks for partitions, so this name saves a call in between.
         self.partition = self._served.partition
         self.partition_if_served = self._served.partition_if_served
         self.is_offline = self._served.is_offline
@@ -100,21 +100,21 @@ class Broker:
 
     @cached_property
     def producer_ids(self) -> "ProducerIds":
-        """The producer ids that it gives out."""
+        """The producer ids that this broker gives out."""
         from kwire.broker.producer_ids import ProducerIds
 
         return ProducerIds(self.commit)
 
     @cached_property
     def groups(self) -> "Groups":
-        """Its groups."""
+        """The groups of this broker."""
         from kwire.broker.groups import Groups
 
         return self._begin(Groups(self))
 
     @cached_property
     def transactions(self) -> "Transactions":
-        """Its transactional ids."""
+        """The transactional ids of this broker."""
         from kwire.broker.transactions import Transactions
 
         return self._begin(Transactions(self))
@@ -127,7 +127,7 @@ class Broker:
         return coordinators
 
     def begin(self, background: trio.Nursery) -> None:
-        """Start the tasks of this broker, which end with ``background``."""
+        """Start the tasks of this broker; they end with ``background``."""
         self.background = background
         background.start_soon(self._commits.follow, self._publish)
         background.start_soon(self.flusher.run)
@@ -140,35 +140,35 @@ class Broker:
                 load()
 
     def stop(self) -> None:
-        """Tell whoever asks for a coordinator, and whoever waits for one, to find another."""
+        """Refer clients that ask or wait for a coordinator to another broker."""
         self.is_stopping = True
         self.threads.close()
         for coordinators in self._coordinators:
             coordinators.close()
 
     def wake_coordinators(self) -> None:
-        """Have each coordinator do what is due by the steady clock."""
+        """Wake each coordinator whose next task is due by the steady clock."""
         for coordinators in self._coordinators:
             coordinators.wake_if_due()
 
     async def forget_deleted_topics(self) -> None:
-        """Drop the offsets that groups have committed for topics which are gone."""
+        """Delete the offsets that groups have committed for deleted topics."""
         if "groups" in vars(self):
             await self.groups.forget_deleted_topics()
 
     def leader_of(self, topic: TopicImage, index: int) -> int:
-        """The node that leads a partition, -1 where it is offline."""
+        """The node id of a partition's leader, -1 if the partition is offline."""
         leader = topic.partitions[index].leader
         if leader == self.node_id and self.is_offline(topic.name, index):
             return -1
         return leader
 
     def offline_replicas(self, topic: TopicImage, index: int) -> list[int]:
-        """The replicas of a partition that are offline, as far as this broker knows: its own."""
+        """The offline replicas of a partition; this broker knows only its own replica."""
         return [self.node_id] if self.is_offline(topic.name, index) else []
 
     def topic_by_id(self, topic_id: bytes) -> TopicImage:
-        """A topic by its id; KafkaError (UNKNOWN_TOPIC_ID) where there is none."""
+        """A topic by its id; KafkaError (UNKNOWN_TOPIC_ID) if no topic has it."""
         topic = self.image.topics_by_id.get(topic_id)
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
@@ -196,16 +196,16 @@ class Broker:
         return log_config(topic, self.image, self.settings)
 
     async def commit(self, decide: Decide, is_gone: Callable[[], bool] = nobody_is_gone) -> None:
-        """Make a controller's decision so when its turn has come; see ``Commits.commit``."""
+        """Make a controller's decision true, in its turn; see ``Commits.commit``."""
         await self._commits.commit(decide, is_gone)
 
     async def _publish(self, image: MetadataImage, changes: Sequence[Change]) -> None:
-        """Go by a new image, and make its changes felt on the partitions."""
+        """Take a new image, and apply its changes to the partitions of this broker."""
         self.image = image
         if await changes_broker(changes):
             self.settings = broker_settings(self.config, image, self.node_id)
         await self._served.publish(image, changes)
 
     async def retry_offline(self) -> None:
-        """Try to open partitions again whose logs couldn't be made, for want of room perhaps."""
+        """Try again to open partitions whose logs couldn't be made, perhaps for lack of space."""
         await self._served.retry_offline(self.image)

@@ -1,13 +1,13 @@
-"""Changes of metadata: one queue for those that are decided here, and following the store.
+"""Changes of metadata: a queue for decisions of this broker, and a task that follows the store.
 
 Rules:
 
-- The image changes only by following the store. A change that was decided here has been followed
-  when ``commit`` returns: the broker's answer is true when it leaves.
-- One change at a time is decided, committed and followed. The others wait in the order in which
-  they came, so that nobody is overtaken again and again; a task that is cancelled leaves the queue.
-- Where somebody else has moved the store's revision, the change is decided again on the newer
-  image. It keeps its turn meanwhile.
+- The image changes only when this broker follows the store. ``commit`` returns after the broker has
+  followed its change, so the broker's answer is true when it leaves.
+- One change at a time is decided, committed and followed. The others wait in the order of their
+  arrival, so no change is overtaken again and again. A cancelled task leaves the queue.
+- If another node has moved the store's revision, the change is decided again on the newer image. It
+  keeps its turn meanwhile.
 - No change is decided for a client that has closed its connection while it waited.
 """
 
@@ -24,21 +24,21 @@ from kwire.metadata.image import ConfigResourceType, MetadataImage
 from kwire.metadata.store import MetadataStore, RevisionConflict
 
 Decide: TypeAlias = Callable[[MetadataImage], Sequence[Change] | Awaitable[Sequence[Change]]]
-"""Turns the image into changes; it may raise KafkaError. A decision about many things is a
-coroutine, which lets others have their turn in between."""
+"""Turns the image into changes, and may raise KafkaError. A decision about many things is a
+coroutine, which lets other tasks have their turn in between."""
 
 Publish: TypeAlias = Callable[[MetadataImage, Sequence[Change]], Awaitable[None]]
-"""Makes the changes that led to an image felt on this broker."""
+"""Applies the changes that led to an image to this broker."""
 
 TOPICS_PER_TURN = 25
-"""After so many topics that are decided others have their turn."""
+"""After decisions about this many topics, other tasks have their turn."""
 
 CHANGES_PER_TURN = 200
-"""More changes than these are applied to the image in a thread."""
+"""A thread applies a commit with more changes than these to the image."""
 
 
 def nobody_is_gone() -> bool:
-    """For changes that no client asked for."""
+    """The ``is_gone`` of changes that no client asked for: always False."""
     return False
 
 
@@ -69,11 +69,11 @@ class Commits:
         return self._turn.statistics().tasks_waiting
 
     async def commit(self, decide: Decide, is_gone: Callable[[], bool] = nobody_is_gone) -> None:
-        """Make a decision so: decide, commit, and follow it.
+        """Make a decision true: decide, commit, and follow the commit.
 
-        ``decide`` is asked again if somebody else committed meanwhile. ``is_gone`` tells whether
-        the client that asked for it has closed its connection. Raises KafkaError: what ``decide``
-        and the store raise, NETWORK_EXCEPTION where the client is gone.
+        ``decide`` is called again if another node committed meanwhile. ``is_gone`` says whether the
+        client that asked for the change has closed its connection. Raises KafkaError: what
+        ``decide`` and the store raise, and NETWORK_EXCEPTION if the client is gone.
         """
         async with self._turn:
             while True:

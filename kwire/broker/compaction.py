@@ -1,12 +1,12 @@
-"""Compaction in a running broker: which log is cleaned when, by a process that is started for it.
+"""Compaction in a running broker: it picks logs to clean, and a separate process cleans them.
 
 Rules:
 
-- A cleaner looks every ``log.cleaner.backoff.ms`` for the dirtiest log, and goes on as long as it
-  finds one. There are ``log.cleaner.threads`` of them; memory and rate are shared out among them.
-- The process is started when there is something to clean, and ended when there is nothing left.
-  Its death costs the clean it was at, nothing more.
-- The broker itself only renames files. Settings take effect with the next clean.
+- Every ``log.cleaner.backoff.ms`` a cleaner cleans the dirtiest log, then the next one, until it
+  finds no dirty log. There are ``log.cleaner.threads`` cleaners, which share memory and rate.
+- The process starts when there is a log to clean, and ends when no log is left. If it dies, only
+  the clean at hand is lost.
+- The broker itself only renames files. Changed settings take effect with the next clean.
 
 Source: LogCleaner of Kafka.
 """
@@ -45,7 +45,7 @@ from kwire.log.manager import LogManager
 log = logging.getLogger(__name__)
 
 PAUSE_S = 1.0
-"""How often is looked whether it is time, so that changed settings count soon."""
+"""How often a waiting cleaner checks the time, so that changed settings count soon."""
 
 LEAST_BACKOFF_S = 0.01
 RECEIVE_BYTES = 64 * 1024
@@ -53,7 +53,7 @@ COMMAND = (sys.executable, "-P", "-m", "kwire.log.compaction.worker")
 
 
 class CompactedBroker(Protocol):
-    """A broker, as far as its logs are compacted."""
+    """A broker as compaction sees it."""
 
     threads: Threads
     log_manager: LogManager
@@ -67,7 +67,7 @@ class CompactedBroker(Protocol):
         """The effective value of a setting that is a whole number."""
 
     def partition(self, topic: str, index: int) -> Partition:
-        """A partition by name; KafkaError where it can't be served."""
+        """A partition by name; KafkaError if it can't be served."""
 
 
 class WorkerDied(Exception):
@@ -75,7 +75,7 @@ class WorkerDied(Exception):
 
 
 class Worker:
-    """The process, from its first job on."""
+    """The process that cleans logs; it starts with its first job."""
 
     def __init__(self) -> None:
         self._process: trio.Process | None = None
@@ -83,11 +83,11 @@ class Worker:
 
     @property
     def pid(self) -> int | None:
-        """Its process id, None where it isn't started."""
+        """The process id, None if the process isn't started."""
         return None if self._process is None else self._process.pid
 
     async def begin(self, job: CompactionJob) -> None:
-        """Give it a job. Raises OSError where it can't be started, WorkerDied."""
+        """Give the process a job. Raises WorkerDied, and OSError if the process can't start."""
         if self._process is None:
             self._process = await trio.lowlevel.open_process(
                 COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -96,16 +96,16 @@ class Worker:
         try:
             await self._process.stdin.send_all(json.dumps(job.to_json()).encode() + b"\n")
         except trio.BrokenResourceError as error:
-            raise WorkerDied("its input is closed") from error
+            raise WorkerDied("the input of the cleaning process is closed") from error
 
     async def answer(self) -> dict[str, Any]:
-        """The next message about the job. Raises WorkerDied."""
+        """The next message of the process about its job. Raises WorkerDied."""
         assert self._process is not None
         assert self._process.stdout is not None
         while (end := self._received.find(b"\n")) < 0:
             data = await self._process.stdout.receive_some(RECEIVE_BYTES)
             if not data:
-                raise WorkerDied(f"it ended with status {await self._process.wait()}")
+                raise WorkerDied(f"the process ended with status {await self._process.wait()}")
             self._received += data
         line = bytes(self._received[:end])
         del self._received[: end + 1]
@@ -113,7 +113,7 @@ class Worker:
         return answer
 
     async def end(self) -> None:
-        """End the process, whatever it is doing."""
+        """End the process, even in the middle of a clean."""
         process, self._process = self._process, None
         self._received.clear()
         if process is None:
@@ -137,7 +137,7 @@ class Compaction:
         self.workers: set[Worker] = set()
 
     async def run(self) -> None:
-        """Clean logs for ever, unless ``log.cleaner.enable`` says no."""
+        """Clean logs for ever, unless ``log.cleaner.enable`` is off."""
         if not self._broker.setting("log.cleaner.enable"):
             return
         started = 0
@@ -149,14 +149,14 @@ class Compaction:
                 await trio.sleep(PAUSE_S)
 
     async def _clean_often(self, number: int) -> None:
-        """The life of one cleaner; it rests while there are to be fewer of them."""
+        """The life of one cleaner; it rests while the settings ask for fewer cleaners."""
         while True:
             await self._wait_backoff()
             if number < self._broker.integer("log.cleaner.threads"):
                 await self._clean_all()
 
     async def _wait_backoff(self) -> None:
-        """Wait for ``log.cleaner.backoff.ms``, which may be changed meanwhile."""
+        """Wait for ``log.cleaner.backoff.ms``, which may change meanwhile."""
         began_s = trio.current_time()
         while True:
             backoff_s = max(self._broker.integer("log.cleaner.backoff.ms") / 1000, LEAST_BACKOFF_S)
@@ -166,7 +166,7 @@ class Compaction:
             await trio.sleep(min(left_s, PAUSE_S))
 
     async def _clean_all(self) -> None:
-        """Clean the dirtiest log until there is none, or until something goes wrong."""
+        """Clean the dirtiest log until no log is dirty, or until a clean fails."""
         worker = Worker()
         self.workers.add(worker)
         try:
@@ -207,7 +207,7 @@ class Compaction:
         )
 
     async def _clean(self, clean: Clean, worker: Worker) -> bool:
-        """Have a log cleaned; whether that went well."""
+        """Have a log cleaned; return whether that succeeded."""
         try:
             failure = await self._carry_out(clean, worker)
         except (OSError, WorkerDied, KafkaError) as error:
@@ -223,9 +223,9 @@ class Compaction:
         return False
 
     async def _carry_out(self, clean: Clean, worker: Worker) -> Failure | None:
-        """Have a log cleaned; what went wrong, None for nothing."""
+        """Have a log cleaned; return the failure, None if there is none."""
         manager = self.manager
-        # What takes a record's place has to be as sure to stay as the record was.
+        # A cleaned record must be as durable as the records that it replaces.
         await self._broker.threads.housekeeping.run(clean.log.flush_rolled)
         await worker.begin(clean.job)
         while True:
@@ -244,9 +244,9 @@ class Compaction:
         return None
 
     async def _swap(self, clean: Clean, group: CleanedGroup) -> bool:
-        """Put a cleaned segment in its place, waiting for the disk in threads.
+        """Put a cleaned segment in its place; threads wait for the disk.
 
-        False where the log is no longer what it was when the clean began.
+        Returns False if the log has changed since the clean began.
         """
         log, disk = clean.log, self._broker.log_manager.disk
         old = self.manager.replaced_by(clean, group)

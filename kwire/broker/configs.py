@@ -1,11 +1,12 @@
-"""What DescribeConfigs tells of a resource: every config, its value, and where that comes from.
+"""The configs that DescribeConfigs shows for a resource: each with its value and its sources.
 
 Rules:
 
-- The sources of a value, first the one that counts: the resource's own, this broker's dynamic one,
-  that of all brokers, the static one, the default. All that have one are its synonyms.
+- The sources of a value, the strongest first: the resource's own config, this broker's dynamic
+  config, the dynamic config of all brokers, the static config, the default. The synonyms of a
+  config are the values of all its sources.
 - kwire's own defaults (``config.broker.PROFILE``) count as static: they differ from Kafka's.
-- A sensitive value is never told.
+- DescribeConfigs never shows a sensitive value.
 """
 
 from collections.abc import Iterator, Mapping
@@ -31,7 +32,7 @@ from kwire.metadata.image import ConfigResourceType
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from; Kafka's numbers."""
+    """The source of a value; the numbers are Kafka's."""
 
     DYNAMIC_TOPIC_CONFIG = 1
     DYNAMIC_BROKER_CONFIG = 2
@@ -76,7 +77,7 @@ TYPE_NUMBERS = {
     "PASSWORD": 9,
 }
 
-# Broker settings that stand for each other, the one that counts first in front.
+# Groups of broker settings that stand for each other; the first one that is set counts.
 _BROKER_SYNONYMS = {
     name: names
     for names in (
@@ -90,7 +91,7 @@ _BROKER_SYNONYMS = {
 
 
 def topic_configs(broker: Broker, own: Mapping[str, str]) -> Iterator[ConfigEntry]:
-    """The configs of a topic that sets its ``own``."""
+    """The configs of a topic; ``own`` are those that the topic sets itself."""
     for name, setting in settings(TOPIC).items():
         behind = SYNONYMS.get(name, ())
         synonyms = _broker_synonyms(broker, behind[0].name) if behind else []
@@ -105,7 +106,7 @@ def topic_configs(broker: Broker, own: Mapping[str, str]) -> Iterator[ConfigEntr
 
 
 def broker_configs(broker: Broker) -> Iterator[ConfigEntry]:
-    """The configs of this broker, in force now."""
+    """The configs of this broker that are in force now."""
     own = _dynamic(broker, str(broker.node_id)), _dynamic(broker, ""), broker.config.given
     for name, setting in settings(BROKER).items():
         if setting.is_internal and not any(name in values for values in own):
@@ -117,14 +118,14 @@ def broker_configs(broker: Broker) -> Iterator[ConfigEntry]:
 
 
 def default_broker_configs(broker: Broker) -> Iterator[ConfigEntry]:
-    """The dynamic configs of all brokers: only those that are set."""
+    """The dynamic configs of all brokers; only configs that are set."""
     source = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
     for name, value in sorted(_dynamic(broker, "").items()):
         yield _dynamic_entry(name, [Synonym(name, value, source)])
 
 
 def group_configs(broker: Broker, own: Mapping[str, str]) -> Iterator[ConfigEntry]:
-    """The configs of a group that sets its ``own``."""
+    """The configs of a group; ``own`` are those that the group sets itself."""
     for name, setting in settings(GROUP).items():
         behind = f"group.{name}"
         if behind in settings(BROKER):
@@ -140,7 +141,7 @@ def group_configs(broker: Broker, own: Mapping[str, str]) -> Iterator[ConfigEntr
 
 
 def client_metrics_configs(own: Mapping[str, str]) -> Iterator[ConfigEntry]:
-    """The configs of a client-metrics subscription that sets its ``own``."""
+    """The configs of a client-metrics subscription; ``own`` are those that it sets itself."""
     for name, setting in settings(CLIENT_METRICS).items():
         if name in own:
             synonyms = [Synonym(name, own[name], ConfigSource.CLIENT_METRICS_CONFIG)]
@@ -150,7 +151,7 @@ def client_metrics_configs(own: Mapping[str, str]) -> Iterator[ConfigEntry]:
 
 
 def _dynamic(broker: Broker, name: str) -> Mapping[str, str]:
-    """The dynamic configs of one broker, or of all of them (``""``)."""
+    """The dynamic configs of one broker, or of all brokers (``""``)."""
     return broker.image.config(ConfigResourceType.BROKER, name)
 
 
@@ -171,9 +172,9 @@ def _entry(setting: Setting, value: str | None, synonyms: list[Synonym]) -> Conf
 
 
 def _dynamic_entry(name: str, synonyms: list[Synonym]) -> ConfigEntry:
-    """A config that counts by its first synonym; what isn't known may be a secret.
+    """A config whose first synonym counts. An unknown config may be a secret, so it is hidden.
 
-    A config of one listener is shown like the config that it is for this listener.
+    A config of one listener is shown like the same config without the listener's name.
     """
     setting = find_setting(ConfigResourceType.BROKER, base_name(name))
     first = synonyms[0]
@@ -185,9 +186,9 @@ def _dynamic_entry(name: str, synonyms: list[Synonym]) -> ConfigEntry:
 
 
 def _broker_synonyms(broker: Broker, name: str) -> list[Synonym]:
-    """The values that stand behind a broker setting, source by source.
+    """The values behind a broker setting, source by source.
 
-    Those in front of the setting's own first value belong to other names, and are left out.
+    Values in front of the setting's own first value belong to other names, and are left out.
     """
     names = _BROKER_SYNONYMS.get(name, (name,))
     sources: tuple[tuple[ConfigSource, Mapping[str, str]], ...] = (

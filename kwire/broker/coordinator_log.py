@@ -1,7 +1,7 @@
-"""Reading the partition that a coordinator keeps its records in, and saying what is wrong with it.
+"""Reads the partition that holds a coordinator's records, and reports damage in it.
 
-A batch that can't be read stops the loading. What comes after it may depend on it, and whether the
-records in it can be done without is for a person to decide.
+A batch that can't be read stops the loading. Later records may depend on that batch, and a person
+has to decide whether its records may be lost.
 """
 
 import logging
@@ -23,7 +23,7 @@ class CoordinatorLog:
         self.file = partition.log.directory
 
     def __iter__(self) -> Iterator[RecordBatch]:
-        """The batches in order; InvalidRecords (CORRUPT_MESSAGE) where something else begins."""
+        """The batches in order; InvalidRecords (CORRUPT_MESSAGE) where no batch begins."""
         for segment in list(self._partition.log.segments):
             self.file = segment.path(LOG_SUFFIX)
             end = 0
@@ -36,7 +36,7 @@ class CoordinatorLog:
                 )
 
     def say_why_not_loaded(self, error: Exception, what: str) -> None:
-        """Log why the partition can't be loaded, what can't be used, and what to do about it."""
+        """Log why the partition can't be loaded, what can't be used now, and how to mend that."""
         name = f"{self._partition.topic}-{self._partition.index}"
         if isinstance(error, InvalidRecords):
             log.error(

@@ -1,7 +1,7 @@
 """The settings in force: those of the broker, and those of a topic's logs.
 
-Rule: this broker's dynamic values count first, then those of all brokers, then the configuration
-that the broker was started with.
+Rule: this broker's dynamic configs count first, then the dynamic configs of all brokers, then the
+configuration that the broker was started with.
 """
 
 from collections.abc import Mapping
@@ -29,10 +29,10 @@ def broker_settings(
 def settings_of_topic(
     topic: str, image: MetadataImage, broker: Mapping[str, Value]
 ) -> dict[str, Value]:
-    """The effective settings of a topic; ``broker`` are the broker's."""
+    """The effective settings of a topic; ``broker`` holds the broker's settings."""
     return topic_settings(image.config(ConfigResourceType.TOPIC, topic), broker)
 
 
 def log_config(topic: str, image: MetadataImage, broker: Mapping[str, Value]) -> LogConfig:
-    """The effective settings of a topic in the form in which its logs use them."""
+    """The effective settings of a topic, in the form that its logs use."""
     return LogConfig.from_settings(settings_of_topic(topic, image, broker), broker)

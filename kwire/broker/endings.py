@@ -1,14 +1,15 @@
-"""Bringing transactions to the end that is decided: their markers, and the record that says so.
+"""Completes transactions whose end is decided: writes their markers and the completing record.
 
 Rules:
 
 - The markers follow the decision in the same turn, and the completing record follows the markers.
-  Those of a transaction with many partitions take several turns: others have theirs in between.
-- Where one of the partitions has to be on the disk before it is acknowledged (``flush.messages``),
-  each step waits until the one before is there: a power cut must not leave a marker without its
-  decision, nor a completed transaction without its markers. A marker counts as written when it is
-  on the disk; one that doesn't get there is written again.
-- What can't be written waits; ``finish`` is called again and goes on where it was.
+  The markers of a transaction with many partitions take several turns of the event loop, so that
+  other tasks have theirs in between.
+- If one of the partitions has to be on the disk before it is acknowledged (``flush.messages``),
+  each step waits until the previous step is on the disk. After a power cut there must be no marker
+  without its decision, and no completed transaction without its markers. A marker counts as written
+  when it is on the disk. A marker whose sync failed is written again.
+- A step that fails is delayed. The next call of ``finish`` continues with that step.
 """
 
 import logging
@@ -30,19 +31,19 @@ log = logging.getLogger(__name__)
 _OVERTAKEN = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED)
 
 MARKERS_PER_TURN = 50
-"""After so many markers of one transaction others have their turn."""
+"""After this many markers of one transaction, other tasks have their turn."""
 
 
 class _Written(NamedTuple):
-    """What was tried: the partitions that are done, each with what its marker waits for on its way
-    to the disk, and why others have to be tried again."""
+    """The result of one try: the partitions that are done, each with the flush that its marker
+    waits for, and the error of partitions that have to be tried again."""
 
     flushes: dict[TopicPartition, Flush | None]
     delayed: KafkaError | None
 
 
 class LoadedTransactions:
-    """A coordinator that is ready, what drives it, and the partition it lives in."""
+    """A coordinator that is ready, the runtime that drives it, and its partition."""
 
     __slots__ = ("coordinator", "partition", "runtime")
 
@@ -55,7 +56,7 @@ class LoadedTransactions:
 
 
 class Endings:
-    """The ends of this broker's transactions; ``run`` has to run for those that wait for a disk."""
+    """The ends of this broker's transactions; ``run`` has to run for ends that wait for a disk."""
 
     def __init__(self, broker: MarkedBroker) -> None:
         self._broker = broker
@@ -64,14 +65,14 @@ class Endings:
         self._delayed: set[str] = set()
 
     async def run(self) -> None:
-        """Have a place for the ends that wait for a disk, for ever."""
+        """Own the tasks of the ends that wait for a disk, for ever."""
         async with trio.open_nursery() as self._nursery:
             await trio.sleep_forever()
 
     def finish(self, loaded: LoadedTransactions, *, tries_again: bool = True) -> bool:
-        """Bring every unfinished transaction to its end; whether nothing has to be tried again.
+        """Complete every unfinished transaction; return whether no end has to be tried again.
 
-        Those that had to wait before are left alone unless it ``tries_again``: they may be many.
+        Ends that were delayed before are left alone unless ``tries_again``: they may be many.
         """
         is_done = True
         for transactional_id in list(loaded.coordinator.unfinished):
@@ -82,7 +83,7 @@ class Endings:
             prepared = loaded.coordinator.transactions[transactional_id]
             if len(prepared.partitions) > MARKERS_PER_TURN or self._is_strict(loaded, prepared):
                 self._finish_in_steps(loaded, transactional_id, is_news=not is_delayed)
-                is_done = False  # somebody has to see whether it has come to its end
+                is_done = False  # the caller has to check later whether the end is complete
                 continue
             try:
                 written = self._write_markers(loaded, prepared, sorted(prepared.partitions))
@@ -98,12 +99,12 @@ class Endings:
         log.log(level, "the end of transaction %r has to wait: %s", transactional_id, error)
 
     def _is_strict(self, loaded: LoadedTransactions, prepared: Transaction) -> bool:
-        """Whether an acknowledgement has to wait for the disk somewhere."""
+        """Whether one of the partitions has to be on the disk before an acknowledgement."""
         partitions = [loaded.partition, *self._partitions(prepared)]
         return any(partition.log.config.flush_messages != NO_LIMIT for partition in partitions)
 
     def _partitions(self, prepared: Transaction) -> list[Partition]:
-        """The partitions that are in a transaction and can be served."""
+        """The partitions of a transaction that can be served."""
         found = []
         for topic, index in prepared.partitions:
             try:
@@ -133,7 +134,7 @@ class Endings:
             self._under_way.discard(transactional_id)
 
     async def _write_many(self, loaded: LoadedTransactions, prepared: Transaction) -> _Written:
-        """Write the markers that are missing, with turns for others in between."""
+        """Write the missing markers; other tasks have their turn in between."""
         missing = sorted(prepared.partitions)
         flushes: dict[TopicPartition, Flush | None] = {}
         delayed: KafkaError | None = None
@@ -173,7 +174,7 @@ class Endings:
     def _complete(
         self, loaded: LoadedTransactions, transactional_id: str, written: _Written
     ) -> None:
-        """Write that every marker is there; KafkaError if something has to be tried again."""
+        """Write that every marker is there; KafkaError if a partition has to be tried again."""
         loaded.coordinator.markers_written(transactional_id, written.flushes)
         if written.delayed is not None:
             raise written.delayed
@@ -182,7 +183,7 @@ class Endings:
 
 
 async def _all_on_disk(written: _Written) -> _Written:
-    """Wait for the disk, where that is asked for; what isn't there then has to be tried again."""
+    """Wait for the flushes; a partition whose flush failed has to be tried again."""
     flushes: dict[TopicPartition, Flush | None] = {}
     delayed = written.delayed
     for partition, flush in written.flushes.items():
@@ -196,6 +197,6 @@ async def _all_on_disk(written: _Written) -> _Written:
 
 
 async def _on_disk(flush: Flush | None) -> None:
-    """Wait until a write is on the disk, where that is asked for; KafkaError."""
+    """Wait for a flush, if there is one; KafkaError."""
     if flush is not None:
         await flush.wait()

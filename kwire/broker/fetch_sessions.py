@@ -1,21 +1,22 @@
-"""Fetch sessions (KIP-227): the broker remembers what a client fetches and tells only what changed.
+"""Fetch sessions (KIP-227): the broker remembers a client's fetch, and answers only with news.
 
 Rules:
 
-- Session id 0 is no session; epoch 0 asks for a new one, epoch -1 for none (and ends the one
-  named).
-- Epochs count up from 1 with each fetch and wrap to 1; another epoch is
-  INVALID_FETCH_SESSION_EPOCH, an id nobody knows FETCH_SESSION_ID_NOT_FOUND.
-- There are at most ``max.incremental.fetch.session.cache.slots`` of them. When all are taken, the
-  one that was used longest ago makes room if that was more than two minutes ago, or else the
-  smallest of those that have been used for more than two minutes, if it is smaller than the new
-  one. Otherwise the client gets none.
-- All of them together have at most ``kwire.fetch.session.cache.max.partitions``. A client whose new
-  session doesn't fit, even when those that are idle have made room, gets none. A session that
-  outgrows the bound ends: the client begins anew.
-- A topic's name that is longer than names may be isn't remembered: such a client gets no session.
-- A session keeps names and numbers. It reaches a partition by a reference that a deletion empties,
-  so that a topic's logs are gone when the topic is, whether or not the client fetches again.
+- Session id 0 means no session. Epoch 0 asks for a new session. Epoch -1 asks for no session, and
+  ends the session that the request names.
+- Epochs count up from 1 with each fetch and wrap to 1. Any other epoch is
+  INVALID_FETCH_SESSION_EPOCH; an unknown session id is FETCH_SESSION_ID_NOT_FOUND.
+- At most ``max.incremental.fetch.session.cache.slots`` sessions exist. If all slots are taken, the
+  least recently used session makes room, if it was idle for more than two minutes. Otherwise the
+  smallest session that was in use for more than two minutes makes room, if it is smaller than the
+  new session. Otherwise the client gets no session.
+- All sessions together have at most ``kwire.fetch.session.cache.max.partitions``. If a new session
+  doesn't fit, even after idle sessions have made room, the client gets none. A session that
+  outgrows the bound ends, and the client begins a new one.
+- A client that names a topic longer than Kafka's limit for names gets no session, so that no
+  session remembers such a name.
+- A session keeps names and numbers. It reaches a partition by a reference that a deletion empties.
+  So the logs of a deleted topic are freed, whether or not the client fetches again.
 
 Source: FetchSessionCacheShard of Kafka.
 """
@@ -35,14 +36,14 @@ FINAL_EPOCH = -1
 EVICTION_MS = 120_000
 MAX_ID = 0x7FFFFFFF
 LONGEST_NAME = 249
-"""Of a topic."""
+"""How many characters the name of a topic has at most."""
 
 PartitionKey = tuple[str, bytes, int]
 """Topic name (empty in versions with ids), topic id, partition."""
 
 
 class WantedPartition(Protocol):
-    """What a client wants of a partition: ``FetchPartition`` is one, ``CachedPartition`` too."""
+    """A partition in a fetch: a ``FetchPartition`` of a request, or a ``CachedPartition``."""
 
     current_leader_epoch: int
     fetch_offset: int
@@ -50,9 +51,9 @@ class WantedPartition(Protocol):
 
 
 class CachedPartition:
-    """What a client wants of a partition, and what it was told last.
+    """A partition of a session: the client's wish, and the broker's last answer.
 
-    ``reference`` leads to the partition that answered.
+    ``reference`` leads to the partition that gave the answer.
     """
 
     __slots__ = (
@@ -71,22 +72,22 @@ class CachedPartition:
         self.want(wanted)
 
     def want(self, wanted: WantedPartition) -> None:
-        """The client wants this from now on."""
+        """Note the client's newest wish for this partition."""
         self.current_leader_epoch = wanted.current_leader_epoch
         self.fetch_offset = wanted.fetch_offset
         self.partition_max_bytes = wanted.partition_max_bytes
 
     def answered_by(self, partition: Partition) -> None:
-        """Remember which partition answered, without keeping it."""
+        """Remember which partition answered, without keeping it in memory."""
         self.reference = partition.reference
 
     @property
     def is_quiet(self) -> bool:
-        """Whether a look at the partition would find nothing that the client doesn't know.
+        """Whether the partition has nothing that is news to the client.
 
-        A fast path: in a session with many partitions nearly all are quiet, and this is all that
-        they cost. Its slow twin is to look and then ask ``is_news``; that clients know the same in
-        the end as without a session, tests/handlers/test_fetch_sessions.py shows.
+        This is a fast path: in a session with many partitions nearly all are quiet, and each costs
+        only this check. Its slow twin reads the partition and then asks ``is_news``. Clients learn
+        the same as without a session, as tests/handlers/test_fetch_sessions.py shows.
         """
         partition = self.reference.partition
         return (
@@ -98,7 +99,7 @@ class CachedPartition:
         )
 
     def is_news(self, told: PartitionData) -> bool:
-        """Whether the client doesn't know this yet; what it is told is remembered."""
+        """Whether this answer is news to the client; the session remembers the answer."""
         has_records = told.records is not None and not (
             isinstance(told.records, bytes) and not told.records
         )
@@ -108,14 +109,14 @@ class CachedPartition:
             or told.high_watermark != self.high_watermark
             or told.log_start_offset != self.log_start_offset
         )
-        # After an error everything is news again.
+        # After an error, the next answer without an error is news.
         self.high_watermark = -1 if told.error_code else told.high_watermark
         self.log_start_offset = -1 if told.error_code else told.log_start_offset
         return news
 
 
 class FetchSession:
-    """One session; ``partitions`` are in the order in which they are served."""
+    """One session; ``partitions`` are in the order in which fetches serve them."""
 
     __slots__ = ("created_ms", "epoch", "partitions", "session_id", "used_ms", "uses_topic_ids")
 
@@ -142,19 +143,19 @@ class FetchSession:
             self.partitions.pop(key, None)
 
     def move_to_end(self, key: PartitionKey) -> None:
-        """A partition that had data is served after the others next time."""
+        """Serve a partition that had data after the others next time."""
         self.partitions[key] = self.partitions.pop(key)
 
 
 class SessionLimits(NamedTuple):
-    """How many sessions there may be, and how many partitions in all of them."""
+    """The most sessions, and the most partitions in all sessions together."""
 
     slots: int
     partitions: int
 
 
 class FetchSessions:
-    """Every session of a broker; ``partitions`` is how many they have together."""
+    """Every session of a broker; ``partitions`` counts the partitions of all sessions."""
 
     def __init__(self, random: Random) -> None:
         self.partitions = 0
@@ -170,9 +171,9 @@ class FetchSessions:
         steady_ms: int,
         size: int = 0,
     ) -> FetchSession | None:
-        """A new session, None when there is no room for ``size`` partitions, or for ``wanted``.
+        """A new session; None if there is no room for ``size`` partitions, or for ``wanted``.
 
-        The caller adds those of them that aren't ``wanted`` here by ``update``.
+        The caller adds the partitions that aren't in ``wanted`` later, by ``update``.
         """
         size = max(size, len(wanted))
         if size > limits.partitions or not _are_short(wanted):
@@ -201,8 +202,8 @@ class FetchSessions:
     ) -> None:
         """Add, change and forget partitions of a session.
 
-        KafkaError (FETCH_SESSION_ID_NOT_FOUND) for a session that has ended, and for one that
-        outgrows the bound, which ends by that.
+        Raises KafkaError (FETCH_SESSION_ID_NOT_FOUND) if the session has ended, or if it outgrows
+        the bound; then the session ends.
         """
         if self._sessions.get(session.session_id) is not session:
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -215,7 +216,7 @@ class FetchSessions:
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
 
     def _evict_idle(self, steady_ms: int) -> bool:
-        """Remove the session that wasn't used for longest, if it wasn't for long enough."""
+        """Remove the least recently used session, if it was idle for long enough."""
         oldest = min(self._sessions.values(), key=attrgetter("used_ms"), default=None)
         if oldest is None or steady_ms - oldest.used_ms <= EVICTION_MS:
             return False
@@ -223,7 +224,7 @@ class FetchSessions:
         return True
 
     def _evict_smaller(self, size: int) -> bool:
-        """Remove the smallest session that isn't new, if it is smaller than this size."""
+        """Remove the smallest session that isn't new, if it is smaller than ``size``."""
         settled = [s for s in self._sessions.values() if s.used_ms - s.created_ms > EVICTION_MS]
         smallest = min(settled, key=lambda session: len(session.partitions), default=None)
         if smallest is None or len(smallest.partitions) >= size:
@@ -251,7 +252,7 @@ class FetchSessions:
         return session
 
     def remove(self, session_id: int) -> None:
-        """End a session, if it is there."""
+        """End a session, if it exists."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
             self.partitions -= len(session.partitions)
@@ -261,5 +262,5 @@ class FetchSessions:
 
 
 def _are_short(wanted: Iterable[tuple[PartitionKey, WantedPartition]]) -> bool:
-    """Whether every topic has a name that topics may have."""
+    """Whether no topic's name is longer than Kafka allows."""
     return all(len(key[0]) <= LONGEST_NAME for key, _ in wanted)

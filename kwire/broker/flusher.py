@@ -1,17 +1,17 @@
-"""Group commit: appends that wait for the disk share the syncs, which run in threads.
+"""Group commit: appends that have to be on the disk share their syncs, which run in threads.
 
 Rules:
 
-- Each data directory has one run of syncs at a time, in a thread. What is demanded while a run is
-  under way waits for the next one, and that one covers all of it: a hundred producers that wait for
-  the disk cost one sync for each partition, not one for each request.
+- Each data directory has one run of syncs at a time, in a thread. A flush that is demanded during a
+  run belongs to the next run, which covers all such flushes. A hundred producers that wait for the
+  disk cost one sync for each partition, not one sync for each request.
 - An append is acknowledged, and shown to consumers, after the run that covers it.
-- A sync that fails takes its directory offline; nothing that waited for it is acknowledged.
-- Handlers needn't know of the disk: the connection holds an answer back (``hold``) until what the
-  request demanded is there. Demands are noted by task. A request that goes on later, perhaps in
-  another task, takes its demands along (``taken``).
-- A handler that tells several partitions' errors apart waits by itself, and says so
-  (``leave_to_handler``).
+- A sync that fails takes its directory offline, and no append that waited for it is acknowledged.
+- Most handlers ignore the disk: the connection holds a response back (``hold``) until the flushes
+  that its request demanded are done. The flusher notes demands by task. A request that continues
+  later, perhaps in another task, takes its demands along (``taken``).
+- A handler that gives each partition an error of its own waits for its flushes itself, and calls
+  ``leave_to_handler``.
 """
 
 from collections.abc import Callable, Iterable
@@ -27,12 +27,12 @@ from kwire.log.partition_log import PartitionLog
 
 
 class Flushed(Protocol):
-    """A partition, as far as it is flushed."""
+    """A partition as the flusher sees it."""
 
     log: PartitionLog
 
     def flushed(self) -> None:
-        """What was in the log when the run began is on the disk."""
+        """Note that the log, as it was when the run began, is on the disk."""
 
 
 class Flush:
@@ -46,12 +46,12 @@ class Flush:
         self._error: KafkaError | None = None
 
     def finish(self, error: KafkaError | None) -> None:
-        """The run has ended."""
+        """Note that the run has ended."""
         self._error = error
         self._done.set()
 
     async def wait(self) -> None:
-        """Until it is on the disk; KafkaError (KAFKA_STORAGE_ERROR) where that failed."""
+        """Wait until the log is on the disk; KafkaError (KAFKA_STORAGE_ERROR) if that failed."""
         await self._done.wait()
         if self._error is not None:
             raise self._error
@@ -69,7 +69,7 @@ class Flusher:
         self._changed = trio.Event()
 
     def demand(self, partition: Flushed) -> Flush:
-        """Have a partition flushed soon: everything that is in its log now."""
+        """Have everything flushed soon that is in a partition's log now."""
         pending = self._next.setdefault(partition.log.health.path, {})
         flush = pending.get(partition)
         if flush is None:
@@ -79,30 +79,30 @@ class Flusher:
         return flush
 
     def forget(self) -> None:
-        """Begin a request: what this task demanded before has nothing to do with it."""
+        """Begin a request: forget what this task demanded for earlier requests."""
         self.asked.pop(trio.lowlevel.current_task(), None)
 
     def leave_to_handler(self, flush: object) -> None:
-        """The handler at work waits for this by itself, and tells the client when it fails."""
+        """Leave a flush to the current handler, which waits for it and reports its errors."""
         asked = self.asked.get(trio.lowlevel.current_task()) if isinstance(flush, Flush) else None
         if asked is not None:
             asked.discard(flush)
 
     def taken(self) -> set[Flush]:
-        """What this task has demanded; from now on the caller's to keep."""
+        """The flushes that this task has demanded; the caller has to keep them from now on."""
         return self.asked.pop(trio.lowlevel.current_task(), None) or set()
 
     def hold(self, response: Any, before: Iterable[Flush] = ()) -> Any:
-        """A response, or where its request demanded something a coroutine that gives it later.
+        """The response; if the request demanded flushes, a coroutine that gives the response later.
 
-        ``before`` are the demands of the request's earlier turns. The coroutine raises KafkaError
-        where the disk refuses.
+        ``before`` are the flushes that earlier turns of the request demanded. The coroutine raises
+        KafkaError if a sync fails.
         """
         asked = self.taken().union(before)
         return _after(asked, response) if asked else response
 
     async def run(self) -> None:
-        """Flush what is demanded, for ever."""
+        """Carry out the flushes that are demanded, for ever."""
         async with trio.open_nursery() as nursery:
             while True:
                 await self._changed.wait()
@@ -113,7 +113,7 @@ class Flusher:
                         nursery.start_soon(self._run_directory, directory)
 
     async def _run_directory(self, directory: Path) -> None:
-        """Flush what is demanded in one directory until nothing is left to do."""
+        """Carry out the flushes of one directory until none is left."""
         while flushes := self._next.pop(directory, None):
             logs = [partition.log for partition in flushes]
             errors = await self._threads.run(_flush_all, logs, self._steady_ms())
@@ -125,7 +125,7 @@ class Flusher:
         self._running.discard(directory)
 
     def _forget_done(self, done: set[Flush]) -> None:
-        """Nobody need wait for these; tasks that never answer anybody would keep them for ever."""
+        """Forget finished flushes, which tasks without a request to answer would keep for ever."""
         for task, asked in list(self.asked.items()):
             asked -= done
             if not asked:

@@ -1,8 +1,8 @@
-"""What the broker's consumer groups see of it: the topics, their settings, a budget of heartbeats.
+"""The broker as its consumer groups see it: topics, settings, and a budget of heartbeats.
 
 Rules:
 
-- Topics are those of the image in force; what was looked up is remembered as long as it is true.
+- Topics are those of the image in force. A topic that was looked up is kept while it is unchanged.
 - A group's own configs count before the broker's settings.
 """
 
@@ -20,7 +20,7 @@ from kwire.metadata.image import ConfigResourceType, MetadataImage, PartitionIma
 
 
 class ImageTopics:
-    """The topics of an image of the metadata; ``before`` knows those of the image before it."""
+    """The topics of a metadata image; ``before`` holds the topics of the image before it."""
 
     def __init__(self, image: MetadataImage, before: "ImageTopics | None" = None) -> None:
         self.image = image
@@ -39,7 +39,7 @@ class ImageTopics:
 
     @property
     def revision(self) -> int:
-        """The image's."""
+        """The revision of the image."""
         return self.image.revision
 
     def by_name(self, name: str) -> Topic | None:
@@ -72,7 +72,7 @@ class ImageTopics:
 
 
 def group_surroundings(broker: BrokerView) -> Surroundings:
-    """What consumer groups see of a broker."""
+    """The broker's topics, settings and budget, for its consumer groups."""
     return Surroundings(_topics_of(broker), _settings_of(broker), BrokerBudget(), RegexMatches())
 
 
@@ -102,7 +102,7 @@ def _settings_of(broker: BrokerView) -> Callable[[str], ConsumerSettings]:
 
 
 def consumer_settings(values: Mapping[str, Value]) -> ConsumerSettings:
-    """The settings of groups that have none of their own."""
+    """The settings of groups without configs of their own."""
 
     def integer(name: str) -> int:
         value = values[f"group.{name}"]

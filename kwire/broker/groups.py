@@ -1,18 +1,19 @@
-"""The broker's groups: which coordinator a group has, and getting it ready.
+"""The broker's groups: the coordinator of each group, and the loading of coordinators.
 
 Rules:
 
-- A group lives in partition ``hash(group id) % partitions`` of ``__consumer_offsets``; the hash is
-  Java's of a string, so that another broker finds it in the same place. Partitions that are added
-  to the topic later don't count. Kafka counts them from its next start on, and loses the groups.
-- Coordinators are loaded when the broker starts; until then a group's answer is
-  COORDINATOR_LOAD_IN_PROGRESS. The topic is created when somebody first asks for a coordinator.
-- A partition that is damaged or offline has no coordinator: its groups are told NOT_COORDINATOR and
-  COORDINATOR_NOT_AVAILABLE, the groups of others don't notice.
-- One task waits for the next deadline of all of them. What is due for a group happens before a
-  request for this group is answered, as in Kafka, whose timers overtake the requests in its queue.
-- Sessions and rebalances go by trio's clock: neither a date that is set anew nor a machine that
-  wakes from sleep ends a member's session. What is written into records is a date.
+- A group lives in partition ``hash(group id) % partitions`` of ``__consumer_offsets``. The hash is
+  that of Java's strings, so that another broker finds the group in the same partition. Partitions
+  that are added to the topic later don't count. Kafka counts them from its next start on, and loses
+  the groups.
+- Coordinators are loaded when the broker starts. Until then a group's answer is
+  COORDINATOR_LOAD_IN_PROGRESS. The first request for a coordinator creates the topic.
+- A damaged or offline partition has no coordinator. Requests of its groups get NOT_COORDINATOR or
+  COORDINATOR_NOT_AVAILABLE; groups of other partitions are served as ever.
+- One task waits for the next deadline of all groups. A group's overdue work is done before a
+  request for this group is answered, as in Kafka, whose timers overtake the queue of requests.
+- Sessions and rebalances go by trio's clock: a new date, or a sleep of the machine, ends no
+  member's session. Times in records are dates.
 """
 
 import logging
@@ -43,9 +44,9 @@ _NO_ABSOLUTE_VALUE = 1 << 31
 
 
 def partition_for(group_id: str, partitions: int) -> int:
-    """The partition of a group: the absolute value of Java's String.hashCode, modulo their number.
+    """A group's partition: the absolute value of Java's String.hashCode, modulo ``partitions``.
 
-    The value that has no absolute one counts as 0, as in Kafka's Utils.abs.
+    The one hash code without an absolute value counts as 0, as in Kafka's Utils.abs.
     """
     units: Sequence[int]
     if group_id.isascii():
@@ -62,7 +63,7 @@ def partition_for(group_id: str, partitions: int) -> int:
 
 
 class LoadedCoordinator:
-    """A coordinator that is ready, what drives it, and the partition it lives in."""
+    """A coordinator that is ready, the runtime that drives it, and its partition."""
 
     __slots__ = ("groups", "partition", "runtime")
 
@@ -74,12 +75,12 @@ class LoadedCoordinator:
         self.partition = partition
 
     def carry_out(self, effects: Effects) -> None:
-        """Write and answer; KafkaError when it can't be written."""
+        """Write the records and send the replies; KafkaError if the records can't be written."""
         self.runtime.carry_out(effects)
 
 
 class Groups:
-    """Every group of the broker."""
+    """All groups of the broker."""
 
     def __init__(self, broker: BrokerView) -> None:
         self._broker = broker
@@ -95,16 +96,16 @@ class Groups:
         self.surroundings = group_surroundings(broker)
 
     def now_ms(self) -> int:
-        """Milliseconds for deadlines: trio's clock from the date at the start on, no date."""
+        """Milliseconds for deadlines: trio's clock, counted from the date at the broker's start."""
         return int(self._epoch_ms + trio.current_time() * 1000)
 
     @property
     def has_topic(self) -> bool:
-        """Whether there is ``__consumer_offsets``."""
+        """Whether ``__consumer_offsets`` exists."""
         return OFFSETS_TOPIC in self._broker.image.topics_by_name
 
     async def ensure_topic(self) -> None:
-        """Create ``__consumer_offsets`` if need be; KafkaError (COORDINATOR_NOT_AVAILABLE)."""
+        """Create ``__consumer_offsets`` if missing; KafkaError (COORDINATOR_NOT_AVAILABLE)."""
         if self.has_topic:
             return
         try:
@@ -115,7 +116,7 @@ class Groups:
             ) from error
 
     def check_available(self, group_id: str) -> None:
-        """KafkaError (COORDINATOR_NOT_AVAILABLE) while the partition of a group can't be used."""
+        """KafkaError (COORDINATOR_NOT_AVAILABLE) while a group's partition can't be used."""
         topic = self._broker.image.topics_by_name.get(OFFSETS_TOPIC)
         if topic is not None:
             why = self._why_not(partition_for(group_id, topic.hashed_partitions))
@@ -123,7 +124,7 @@ class Groups:
                 raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, why)
 
     def _why_not(self, index: int) -> str:
-        """Why a partition has no coordinator and will have none; empty if it may have one."""
+        """Why a partition can have no coordinator; empty if it may have one."""
         if self._broker.is_offline(OFFSETS_TOPIC, index):
             return f"{OFFSETS_TOPIC}-{index} is offline"
         if index in self._damaged:
@@ -131,7 +132,7 @@ class Groups:
         return ""
 
     def announce(self, group_id: str, connection_id: int) -> None:
-        """A client asks who coordinates its group, and may be about to join it."""
+        """Note that a client asks for its group's coordinator, and may be about to join."""
         with suppress(KafkaError):
             groups = self.coordinator(group_id).groups
             groups.classic.announce(group_id, connection_id, self.now_ms())
@@ -146,7 +147,7 @@ class Groups:
         return self.coordinator_or_empty(group_id)
 
     def coordinator_or_empty(self, group_id: str) -> LoadedCoordinator:
-        """Like ``coordinator``, for requests that Kafka lets have an empty group id."""
+        """Like ``coordinator``, for requests in which Kafka allows an empty group id."""
         if self._is_closed:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
         loaded = self._get(self.partition_index(group_id))
@@ -156,7 +157,7 @@ class Groups:
         return loaded
 
     def partition_index(self, group_id: str) -> int:
-        """The partition in which a group lives; KafkaError (NOT_COORDINATOR) without the topic."""
+        """The partition in which a group lives; KafkaError (NOT_COORDINATOR) if no topic exists."""
         topic = self._broker.image.topics_by_name.get(OFFSETS_TOPIC)
         if topic is None:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
@@ -173,7 +174,7 @@ class Groups:
         try:
             partition = self._broker.partition(OFFSETS_TOPIC, index)
         except KafkaError as error:
-            # The topic has just been created: its logs are still being opened.
+            # The topic has just been created, and its logs are still being opened.
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS) from error
         if partition.log.log_end_offset > partition.log.log_start_offset:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
@@ -181,7 +182,7 @@ class Groups:
         return loaded
 
     def _resign(self, index: int) -> None:
-        """Let go of a coordinator whose partition is offline; whoever waits is told."""
+        """Drop a coordinator whose partition is offline; members that wait get an error."""
         loaded = self._loaded.pop(index, None)
         if loaded is not None:
             loaded.carry_out(loaded.groups.end(ErrorCode.NOT_COORDINATOR))
@@ -189,9 +190,9 @@ class Groups:
     def end_transaction(
         self, index: int, marker: bytearray, producer_id: int, *, committed: bool
     ) -> None:
-        """Write the marker of a transaction into a partition; its pending offsets come true or go.
+        """Write a transaction's marker into a partition; its pending offsets then hold or vanish.
 
-        Raises KafkaError: COORDINATOR_LOAD_IN_PROGRESS, and as ``Partition.append`` does.
+        Raises KafkaError: COORDINATOR_LOAD_IN_PROGRESS, and the errors of ``Partition.append``.
         """
         self._get(index).runtime.end_transaction(marker, producer_id, committed=committed)
 
@@ -205,9 +206,9 @@ class Groups:
         return [self._get(index) for index in indexes if not self._why_not(index)]
 
     async def forget_deleted_topics(self) -> None:
-        """Drop the offsets that are committed for topics which are gone.
+        """Delete the offsets that are committed for deleted topics.
 
-        Others have their turn in between; whoever asked for the deletion may go away meanwhile.
+        Other tasks have their turn in between. The task that deletes the topics may end meanwhile.
         """
         if OFFSETS_TOPIC not in self._broker.image.topics_by_name:
             self._damaged.clear()
@@ -224,13 +225,13 @@ class Groups:
         return topic not in self._broker.image.topics_by_name
 
     def close(self) -> None:
-        """The broker stops: tell everybody who waits to look for another coordinator."""
+        """Refer all members that wait to another coordinator, because the broker stops."""
         self._is_closed = True
         for loaded in self._loaded.values():
             loaded.carry_out(loaded.groups.end(ErrorCode.NOT_COORDINATOR))
 
     async def run(self) -> None:
-        """Load every coordinator, then do what is due, for ever."""
+        """Load every coordinator, then do each group's overdue work, for ever."""
         topic = self._broker.image.topics_by_name.get(OFFSETS_TOPIC)
         for index in range(len(topic.partitions) if topic else 0):
             await self._load(index)
@@ -284,7 +285,7 @@ class Groups:
         return loaded
 
     def _begin(self, loaded: LoadedCoordinator, job: Job) -> None:
-        """Have a coordinator's work done that takes long."""
+        """Begin a coordinator's long work in a thread."""
 
         def is_wanted() -> bool:
             return not self._is_closed and loaded in self._loaded.values()
@@ -298,7 +299,7 @@ class Groups:
         return self._broker.now_ms()
 
     def wake_if_due(self) -> None:
-        """See to it that offsets are looked through when the time has come, also after a sleep."""
+        """Wake the task when offsets have to be checked for expiry, also after a sleep."""
         if self._broker.clock.steady_ms() >= self._next_expiry_ms:
             self._changed.set()
 
@@ -332,14 +333,14 @@ class Groups:
         return min([self.now_ms() + left_ms, *(d for d in deadlines if d is not None)])
 
     async def _tick(self) -> None:
-        """Do what is due, group by group; others have their turn in between."""
+        """Do the overdue work, group by group; other tasks have their turn in between."""
         now_ms = self.now_ms()
         for loaded in list(self._loaded.values()):
             try:
                 while loaded.runtime.tick(now_ms):
                     await trio.lowlevel.checkpoint()
             except KafkaError as error:
-                # The groups behind this one are due still: they come next.
+                # The groups after this one are still overdue: their turn comes next.
                 log.error("cannot write to %s: %s", OFFSETS_TOPIC, error)
 
     async def _expire_offsets(self) -> None:
@@ -354,7 +355,7 @@ class Groups:
                 await trio.lowlevel.checkpoint()
 
     def _carry_out(self, loaded: LoadedCoordinator, effects: Effects) -> None:
-        """Carry out what nobody asked for; a failure is logged and tried again later."""
+        """Carry out effects that no request caused; log a failure, and try again later."""
         try:
             loaded.carry_out(effects)
         except KafkaError as error:
@@ -362,9 +363,9 @@ class Groups:
 
 
 def _do_due(loaded: LoadedCoordinator, group_id: str, now_ms: int) -> None:
-    """Do what is due for one group: the task that keeps the time may not have had its turn yet.
+    """Do the overdue work of one group, because the task for deadlines may not have run yet.
 
-    Whatever can't be written stays due, and that task says so.
+    Work whose records can't be written stays overdue. That task then logs the error.
     """
     with suppress(KafkaError):
         while (effects := loaded.groups.tick_group(group_id, now_ms)) is not None:

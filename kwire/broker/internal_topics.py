@@ -1,4 +1,4 @@
-"""The names of the topics in which brokers keep what they know; clients don't write to them."""
+"""The names of the internal topics, which hold brokers' state; clients may not write to them."""
 
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"

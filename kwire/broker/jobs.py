@@ -1,12 +1,12 @@
-"""What a coordinator has done elsewhere: long work in a thread, so that others have their turn.
+"""The jobs of coordinators: long work in a thread, so that other requests have their turn.
 
 Rules:
 
-- One thread does the work of all coordinators, one job after the other: two would only take the
-  interpreter from each other, and no other thread of the broker waits for this kind of work.
-- An exception of the work is a bug: it is logged, and the coordinator is handed it in place of the
-  result.
-- Work whose coordinator is gone isn't begun, and what it gives isn't handed in.
+- One thread does the jobs of all coordinators, one after the other. Two threads would only take
+  the interpreter from each other. No other kind of work waits for this thread.
+- An exception in a job is a bug. It is logged, and the coordinator gets the exception in place of
+  the result.
+- If a job's coordinator is gone, the job is not begun, and its result is dropped.
 """
 
 import logging
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 class Jobs:
-    """The jobs of a broker's coordinators, which run in ``nursery``; ``bugs`` keeps exceptions."""
+    """The jobs of a broker's coordinators, run in ``nursery``; ``bugs`` collects exceptions."""
 
     def __init__(self, nursery: trio.Nursery, threads: Kind, bugs: list[Exception]) -> None:
         self._nursery = nursery
@@ -33,7 +33,7 @@ class Jobs:
     def begin(
         self, job: Job, is_wanted: Callable[[], bool], hand_in: Callable[[Job, Any], object]
     ) -> None:
-        """Do a job; ``hand_in`` takes it and its result if that ``is_wanted`` still."""
+        """Do a job; ``hand_in`` takes the job and its result, if ``is_wanted`` is still true."""
         self._nursery.start_soon(self._do, job, is_wanted, hand_in)
 
     async def _do(

@@ -1,10 +1,10 @@
-"""Reading the metadata that Apache Kafka keeps beside its partitions, in ``__cluster_metadata-0``.
+"""Reads the metadata that Apache Kafka keeps beside its partitions, in ``__cluster_metadata-0``.
 
 Format: ``<offset>-<epoch>.checkpoint`` is a snapshot of everything before that offset, as batches
 of metadata records between a header and a footer; the segments are a log of further records.
 
-Rules: the newest snapshot and the log from its offset on are what counts. A torn end of the log was
-never committed. Records that aren't known, or a gap, are errors: nothing is guessed.
+Rules: the newest snapshot and the log from the snapshot's offset on count. A torn end of the log
+was never committed, and is ignored. An unknown record or a gap is an error: kwire guesses nothing.
 
 Source: SnapshotReader, KafkaRaftLog of Kafka; KIP-630.
 """
@@ -31,20 +31,20 @@ class UnreadableMetadata(Exception):
 
 
 class KafkaMetadata(NamedTuple):
-    """What Kafka's metadata says; ``end_offset`` is the offset after its last record."""
+    """The content of Kafka's metadata; ``end_offset`` is the offset after its last record."""
 
     cluster: KraftCluster
     end_offset: int
 
 
 def find_metadata(directories: Sequence[Path], disk: Disk) -> Path | None:
-    """Where Kafka's metadata is: in one of the data directories, or nowhere."""
+    """The directory of Kafka's metadata in one of the data directories; None if there is none."""
     for directory in directories:
         try:
             if DIRECTORY_NAME in disk.names(directory):
                 return directory / DIRECTORY_NAME
         except OSError:
-            continue  # whoever opens the directory says what is wrong with it
+            continue  # the code that opens the directory reports its error
     return None
 
 
@@ -57,7 +57,7 @@ def metadata_end_offset(directory: Path, disk: Disk) -> int:
 
 
 def read_metadata(directory: Path, disk: Disk) -> KafkaMetadata:
-    """Everything that Kafka's metadata says; UnreadableMetadata."""
+    """Read all of Kafka's metadata; UnreadableMetadata."""
     cluster = KraftCluster()
     path = directory
     try:

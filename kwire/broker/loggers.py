@@ -1,10 +1,10 @@
-"""The loggers of this process as configs of a broker: their levels can be seen and changed.
+"""The loggers of this process as configs of a broker: clients can see and change their levels.
 
 Rules:
 
-- A config's name is a logger's: ``root``, ``kwire``, a room's like ``kwire.log``, or a module's.
-  Its value is the level in force, in Kafka's words. Levels live as long as the process.
-- SET gives a logger a level; DELETE takes it away again, so that the logger above it counts.
+- A config has the name of a logger: ``root``, ``kwire``, a package like ``kwire.log``, or a module.
+  Its value is the level in force, in Kafka's words. A changed level lasts as long as the process.
+- SET gives a logger a level. DELETE removes that level, so that the parent logger's level counts.
 
 Source: KIP-412, RuntimeLoggerManager of Kafka.
 """
@@ -26,7 +26,7 @@ LEVELS = {
     "ERROR": logging.ERROR,
     "FATAL": logging.CRITICAL,
 }
-"""Kafka's levels as Python's numbers, the most talkative first."""
+"""Kafka's levels as Python's numbers, from the most to the least verbose."""
 
 
 def logger_configs() -> Iterator[ConfigEntry]:
@@ -40,8 +40,8 @@ def logger_configs() -> Iterator[ConfigEntry]:
 def alter_loggers(alterations: Sequence[Alteration], *, validate_only: bool) -> None:
     """Change levels, all of them or none.
 
-    Raises KafkaError: INVALID_CONFIG for a logger or level that isn't known, INVALID_REQUEST for
-    what can't be done to a level.
+    Raises KafkaError: INVALID_CONFIG for an unknown logger or level, INVALID_REQUEST for an
+    operation that levels don't allow.
     """
     loggers = _loggers()
     for alteration in alterations:
@@ -54,7 +54,7 @@ def alter_loggers(alterations: Sequence[Alteration], *, validate_only: bool) -> 
 
 
 def _loggers() -> dict[str, logging.Logger]:
-    """By name; a room has one as soon as one of its modules does."""
+    """Loggers by name; a package has a logger as soon as one of its modules has."""
     known = list(logging.Logger.manager.loggerDict)
     loggers = {name: logging.getLogger(name) for name in known if name.partition(".")[0] == "kwire"}
     return {ROOT: logging.getLogger(), **loggers}

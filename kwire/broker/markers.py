@@ -1,8 +1,8 @@
-"""Writing the markers that end transactions into this broker's partitions.
+"""Writes the markers that end transactions into this broker's partitions.
 
-Rules: a marker of an epoch that is over, or of a coordinator that has been replaced, is refused. In
-``__consumer_offsets`` the group coordinator of the partition takes it in as well. A cluster sends
-the same markers to the leaders of the partitions by WriteTxnMarkers.
+Rules: a marker with an old producer epoch, or of a coordinator that has been replaced, is refused.
+In ``__consumer_offsets`` the partition's group coordinator takes in the marker as well. In a
+cluster, WriteTxnMarkers sends the same markers to the leaders of the partitions.
 """
 
 from typing import NamedTuple, Protocol
@@ -16,16 +16,16 @@ from kwire.record.control import ControlType, end_transaction_marker
 
 
 class MarkedBroker(BrokerView, Protocol):
-    """A broker, as far as markers are written into its partitions."""
+    """A broker, for code that writes markers into its partitions."""
 
     @property
     def groups(self) -> Groups:
-        """Its groups."""
+        """The groups of the broker."""
         ...
 
 
 class EndMarker(NamedTuple):
-    """How a producer's transaction ends; ``transaction_version`` tells how its epoch is judged."""
+    """The end of a transaction; ``transaction_version`` says how the partition checks the epoch."""
 
     producer_id: int
     producer_epoch: int
@@ -39,10 +39,11 @@ class EndMarker(NamedTuple):
 
 
 def write_marker(broker: MarkedBroker, marker: EndMarker, topic: str, index: int) -> Flush | None:
-    """Write a marker into a partition; what to wait for until it is on the disk, None if nothing.
+    """Write a marker into a partition; return the flush to wait for, None if there is none.
 
     Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PRODUCER_EPOCH,
-    TRANSACTION_COORDINATOR_FENCED, COORDINATOR_LOAD_IN_PROGRESS, and as ``Partition.append`` does.
+    TRANSACTION_COORDINATOR_FENCED, COORDINATOR_LOAD_IN_PROGRESS, and the errors of
+    ``Partition.append``.
     """
     partition = broker.partition(topic, index)
     partition.log.producers.check_marker(

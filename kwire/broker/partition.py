@@ -1,14 +1,13 @@
-"""A partition that this broker leads: its log, how far it is committed, and who waits for more.
+"""A partition that this broker leads: its log, its high watermark, and the fetches that wait.
 
 Rules:
 
-- The high watermark is the offset below which every in-sync replica has everything; consumers see
-  nothing beyond it. It is kept apart from the log end offset even where one replica makes them
-  equal.
-- The last stable offset is the high watermark or the first offset of an open transaction below it.
-- Where an append has to be on the disk before it is acknowledged (``flush.messages``), whoever
-  appends waits for ``flush`` first, and the high watermark waits too.
-- An append wakes the fetches that wait on this partition, and no others.
+- Every in-sync replica has all records below the high watermark, and consumers see no others. The
+  high watermark is kept apart from the log end offset, even if one replica makes them equal.
+- The last stable offset is the high watermark, or the first offset of an open transaction below it.
+- If an append has to be on the disk before it is acknowledged (``flush.messages``), its handler
+  waits for ``flush`` first, and the high watermark waits too.
+- An append wakes the fetches that wait for this partition, and no others.
 """
 
 from typing import Protocol
@@ -25,14 +24,14 @@ ACKS_ALL = -1
 
 
 class Waiter(Protocol):
-    """Somebody who waits for a partition to change; trio.Event is one."""
+    """Waits for a change of a partition; trio.Event is one."""
 
     def set(self) -> None:
         """Wake up."""
 
 
 class PartitionReference:
-    """Leads to a partition as long as there is one, and keeps nothing of it after its deletion."""
+    """Leads to a partition while it exists, and keeps nothing of it in memory afterwards."""
 
     __slots__ = ("partition",)
 
@@ -44,7 +43,7 @@ NOWHERE = PartitionReference(None)
 
 
 class Partition:
-    """One partition on the broker that leads it."""
+    """One partition on its leader."""
 
     __slots__ = (
         "_flusher",
@@ -87,12 +86,12 @@ class Partition:
 
     @property
     def is_offline(self) -> bool:
-        """Whether its data directory has failed."""
+        """Whether the partition's data directory has failed."""
         return self.log.is_offline
 
     @property
     def last_stable_offset(self) -> int:
-        """Where a read_committed consumer has to stop."""
+        """The offset up to which read_committed consumers read."""
         if not self.log.producers.open_transactions:
             return self.high_watermark
         first_unstable = self.log.first_unstable_offset
@@ -108,10 +107,10 @@ class Partition:
         required_acks: int = ACKS_ALL,
         origin: AppendOrigin = AppendOrigin.CLIENT,
     ) -> AppendInfo:
-        """Append batches and wake the fetches that wait for them.
+        """Append batches, and wake the fetches that wait for them.
 
-        Raises KafkaError as ``PartitionLog.append`` does, and NOT_ENOUGH_REPLICAS when all replicas
-        shall acknowledge and fewer than ``min.insync.replicas`` are in sync.
+        Raises the KafkaError of ``PartitionLog.append``, and NOT_ENOUGH_REPLICAS if all replicas
+        are to acknowledge and fewer than ``min.insync.replicas`` are in sync.
         """
         self._check_in_sync(required_acks)
         info = self.log.append(
@@ -122,21 +121,21 @@ class Partition:
     def append_checked(
         self, checked: CheckedBatch, *, now_ms: int, required_acks: int = ACKS_ALL
     ) -> AppendInfo:
-        """Append a client's batch that was checked; otherwise as ``append``."""
+        """Append a client's batch that was checked; otherwise like ``append``."""
         self._check_in_sync(required_acks)
         info = self.log.append_checked(checked, leader_epoch=self.leader_epoch, now_ms=now_ms)
         return self._appended(info)
 
     def append_plain(self, batch: RecordBatch, required_acks: int) -> int:
-        """Append what ``plain_batch`` gave; its first offset, -1 where nothing was done.
+        """Append a batch of ``plain_batch``; its first offset, -1 if nothing was appended.
 
-        The fast path of ``append_checked``, see ``kwire.log.plain_append``.
+        This is the fast path of ``append_checked``, see ``kwire.log.plain_append``.
         """
         if required_acks == ACKS_ALL and self.isr_size < self.min_isr:
             return -1
         first_offset = append_plain(self.log, batch, self.leader_epoch)
         if first_offset >= 0:
-            # Plain batches are of topics in which nothing is to be on the disk first.
+            # A plain batch belongs to a topic whose appends need no flush.
             self.flush = None
             self.high_watermark = self.log.log_end_offset
             if self.waiters:
@@ -144,10 +143,10 @@ class Partition:
         return first_offset
 
     def append_own(self, records: bytearray, now_ms: int) -> int:
-        """Append the one batch that a coordinator of this broker built; its first offset.
+        """Append one batch that a coordinator of this broker built; return its first offset.
 
-        Raises KafkaError as ``append`` does, the slow twin: the fast path is that of
-        ``append_plain``, for all batches but a transaction's.
+        Raises the KafkaError of ``append``, the slow twin. The fast path is that of
+        ``append_plain``; it takes all batches except those of a transaction.
         """
         size_bytes = len(records)
         config = self.log.config
@@ -183,7 +182,7 @@ class Partition:
         return info
 
     def flushed(self) -> None:
-        """A run of syncs has ended: what it covers may be seen."""
+        """Show consumers the records that the finished run of syncs covers."""
         log = self.log
         seen_to = log.recovery_point if log.flush_is_due else log.log_end_offset
         self.high_watermark = max(self.high_watermark, seen_to)
@@ -192,17 +191,17 @@ class Partition:
     def read(
         self, offset: int, max_bytes: int, *, read_committed: bool, min_one_batch: bool
     ) -> FileSlice | None:
-        """Batches from ``offset`` on, up to what the isolation level lets a consumer see.
+        """Batches from ``offset`` on, up to the limit of the isolation level.
 
-        None when there is nothing yet; KafkaError (OFFSET_OUT_OF_RANGE) outside of the log.
+        None if there is no such batch yet; KafkaError (OFFSET_OUT_OF_RANGE) outside of the log.
         """
         end_offset = self.last_stable_offset if read_committed else self.high_watermark
         return self.log.read(offset, max_bytes, end_offset=end_offset, min_one_batch=min_one_batch)
 
     def check_leader_epoch(self, current_leader_epoch: int) -> None:
-        """Compare the epoch a client knows (-1: none) with the partition's.
+        """Compare the leader epoch of a request (-1: none) with the partition's leader epoch.
 
-        Raises KafkaError: FENCED_LEADER_EPOCH for an older, UNKNOWN_LEADER_EPOCH for a newer one.
+        Raises KafkaError: FENCED_LEADER_EPOCH for an older epoch, UNKNOWN_LEADER_EPOCH for a newer.
         """
         if current_leader_epoch in (-1, self.leader_epoch):
             return
@@ -210,9 +209,10 @@ class Partition:
         raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH)
 
     def delete_records(self, before_offset: int) -> int:
-        """Forget the records before an offset (-1: the high watermark); the new log start offset.
+        """Delete the records before an offset (-1: the high watermark).
 
-        Raises KafkaError: OFFSET_OUT_OF_RANGE beyond the high watermark.
+        Returns the new log start offset. Raises KafkaError (OFFSET_OUT_OF_RANGE) for an offset
+        beyond the high watermark.
         """
         target = self.high_watermark if before_offset == -1 else before_offset
         if not 0 <= target <= self.high_watermark:
@@ -221,12 +221,12 @@ class Partition:
         return self.log.log_start_offset
 
     def delete(self) -> None:
-        """The broker serves it no more: whoever waits is told, and references end."""
+        """Stop serving the partition: wake the fetches that wait for it, and empty references."""
         self.is_deleted = True
         self.reference.partition = None
         self.wake()
 
     def wake(self) -> None:
-        """Wake everybody who waits on this partition."""
+        """Wake all fetches that wait for this partition."""
         for waiter in self.waiters:
             waiter.set()

@@ -1,4 +1,4 @@
-"""Producer ids that nobody has had, from blocks that are durably taken from the cluster.
+"""Producer ids, each given once, from blocks that this broker takes durably from the cluster.
 
 Source: ProducerIdManager of Kafka.
 """
@@ -25,7 +25,7 @@ class ProducerIds:
         self._lock = trio.Lock()
 
     async def next(self) -> int:
-        """A producer id for one producer."""
+        """A new producer id for one producer."""
         async with self._lock:
             if not self._block:
                 await self._take_block()
@@ -33,7 +33,7 @@ class ProducerIds:
             return producer_id
 
     async def _take_block(self) -> None:
-        """Take the next block; it counts as ours only once that is durable."""
+        """Take the next block; this broker may use the block only after a durable commit."""
         first = 0
 
         def decide(image: MetadataImage) -> Sequence[Change]:

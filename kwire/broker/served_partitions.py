@@ -1,11 +1,12 @@
-"""The partitions on this broker: opening their logs, serving them, offline ones, deleting them.
+"""The partitions of this broker: their logs are opened, served, put offline, and deleted here.
 
 Rules:
 
-- A partition's log is opened before the partition is served, and closed after it was taken out.
-- A partition whose log can't be opened is offline. It is tried again until it can be.
-- What waits for the disk is done in threads. A change of very many partitions is made in small
-  parts, each a few milliseconds of the event loop.
+- A partition is served after its log was opened, and its log is closed after the partition was
+  taken out of service.
+- A partition whose log can't be opened is offline. The broker tries again until it succeeds.
+- Threads do the work that waits for the disk. A change of very many partitions is made in small
+  parts, each of which takes a few milliseconds of the event loop.
 """
 
 import logging
@@ -37,20 +38,20 @@ from kwire.metadata.image import ConfigResourceType, MetadataImage, TopicImage
 log = logging.getLogger(__name__)
 
 LOGS_PER_TURN = 32
-"""How many logs a thread opens or deletes before others have their turn."""
+"""How many logs a thread opens or deletes before other tasks have their turn."""
 
 PARTITIONS_PER_TURN = 200
-"""How many partitions get other settings before others have their turn."""
+"""How many partitions get new settings before other tasks have their turn."""
 
 LogConfigs: TypeAlias = Callable[[str], LogConfig]
-"""The effective settings of a topic's logs, by its name; may be called in a thread."""
+"""Gives the effective settings of a topic's logs by its name; a thread may call it."""
 
 _Missing: TypeAlias = tuple[TopicImage, int]
-"""A partition that is to be made."""
+"""A partition that has to be made: its topic and its index."""
 
 
 class ServedPartitions:
-    """The partitions on one broker; ``compacts`` is set once a log is to be compacted."""
+    """The partitions of one broker; ``compacts`` is set when the first compacted log is served."""
 
     def __init__(
         self,
@@ -85,7 +86,7 @@ class ServedPartitions:
     def partition(self, topic: str, index: int) -> Partition:
         """A partition by name.
 
-        Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR for one that is offline.
+        Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, or KAFKA_STORAGE_ERROR if it is offline.
         """
         partition = self._partitions.get((topic, index))
         if partition is not None and partition.log.health.failure is not None:
@@ -99,14 +100,14 @@ class ServedPartitions:
         return partition
 
     def partition_if_served(self, topic: str, index: int) -> Partition | None:
-        """A partition by name, None where ``partition`` has an error to tell."""
+        """A partition by name, None where ``partition`` raises an error."""
         partition = self._partitions.get((topic, index))
         if partition is None or partition.log.health.failure is not None:
             return None
         return partition
 
     def is_offline(self, topic: str, index: int) -> bool:
-        """Whether a partition is this broker's and can't be served."""
+        """Whether a partition belongs to this broker and can't be served."""
         partition = self._partitions.get((topic, index))
         return (topic, index) in self._offline if partition is None else partition.is_offline
 
@@ -117,7 +118,7 @@ class ServedPartitions:
     # Changes of metadata
 
     async def publish(self, image: MetadataImage, changes: Sequence[Change]) -> None:
-        """Make the changes that led to an image felt on the partitions of this broker."""
+        """Apply the changes that led to an image to the partitions of this broker."""
         for kind, alike in groupby(changes, type):
             if kind is TopicCreated or kind is PartitionsAdded:
                 await self._create(self._missing_of(image, alike))
@@ -127,14 +128,14 @@ class ServedPartitions:
                 await self._configure(image, alike)
 
     async def _create(self, missing: Iterator[_Missing]) -> None:
-        """Make the logs of new partitions, in a thread that waits for the disk, and serve them."""
+        """Make the logs of new partitions in a thread, and serve the partitions."""
         while some := list(islice(missing, LOGS_PER_TURN)):
             opened = await self._threads.run(self._open_new, some)
             for (topic, index), one in zip(some, opened, strict=True):
                 self._serve(topic, index, one, is_new=True)
 
     def _missing_of(self, image: MetadataImage, changes: Iterable[Change]) -> Iterator[_Missing]:
-        """The partitions that are to be made for topics that are new or have got more of them."""
+        """The partitions to make, for topics that are new or have more partitions now."""
         topic_ids: dict[bytes, None] = {}
         for change in changes:
             if isinstance(change, TopicCreated):
@@ -147,7 +148,7 @@ class ServedPartitions:
                 yield from ((topic, index) for index in self._missing(topic))
 
     def _missing(self, topic: TopicImage) -> list[int]:
-        """The partitions that belong to this broker and that it doesn't serve."""
+        """The partitions that belong to this broker and are not served yet."""
         return [
             index
             for index, image in enumerate(topic.partitions)
@@ -155,7 +156,7 @@ class ServedPartitions:
         ]
 
     def _open_new(self, missing: Sequence[_Missing]) -> list[PartitionLog | KafkaError]:
-        """The logs of new partitions, or why there are none; called in a thread."""
+        """The log or the error of each new partition; called in a thread."""
         configs = {name: self._log_config(name) for name in {topic.name for topic, _ in missing}}
         return [
             self._open_log(topic, index, configs[topic.name], is_new=True)
@@ -163,7 +164,7 @@ class ServedPartitions:
         ]
 
     async def _delete(self, image: MetadataImage, changes: Iterable[Change]) -> None:
-        """Take the partitions of topics out that are gone, then delete their logs in a thread."""
+        """Take the partitions of deleted topics out of service, then delete their logs."""
         topics = image.topics_by_name
         self._offline = {key: new for key, new in self._offline.items() if key[0] in topics}
         for change in changes:
@@ -177,12 +178,12 @@ class ServedPartitions:
                 await self._threads.run(self._delete_logs, some)
 
     def _delete_logs(self, doomed: list[Partition]) -> None:
-        """Put logs out of the way; called in a thread, for it waits for the disk."""
+        """Rename the logs out of the way; called in a thread, because this waits for the disk."""
         for partition in doomed:
             self._log_manager.delete(partition.topic, partition.index, self._clock.steady_ms())
 
     async def _configure(self, image: MetadataImage, changes: Iterable[Change]) -> None:
-        """Give partitions the settings that they have from now on, each once."""
+        """Give each changed partition its new settings, once."""
         names: dict[str, None] = {}
         for number, change in enumerate(changes, 1):
             if number % CHANGES_PER_TURN == 0:
@@ -198,7 +199,7 @@ class ServedPartitions:
             topic = image.topics_by_name.get(name)
             partitions = [] if topic is None else self._by_topic.get(topic.topic_id, [])
             if not partitions:
-                continue  # a topic that is being created, or whose partitions are offline
+                continue  # the topic is being created, or its partitions are offline
             config = self._log_config(name)
             for partition in partitions:
                 partition.log.update_config(config)
@@ -210,7 +211,7 @@ class ServedPartitions:
     # Opening and serving
 
     async def retry_offline(self, image: MetadataImage) -> None:
-        """Try to open partitions again whose logs couldn't be made, for want of room perhaps."""
+        """Try again to open partitions whose logs couldn't be made, perhaps for lack of space."""
         for (name, index), is_new in list(self._offline.items()):
             topic = image.topics_by_name.get(name)
             if topic is None:
@@ -219,26 +220,26 @@ class ServedPartitions:
             opened = await self._threads.run(
                 partial(self._open_log, topic, index, config, is_new=is_new)
             )
-            if (name, index) in self._offline:  # it may have been deleted meanwhile
+            if (name, index) in self._offline:  # a deletion may have removed it meanwhile
                 self._serve(topic, index, opened, is_new=is_new)
 
     def put_strays_aside(self) -> None:
-        """Put the logs aside whose topics are gone: deleted while their directory was offline."""
+        """Put aside the logs of topics that were deleted while their directory was offline."""
         self._log_manager.put_strays_aside(self._partitions)
 
     def _open_log(
         self, topic: TopicImage, index: int, config: LogConfig, *, is_new: bool
     ) -> PartitionLog | KafkaError:
-        """The log of a partition, or why there is none; may be called in a thread.
+        """The log of a partition, or the error that prevents it; a thread may call this.
 
-        Its leader epoch is written down here and not by the first append, which waits for no disk.
+        The leader epoch is written here and not by the first append, which waits for no disk.
         """
         try:
             opened = self._log_manager.get_or_create(
                 topic.name, index, topic.topic_id, config, self._clock.now_ms(), is_new=is_new
             )
             self._log_manager.begin_epoch(opened, topic.partitions[index].leader_epoch)
-            if opened.flush_is_due:  # what a crash left unflushed would be seen, and might be lost
+            if opened.flush_is_due:  # consumers would see unflushed records that may be lost
                 opened.flush(self._clock.steady_ms())
             return opened
         except KafkaError as error:
@@ -249,8 +250,8 @@ class ServedPartitions:
     ) -> None:
         """Serve a partition, or note that it is offline.
 
-        An offline partition may be tried again and be created anew at the same time: the first
-        that succeeds counts, for fetches may wait on it already.
+        An offline partition may be tried again while a deleted topic's name is created anew. The
+        first of the two that succeeds counts, because fetches may wait for it already.
         """
         key = (topic.name, index)
         if key in self._partitions:
@@ -269,7 +270,7 @@ class ServedPartitions:
         self._by_topic.setdefault(topic.topic_id, []).append(partition)
 
     def _set_up(self, partition: Partition, config: LogConfig) -> None:
-        """What a partition's settings mean beyond its log."""
+        """Apply the settings of a partition that concern more than its log."""
         partition.min_isr = config.min_insync_replicas
         if config.compact:
             self.compacts.set()

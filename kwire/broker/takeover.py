@@ -1,16 +1,16 @@
-"""Taking over data directories of Apache Kafka: its topics, ids, configs and producer ids.
+"""Takes over data directories of Apache Kafka: its topics, ids, configs and producer ids.
 
 Rules:
 
-- The directories are looked at before anything is changed in them. What can't be taken over stops
-  the start with one line, and Kafka can go on with it as before.
-- What exists is what Kafka's metadata says. Without it, topics are those whose partitions have a
-  directory, with the ids of their ``partition.metadata``; internal ones are compacted again.
-- A partition that Kafka keeps in a directory which wasn't given is an error. One that belongs in a
-  given directory, and isn't there, begins empty, as in Kafka.
-- The directory of a partition that Kafka knows nothing of is put aside, as Kafka does.
-- Producer ids go on after the largest one that a log or a transaction knows, and far behind the
-  last block that Kafka gave away: should Kafka be started here again, it goes on with its next one.
+- kwire reads the directories before it changes anything in them. Data that kwire can't take over
+  stops the start with one line, and Kafka can continue with the directories as before.
+- Kafka's metadata says which topics exist. Without metadata, the directories of partitions say it,
+  with the topic ids of their ``partition.metadata``; internal topics become compacted again.
+- It is an error if Kafka keeps a partition in a directory that wasn't given. A partition that
+  belongs in a given directory and is missing there begins empty, as in Kafka.
+- The directory of a partition that Kafka's metadata doesn't name is put aside, as Kafka does.
+- Producer ids continue after the largest id in a log or a transaction, and far behind the last
+  block that Kafka gave away: if Kafka starts here again, it continues with its own next block.
 
 Source: LogManager, DirectoryId of Kafka; KIP-516, KIP-858.
 """
@@ -57,15 +57,15 @@ PRODUCER_IDS_LEFT_TO_KAFKA = 1_000_000_000
 
 _PARTITION = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)")
 _UNASSIGNED = frozenset({bytes(16), bytes(15) + b"\x01"})
-"""Directory ids of partitions whose directory Kafka hadn't noted: MIGRATING and UNASSIGNED."""
+"""Directory ids of partitions whose directory Kafka hadn't recorded: MIGRATING and UNASSIGNED."""
 
 
 class TakeoverError(Exception):
-    """The directories can't be taken over; the text is one line that names the path."""
+    """kwire can't take over the directories; the text is one line that names the path."""
 
 
 class Takeover(NamedTuple):
-    """What a new store begins with, and a line that says so."""
+    """The first content of a new metadata store, and a log line about it."""
 
     changes: list[Change]
     summary: str
@@ -74,7 +74,7 @@ class Takeover(NamedTuple):
 def check_unchanged(
     image: MetadataImage, directories: Sequence[Path], disk: Disk | None = None
 ) -> None:
-    """TakeoverError where Kafka has changed its metadata since it was taken over."""
+    """Raise TakeoverError if Kafka has changed its metadata since kwire took it over."""
     disk = disk or ReadOnlyDisk()
     found = find_metadata(directories, disk)
     if found is None:
@@ -94,14 +94,14 @@ def check_unchanged(
 def plan_takeover(
     directories: Sequence[Path], node_id: int, disk: Disk | None = None
 ) -> Takeover | None:
-    """What is to be taken over from these directories, None where there is nothing.
+    """The content to take over from these directories, None if they hold nothing of Kafka.
 
-    Raises TakeoverError. Nothing is changed.
+    Raises TakeoverError. This changes nothing in the directories.
     """
     disk = disk or ReadOnlyDisk()
     metas = [_meta_properties(directory, disk) for directory in directories]
     if any(meta is not None and meta.node_id != node_id for meta in metas):
-        return None  # another node's; whoever opens the directory says so
+        return None  # another node's directory; the code that opens it reports that
     partitions = _partition_directories(directories, disk)
     metadata = find_metadata(directories, disk)
     try:
@@ -115,13 +115,13 @@ def plan_takeover(
 
 
 def _partition_directories(directories: Sequence[Path], disk: Disk) -> dict[tuple[str, int], Path]:
-    """The directories of partitions by what they are called."""
+    """The directories of partitions, by the topic and the index in their names."""
     found = {}
     for directory in directories:
         try:
             names = disk.names(directory)
         except OSError:
-            continue  # whoever opens the directory says what is wrong with it
+            continue  # the code that opens the directory reports its error
         for name in names:
             match = _PARTITION.fullmatch(name)
             if match and name != DIRECTORY_NAME and (directory / name).is_dir():
@@ -159,7 +159,7 @@ def _check_directories(
     directories: Sequence[Path],
     disk: Disk,
 ) -> None:
-    """Every partition is where it should be; TakeoverError names the one that isn't."""
+    """Raise TakeoverError for the first partition that isn't in its directory."""
     given = _UNASSIGNED | {_directory_id(directory, disk) for directory in directories}
     for topic in cluster.topics.values():
         for index, partition in topic.partitions.items():
@@ -186,7 +186,7 @@ def _check_topic_id(path: Path, wanted: bytes, disk: Disk) -> None:
 
 
 def _directory_id(directory: Path, disk: Disk) -> bytes:
-    """The id by which Kafka's metadata calls a data directory; 16 zeros where it has none."""
+    """The id of a data directory in Kafka's metadata; 16 zeros if it has none."""
     meta = _meta_properties(directory, disk)
     with suppress(ValueError):
         return uuid_from_str(meta.directory_id) if meta else bytes(16)
@@ -197,11 +197,11 @@ def _meta_properties(directory: Path, disk: Disk) -> MetaProperties | None:
     try:
         return read_meta_properties(directory, disk)
     except (OSError, ValueError):
-        return None  # as above
+        return None  # the code that opens the directory reports its error
 
 
 def _from_directories(partitions: PartitionDirectories, node_id: int, disk: Disk) -> Takeover:
-    """Topics by their directories alone."""
+    """The topics as their directories alone show them."""
     counts: dict[str, int] = {}
     for topic, _ in partitions:
         counts[topic] = counts.get(topic, 0) + 1
@@ -252,7 +252,7 @@ def _open(path: Path, disk: Disk) -> PartitionReader:
 
 
 def _next_producer_id(partitions: PartitionDirectories, disk: Disk) -> int:
-    """The first id of a block that no producer of these partitions is from."""
+    """The first id of a block that contains no producer id of these partitions."""
     largest = -1
     for (topic, _), path in partitions.items():
         reader = _open(path, disk)

@@ -1,7 +1,7 @@
-"""Topics that come into being without CreateTopics: by the first use of a name, and kwire's own.
+"""Topics that are created without CreateTopics: by the first use of a name, or by kwire itself.
 
-Rules: the internal topics have the settings that Kafka gives them. A topic that somebody else
-created meanwhile is as good.
+Rules: the internal topics have the settings that Kafka gives them. If another request created the
+topic meanwhile, that topic is used.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ from kwire.metadata.image import MetadataImage
 
 
 def _new_topic(broker: TopicMaker, name: str) -> NewTopic:
-    """How a topic of this name is created when nobody said how."""
+    """A topic of this name with the broker's defaults, or with an internal topic's settings."""
     if name == OFFSETS_TOPIC:
         return NewTopic(
             name,
@@ -54,7 +54,7 @@ def _new_topic(broker: TopicMaker, name: str) -> NewTopic:
 
 
 async def create_if_missing(broker: TopicMaker, name: str) -> None:
-    """Create a topic with the broker's defaults; KafkaError as ``create_topic`` raises it."""
+    """Create a topic with the broker's defaults; KafkaError like ``create_topic``."""
     for error in (await create_missing(broker, [name])).values():
         raise error
 
@@ -62,17 +62,18 @@ async def create_if_missing(broker: TopicMaker, name: str) -> None:
 async def create_missing(
     broker: TopicMaker, names: Sequence[str], is_gone: Callable[[], bool] = nobody_is_gone
 ) -> dict[str, KafkaError]:
-    """Create in one commit those of some topics that don't exist, with the broker's defaults.
+    """Create the topics that don't exist, in one commit, with the broker's defaults.
 
-    Gives the errors of the topics that can't be created. Raises KafkaError as ``Broker.commit``
-    does, RequestTooLarge for more topics than one request may create: then there is none of them.
+    Returns the errors of the topics that can't be created. Raises the KafkaError of
+    ``Broker.commit``, and RequestTooLarge for more topics than one request may create: then this
+    creates no topic.
     """
     refused: dict[str, KafkaError] = {}
 
     async def decide(image: MetadataImage) -> Sequence[Change]:
         refused.clear()
         missing = [name for name in names if name not in image.topics_by_name]
-        check_partition_total(len(missing))  # each has one at least
+        check_partition_total(len(missing))  # each topic has at least one partition
         wanted = [_new_topic(broker, name) for name in missing]
         creation = TopicCreation(image, broker.random, sum(topic.partitions for topic in wanted))
         for number, topic in enumerate(wanted, 1):

@@ -1,17 +1,17 @@
-"""The broker's transactional ids: which coordinator one has, and bringing transactions to an end.
+"""The broker's transactional ids: the coordinator of each id, and the ends of transactions.
 
 Rules:
 
 - A transactional id lives in partition ``hash(id) % partitions`` of ``__transaction_state``, by
-  Java's hash; partitions that are added to the topic later don't count. The topic is created when
-  somebody first asks for a coordinator.
-- Coordinators are loaded when the broker starts; until then the answer is
-  COORDINATOR_LOAD_IN_PROGRESS. An end that was decided before is then brought about.
-- A partition that is damaged or offline has no coordinator: its ids are told NOT_COORDINATOR and
-  COORDINATOR_NOT_AVAILABLE, the ids of others don't notice.
-- Once the end of a transaction is written the markers follow (``kwire.broker.endings``). Those that
-  can't be written are tried again until they are, or until the partition is gone.
-- Timeouts and expired ids are looked for at Kafka's intervals.
+  Java's hash. Partitions that are added to the topic later don't count. The first request for a
+  coordinator creates the topic.
+- Coordinators are loaded when the broker starts. Until then the answer is
+  COORDINATOR_LOAD_IN_PROGRESS. Transactions whose end was decided before are completed then.
+- A damaged or offline partition has no coordinator. Requests for its ids get NOT_COORDINATOR or
+  COORDINATOR_NOT_AVAILABLE; the ids of other partitions are served as ever.
+- The markers follow once the end of a transaction is written (``kwire.broker.endings``). A marker
+  that can't be written is tried again until it is written, or until its partition is gone.
+- The broker looks for timeouts and expired ids at Kafka's intervals.
 """
 
 import logging
@@ -45,20 +45,20 @@ log = logging.getLogger(__name__)
 
 FIRST_RETRY_S = 0.05
 LAST_RETRY_S = 5.0
-"""Markers that couldn't be written are tried again, less and less often."""
+"""The first and the longest interval, in seconds, between tries to write a delayed marker."""
 
 
 class TransactionsBroker(MarkedBroker, Protocol):
-    """A broker, as far as its transactional ids see it."""
+    """A broker as its transactional ids see it."""
 
     @property
     def producer_ids(self) -> ProducerIds:
-        """The producer ids that it gives out."""
+        """The producer ids that the broker gives out."""
         ...
 
 
 class Transactions:
-    """Every transactional id of the broker."""
+    """All transactional ids of the broker."""
 
     def __init__(self, broker: TransactionsBroker) -> None:
         self._broker = broker
@@ -74,11 +74,11 @@ class Transactions:
 
     @property
     def has_topic(self) -> bool:
-        """Whether there is ``__transaction_state``."""
+        """Whether ``__transaction_state`` exists."""
         return TRANSACTIONS_TOPIC in self._broker.image.topics_by_name
 
     async def ensure_topic(self) -> None:
-        """Create ``__transaction_state`` if need be; KafkaError (COORDINATOR_NOT_AVAILABLE)."""
+        """Create ``__transaction_state`` if missing; KafkaError (COORDINATOR_NOT_AVAILABLE)."""
         if self.has_topic:
             return
         try:
@@ -89,7 +89,7 @@ class Transactions:
             ) from error
 
     def check_available(self, transactional_id: str) -> None:
-        """KafkaError (COORDINATOR_NOT_AVAILABLE) while the partition of an id can't be used."""
+        """KafkaError (COORDINATOR_NOT_AVAILABLE) while an id's partition can't be used."""
         topic = self._broker.image.topics_by_name.get(TRANSACTIONS_TOPIC)
         if topic is not None:
             why = self._why_not(partition_for(transactional_id, topic.hashed_partitions))
@@ -97,7 +97,7 @@ class Transactions:
                 raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, why)
 
     def _why_not(self, index: int) -> str:
-        """Why a partition has no coordinator and will have none; empty if it may have one."""
+        """Why a partition can have no coordinator; empty if it may have one."""
         if self._broker.is_offline(TRANSACTIONS_TOPIC, index):
             return f"{TRANSACTIONS_TOPIC}-{index} is offline"
         damaged = self._damaged.get(index)
@@ -129,11 +129,11 @@ class Transactions:
         return loaded
 
     def _empty_partition(self, index: int) -> Partition:
-        """A partition that needs no loading; KafkaError (COORDINATOR_LOAD_IN_PROGRESS)."""
+        """An empty partition, which needs no loading; KafkaError (COORDINATOR_LOAD_IN_PROGRESS)."""
         try:
             partition = self._broker.partition(TRANSACTIONS_TOPIC, index)
         except KafkaError as error:
-            # The topic has just been created: its logs are still being opened.
+            # The topic has just been created, and its logs are still being opened.
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS) from error
         if partition.log.log_end_offset > partition.log.log_start_offset:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
@@ -153,9 +153,10 @@ class Transactions:
     # What handlers and other rooms ask for
 
     def carry_out(self, loaded: LoadedTransactions, effects: Effects | None) -> None:
-        """Write what was decided, and bring transactions to their end if that follows from it.
+        """Write a decision, and complete the transactions whose end it decides.
 
-        Raises KafkaError when it can't be written; markers that can't be are tried again later.
+        Raises KafkaError if the decision can't be written. Markers that can't be written are tried
+        again later.
         """
         if effects is not None:
             loaded.runtime.carry_out(effects)
@@ -169,9 +170,9 @@ class Transactions:
         partitions: Iterable[TopicPartition],
         client_version: int,
     ) -> Flush | None:
-        """A transaction takes in partitions; what has to be on the disk before they are written.
+        """Add partitions to a transaction; the flush that their first write has to wait for.
 
-        KafkaError as ``TransactionCoordinator`` raises it.
+        Raises the KafkaError of ``TransactionCoordinator``.
         """
         loaded = self.of(transactional_id)
         now_ms = self._broker.now_ms()
@@ -182,28 +183,28 @@ class Transactions:
         return None if effects is None else loaded.partition.flush
 
     def check_added(self, transactional_id: str, producer: ProducerIdAndEpoch) -> Transaction:
-        """The transaction in which a producer says that it writes; KafkaError likewise."""
+        """The transaction in which a producer says it writes; KafkaError like the coordinator's."""
         return self.of(transactional_id).coordinator.check_added(transactional_id, producer)
 
     def close(self) -> None:
-        """The broker stops: requests are sent to another coordinator."""
+        """Refer requests to another coordinator, because the broker stops."""
         self._is_closed = True
 
     def _finish(self, loaded: LoadedTransactions, *, tries_again: bool = True) -> None:
-        """Bring to an end what is unfinished, soon again if something has to wait."""
+        """Complete unfinished transactions; plan another try if one of them has to wait."""
         is_done = self._endings.finish(loaded, tries_again=tries_again)
         if not is_done and not self._is_waiting:
             self._changed.set()
 
-    # What happens by itself
+    # Work that no request causes
 
     def wake_if_due(self) -> None:
-        """See to it that timeouts are looked for in time, also after the machine's sleep."""
+        """Wake the task that looks for timeouts when that is overdue, also after a sleep."""
         if self._broker.clock.steady_ms() >= min(self._abort_at_ms, self._expire_at_ms):
             self._changed.set()
 
     async def run(self) -> None:
-        """Load every coordinator, then do what is due, for ever."""
+        """Load every coordinator, then do the overdue work, for ever."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._endings.run)
             await self._load_all()
@@ -215,7 +216,7 @@ class Transactions:
             await self._load(index)
 
     async def _keep_time(self) -> None:
-        """Try again what waits, abort what takes too long, forget what nobody uses."""
+        """Retry delayed ends, abort transactions that time out, and forget expired ids."""
         integer = self._broker.integer
         abort_ms = integer("transaction.abort.timed.out.transaction.cleanup.interval.ms")
         expire_ms = integer("transaction.remove.expired.transaction.cleanup.interval.ms")
@@ -290,7 +291,7 @@ class Transactions:
                     log.error("cannot abort transaction %r: %s", transactional_id, error)
 
     async def _abort(self, index: int, transactional_id: str) -> None:
-        """Abort a transaction unless it has ended meanwhile; KafkaError when it can't be."""
+        """Abort a transaction unless it has ended meanwhile; KafkaError if the abort fails."""
         clock = self._broker.clock
         new_id: int | None = None
         while True:
@@ -312,7 +313,7 @@ class Transactions:
                     break
 
     def _try(self, loaded: LoadedTransactions, effects: Effects) -> bool:
-        """Carry out what nobody asked for; a failure is logged and tried again later."""
+        """Carry out effects that no request caused; log a failure, and try again later."""
         try:
             self.carry_out(loaded, effects)
         except KafkaError as error:

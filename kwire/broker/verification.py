@@ -1,15 +1,15 @@
-"""Whether what a producer writes belongs to its transaction (KIP-890).
+"""Checks whether a producer's write belongs to its transaction (KIP-890).
 
 Rules:
 
-- The first batch of a transaction in a partition is checked with the coordinator: the partition
-  must have been added. Newer clients (``ADDS``) never add partitions: their first batch does.
-- A partition that was never added is TRANSACTION_ABORTABLE, and INVALID_TXN_STATE for clients that
-  don't know that error; an older epoch is INVALID_PRODUCER_EPOCH here.
-- What is added is on the disk before anything is written to it, where that is asked for
-  (``flush.messages``): a power cut must not leave records of a transaction that nobody knows.
-- Nothing may happen between the check and the write: what comes after the end of a transaction
-  would never be ended.
+- The coordinator checks the first batch of a transaction in a partition: the partition must have
+  been added. Newer clients (``ADDS``) never add partitions, so their first batch adds them.
+- A write to a partition that was never added is TRANSACTION_ABORTABLE, or INVALID_TXN_STATE for
+  clients that don't know that error. An older epoch is INVALID_PRODUCER_EPOCH.
+- If ``flush.messages`` asks for it, the added partition is on the disk before its first record. A
+  power cut must not leave records of a transaction that no coordinator knows.
+- Nothing may happen between the check and the write: no marker would ever end a record that was
+  written after the end of its transaction.
 
 Source: ReplicaManager.maybeSendPartitionsToTransactionCoordinator, AddPartitionsToTxnManager of
 Kafka.
@@ -32,7 +32,7 @@ from kwire.errors import ErrorCode, KafkaError
 
 
 class Support(IntEnum):
-    """What the client's version of an API knows of transactions."""
+    """What the client's version of an API supports of transactions."""
 
     BASIC = 0
     ABORTABLE = 1
@@ -40,7 +40,7 @@ class Support(IntEnum):
 
 
 class Writer(NamedTuple):
-    """Who writes. ``partitions`` are all that its request is about: they are added together."""
+    """The producer of a write. ``partitions`` are all of its request: they are added together."""
 
     transactional_id: str | None
     producer: ProducerIdAndEpoch
@@ -51,10 +51,10 @@ class Writer(NamedTuple):
 def verify(
     broker: Broker, writer: Writer, partition: Partition, first_sequence: int = -1
 ) -> Flush | None:
-    """Check a write to a partition, by its sequence (-1: it has none), and add the partition.
+    """Check a write to a partition by its first sequence (-1: none), and add the partition.
 
-    None: it may be written now. Otherwise what has to be on the disk first; then it is to be
-    checked again.
+    Returns None if the write may happen now. Otherwise the caller waits for the flush, and then
+    calls ``verify`` again.
 
     Raises KafkaError: INVALID_TXN_STATE, TRANSACTION_ABORTABLE, INVALID_PRODUCER_EPOCH,
     INVALID_PRODUCER_ID_MAPPING, OUT_OF_ORDER_SEQUENCE_NUMBER, CONCURRENT_TRANSACTIONS,
@@ -90,7 +90,7 @@ def verify(
 def _add(
     broker: Broker, transactional_id: str, writer: Writer, partition: Partition
 ) -> Flush | None:
-    """Add the partitions of the request, unless this one was added with them before."""
+    """Add the partitions of the request, unless this partition was added before."""
     known = broker.transactions.check_added(transactional_id, writer.producer)
     if known.state is TransactionState.ONGOING and (
         (partition.topic, partition.index) in known.partitions

@@ -1,7 +1,7 @@
-"""What the broker's coordinators see of the broker that they live in.
+"""The broker as its own coordinators see it.
 
-Rule: a coordinator names here what it needs, and the broker has it. So the coordinators can be read
-and tried without the broker, and the broker's module isn't needed by its parts.
+Rule: these protocols name what coordinators need, and the broker has it. So coordinators can be
+read and tested without the broker, and the parts of the broker don't import the broker's module.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,7 +19,7 @@ from kwire.metadata.image import MetadataImage
 
 
 class TopicMaker(Protocol):
-    """A broker, as far as topics are created in it."""
+    """A broker, for code that creates topics in it."""
 
     random: Random
 
@@ -27,11 +27,11 @@ class TopicMaker(Protocol):
         """The effective value of a setting that is a whole number."""
 
     async def commit(self, decide: Decide, is_gone: Callable[[], bool] = ...) -> None:
-        """Make a decision so; see ``Commits.commit``."""
+        """Make a decision true; see ``Commits.commit``."""
 
 
 class BrokerView(TopicMaker, Protocol):
-    """A broker, as far as its coordinators see it."""
+    """A broker as its coordinators see it."""
 
     image: MetadataImage
     settings: Mapping[str, Value]
@@ -45,11 +45,11 @@ class BrokerView(TopicMaker, Protocol):
     def partition(self, topic: str, index: int) -> Partition:
         """A partition by name.
 
-        Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR for one that is offline.
+        Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, or KAFKA_STORAGE_ERROR if it is offline.
         """
 
     def partition_if_served(self, topic: str, index: int) -> Partition | None:
-        """A partition by name, None where ``partition`` has an error to tell."""
+        """A partition by name, None where ``partition`` raises an error."""
 
     def is_offline(self, topic: str, index: int) -> bool:
-        """Whether a partition is this broker's and can't be served."""
+        """Whether a partition belongs to this broker and can't be served."""

@@ -1,19 +1,19 @@
 """The threads that open record batches: one for small batches and one for all others.
 
-A batch of a few hundred bytes may decompress to gigabytes, and nobody knows before. So the thread
-for small batches tries first, within limits that take a few milliseconds. What is beyond them waits
-for the other thread, where a batch may take a second or two: that is what others with large batches
-wait for, and nobody else does.
+A batch of a few hundred bytes may decompress to gigabytes, and its header does not say so. So the
+thread for small batches opens each batch first, within limits that take a few milliseconds. A batch
+beyond these limits goes to the other thread, where one batch may take a second or two. Only
+connections with large batches wait for that thread.
 
 Rules:
 
-- Whoever has used the threads least comes first. A connection that is new, or was quiet, begins
-  near the one that was served last: to connect anew gains nothing.
-- Work in a thread is done in stretches of at most some milliseconds. After each of them the thread
-  looks whether the result is still wanted, and gives up where the client is gone or the broker
-  stops: nothing of it was acknowledged.
-- One batch is opened at a time in each thread, so what is held for opening is bounded for the whole
-  broker: a stretch, what the codec refers back to, and the result.
+- The connection that has used the threads least is served first. A connection that is new or was
+  quiet starts near the connection that was served last, so a client gains nothing if it reconnects.
+- A thread works in stretches of at most some milliseconds. After each stretch the thread checks
+  whether the result is still wanted. It gives up if the client is gone or the broker stops: nothing
+  of the batch was acknowledged.
+- Each thread opens one batch at a time. So the whole broker's memory for opening is bounded: a
+  stretch, the window to which the codec refers back, and the result.
 """
 
 from collections.abc import Callable
@@ -29,13 +29,13 @@ _T = TypeVar("_T")
 _A = TypeVar("_A")
 
 STRETCH_UNITS = 500
-"""What decompressing and walking through a stretch of 64 KiB costs, about, in microseconds."""
+"""The approximate cost of decompressing and reading 64 KiB (one stretch), in microseconds."""
 
 DEBIT_UNITS = 20_000
-"""With how much more than the one that was served last a connection begins."""
+"""A connection's first count of units is this much above the connection that was served last."""
 
 CREDIT_UNITS = 10_000
-"""How far a connection that was quiet may be ahead of those that were not."""
+"""The most units by which a connection that was quiet is ahead of the busy connections."""
 
 
 class _Stretches:
@@ -49,7 +49,7 @@ class _Stretches:
         self.units = STRETCH_UNITS
 
     def __call__(self) -> None:
-        """Count one, and raise ClientGone if nobody wants the result any more."""
+        """Count one stretch; ClientGone if no client wants the result any more."""
         self.units += STRETCH_UNITS
         trio.from_thread.check_cancelled()
         if self._lane.is_closed or self._work.is_gone():
@@ -57,7 +57,7 @@ class _Stretches:
 
 
 class Lane:
-    """One thread, and the line of those that wait for it."""
+    """One thread, and the line of connections that wait for it."""
 
     def __init__(self) -> None:
         self._kind = Kind(1)
@@ -66,7 +66,7 @@ class Lane:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the broker stops."""
+        """Whether the broker stops and the thread takes no more work."""
         return self._line.is_closed
 
     async def run(
@@ -75,10 +75,10 @@ class Lane:
         function: Callable[[_A, Callable[[], None]], _T],
         argument: _A,
     ) -> _T:
-        """``function(argument, between)`` in the thread; its result, or what it raises.
+        """Run ``function(argument, between)`` in the thread; return its result or raise its error.
 
-        ``between`` is for the function to call after every stretch. ClientGone where the client has
-        ended its connection, or the broker stops.
+        The function calls ``between`` after every stretch. Raises ClientGone if the client has
+        ended its connection, or if the broker stops.
         """
         used = work.thread_units
         if used is None:
@@ -100,18 +100,18 @@ class Lane:
             self._line.leave()
 
     def close(self) -> None:
-        """Send away those that wait, and have the thread give up what it does."""
+        """Refuse the connections that wait, and make the thread give up its current work."""
         self._line.close()
 
 
 class Checking:
-    """The two threads."""
+    """The two threads that open record batches."""
 
     def __init__(self) -> None:
         self.small = Lane()
         self.large = Lane()
 
     def close(self) -> None:
-        """The broker stops."""
+        """Close both threads, because the broker stops."""
         self.small.close()
         self.large.close()

@@ -17,5 +17,5 @@ class Kind:
         self._limiter = trio.CapacityLimiter(limit)
 
     async def run(self, function: Callable[..., _T], *args: object) -> _T:
-        """``function(*args)`` in a thread; its result, or what it raises."""
+        """Run ``function(*args)`` in a thread; return its result or raise its error."""
         return await trio.to_thread.run_sync(function, *args, limiter=self._limiter)

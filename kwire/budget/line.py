@@ -1,4 +1,4 @@
-"""A line of connections that wait for something which one of them may have at a time.
+"""A line of connections that wait for a resource which one connection may use at a time.
 
 The connection that has used the fewest units is served first: a client with one request does not
 wait for a client with a thousand (the idea is that of CFS, the scheduler of Linux).
@@ -11,7 +11,7 @@ import trio
 
 
 class LineClosed(Exception):
-    """Nobody is served any more."""
+    """The line is closed and serves no connection any more."""
 
 
 class _Ticket:
@@ -26,7 +26,7 @@ class _Ticket:
 
 
 class Line:
-    """Whoever has entered leaves again; ``close`` sends away all who wait."""
+    """A connection that has entered must leave again. ``close`` refuses all that wait."""
 
     def __init__(self) -> None:
         self.is_closed = False
@@ -35,7 +35,7 @@ class Line:
         self._is_taken = False
 
     async def enter(self, used_units: int) -> None:
-        """Wait until those that have used less had their turn; LineClosed."""
+        """Wait until the connections that have used fewer units are served; LineClosed."""
         if self.is_closed:
             raise LineClosed
         if self._is_taken:
@@ -43,7 +43,7 @@ class Line:
         self._is_taken = True
 
     def leave(self) -> None:
-        """Let the next one in."""
+        """Serve the next connection in the line."""
         while self._waiting:
             ticket = heappop(self._waiting)[2]
             if not ticket.has_left:
@@ -53,7 +53,7 @@ class Line:
         self._is_taken = False
 
     def close(self) -> None:
-        """Nobody enters any more."""
+        """Refuse the connections that wait and all later ones."""
         self.is_closed = True
         for _, _, ticket in self._waiting:
             ticket.turn.set()

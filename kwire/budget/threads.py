@@ -44,5 +44,5 @@ class Threads:
         self.computing = Kind(COMPUTING)
 
     def close(self) -> None:
-        """Give up what no client has been promised: batches that are checked or wait for it."""
+        """Give up work that no client was promised: batches that are checked or wait for it."""
         self.checking.close()

@@ -1,5 +1,5 @@
-"""Connections: what clients send becomes requests, and responses become what they are sent.
+"""Connections: bytes from clients become requests, and responses become bytes to clients.
 
-``poller`` watches all that are quiet, ``connection`` serves one, ``inbox`` cuts what came into
-frames, ``outbox`` sends responses.
+``poller`` watches all quiet connections, and ``connection`` serves one connection. ``inbox`` cuts
+the received bytes into frames. ``outbox`` sends responses.
 """

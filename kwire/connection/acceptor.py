@@ -2,12 +2,12 @@
 
 Rules:
 
-- Who connects is let in within a turn of the poller, which then looks whether the first request
-  has come already: no other task has to be woken for it.
-- Many may connect at once, and each turn of the others is long for who waits: so many are let in
-  at a time.
-- When there is no room (``ulimit -n``) it is not watched for a moment, and that is told now and
-  then.
+- A client that connects is accepted within one turn of the poller. The poller then checks whether
+  the first request has already arrived, so no other task has to be woken for that request.
+- Many clients may connect at once, and a long turn would delay the clients that are connected. So
+  one turn accepts a limited number of connections.
+- If the process has no free descriptor (``ulimit -n``), the poller doesn't watch the listening
+  socket for a moment. A warning says so, at most once in a while.
 """
 
 import logging
@@ -28,7 +28,7 @@ TELL_INTERVAL_S = 60.0
 
 
 class Acceptor:
-    """Gives every socket that is accepted, and its peer's address, to ``admit``."""
+    """Passes every accepted socket, with its peer's address, to ``admit``."""
 
     def __init__(
         self, bound: socket.socket, admit: Callable[[socket.socket, Any], None], poller: Poller
@@ -41,22 +41,22 @@ class Acceptor:
         self._is_closed = False
 
     def fileno(self) -> int:
-        """The socket's descriptor."""
+        """The descriptor of the listening socket."""
         return self._bound.fileno()
 
     def begin(self) -> None:
-        """Accept from now on."""
+        """Start to accept connections."""
         if not self._is_closed:
             self._poller.watch(self)
             self._is_watched = True
 
     def close(self) -> None:
-        """Accept nobody any more."""
+        """Accept no more connections."""
         self._is_closed = True
         self._stop_watching()
 
     def on_readable(self) -> None:
-        """Let in who has connected."""
+        """Accept the clients that have connected."""
         try:
             for _ in range(ACCEPTS_PER_TURN):
                 if self._is_closed:
@@ -65,7 +65,7 @@ class Acceptor:
         except (BlockingIOError, ConnectionAbortedError):
             return
         except OSError as error:
-            # Out of descriptors, or a network error that the peer left behind.
+            # No descriptor is free, or the peer caused a network error.
             now_s = trio.current_time()
             if now_s - self._told_s > TELL_INTERVAL_S:
                 self._told_s = now_s

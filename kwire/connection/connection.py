@@ -2,12 +2,12 @@
 
 Rules:
 
-- Every complete frame of a read is served before the next read; the responses leave in one send,
-  unless one is about to wait or carries slices of files.
-- A handler that answers at once is served on the spot. One that waits for a change rests until the
-  poller wakes it. What takes time gets a task, and so does an answer that waits for the disk; who
-  doesn't read is told more when it does. Meanwhile nothing more is read from the client.
-- Whatever is wrong with a request costs the client its connection and nothing else.
+- Every complete frame of one read is served before the next read. The responses leave in one send,
+  except before a response that has to wait, and around slices of files.
+- A handler that answers at once is served on the spot. A request that waits for a change rests
+  until the poller wakes it. Slow work, and a response that waits for the disk, get a task. Where
+  the client doesn't read, sending goes on when it reads. Until then kwire reads no more requests.
+- An error in a request ends the client's connection and harms nothing else.
 """
 
 import logging
@@ -36,11 +36,11 @@ log = logging.getLogger(__name__)
 
 LAST_FLUSH_S = 1.0
 REQUESTS_PER_TURN = 64
-"""After so many requests in a row other connections have their turn."""
+"""After this many requests in a row, other connections have their turn."""
 
 
 class Connection:
-    """Serves one accepted socket until it ends; see ``Poller`` for who calls it."""
+    """Serves one accepted socket until the connection ends; ``Poller`` calls its methods."""
 
     def __init__(
         self,
@@ -64,19 +64,19 @@ class Connection:
         self._waiting: Waiting | None = None
         self._scope: trio.CancelScope | None = None
         self._is_watched = True
-        self._is_sending = False  # watched for writing: the client has to read first
+        self._is_sending = False  # watched for writing, because the client has to read first
 
     def fileno(self) -> int:
-        """The socket's descriptor."""
+        """The descriptor of the socket."""
         return self._sock.fileno()
 
     def on_readable(self) -> None:
-        """Serve what has come; what can't be finished now goes on in a task."""
+        """Serve the requests that have arrived; a task continues what takes longer."""
         if self._is_sending or self._sock.fileno() < 0:
-            return  # told late: meanwhile it is watched for writing, and has to be, or has ended
+            return  # a late event: the socket is watched for writing since, or is closed
         waiting = self._waiting  # a name, as the types of attributes outlive calls that change them
         if self._scope is not None or waiting is not None:
-            # A request is in hand: what has come is read when that is answered.
+            # A request is in hand: the next request is read after the response.
             self._unwatch()
             return
         self.last_active_s = self._poller.now_s
@@ -95,7 +95,7 @@ class Connection:
             self._inbox.leave_scratch()
 
     def send_gathered(self) -> None:
-        """Send what was gathered."""
+        """Send the responses that were gathered."""
         if self._sock.fileno() < 0:
             return
         try:
@@ -107,7 +107,7 @@ class Connection:
             self._wait()
 
     def on_writable(self) -> None:
-        """Send on, and go on reading when everything is sent."""
+        """Continue to send; after the last byte, read the next requests again."""
         if self._scope is not None:
             self._unwatch()
             return
@@ -123,14 +123,14 @@ class Connection:
         self._wait()
 
     def wake(self) -> None:
-        """What the request waits for has happened, or its time is up."""
+        """Have the request go on: its change has happened, or its deadline has passed."""
         self._poller.wake(self)
 
     def go_on(self) -> None:
-        """Answer the request that was woken, and serve what came behind it."""
+        """Answer the request that was woken, and serve the requests behind it."""
         waiting = self._waiting
         if waiting is None or waiting.change is None or self._scope is not None:
-            return  # it has ended meanwhile, or a task sends what goes before its answer
+            return  # the connection has ended, or a task sends earlier responses first
         self.last_active_s = self._poller.now_s
         try:
             self._poller.deadlines.discard(waiting.change)
@@ -151,14 +151,14 @@ class Connection:
             log.debug("connection from %s is closed already", self._peer())
 
     def abort_nowait(self) -> None:
-        """End the connection whatever it is waiting for."""
+        """End the connection at once, even while a request waits."""
         if self._scope is not None:
             self._scope.cancel()
         else:
             self._close()
 
     def release_memory(self) -> None:
-        """Give back a buffer that holds nothing; called when the connection is idle."""
+        """Free an empty buffer; the server calls this when the connection is idle."""
         if self._scope is None:
             self._inbox.release()
 
@@ -166,7 +166,7 @@ class Connection:
         return f"{self.info.peer_host}:{self.info.peer_port}"
 
     def _receive(self) -> None:
-        """Read once, unless whole frames are left from the last time."""
+        """Read once, unless whole frames are left from the last read."""
         if self._inbox.has_frame:
             return
         try:
@@ -176,7 +176,7 @@ class Connection:
             return
 
     def _serve_frames(self) -> None:
-        """Serve whole frames until one has to wait or the client doesn't read, and send."""
+        """Serve whole frames until a request waits or the client doesn't read; send responses."""
         turns = self._poller.turns
         for _ in range(REQUESTS_PER_TURN):
             try:
@@ -194,7 +194,7 @@ class Connection:
             self._outbox.send_nowait()
 
     def _serve(self, frame: memoryview) -> None:
-        """Serve one request; raise ConnectionClosed if there is nothing sensible to answer."""
+        """Serve one request; raise ConnectionClosed if kwire cannot answer it."""
         header, served_by, position = open_frame(frame)
         if served_by is None:
             by, response = unknown_api_versions(self._context(header))
@@ -238,9 +238,9 @@ class Connection:
     def _handle(
         self, served_by: Route, header: RequestHeader, request: Any, context: RequestContext
     ) -> None:
-        """Call the handler, and keep its response or what gives it later.
+        """Call the handler, and keep its response or the object that gives the response later.
 
-        An answer that was given at once waits for what it wrote to be on the disk, where it has to.
+        If the handler wrote something that has to be on the disk first, the response waits for it.
         """
         flusher = self._broker.flusher
         if flusher.asked:
@@ -251,7 +251,7 @@ class Connection:
         self._take(served_by, header, response)
 
     def _take(self, served_by: Route, header: RequestHeader, response: Any) -> None:
-        """Keep a response, or what gives it later."""
+        """Keep a response, or the object that gives the response later."""
         if type(response) in COME_LATER:
             self._waiting = Waiting(served_by, header, response)
         elif type(response) is list:
@@ -265,7 +265,7 @@ class Connection:
             self._outbox.append(served_by, response, header.correlation_id)
 
     def _finish(self, waiting: Waiting) -> None:
-        """Have the handler of the request in hand go on; it may wait again."""
+        """Resume the handler of the request in hand; the handler may wait again."""
         self._waiting = None
         try:
             response = waiting.go_on(self._broker.flusher)
@@ -278,7 +278,7 @@ class Connection:
             raise failed(error, by, header, self._broker, self._peer()) from error
 
     def _wait(self) -> None:
-        """Have a task do what takes time, send the rest, rest until woken, or be quiet again."""
+        """Start a task for slow work, send the rest, wait for a change, or become quiet again."""
         change = None if self._waiting is None else self._waiting.change
         if self._outbox.waits_for_disk or (self._waiting is not None and change is None):
             self._inbox.leave_scratch(views_stay=True)
@@ -300,7 +300,7 @@ class Connection:
             self._poller.deadlines.add(change)
 
     async def _run(self) -> None:
-        """The task of a connection that has to do what takes time: until that is done, or ends."""
+        """The task of a connection with slow work: runs until the work or the connection ends."""
         assert self._scope is not None
         try:
             with self._scope:
@@ -317,7 +317,7 @@ class Connection:
                 self._close()
 
     async def _serve_on(self) -> None:
-        """Wait for what has to be waited for, and serve what was read before."""
+        """Wait for the slow work, and serve the frames that were read before."""
         while True:
             await self._outbox.send()
             self.last_active_s = self._poller.now_s
@@ -333,7 +333,7 @@ class Connection:
                 self._serve_frames()
 
     async def _finish_in_task(self) -> None:
-        """Do what the request in hand needs a task for."""
+        """Do the slow work of the request in hand."""
         assert self._waiting is not None
         waiting, self._waiting = self._waiting, None
         try:
@@ -344,7 +344,7 @@ class Connection:
         self._take(waiting.served_by, waiting.header, response)
 
     def _end(self, error: Exception) -> None:
-        """End the connection; the good requests before a bad one get their answers."""
+        """End the connection; good requests before a bad request still get their responses."""
         tell(error, self._broker, self._peer())
         try:
             all_is_sent = self._outbox.send_nowait()
@@ -369,7 +369,7 @@ class Connection:
             await self._outbox.send()
 
     def _close(self) -> None:
-        """Close the socket, once."""
+        """Close the socket, if it is open."""
         if self._sock.fileno() < 0:
             return
         if self._waiting is not None:
@@ -382,7 +382,7 @@ class Connection:
         self._poller.remove(self)
 
     def _watch(self, *, sending: bool) -> None:
-        """Have the poller say when something can be read, or instead when something can be sent."""
+        """Have the poller watch the socket for reading, or for writing if ``sending``."""
         if not self._is_watched:
             self._poller.watch(self)
             self._is_watched = True
@@ -393,7 +393,7 @@ class Connection:
         self._is_sending = sending
 
     def _unwatch(self) -> None:
-        """Have the poller leave this connection alone; it may ask several times in one turn."""
+        """Stop the poller's watch; harmless when the socket is not watched."""
         if self._is_watched:
             self._poller.unwatch(self)
             self._is_watched = self._is_sending = False

@@ -2,9 +2,10 @@
 
 Rules:
 
-- The task sleeps until the earliest deadline. Changes that were discarded stay in the heap until
-  their time comes, or until they are the greater part of it.
-- A change is in the heap once: one that is added while it is still there is discarded no more.
+- The task sleeps until the earliest deadline. A discarded change stays in the heap until its
+  deadline, or until discarded changes are the greater part of the heap.
+- The heap holds a change once. If a discarded change is added while the heap still holds it, the
+  change counts as not discarded.
 """
 
 import heapq
@@ -15,15 +16,15 @@ import trio
 from kwire.handlers.waiting import Change
 
 KEPT = 64
-"""So many that were discarded may stay, however few others there are."""
+"""The heap may keep this many discarded changes, however few other changes it holds."""
 
 
 class Deadlines:
-    """Tells changes when their time is up; ``run`` has to run."""
+    """Tells each change when its deadline has passed; ``run`` has to run."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Change]] = []
-        self._number = 0  # no two entries are equal, so changes are never compared
+        self._number = 0  # makes entries distinct, so the heap never compares two changes
         self._discarded = 0
         self._sleep = trio.CancelScope()
 
@@ -31,7 +32,7 @@ class Deadlines:
         return len(self._heap)
 
     def add(self, change: Change) -> None:
-        """Tell a change when its time is up."""
+        """Tell this change when its deadline has passed."""
         if change.is_timed:
             self._discarded -= 1
             return
@@ -42,7 +43,7 @@ class Deadlines:
             self._sleep.deadline = change.deadline_s
 
     def discard(self, change: Change) -> None:
-        """Don't, for nobody waits for it any more."""
+        """Forget this change, because no request waits for it any more."""
         is_kept = change.sleeper is not None and change.is_timed
         change.sleeper = None
         if not is_kept:
@@ -60,7 +61,7 @@ class Deadlines:
             self._discarded = 0
 
     async def run(self) -> None:
-        """Tell everyone in time, for ever."""
+        """Tell each change at its deadline, for ever."""
         while True:
             self._tell(trio.current_time())
             next_s = self._heap[0][0] if self._heap else math.inf

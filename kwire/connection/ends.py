@@ -1,5 +1,6 @@
-"""Why a connection ends, and who is told: the client's own doing is a line in the log, or not even
-that; what nobody meant to raise is a bug.
+"""The end of a connection: its reason, and the log line for it.
+
+An end that the client caused is an info or debug line. An unexpected exception is a bug.
 """
 
 import logging
@@ -28,11 +29,11 @@ _OTHER_PROTOCOLS = {
 
 
 class ConnectionClosed(Exception):
-    """The client is gone, or sent something that ends the connection."""
+    """The client has closed the connection, or sent something that ends it."""
 
 
 def bad_size(error: BadFrameSize, max_request_bytes: int) -> ConnectionClosed:
-    """What a frame that is too small or too large comes to."""
+    """The error for a frame that is too small or too large."""
     for prefix, what in _OTHER_PROTOCOLS.items():
         if error.start.startswith(prefix):
             return ConnectionClosed(f"this looks like {what}; this listener speaks plain Kafka")
@@ -45,7 +46,7 @@ def bad_size(error: BadFrameSize, max_request_bytes: int) -> ConnectionClosed:
 def failed(
     error: Exception, served_by: Route, header: RequestHeader, broker: Broker, peer: str
 ) -> ConnectionClosed:
-    """What an exception of a handler comes to; one it didn't mean to raise is a bug."""
+    """The error for an exception of a handler; an unexpected exception is a bug."""
     if isinstance(error, ConnectionClosed):
         return error
     if isinstance(error, MalformedRequest):
@@ -55,7 +56,7 @@ def failed(
     if isinstance(error, ClientGone):
         return ConnectionClosed()
     if isinstance(error, KafkaError):
-        # Handlers raise it where the protocol has no answer but a closed connection.
+        # Handlers raise this error where the protocol has no response for the problem.
         return ConnectionClosed(f"{served_by.api.name}: {error}")
     log.error(
         "bug in %s v%d, client %r at %s",
@@ -70,7 +71,7 @@ def failed(
 
 
 def tell(error: Exception, broker: Broker, peer: str) -> None:
-    """Say in the log why a connection ends."""
+    """Log why a connection ends."""
     if isinstance(error, ConnectionClosed):
         if error.args:
             log.info("closing the connection from %s: %s", peer, error)

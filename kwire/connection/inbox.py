@@ -1,15 +1,14 @@
-"""What a client sent and nobody has served yet: bytes in, frames out.
+"""Bytes that a client has sent and no handler has served yet: bytes in, frames out.
 
 Rules:
 
-- Bytes are read into one scratch buffer that all connections share, and served from there: an idle
-  connection holds no buffer. Only the rest of a frame that hasn't come whole is copied into a
-  buffer of the connection's own.
-- A connection's own buffer grows with the bytes that came, never with the size a client announces.
-  It is kept while the client goes on with large requests, and given back when it is idle.
-- Frames are views, good until the connection reads on, which it does when it has answered them.
-  While one in the scratch buffer is in use, that buffer is left to it, and the connections get
-  another.
+- All connections read into one shared scratch buffer, and frames are served from there. So an idle
+  connection holds no buffer. Only an incomplete frame is copied into a buffer of the connection.
+- A connection's own buffer grows with the bytes that arrive, never with the size that a client
+  announces. The connection keeps the buffer while large requests follow, and frees it when idle.
+- Frames are views. A frame is valid until the connection reads again, which happens after all
+  frames are answered. While a frame in the scratch buffer is still in use, that buffer stays with
+  the frame, and the connections share a new scratch buffer.
 """
 
 import socket
@@ -23,7 +22,7 @@ _NOTHING = memoryview(b"")
 
 
 class Scratch:
-    """The buffer into which every connection reads when it holds nothing itself."""
+    """The buffer into which a connection reads while it holds no bytes of its own."""
 
     __slots__ = ("view",)
 
@@ -32,7 +31,7 @@ class Scratch:
         self.renew()
 
     def renew(self) -> None:
-        """Leave the buffer to those who have views of it, and make another."""
+        """Leave the buffer to the views of it, and make another buffer."""
         self.view = memoryview(bytearray(SCRATCH_BYTES))
 
 
@@ -65,7 +64,7 @@ class Inbox:
         return len(self._own)
 
     def receive(self, sock: socket.socket) -> int:
-        """Read once; how many bytes came, 0 at the end. BlockingIOError, OSError."""
+        """Read once; return the number of bytes, 0 at the end. BlockingIOError, OSError."""
         if self._start == self._end:
             self._start = self._end = 0
             self._view = self._own or self._scratch.view
@@ -77,7 +76,7 @@ class Inbox:
         return count
 
     def next_frame(self) -> memoryview | None:
-        """The next whole frame without its size, None until more has come; BadFrameSize."""
+        """The next whole frame without its size, None if it is incomplete; BadFrameSize."""
         start = self._start
         if self._end - start < 4:
             return None
@@ -92,12 +91,12 @@ class Inbox:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is left of what was read."""
+        """Whether all bytes that were read have been served."""
         return self._start == self._end
 
     @property
     def has_frame(self) -> bool:
-        """Whether ``next_frame`` has something to give or to say."""
+        """Whether ``next_frame`` would return a frame or raise BadFrameSize."""
         held = self._end - self._start
         if held < 4:
             return False
@@ -105,9 +104,9 @@ class Inbox:
         return not self._min_bytes <= size <= self._max_bytes or held >= 4 + size
 
     def leave_scratch(self, *, views_stay: bool = False) -> None:
-        """Take the rest out of the scratch buffer, for the next connection reads into it.
+        """Copy the remaining bytes out of the scratch buffer, before another connection reads.
 
-        ``views_stay`` says that frames are still in use: then the next one reads into another.
+        With ``views_stay``, frames are still in use: then the connections get a new scratch buffer.
         """
         if self._view is not self._scratch.view:
             return
@@ -120,27 +119,27 @@ class Inbox:
             self._scratch.renew()
 
     def release(self) -> None:
-        """Give back the memory, if nothing is in it; views of it stay good."""
+        """Free the buffer if it is empty; views of it stay valid."""
         if self._start == self._end:
             self._own = self._view = _NOTHING
             self._start = self._end = 0
 
     def _make_room(self) -> None:
-        """Move or grow so that there is room to read into."""
+        """Make room for the next read: move the bytes, or take a larger buffer."""
         capacity = len(self._view)
         if self._end < capacity and self._start == 0:
             return
         held = self._end - self._start
         if held * 2 > capacity:
             self._move(2 * capacity)
-        elif self._view is self._own:  # a new one of a megabyte would be filled with zeros first
+        elif self._view is self._own:  # a fresh buffer of a megabyte would first be zeroed
             self._own[:held] = self._own[self._start : self._end]
             self._start, self._end = 0, held
         else:
             self._move(capacity)
 
     def _move(self, capacity: int) -> None:
-        """Move what there is to a new buffer of this size."""
+        """Move the remaining bytes to a new buffer of this size."""
         held = self._end - self._start
         view = memoryview(bytearray(min(capacity, self._max_bytes + 4)))
         view[:held] = self._view[self._start : self._end]

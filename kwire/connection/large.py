@@ -2,10 +2,10 @@
 
 Rules:
 
-- A request whose arrays hold more than ``INLINE_ELEMENTS`` elements waits for a slice. Then it is
-  decoded in a thread, up to ``kwire.request.max.elements``. Its handler is called in a slice, too.
-- A response that took its handler more than one slice is encoded in a thread. No handler gives
-  away what it, or anybody else, changes later.
+- A request whose arrays hold more than ``INLINE_ELEMENTS`` elements waits for a slice. A thread
+  then decodes it, if it has at most ``kwire.request.max.elements``. Its handler runs in a slice.
+- If a handler needed more than one slice, a thread encodes its response. So a response must not
+  hold an object that a handler, or any other code, changes later.
 """
 
 from typing import Any
@@ -19,22 +19,22 @@ from kwire.protocol.file_slice import FileSlice
 from kwire.protocol.wire import TooManyElements
 
 INLINE_ELEMENTS = 2000
-"""So many elements are decoded at once, within about a millisecond."""
+"""Up to this many elements are decoded inline, which takes about a millisecond."""
 
 BYTES_PER_UNIT = 32
-"""How many bytes of a request that is no fast path's are decoded in one unit of work."""
+"""How many bytes of a request without a fast path are decoded in one unit of work."""
 
 SETTING = "kwire.request.max.elements"
 
 SMALL_BYTES = 4096
-"""A fast path's request of so many bytes costs so little that it isn't counted."""
+"""A request of a fast path up to this size costs so little that its cost isn't counted."""
 
 _BYTES_PER_PLAIN_UNIT = 2000
 _ANSWER_BYTES_PER_UNIT = 8
 
 
 def plain_units(frame: memoryview, answer: PlainAnswer) -> int:
-    """What a fast path's request has cost: checksums by its bytes, partitions by its answer's."""
+    """The cost of a fast path's request: its bytes for checksums, and its partitions."""
     parts = answer if isinstance(answer, list) else [answer]
     told_bytes = sum(len(part) for part in parts if isinstance(part, bytes))
     return len(frame) // _BYTES_PER_PLAIN_UNIT + told_bytes // _ANSWER_BYTES_PER_UNIT
@@ -43,9 +43,9 @@ def plain_units(frame: memoryview, answer: PlainAnswer) -> int:
 async def serve_large(
     served_by: Route, frame: memoryview, position: int, context: RequestContext
 ) -> Any:
-    """Decode a request in a thread and call its handler; what the handler gives.
+    """Decode a request in a thread and call its handler; return what the handler gives.
 
-    ConnectionClosed for one with more elements than the broker's settings allow.
+    Raises ConnectionClosed if the request has more elements than the broker's settings allow.
     """
     broker = context.broker
     await context.work.next_slice()
@@ -64,9 +64,9 @@ async def serve_large(
 async def encode_large(
     served_by: Route, response: Any, correlation_id: int, threads: Threads, work: Work
 ) -> PlainAnswer:
-    """Encode a response in a thread; ConnectionClosed for one of too many bytes.
+    """Encode a response in a thread; ConnectionClosed for a response of too many bytes.
 
-    Slices of files don't count: nobody holds them, and ``fetch.max.bytes`` bounds them.
+    Slices of files don't count: they are not in memory, and ``fetch.max.bytes`` bounds them.
     """
     parts = await threads.coding.run(encoded_parts, served_by, response, correlation_id)
     size_bytes = sum(len(part) for part in parts if isinstance(part, bytes))
@@ -79,7 +79,7 @@ async def encode_large(
 
 
 def encoded_parts(served_by: Route, response: Any, correlation_id: int) -> list[bytes | FileSlice]:
-    """A whole response, its size before it, cut where slices of files belong."""
+    """A whole response with its size in front, cut where slices of files belong."""
     out = bytearray(4)
     slices: list[tuple[int, FileSlice]] = []
     out += correlation_id.to_bytes(4, "big", signed=True)

@@ -1,9 +1,9 @@
 """Whether the client of a connection is still there, while its request waits for its turn.
 
-A client that closes its connection sends the end of its stream. Nothing is read from a connection
-with a request in hand, so the state that the kernel keeps for the connection is asked instead. The
-broker's own ``shutdown`` doesn't change that state. Where the kernel can't be asked (it has to be
-Linux and TCP), every client counts as there.
+A client that closes its connection sends the end of its stream. kwire reads nothing from a
+connection with a request in hand, so it asks the kernel for the connection's state instead. The
+broker's own ``shutdown`` doesn't change that state. Only Linux and TCP connections offer the state;
+elsewhere every client counts as still there.
 """
 
 import socket

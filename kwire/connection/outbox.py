@@ -2,13 +2,13 @@
 
 Rules:
 
-- What is sent at once is sent without waiting; the rest waits until the client reads.
-- A response with slices goes out in the order of its parts; ``MSG_MORE`` keeps its head and the
+- ``send_nowait`` sends as much as the socket takes. The rest waits until the client reads.
+- A response with slices goes out in the order of its parts. ``MSG_MORE`` keeps its head and the
   slice together, and ``sendfile`` takes the slice from the page cache.
-- Small slices are read into the bytes around them instead, so that one ``send`` takes everything:
-  that is cheaper up to about 64 KB, and the client has its answer in one piece.
-- A slice is sent in windows of WINDOW_BYTES. One that isn't in the page cache is read in a thread
-  first, so that no other client waits for the disk, and memory holds no more of it than that.
+- Small slices are read into the bytes around them, so that one ``send`` takes everything. Up to
+  about 64 KB this costs less than ``sendfile``, and the client gets its response in one piece.
+- A slice is sent in windows of WINDOW_BYTES. A thread first reads a window that isn't in the page
+  cache, so that no other client waits for the disk, and memory holds no more than one window.
 """
 
 import os
@@ -25,10 +25,10 @@ from kwire.log.page_cache import ColdPages, is_cold, pread_nowait
 from kwire.protocol.file_slice import FileSlice
 
 FLUSH_BYTES = 256 * 1024
-"""Responses are sent when they have come to this, even if more requests are at hand."""
+"""At this many bytes the responses are sent, even if more requests are at hand."""
 
 SMALL_BYTES: Final = 32 * 1024
-"""Slices that together are no larger are read and sent with the bytes around them."""
+"""Slices up to this total size are read, and sent with the bytes around them."""
 
 WINDOW_BYTES = 1024 * 1024
 LONG_WAIT_S = 0.5
@@ -41,11 +41,11 @@ Part: TypeAlias = memoryview | FileSlice
 
 
 class SliceEnded(Exception):
-    """A segment ended before the slice that was promised; the connection can't go on."""
+    """A segment ended before the promised end of a slice; the connection can't continue."""
 
 
 class Outbox:
-    """What is to be sent on a socket."""
+    """The bytes and slices that wait to be sent on one socket."""
 
     __slots__ = ("_cold", "_cold_reads", "_out", "_parts", "_slices", "_sock", "_warm_bytes")
 
@@ -53,7 +53,7 @@ class Outbox:
         self._sock = sock
         self._cold_reads = cold_reads
         self._cold: FileSlice | None = None
-        self._warm_bytes = 0  # of the first part, known to be in the page cache
+        self._warm_bytes = 0  # this many bytes of the first part are in the page cache
         self._out = bytearray()
         self._slices: list[tuple[int, FileSlice]] = []
         self._parts: deque[Part] = deque()
@@ -63,16 +63,16 @@ class Outbox:
 
     @property
     def is_large(self) -> bool:
-        """Whether it is time to send, even if more responses follow."""
+        """Whether the responses are to be sent now, even if more responses follow."""
         return bool(self._slices) or len(self._out) > FLUSH_BYTES
 
     @property
     def waits_for_disk(self) -> bool:
-        """Whether sending stopped at what isn't in memory; ``send`` alone gets further."""
+        """Whether sending stopped at bytes that aren't in memory; only ``send`` continues then."""
         return self._cold is not None
 
     def append(self, served_by: Route, response: Any, correlation_id: int) -> None:
-        """Encode a response behind those that wait to be sent."""
+        """Encode a response, and queue it behind the responses that wait."""
         out = self._out
         start = len(out)
         first_slice = len(self._slices)
@@ -86,7 +86,7 @@ class Outbox:
         _SIZE.pack_into(out, start, size)
 
     def append_plain(self, response: PlainAnswer) -> None:
-        """A whole response, its size before it."""
+        """Queue a whole response, which has its size in front."""
         if isinstance(response, bytes):
             self._out += response
             return
@@ -97,12 +97,12 @@ class Outbox:
                 self._out += part
 
     def send_nowait(self) -> bool:
-        """Send what the socket takes; whether that was everything. OSError, SliceEnded."""
+        """Send what the socket takes; return whether that was all. OSError, SliceEnded."""
         if not self._parts and (not self._slices or self._join_small()):
             out = self._out
             if not out:
                 return True
-            try:  # nearly always the whole answer fits into the socket's buffer at once
+            try:  # nearly always the whole response fits into the socket's buffer at once
                 sent = self._sock.send(out)
             except BlockingIOError:
                 sent = 0
@@ -115,16 +115,16 @@ class Outbox:
         return self._send_parts()
 
     def send_on(self, waited_s: float) -> bool:
-        """As ``send_nowait``, after so many seconds in which the client had to read."""
+        """Like ``send_nowait``, after the client has left bytes unread for ``waited_s``."""
         self._has_waited(waited_s)
         return self.send_nowait()
 
     def _has_waited(self, waited_s: float) -> None:
         if waited_s > LONG_WAIT_S:
-            self._warm_bytes = 0  # what was in memory then may not be any more
+            self._warm_bytes = 0  # the kernel may have dropped these pages meanwhile
 
     async def send(self) -> None:
-        """Send everything, waiting for the client and for the disk. OSError, SliceEnded."""
+        """Send everything, and wait for the client and the disk. OSError, SliceEnded."""
         while not self.send_nowait():
             if self._cold is not None:
                 await self._warm(self._cold)
@@ -142,10 +142,10 @@ class Outbox:
         self._warm_bytes = window_bytes
 
     def _join_small(self) -> bool:
-        """Read the slices into the bytes, if they are small and in memory. SliceEnded.
+        """Read the slices into the bytes, if the slices are small and in memory. SliceEnded.
 
-        A fast path of ``_to_parts`` and ``_send_parts``, the slow twin: the client gets the same
-        bytes either way, which tests/connection/test_outbox.py shows.
+        This is the fast path of ``_to_parts`` and ``_send_parts``, its slow twin. The client gets
+        the same bytes either way, as tests/connection/test_outbox.py shows.
         """
         size_bytes = 0
         for _, part in self._slices:
@@ -160,7 +160,7 @@ class Outbox:
                 joined += pread_nowait(part.fd, part.size_bytes, part.position)
                 position = at
         except (ColdPages, OSError):
-            return False  # that is seen again where slices are sent
+            return False  # the slow twin meets the same error
         joined += self._out[position:]
         if len(joined) != len(self._out) + size_bytes:
             raise SliceEnded("a segment ended before the slice that was promised")
@@ -169,7 +169,7 @@ class Outbox:
         return True
 
     def _to_parts(self) -> None:
-        """Cut the bytes where the slices belong."""
+        """Cut the bytes at the places of the slices."""
         out, self._out = memoryview(self._out), bytearray()
         slices, self._slices = self._slices, []
         position = 0
@@ -181,7 +181,7 @@ class Outbox:
             self._parts.append(out[position:])
 
     def _send_parts(self) -> bool:
-        self._cold = None  # what was cold the last time may be in memory by now
+        self._cold = None  # pages that were missing the last time may be in memory by now
         parts = self._parts
         while parts:
             part = parts[0]
@@ -205,9 +205,9 @@ class Outbox:
         return True
 
     def _send_slice(self, part: FileSlice) -> FileSlice | None:
-        """Send of a slice what the socket takes; the rest of it, None where there is none.
+        """Send the part of a slice that the socket takes; return the rest, None if all is sent.
 
-        ColdPages where the disk has to be waited for.
+        Raises ColdPages if the slice has to be read from the disk first.
         """
         if not self._warm_bytes:
             window_bytes = min(part.size_bytes, WINDOW_BYTES)

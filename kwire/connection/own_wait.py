@@ -1,18 +1,19 @@
-"""Waiting for connections and for all that trio waits for in one system call, without trio's loop.
+"""One system call that waits for connections and for everything trio waits for.
 
-A fast path of the poller's ``wait_readable``, its slow twin: that leads through trio's scheduler,
-once before the process sleeps and once after, while a request waits. Here the poller sleeps in its
-own selector, which watches trio's epoll instance too.
+This is the fast path of the poller's ``wait_readable``, its slow twin. The slow twin leads through
+trio's scheduler twice while a request waits: before and after the process sleeps. On the fast path
+the poller sleeps in its own selector, which also watches trio's epoll instance.
 
 Rules:
 
-- It sleeps only while no other task can run; trio tells its instruments which can. That takes two
-  short calls for each step of a task, of which there are few.
-- It goes back to trio for everything that trio waits for: what its epoll instance watches (other
-  sockets, threads that are done, signals) and its next deadline.
-- It is for a process that runs nothing but kwire: a host of trio's loop, or a clock of tests, would
-  not go on meanwhile. Where trio's epoll instance can't be told, there is the slow twin.
-- The poller's selector must not be waited for by trio: each would watch the other.
+- The poller sleeps only while no other task can run. Trio tells its instruments which tasks can
+  run: two short calls for each step of a task, and there are few steps.
+- The poller returns to trio for everything that trio waits for: an event of trio's epoll instance
+  (other sockets, finished threads, signals) and trio's next deadline.
+- The fast path needs a process that runs only kwire. While the poller sleeps, a host of trio's loop
+  or the clock of a test would stand still. If kwire can't find trio's epoll instance, it takes the
+  slow twin.
+- Trio must not wait for the poller's selector, because then each would watch the other.
 """
 
 import math
@@ -26,44 +27,47 @@ MANY = 1 << 30
 
 
 class OwnWait(trio.abc.Instrument):
-    """When to sleep in place of trio, whose epoll instance is ``trio_fd``; it has to be an
-    instrument."""
+    """Decides whether the poller sleeps in place of trio, whose epoll instance is ``trio_fd``.
+
+    Trio tells only instruments which tasks can run, so this class is an instrument.
+    """
 
     def __init__(self, trio_fd: int) -> None:
-        self.others = MANY  # tasks that can run; nobody knows until trio's loop turns
+        self.others = MANY  # tasks that can run; unknown until trio's loop turns
         self.is_trios_turn = False
         self._trio_fd = trio_fd
 
     def fileno(self) -> int:
-        """What the poller watches beside its connections."""
+        """The descriptor that the poller watches beside its connections."""
         return self._trio_fd
 
     def on_readable(self) -> None:
-        """Something has happened for which trio waits."""
+        """Note that something has happened for which trio waits."""
         self.is_trios_turn = True
 
     def before_io_wait(self, timeout: float) -> None:
-        """Trio's loop turns."""
+        """Count the tasks that can run, because trio's loop turns."""
         self.others = trio.lowlevel.current_statistics().tasks_runnable
 
     def task_scheduled(self, task: trio.lowlevel.Task) -> None:
-        """A task can run."""
+        """Count a task that can run now."""
         self.others += 1
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
-        """It runs."""
+        """Count a task that runs now as no longer waiting to run."""
         self.others -= 1
 
     def wait_s(self) -> float:
-        """How long a task, which is none of the ``others``, may sleep; 0 if it is trio's turn.
+        """How long the calling task may sleep in seconds; 0 if trio has to have its turn.
 
-        Or if the task is to be cancelled: that happens when it goes back to trio.
+        The calling task isn't one of the ``others``. The result is also 0 if that task is to be
+        cancelled, because a task learns of that only when it returns to trio.
         """
         statistics = trio.lowlevel.current_statistics()
         if self.others or statistics.tasks_runnable:
             trio.lowlevel.add_instrument(
                 self
-            )  # trio drops one that has failed, and tells it no more
+            )  # trio drops an instrument that has failed, and calls it no more
             return 0.0
         if trio.current_effective_deadline() == -math.inf:
             return 0.0
@@ -71,7 +75,7 @@ class OwnWait(trio.abc.Instrument):
 
 
 def epoll_instances() -> set[int]:
-    """The descriptors of this process that are epoll instances; only Linux tells."""
+    """The descriptors of this process that are epoll instances; empty except on Linux."""
     found = set()
     with suppress(OSError):
         for name in os.listdir("/proc/self/fd"):
@@ -82,8 +86,10 @@ def epoll_instances() -> set[int]:
 
 
 def own_wait() -> OwnWait | None:
-    """For a process whose loop has just begun; None where it can't be told which is trio's epoll
-    instance, the only one by then."""
+    """An OwnWait for a process whose loop has just begun, when trio's is the only epoll instance.
+
+    None if there isn't exactly one epoll instance, because kwire can't tell then which is trio's.
+    """
     found = epoll_instances()
     if len(found) != 1:
         return None

@@ -1,24 +1,26 @@
-"""Every connection that is quiet, watched together: one wake-up serves all that are readable.
+"""All quiet connections, watched together: one wake-up serves all readable connections.
 
 Rules:
 
-- A connection without a request in hand has no task and no buffer; it is an entry of one selector,
-  for which one task waits, in trio or by itself (``own_wait``). So is one whose client doesn't read
-  as fast as it is answered; it is watched for writing until everything is sent, and nothing is
-  read from it then.
-- A connection whose request waits for a change, like a fetch for an append, is woken. It goes on in
-  the turn in which that happens, after those that were ready: they have their answers first, and
-  many appends wake it once. Where one append wakes very many, some of them go on in a later turn.
-- A connection whose request needs what takes time has a task of its own until that is done.
-- After it has served something the task looks again for a moment before it goes to sleep: a client
-  that has just got its answer asks soon, and to be woken up costs more than to look. It stops
-  looking as soon as another task has something to do, and where looking was in vain it looks less.
-- Where many are ready, some are served and then all of these are sent their answers: to do the same
-  many times in a row costs less, here and where many answers are read at once. Where few are ready
-  each is sent its answer at once, so that its client doesn't wait for the others.
-- Other tasks have their turn after ``TURN_S`` at the latest. Requests that cost much wait for
-  slices of the event loop, one in each turn (``turns``).
-- What needn't be done before the answers, like telling of them, is done when they have been sent.
+- A connection without a request in hand has no task and no buffer. It is an entry of one selector,
+  for which one task waits, in trio or by itself (``own_wait``). A connection whose client reads its
+  responses too slowly is such an entry too. The poller watches it for writing until everything is
+  sent, and kwire reads nothing from it until then.
+- A connection whose request waits for a change, like a fetch for an append, is woken by the change.
+  It goes on in the same turn, after the connections that were ready: these get their responses
+  first, and many appends wake the connection once. If one append wakes very many connections, some
+  of them go on in a later turn.
+- A connection whose request needs slow work has a task of its own until the work is done.
+- After the poller has served a request, it looks at the selector again for a moment before it goes
+  to sleep. A client that has just got a response often asks again soon, and a wake-up costs more
+  than a look. The poller stops looking as soon as another task can run. When looks were in vain, it
+  looks less often.
+- If many connections are ready, the poller serves some of them and then sends all their responses.
+  The same step many times in a row costs less, for kwire and for a client with many connections.
+  If few connections are ready, each gets its responses at once, so that its client doesn't wait.
+- Other tasks have their turn after ``TURN_S`` at the latest. Expensive requests wait for slices of
+  the event loop, one slice in each turn (``turns``).
+- Work that can follow the responses, like logging, is done after they have been sent.
 """
 
 import os
@@ -37,64 +39,64 @@ from kwire.connection.own_wait import OwnWait
 
 TURN_S = 0.002
 LOOK_S = 50e-6
-"""How long to look for the next request before going to sleep."""
+"""How long the poller looks for the next request before it goes to sleep."""
 
 MAX_PATIENCE = 32
 
 GATHER_FROM = 16
-"""Where so many are ready, their answers are gathered."""
+"""If at least this many connections are ready, their responses are gathered."""
 
 GATHER_MOST = 32
 
 Ready: TypeAlias = list[tuple[selectors.SelectorKey, int]]
-"""Who is ready, and for what."""
+"""The connections that are ready, each with its events."""
 
 
 class Watched(Protocol):
-    """A socket whose turn comes when it is readable."""
+    """A socket that the poller calls when the socket is readable."""
 
     def fileno(self) -> int:
-        """The socket's descriptor."""
+        """The descriptor of the socket."""
 
     def on_readable(self) -> None:
-        """Take what has come."""
+        """Take what has arrived."""
 
 
 class Pollable(Protocol):
-    """A connection, as far as it is polled; times are trio's clock in seconds."""
+    """A connection as the poller sees it; times are trio's clock in seconds."""
 
     peer_host: str
     last_active_s: float
 
     def fileno(self) -> int:
-        """The socket's descriptor."""
+        """The descriptor of the socket."""
 
     def on_readable(self) -> None:
-        """Serve what has come."""
+        """Serve the requests that have arrived."""
 
     def on_writable(self) -> None:
-        """Send on."""
+        """Continue to send."""
 
     def go_on(self) -> None:
-        """Serve on, for what its request waits for has happened."""
+        """Continue the request in hand, because its change has happened."""
 
     def send_gathered(self) -> None:
-        """Send what was gathered."""
+        """Send the responses that were gathered."""
 
     def close_nowait(self) -> None:
-        """End after the request that is being served."""
+        """End the connection after the request that is being served."""
 
     def abort_nowait(self) -> None:
-        """End, whatever it is waiting for."""
+        """End the connection at once, even while a request waits."""
 
     def release_memory(self) -> None:
-        """Give back what isn't needed while it is idle."""
+        """Free the memory that an idle connection doesn't need."""
 
 
 class Poller:
-    """The connections of a server; ``run`` serves them, in ``nursery`` those that have to wait.
+    """The connections of a server. ``run`` serves them; tasks for slow work run in ``nursery``.
 
-    With ``own_wait`` it sleeps by itself.
+    With ``own_wait`` the poller sleeps in its own selector.
     """
 
     def __init__(self, nursery: trio.Nursery, own_wait: OwnWait | None = None) -> None:
@@ -109,26 +111,26 @@ class Poller:
         self._own_wait = own_wait
         if own_wait is not None:
             self.watch(own_wait)
-        self._again: dict[Pollable, None] = {}  # in the order in which they asked
+        self._again: dict[Pollable, None] = {}  # in the order of the calls of ``serve_again``
         self._woken: list[Pollable] = []
         self._afterwards: list[Callable[[], object]] = []
-        self.gathers = False  # whether answers are to be gathered
+        self.gathers = False  # whether responses are to be gathered
         self._gathered: list[Pollable] = []
         self._is_in_turn = False
         self._has_ended = False
         self._all_gone = trio.Event()
-        # On one processor looking would only keep the client from asking.
+        # On a single processor, looking would only take time from the clients on this machine.
         self._looks = len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else "ab") > 1
         self._patience = MAX_PATIENCE
 
     def add(self, connection: Pollable) -> None:
-        """Begin to serve a connection; OSError where it can't be watched."""
-        self.watch(connection)  # first, for the kernel may refuse it: then nothing is counted
+        """Begin to serve a connection; OSError if the kernel refuses to watch it."""
+        self.watch(connection)  # first, because the kernel may refuse: then nothing is counted
         self.connections.add(connection)
         self.per_address[connection.peer_host] += 1
 
     def remove(self, connection: Pollable) -> None:
-        """A connection, not watched any more, has ended."""
+        """Forget a connection that has ended and isn't watched any more."""
         self.connections.discard(connection)
         self.per_address[connection.peer_host] -= 1
         if not self.per_address[connection.peer_host]:
@@ -139,41 +141,41 @@ class Poller:
                 self._selector.close()
 
     def watch(self, connection: Watched) -> None:
-        """Tell the connection when it can read."""
+        """Call ``on_readable`` of the connection whenever it is readable."""
         self._selector.register(connection.fileno(), selectors.EVENT_READ, connection)
 
     def watch_writing(self, connection: Pollable) -> None:
-        """Tell the connection, which is watched, when it can send, and nothing else."""
+        """Watch a connection, which is watched for reading, only for writing."""
         self._selector.modify(connection.fileno(), selectors.EVENT_WRITE, connection)
 
     def watch_reading(self, connection: Pollable) -> None:
-        """Tell the connection, which was watched for writing, when it can read again."""
+        """Watch a connection, which is watched for writing, for reading again."""
         self._selector.modify(connection.fileno(), selectors.EVENT_READ, connection)
 
     def unwatch(self, connection: Watched) -> None:
-        """Don't tell it any more."""
-        if not self._has_ended:  # nobody is told any more then
+        """Stop watching a connection."""
+        if not self._has_ended:  # the selector of an ended poller watches nothing
             self._selector.unregister(connection.fileno())
 
     def serve_again(self, connection: Pollable) -> None:
-        """Call ``on_readable`` once more in the next turn: it has more than it may serve in one."""
+        """Call ``on_readable`` again in the next turn, for requests beyond the limit of a turn."""
         self._again[connection] = None
 
     def wake(self, connection: Pollable) -> None:
-        """Call ``go_on`` in this turn; between turns, in one of their own."""
+        """Call ``go_on`` in this turn; between turns, in a turn for woken connections."""
         self._woken.append(connection)
         if not self._is_in_turn and len(self._woken) == 1:
             self._nursery.start_soon(self._take_turn_of_woken)
 
     def do_afterwards(self, function: Callable[[], object]) -> None:
-        """Do this when the answers of this turn have been sent; between turns, at once."""
+        """Call ``function`` after the responses of this turn are sent; between turns, at once."""
         if self._is_in_turn:
             self._afterwards.append(function)
         else:
             function()
 
     def start_task(self, function: Callable[[], Awaitable[None]]) -> None:
-        """Run what has to wait."""
+        """Run slow work in a task."""
         self._nursery.start_soon(function)
 
     async def wait_all_gone(self) -> None:
@@ -193,7 +195,7 @@ class Poller:
                 else:
                     await trio.lowlevel.wait_readable(self._selector.fileno())
                 if own is not None:
-                    own.is_trios_turn = False  # it has just had it
+                    own.is_trios_turn = False  # trio has just had its turn
                 self._is_in_turn = True
                 wait_s = 0.0
                 while not self._take_turn(wait_s) and own is not None and not self._woken:
@@ -203,18 +205,18 @@ class Poller:
                 self._is_in_turn = False
         finally:
             self._is_in_turn = False
-            # Who has a task ends in it, a little later.
+            # A connection with a task ends in this task, a little later.
             for connection in list(self.connections):
                 connection.abort_nowait()
             self._has_ended = True
             if not self.connections:
                 self._selector.close()
-            self._finish_turn()  # of a turn that has failed
+            self._finish_turn()  # for a turn that has failed
 
     def _take_turn(self, wait_s: float) -> bool:
-        """Serve those that are ready within a time, and those that become so meanwhile.
+        """Serve the connections that are ready within ``wait_s``, and those that follow meanwhile.
 
-        Whether there may be more to do, here or elsewhere; if not it is time to sleep.
+        Returns whether there may be more to do, here or in other tasks; if not, the poller sleeps.
         """
         select = self._selector.select
         ready = select(wait_s)
@@ -247,14 +249,14 @@ class Poller:
             ready = select(0)
 
     def _finish_turn(self) -> None:
-        """Do what was left for when the answers are sent."""
+        """Do the work that was left for after the responses."""
         while self._afterwards:
             afterwards, self._afterwards = self._afterwards, []
             for function in afterwards:
                 function()
 
     def gather(self, connection: Pollable) -> None:
-        """Call ``send_gathered`` soon in this turn."""
+        """Call ``send_gathered`` of this connection soon, in this turn."""
         self._gathered.append(connection)
 
     def _serve(self, ready: Ready) -> None:
@@ -265,10 +267,10 @@ class Poller:
                 key.data.on_writable()
 
     def _serve_many(self, ready: Ready) -> None:
-        """Serve some, send these their answers, and so on.
+        """Serve some connections, send their responses, and so on.
 
-        A fast path of ``_serve``, the slow twin, which has each send its own: every client gets the
-        same either way, which tests/connection/test_shared_scratch.py shows.
+        This is the fast path of ``_serve``, the slow twin, in which each connection sends at once.
+        Every client gets the same bytes, as tests/connection/test_shared_scratch.py shows.
         """
         self.gathers = True
         for start in range(0, len(ready), GATHER_MOST):
@@ -279,7 +281,7 @@ class Poller:
         self.gathers = False
 
     def _serve_woken(self) -> None:
-        """Serve those that are woken now; who is woken by them has a turn later."""
+        """Serve the connections that are woken now; those that they wake have a turn later."""
         woken, self._woken = self._woken, []
         if len(woken) == 1:
             woken[0].go_on()
@@ -301,7 +303,7 @@ class Poller:
         self._is_in_turn = False
         if self._afterwards:
             self._finish_turn()
-        if self._woken or self._again:  # the poller may be asleep
+        if self._woken or self._again:  # the poller's own task may be asleep
             self._nursery.start_soon(self._take_turn_of_woken)
 
     def _may_look(self) -> bool:

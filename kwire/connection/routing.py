@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 def open_frame(frame: memoryview) -> tuple[RequestHeader, Route | None, int]:
-    """The header of a frame, how to serve the request, and where its body begins.
+    """The header of a frame, the route of its request, and the position where the body begins.
 
-    The route is None for ApiVersions in a version that isn't served, which has an answer of its
-    own. ConnectionClosed where there is nothing sensible to answer.
+    The route is None for ApiVersions in a version that kwire doesn't serve: this request has a
+    special response. Raises ConnectionClosed if kwire cannot answer the request.
     """
     try:
         header, position = decode_request_header(frame)
@@ -39,7 +39,7 @@ def open_frame(frame: memoryview) -> tuple[RequestHeader, Route | None, int]:
 
 
 def unknown_api_versions(context: RequestContext) -> tuple[Route, "ApiVersionsResponse"]:
-    """What answers ApiVersions in a version that isn't served."""
+    """The response to ApiVersions in a version that kwire doesn't serve."""
     from kwire.handlers.api_versions import of_unknown_version
 
     context.api_version = 0  # every client understands this one (KIP-511)

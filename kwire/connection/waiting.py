@@ -1,7 +1,7 @@
-"""A request in hand, whose response comes later: when something changes, or when work is done.
+"""A request in hand whose response comes later: after a change, or when work is done.
 
-An answer that was given at once waits too where what it wrote has to be on the disk first; so does
-one that comes later.
+If a handler wrote something that has to be on the disk first, its response waits for the disk too,
+whether the handler answered at once or later.
 """
 
 from collections.abc import Coroutine, Iterable
@@ -17,14 +17,14 @@ Later: TypeAlias = Unfinished | Coroutine[Any, Any, Any]
 
 
 COME_LATER: Final = (CoroutineType, Unfinished)
-"""What a handler gives where it has no response yet."""
+"""What a handler may return in place of a response that it doesn't have yet."""
 
 
 def held(response: Any, flusher: Flusher, before: Iterable[Flush] = ()) -> Any:
-    """A response that is there, or one that waits for the disk if its request has asked for that.
+    """The response, or an object that waits for the disk first if the request asked for that.
 
-    A request that isn't answered yet takes along what it has demanded: it may go on in another
-    task. ``before`` are the demands of its earlier turns.
+    An unfinished request keeps the flushes that it has demanded, because it may continue in another
+    task. ``before`` are the flushes that its earlier turns demanded.
     """
     if type(response) is Unfinished:
         response.demands = response.demands.union(flusher.taken(), before)
@@ -33,7 +33,7 @@ def held(response: Any, flusher: Flusher, before: Iterable[Flush] = ()) -> Any:
 
 
 class Waiting:
-    """A request whose handler has to wait."""
+    """A request whose handler waits."""
 
     __slots__ = ("header", "response", "served_by")
 
@@ -44,14 +44,14 @@ class Waiting:
 
     @property
     def change(self) -> Change | None:
-        """What it waits for, if that needs no task."""
+        """The change that the request waits for; None if its wait needs a task."""
         response = self.response
         if type(response) is Unfinished and type(response.waits_for) is Change:
             return response.waits_for
         return None
 
     def go_on(self, flusher: Flusher) -> Any:
-        """After the change: the response, or what gives it later."""
+        """Resume the handler after the change; the response, or what gives it later."""
         later = self.response
         assert isinstance(later, Unfinished)
         if flusher.asked:
@@ -61,7 +61,7 @@ class Waiting:
         return held(response, flusher, demands) if flusher.asked or demands else response
 
     async def work(self, flusher: Flusher) -> Any:
-        """Do what needs a task; the response, or what gives it later."""
+        """Do the work that needs a task; return the response, or what gives it later."""
         later = self.response
         if flusher.asked:
             flusher.forget()
@@ -73,5 +73,5 @@ class Waiting:
         return held(response, flusher) if flusher.asked else response
 
     def close(self) -> None:
-        """Nobody wants the response any more."""
+        """Drop the handler, because the client can't get the response any more."""
         self.response.close()

@@ -3,12 +3,12 @@
 States and what leads from one to the next::
 
     EMPTY → PREPARING_REBALANCE            a member joins
-    PREPARING_REBALANCE → COMPLETING_…     everybody has joined again, or time is up
+    PREPARING_REBALANCE → COMPLETING_…     every member has joined again, or the time is over
     COMPLETING_REBALANCE → STABLE          the leader has sent the assignment
     STABLE, COMPLETING_… → PREPARING_…     a member joins, leaves, or is silent for too long
-    PREPARING_REBALANCE → EMPTY            nobody is left
+    PREPARING_REBALANCE → EMPTY            no member is left
 
-This is bookkeeping only; ``classic_protocol`` decides. Source: ClassicGroup.
+This module only keeps the state; ``classic_protocol`` decides. Source: ClassicGroup.
 """
 
 from enum import Enum
@@ -28,13 +28,13 @@ from kwire.errors import ErrorCode, KafkaError
 from kwire.protocol.messages.join_group import JoinGroupResponseMember
 
 NEVER_MS = (1 << 63) - 1
-"""Later than any deadline."""
+"""A time later than any deadline."""
 
 
 class GroupState(Enum):
     """Kafka's names of the states, as ListGroups and DescribeGroups show them.
 
-    No group is ever DEAD here: it is how DescribeGroups shows one that doesn't exist.
+    No group is ever DEAD here: DescribeGroups shows a group that doesn't exist as Dead.
     """
 
     EMPTY = "Empty"
@@ -45,9 +45,9 @@ class GroupState(Enum):
 
 
 class ClassicGroup:
-    """One group; deadlines are ms, None where there is nothing to wait for.
+    """One group; deadlines are in ms, None if the group waits for nothing.
 
-    ``state_since_ms`` goes by the clock of the deadlines, ``state_date_ms`` is the date.
+    ``state_since_ms`` goes by the clock of the deadlines; ``state_date_ms`` is a date.
     """
 
     kind = GroupType.CLASSIC
@@ -64,7 +64,7 @@ class ClassicGroup:
         self.members: dict[str, Member] = {}
         self.static_members: dict[str, str] = {}
         self.pending_joins: dict[str, int] = {}
-        self._supported: dict[str, int] = {}  # by protocol, how many members have it
+        self._supported: dict[str, int] = {}  # the number of members that offer each protocol
         self.pending_syncs: set[str] = set()
         self.settling: Settling | None = None
         self.is_first_rebalance = False
@@ -75,14 +75,14 @@ class ClassicGroup:
         self.scheduled_ms: int | None = None
 
     def move_to(self, state: GroupState, turn: Turn) -> None:
-        """Change the state."""
+        """Change the state of the group."""
         self.state = state
         self.state_since_ms = turn.now_ms
         self.state_date_ms = turn.date_ms
 
     @property
     def state_name(self) -> str:
-        """Kafka's name of its state."""
+        """Kafka's name of the group's state."""
         return self.state.value
 
     @property
@@ -92,11 +92,11 @@ class ClassicGroup:
 
     @property
     def is_idle(self) -> bool:
-        """Whether it has no members, nor anyone who is about to join."""
+        """Whether the group has no members, and no client that is about to join."""
         return self.state is GroupState.EMPTY and not self.pending_joins
 
     def validate_member(self, member_id: str, instance_id: str | None) -> Member:
-        """The member of these ids; KafkaError (UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID) otherwise."""
+        """The member with these ids; KafkaError (UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID)."""
         if instance_id is not None:
             known = self.static_members.get(instance_id)
             if known is None:
@@ -109,11 +109,11 @@ class ClassicGroup:
         return member
 
     def check_commit(self, committer: Committer, now_ms: int) -> None:
-        """Whether somebody may commit offsets; the session of a member that may is renewed.
+        """Check that a client may commit offsets, and renew the session of a member that may.
 
         Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
-        REBALANCE_IN_PROGRESS. Transactions are minded by generation alone: older ones don't tell
-        who commits (KIP-447).
+        REBALANCE_IN_PROGRESS. For transactions only the generation counts, because older clients
+        don't name the member (KIP-447).
         """
         if committer.generation < 0 and self.state is GroupState.EMPTY:
             return
@@ -130,23 +130,23 @@ class ClassicGroup:
         member.renew_session(now_ms)
 
     def check_commit_of(self, committer: Committer, topic_id: bytes, partition: int) -> None:
-        """Who may commit at all may commit every partition."""
+        """Allow every partition: a client that may commit may commit all of them."""
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Anybody may fetch the offsets of a classic group."""
+        """Allow every client to fetch the offsets of a classic group."""
 
     def check_delete(self) -> None:
-        """KafkaError (NON_EMPTY_GROUP) while it has members."""
+        """KafkaError (NON_EMPTY_GROUP) while the group has members."""
         if self.state is not GroupState.EMPTY:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
 
     def check_offset_delete(self) -> None:
-        """KafkaError (NON_EMPTY_GROUP) where nobody can tell which topics the members read."""
+        """KafkaError (NON_EMPTY_GROUP) if kwire can't read which topics the members read."""
         if self.state is not GroupState.EMPTY and self.protocol_type != CONSUMER_PROTOCOL_TYPE:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
 
     def subscribed_topics(self) -> frozenset[str] | None:
-        """The topics that the members of a ``consumer`` group read; None if nobody can tell."""
+        """The topics that the members of a ``consumer`` group read; None if they are unreadable."""
         if self.state is GroupState.EMPTY:
             return frozenset()
         if self.protocol_type != CONSUMER_PROTOCOL_TYPE:
@@ -154,10 +154,10 @@ class ClassicGroup:
         return subscribed_topics(m.metadata(self.protocol) for m in self.members.values())
 
     def offset_age_since_ms(self, commit_timestamp_ms: int) -> int | None:
-        """From when on the age of an offset counts: an empty group's from when it became empty.
+        """The time from which an offset's age counts: for an empty group, when it became empty.
 
-        Kafka takes no notice of a commit that came after that, so that an offset which an operator
-        has just reset may vanish. While the group rebalances nothing expires.
+        Kafka ignores a commit after that time, so that an offset which an operator has just reset
+        may vanish; here it counts. While the group rebalances, no offset expires.
         """
         if self.state is GroupState.STABLE or not self.protocol_type:
             return commit_timestamp_ms
@@ -170,23 +170,23 @@ class ClassicGroup:
         return [group_metadata(self.group_id, None)]
 
     def note_newcomer(self, now_ms: int) -> None:
-        """Somebody has come or is about to: a rebalance that waits for others may wait longer."""
+        """Note a client that has joined or may join: a settling rebalance may wait longer."""
         if self.settling is not None:
             known = len(self.members) + len(self.pending_joins)
             self.settling.note_newcomer(now_ms, self.announced, known)
 
     @property
     def all_have_joined(self) -> bool:
-        """Whether nobody is waited for."""
+        """Whether every known member has joined again, and no pending member is expected."""
         return not self.pending_joins and all(m.joining is not None for m in self.members.values())
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest that any member asks for."""
+        """The longest rebalance timeout of any member."""
         return max((m.rebalance_timeout_ms for m in self.members.values()), default=0)
 
     def add(self, member: Member, protocol_type: str) -> None:
-        """Take a member in; the first one leads, and decides the protocol type."""
+        """Add a member; the first member leads, and decides the protocol type."""
         if not self.members:
             self.protocol_type = protocol_type
         self.members[member.member_id] = member
@@ -198,7 +198,7 @@ class ClassicGroup:
         self.pending_joins.pop(member.member_id, None)
 
     def remove(self, member_id: str) -> Member:
-        """Let a member go; another that has joined may lead."""
+        """Remove a member; if it was the leader, another member leads."""
         member = self.members.pop(member_id)
         self._count(member.protocols, -1)
         self.pending_syncs.discard(member_id)
@@ -225,7 +225,7 @@ class ClassicGroup:
             self.pending_syncs.add(new.member_id)
 
     def elect_joined_leader(self) -> bool:
-        """Make sure the leader is one that has joined; False where nobody has."""
+        """Make a member that has joined the leader; return False if no member has joined."""
         leader = self.members.get(self.leader or "")
         if leader is not None and leader.joining is not None:
             return True
@@ -235,7 +235,7 @@ class ClassicGroup:
         return joined is not None
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Whether a member with these may join: a protocol must be left that everybody has."""
+        """Whether a client with these protocols may join: all members must share a protocol."""
         if not protocol_type or not protocols:
             return False
         if self.state is GroupState.EMPTY:
@@ -246,7 +246,7 @@ class ClassicGroup:
         return not count or any(self._supported.get(name) == count for name, _ in protocols)
 
     def change_protocols(self, member: Member, protocols: Protocols) -> None:
-        """A member offers other protocols from now on."""
+        """Replace the protocols that a member offers."""
         self._count(member.protocols, -1)
         member.protocols = protocols
         self._count(protocols, 1)
@@ -262,7 +262,7 @@ class ClassicGroup:
         return {name for name, having in self._supported.items() if having == count}
 
     def select_protocol(self) -> str:
-        """The protocol that most members like best among those that all have."""
+        """The protocol that most members prefer among those that all members offer."""
         if len(self.members) == 1:
             [alone] = self.members.values()
             return alone.protocols[0][0]
@@ -285,7 +285,7 @@ class ClassicGroup:
         ]
 
     def next_deadline_ms(self) -> int | None:
-        """When something is due next."""
+        """The earliest deadline of the group."""
         due_ms = NEVER_MS if self.settling is None else self.settling.deadline_ms
         if self.rebalance_deadline_ms is not None:
             due_ms = min(due_ms, self.rebalance_deadline_ms)
@@ -299,7 +299,7 @@ class ClassicGroup:
         return None if due_ms == NEVER_MS else due_ms
 
     def to_record(self, assignments: dict[str, bytes]) -> GroupMetadataValue:
-        """The generation in the form in which it is kept."""
+        """The generation with these assignments, in the form of its record."""
         return GroupMetadataValue(
             protocol_type=self.protocol_type or "",
             generation=self.generation,
@@ -322,7 +322,7 @@ class ClassicGroup:
         )
 
     def take_in(self, value: GroupMetadataValue, turn: Turn) -> None:
-        """A generation was written: its assignment holds from now on."""
+        """Take in a generation that was written: its assignment holds from now on."""
         for written in value.members:
             member = self.members.get(written.member_id)
             if member is not None:
@@ -331,7 +331,7 @@ class ClassicGroup:
             self.move_to(GroupState.STABLE, turn)
 
     def state_record(self) -> GroupMetadataValue:
-        """The generation as it is, in the form in which it is kept."""
+        """The present generation, in the form of its record."""
         return self.to_record({m.member_id: m.assignment for m in self.members.values()})
 
     @classmethod

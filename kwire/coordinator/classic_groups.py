@@ -1,12 +1,12 @@
-"""What clients ask of groups of the classic protocol: join, sync, heartbeat, leave.
+"""The requests of clients in groups of the classic protocol: join, sync, heartbeat, leave.
 
 Rules:
 
-- Every operation takes a request and ``now_ms`` and leaves what it leads to in ``Effects``; a
-  KafkaError is the answer to the one who asked, and then nothing has changed.
-- Assignments and deletions come true by ``replay`` alone, in normal work as when a partition is
-  loaded. Who is joining at the moment isn't kept.
-- A group of another kind is none that members of this protocol know.
+- Every operation takes a request and ``now_ms``, and puts records and replies into ``Effects``. A
+  KafkaError is the answer to the request, and then nothing has changed.
+- Assignments and deletions take effect by ``replay`` alone, in normal work as at loading. Members
+  that are joining at the moment are not kept in records.
+- Members of this protocol see a group of another kind as unknown.
 """
 
 from kwire.coordinator import classic_protocol as protocol
@@ -30,18 +30,18 @@ from kwire.protocol.messages.sync_group import SyncGroupRequest
 from kwire.record.records import Record
 
 MAX_ID_BYTES = 0x7FFF
-"""What a string of a record may hold; a client id leaves less room than that for the rest."""
+"""The longest string in a record; a client id longer than this leaves no room for the rest."""
 
 
 class ClassicGroups:
-    """The groups of the classic protocol among those of a coordinator."""
+    """The groups of the classic protocol of one coordinator."""
 
     def __init__(self, registry: GroupRegistry) -> None:
         self._registry = registry
         self._announcements = Announcements()
 
     def announce(self, group_id: str, connection_id: int, now_ms: int) -> None:
-        """A client asks for the coordinator of a group, and may be about to join it."""
+        """Note that a client asks for a group's coordinator, and may be about to join the group."""
         self._announcements.note(group_id, connection_id, now_ms)
         group = self._registry.groups.get(group_id)
         if isinstance(group, ClassicGroup):
@@ -51,7 +51,7 @@ class ClassicGroups:
     def join(
         self, request: JoinGroupRequest, client: Client, waiter: Waiter, now_ms: int
     ) -> Effects:
-        """A member joins; it is answered when the rebalance is complete, or at once.
+        """Join a member; it is answered when the rebalance is complete, or at once.
 
         Raises KafkaError: INVALID_SESSION_TIMEOUT, UNKNOWN_MEMBER_ID, INCONSISTENT_GROUP_PROTOCOL,
         FENCED_INSTANCE_ID, and INVALID_REQUEST for a client id that is too long for an id.
@@ -81,7 +81,7 @@ class ClassicGroups:
         return turn.effects
 
     def _join_first(self, attempt: JoinAttempt, turn: Turn, announced: int) -> ClassicGroup:
-        """Make a group for its first member; its record is written even if nobody comes after."""
+        """Make a group for its first member, and write its record even if no other member joins."""
         group_id = attempt.request.group_id
         if attempt.request.member_id:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -98,7 +98,7 @@ class ClassicGroups:
         self._registry.groups.pop(group.group_id, None)
 
     def sync(self, request: SyncGroupRequest, waiter: Waiter, now_ms: int) -> Effects:
-        """A member asks for its assignment; answered when the leader has brought it.
+        """Answer a member with its assignment, once the leader has sent the assignments.
 
         Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
         INCONSISTENT_GROUP_PROTOCOL, REBALANCE_IN_PROGRESS.
@@ -120,7 +120,7 @@ class ClassicGroups:
         return turn.effects
 
     def heartbeat(self, request: HeartbeatRequest, now_ms: int) -> None:
-        """A member is alive; KafkaError tells it what else is going on.
+        """Renew a member's session; a KafkaError is the answer, also to tell of a rebalance.
 
         UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS.
         """
@@ -135,7 +135,7 @@ class ClassicGroups:
     def leave(
         self, group_id: str, leaving: list[MemberIdentity], waiter: Waiter, now_ms: int
     ) -> Effects:
-        """Members leave together; each has an answer of its own in a LeaveGroupResponse."""
+        """Remove members together; each has its own result in a LeaveGroupResponse."""
         group = self._registry.groups.get(group_id)
         turn = self._registry.turn(now_ms)
         answers, gone = [], []
@@ -162,27 +162,27 @@ class ClassicGroups:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
         return group
 
-    # What the coordinator asks of every kind
+    # What the coordinator asks of every kind of group
 
     def expire(self, group: ClassicGroup, turn: Turn) -> None:
-        """Do what is due by now."""
+        """Do the overdue work of a group."""
         protocol.expire(group, turn)
 
     def begin(self, group: ClassicGroup, turn: Turn) -> None:
-        """The group is loaded; one that is larger than ``group.max.size`` has become rebalances."""
+        """Begin after loading: a group that is now larger than ``group.max.size`` rebalances."""
         for member in group.members.values():
             member.renew_session(turn.now_ms)
         if len(group.members) > turn.settings.max_size:
             protocol.prepare_rebalance(group, "the group is larger than group.max.size", turn)
 
     def end(self, group: ClassicGroup, code: ErrorCode, effects: Effects) -> None:
-        """The coordinator is no more: everybody who waits is told so."""
+        """Answer all members that wait with an error, because the coordinator ends."""
         for member in group.members.values():
             protocol.fail_join(member, code, effects)
             protocol.fail_sync(member, code, effects)
 
     def replay(self, kind: int, record: Record, now_ms: int, *, loading: bool) -> None:
-        """Take in a generation; groups are made from records only while loading."""
+        """Apply a generation's record; only at loading do records create groups."""
         assert record.key is not None
         group_id = parse_group_metadata_key(record.key).group
         groups = self._registry.groups
@@ -199,14 +199,14 @@ class ClassicGroups:
             known.take_in(metadata, turn)
 
     def take_in(self, content: WrittenGroup, now_ms: int) -> None:
-        """Take in a generation that was just written, as ``replay`` of its record does."""
+        """Apply a generation that was just written, as ``replay`` of its record would."""
         known = self._registry.groups.get(content.group)
         if isinstance(known, ClassicGroup):
             known.take_in(content.value, self._registry.turn(now_ms))
 
 
 def _let_go(group: ClassicGroup, identity: MemberIdentity, turn: Turn) -> str:
-    """Take a member out of its group; a static one may be named by its instance alone.
+    """Remove a member from its group; a static member may be named by its instance alone.
 
     Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
     """

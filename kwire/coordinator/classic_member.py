@@ -6,13 +6,13 @@ Source: ClassicGroupMember.
 from kwire.coordinator.effects import Waiter
 
 Protocols = tuple[tuple[str, bytes], ...]
-"""Names of assignors and the member's subscription for each, in the order of its preference."""
+"""The assignors that a member offers, most preferred first, with its subscription for each."""
 
 
 class Member:
-    """A member; ``joining`` and ``syncing`` are who waits for its answers.
+    """A member; ``joining`` and ``syncing`` are the waiters for its answers.
 
-    ``is_new`` until the first generation it is part of: it doesn't know its id yet, so that it
+    ``is_new`` until the end of its first rebalance: until then the member doesn't know its id, and
     can't send heartbeats.
     """
 
@@ -56,20 +56,20 @@ class Member:
 
     @property
     def counts_as_heard(self) -> bool:
-        """Whether its session can't end: it waits for an answer, which others hold up."""
+        """Whether the session can't end, because the member waits for an answer of the group."""
         return not self.is_new and (self.joining is not None or self.syncing is not None)
 
     def renew_session(self, now_ms: int) -> None:
-        """The member was heard of."""
+        """Begin the member's session anew, because a request of the member has arrived."""
         self.session_deadline_ms = now_ms + self.session_timeout_ms
 
     def metadata(self, protocol: str | None) -> bytes:
-        """The member's subscription for a protocol; empty where it doesn't have that."""
+        """The member's subscription for a protocol; empty if it doesn't offer the protocol."""
         for name, data in self.protocols:
             if name == protocol:
                 return data
         return b""
 
     def vote(self, candidates: set[str]) -> str:
-        """The candidate this member likes best."""
+        """The candidate that this member prefers."""
         return next(name for name, _ in self.protocols if name in candidates)

@@ -1,12 +1,13 @@
-"""The classic rebalance protocol: how a generation of a group comes about, and how it ends.
+"""The classic rebalance protocol: how a generation of a group begins, and how it ends.
 
 Rules:
 
-- Who joins or syncs too early waits; the answer is one of the effects of a later operation.
-- A rebalance is completed when everybody has joined again, or when the longest rebalance timeout
-  has passed; who hasn't come by then is out. Static members stay until their session ends.
-- ``settling`` says how long a rebalance waits for more members than it knows of.
-- The assignment is written before anyone is told; ``ClassicGroup.take_in`` makes it hold.
+- A member that joins or syncs too early waits. Its answer is an effect of a later operation.
+- A rebalance is complete when every member has joined again, or when the longest rebalance timeout
+  has passed. A dynamic member that hasn't joined by then is removed. Static members stay until
+  their sessions end.
+- ``settling`` says how long a rebalance waits for members that the group doesn't know yet.
+- The assignment is written before members get it; ``ClassicGroup.take_in`` puts it in force.
 
 Source: GroupMetadataManager of Kafka (the classicGroup… methods); KIP-345, KIP-394.
 """
@@ -23,11 +24,11 @@ from kwire.protocol.messages.join_group import JoinGroupResponse
 from kwire.protocol.messages.sync_group import SyncGroupResponse
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
-"""How long a new member may wait for its first generation; it can't send heartbeats meanwhile."""
+"""How long a new member may wait for its first generation, in which it can't send heartbeats."""
 
 
 def join_response(group: ClassicGroup, member: Member) -> JoinGroupResponse:
-    """The answer to a member of the current generation; the leader is told all members."""
+    """The answer to a member of the current generation; the leader's lists all members."""
     return JoinGroupResponse(
         generation_id=group.generation,
         protocol_type=group.protocol_type,
@@ -39,7 +40,7 @@ def join_response(group: ClassicGroup, member: Member) -> JoinGroupResponse:
 
 
 def sync_response(group: ClassicGroup, assignment: bytes) -> SyncGroupResponse:
-    """The answer to a member of the current generation: what it is to consume."""
+    """The answer to a member of the current generation: its assignment."""
     return SyncGroupResponse(
         protocol_type=group.protocol_type, protocol_name=group.protocol, assignment=assignment
     )
@@ -48,7 +49,7 @@ def sync_response(group: ClassicGroup, assignment: bytes) -> SyncGroupResponse:
 def add_and_rebalance(
     group: ClassicGroup, member: Member, protocol_type: str, waiter: Waiter, reason: str, turn: Turn
 ) -> None:
-    """Take in a new member, which waits for the rebalance it causes."""
+    """Add a new member, which waits for the rebalance that it causes."""
     member.joining = waiter
     member.is_new = True
     member.session_deadline_ms = turn.now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS
@@ -60,9 +61,9 @@ def add_and_rebalance(
 def rejoin_and_rebalance(
     group: ClassicGroup, member: Member, waiter: Waiter, reason: str, turn: Turn
 ) -> None:
-    """A member joins again; it waits for the rebalance."""
+    """Let a member join again; it waits for the rebalance."""
     if member.joining is not None:
-        # It asked a second time, so nobody reads the first answer any more.
+        # The member has asked a second time, so it no longer reads the first answer.
         fail_join(member, ErrorCode.REBALANCE_IN_PROGRESS, turn.effects)
     member.joining = waiter
     if not member.is_new:
@@ -71,13 +72,13 @@ def rejoin_and_rebalance(
 
 
 def prepare_rebalance(group: ClassicGroup, reason: str, turn: Turn) -> None:
-    """Begin a rebalance unless one is under way, and complete it if nobody is waited for.
+    """Begin a rebalance unless one is under way, and complete it if all members have joined.
 
-    The reason may be empty where everybody has to join anyway.
+    The reason may be empty if all members have to join anyway.
     """
     if group.state is GroupState.COMPLETING_REBALANCE:
-        # What they were assigned before stays: members that rebalance cooperatively have it still,
-        # and take it along when their group becomes one of the consumer protocol.
+        # Members keep their assignments until then: those that rebalance cooperatively still have
+        # their partitions, and keep them if the group becomes one of the consumer protocol.
         for member in group.members.values():
             fail_sync(member, ErrorCode.REBALANCE_IN_PROGRESS, turn.effects)
     if group.state is not GroupState.PREPARING_REBALANCE:
@@ -104,7 +105,7 @@ def _begin_rebalance(group: ClassicGroup, reason: str, turn: Turn) -> None:
 
 
 def maybe_complete_join(group: ClassicGroup, turn: Turn) -> None:
-    """Complete the rebalance if nobody is waited for any more."""
+    """Complete the rebalance if all members have joined."""
     if group.state is not GroupState.PREPARING_REBALANCE:
         return
     settling = group.settling
@@ -120,12 +121,12 @@ def maybe_complete_join(group: ClassicGroup, turn: Turn) -> None:
 
 
 def complete_join(group: ClassicGroup, turn: Turn) -> None:
-    """Begin the next generation with those who have joined."""
+    """Begin the next generation with the members that have joined."""
     group.settling = None
     group.rebalance_deadline_ms = None
     _drop_dynamic_members_that_stayed_away(group, turn)
     if group.members and not group.elect_joined_leader():
-        # Only static members are left and none has come back: wait for their sessions to end.
+        # Only static members are left, and none has come back: wait until their sessions end.
         group.rebalance_deadline_ms = turn.now_ms + max(1, group.rebalance_timeout_ms)
         return
     group.generation += 1
@@ -133,7 +134,7 @@ def complete_join(group: ClassicGroup, turn: Turn) -> None:
         group.move_to(GroupState.EMPTY, turn)
         group.protocol = None
         turn.effects.records.append(group_metadata(group.group_id, group.state_record()))
-        turn.note(group.group_id, f"nobody is left in generation {group.generation}")
+        turn.note(group.group_id, f"generation {group.generation} has no members left")
         return
     group.protocol = group.select_protocol()
     turn.note(
@@ -162,9 +163,9 @@ def _drop_dynamic_members_that_stayed_away(group: ClassicGroup, turn: Turn) -> N
 def sync(
     group: ClassicGroup, member: Member, assignments: dict[str, bytes], waiter: Waiter, turn: Turn
 ) -> None:
-    """A member wants its assignment; the leader brings everybody's.
+    """Answer a member with its assignment; the leader's request holds all assignments.
 
-    Raises KafkaError (REBALANCE_IN_PROGRESS) when the next generation has begun to form.
+    Raises KafkaError (REBALANCE_IN_PROGRESS) if the next rebalance has begun.
     """
     member.renew_session(turn.now_ms)
     if group.state is GroupState.PREPARING_REBALANCE:
@@ -182,7 +183,7 @@ def sync(
 
 
 def _assign(group: ClassicGroup, assignments: dict[str, bytes], turn: Turn) -> None:
-    """Write what the leader decided and tell those who wait."""
+    """Write the leader's assignments, and answer the members that wait for theirs."""
     took_ms = turn.now_ms - group.state_since_ms
     turn.note(group.group_id, f"generation {group.generation} is assigned, after {took_ms} ms")
     turn.effects.records.append(group_metadata(group.group_id, group.to_record(assignments)))
@@ -196,20 +197,20 @@ def _assign(group: ClassicGroup, assignments: dict[str, bytes], turn: Turn) -> N
 
 
 def _assignment_was_lost(group: ClassicGroup, generation: int, turn: Turn) -> None:
-    """The assignment couldn't be written: everybody has to begin anew."""
+    """Begin a new rebalance, because the assignment couldn't be written."""
     if group.generation == generation and group.state is GroupState.COMPLETING_REBALANCE:
         prepare_rebalance(group, "the assignment could not be written", turn)
 
 
 def remove_member(group: ClassicGroup, member: Member, turn: Turn) -> None:
-    """Let a member go; ``after_removal`` has the others share what it had."""
+    """Remove a member; ``after_removal`` then shares its partitions out."""
     fail_join(member, ErrorCode.UNKNOWN_MEMBER_ID, turn.effects)
     fail_sync(member, ErrorCode.UNKNOWN_MEMBER_ID, turn.effects)
     group.remove(member.member_id)
 
 
 def after_removal(group: ClassicGroup, reason: str, turn: Turn) -> None:
-    """Members are gone: rebalance, or go on with the rebalance that had to wait for them."""
+    """Rebalance after a removal, or continue the rebalance that waited for the removed members."""
     if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
         prepare_rebalance(group, reason, turn)
     else:
@@ -218,21 +219,21 @@ def after_removal(group: ClassicGroup, reason: str, turn: Turn) -> None:
 
 
 def fail_join(member: Member, code: ErrorCode, effects: Effects) -> None:
-    """Answer with an error if the member waits for a generation."""
+    """Answer with an error, if the member waits for a generation."""
     if member.joining is not None:
         waiter, member.joining = member.joining, None
         effects.reply(waiter, JoinGroupResponse(error_code=code, member_id=member.member_id))
 
 
 def fail_sync(member: Member, code: ErrorCode, effects: Effects) -> None:
-    """Answer with an error if the member waits for its assignment."""
+    """Answer with an error, if the member waits for its assignment."""
     if member.syncing is not None:
         waiter, member.syncing = member.syncing, None
         effects.reply(waiter, SyncGroupResponse(error_code=code))
 
 
 def expire(group: ClassicGroup, turn: Turn) -> None:
-    """Do what is due by now."""
+    """Do the overdue work of a group."""
     now_ms = turn.now_ms
     for member_id, deadline in list(group.pending_joins.items()):
         if deadline <= now_ms:
@@ -251,7 +252,7 @@ def expire(group: ClassicGroup, turn: Turn) -> None:
 
 
 def _expire_sync(group: ClassicGroup, turn: Turn) -> None:
-    """Members that joined but never asked for their assignment are out."""
+    """Remove members that joined but sent no SyncGroup in time."""
     group.sync_deadline_ms = None
     late = sorted(group.pending_syncs)
     for member_id in late:

@@ -1,13 +1,13 @@
-"""What an operation of a coordinator leads to: records, answers, and work that takes long.
+"""The effects of a coordinator's operation: records, answers, and work that takes long.
 
 Rules:
 
-- Records are written before anyone is answered.
-- When they can't be written, every answer becomes an error, and ``undo`` takes back what the
-  operation had already changed in memory. What only ``replay`` changes needs no undoing.
-- Work that would hold up other groups is a ``Job``: the runtime has it done elsewhere, after the
-  records have been written, and hands the result in as another operation. Jobs of effects that
-  couldn't be written are not begun.
+- Records are written before any answer is sent.
+- If records can't be written, every answer becomes an error, and ``undo`` takes back what the
+  operation has already changed in memory. A change that only ``replay`` makes needs no undoing.
+- Work that would hold up other groups is a ``Job``. After the records have been written, the
+  runtime has the work done in a thread, and hands the result in as another operation. If the
+  records can't be written, their jobs are not begun.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -19,14 +19,14 @@ from kwire.coordinator.settings import GroupSettings
 from kwire.record.records import NO_PRODUCER, ProducerState
 
 Waiter: TypeAlias = Hashable
-"""Whoever waits for a reply; the runtime knows what it stands for."""
+"""Waits for a reply; only the runtime knows the request behind it."""
 
 
 class Job(NamedTuple):
-    """Work that takes long, and what becomes of its result.
+    """Work that takes long, and the operation that takes its result.
 
-    ``work`` looks at nothing that changes: it may run in a thread. ``hand_in`` takes what it gave,
-    or the exception that it raised, and the time in ms. ``name`` is for the log.
+    ``work`` reads nothing that changes, so a thread may run it. ``hand_in`` takes its result or the
+    exception that it raised, and the time in ms. ``name`` is for the log.
     """
 
     name: str
@@ -35,11 +35,11 @@ class Job(NamedTuple):
 
 
 class Effects:
-    """Collects what operations lead to.
+    """Collects the effects of operations.
 
-    ``records`` are to be written first, in one batch if ``is_atomic``, as part of the transaction
-    of ``producer`` if that is one; ``replies`` and ``jobs`` come after that. ``notes`` are lines
-    for the log: why the group rebalances, who is out.
+    ``records`` are written first: in one batch if ``is_atomic``, and as part of a transaction if
+    ``producer`` has one. ``replies`` and ``jobs`` follow. ``notes`` are lines for the log, such as
+    the reason of a rebalance or of a member's removal.
     """
 
     __slots__ = ("is_atomic", "jobs", "notes", "producer", "records", "replies", "undo")
@@ -54,19 +54,19 @@ class Effects:
         self.producer = producer
 
     def reply(self, waiter: Waiter, response: Any) -> None:
-        """Answer somebody."""
+        """Send a response to a waiter, after the records are written."""
         self.replies.append((waiter, response))
 
     def begin(self, job: Job) -> None:
-        """Have some work done."""
+        """Begin a job, after the records are written."""
         self.jobs = (*self.jobs, job)
 
 
 class Turn(NamedTuple):
-    """One operation at work: when it happens, the settings it goes by, where its effects go.
+    """One running operation: its time, its settings, and its effects.
 
-    ``now_ms`` is for deadlines and goes by a clock that nobody can set. ``date_ms`` is the date,
-    for what is written down.
+    ``now_ms`` is for deadlines, by a clock that nobody can set. ``date_ms`` is the date, for
+    records.
     """
 
     now_ms: int
@@ -77,10 +77,10 @@ class Turn(NamedTuple):
 
     @property
     def date_ms(self) -> int:
-        """Milliseconds since the epoch."""
+        """The date, in milliseconds since the epoch."""
         return self.now_ms if self.clock_ms is None else self.clock_ms()
 
     def note(self, group_id: str, text: str) -> None:
-        """Say what happens to a group and why: for the log, and for who asks about the group."""
+        """Note an event of a group and its reason, for the log and for the group's history."""
         self.effects.notes.append(f"group {group_id}: {text}")
         self.histories.add(group_id, Event(self.date_ms, text))

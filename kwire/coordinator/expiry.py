@@ -1,10 +1,10 @@
-"""Which offsets have been kept long enough (KIP-211).
+"""Expiry of offsets (KIP-211).
 
 Rules:
 
-- Offsets of topics that a group reads don't expire; of the others each group says from when on
-  their age counts, if it does. For a client that only commits it is the commit.
-- An offset whose commit said when it expires (OffsetCommit before version 5) goes by that.
+- An offset of a topic that a group reads doesn't expire. For other offsets, each group names the
+  time from which their age counts, or none. Without a group, it is the time of the commit.
+- If a commit named its own expiry time (OffsetCommit before version 5), that time counts.
 
 Source: OffsetExpirationConditionImpl of Kafka.
 """
@@ -18,9 +18,9 @@ from kwire.coordinator.offsets import NO_EXPIRY, CommittedOffset
 def has_expired(
     group: Group | None, offset: CommittedOffset, retention_ms: int, age_ms: Callable[[int], int]
 ) -> bool:
-    """Whether an offset, of a topic that isn't read, is past its time; no group: commits only.
+    """Whether an offset of an unread topic has expired; ``group`` is None if there is no group.
 
-    ``age_ms`` says how long ago a date was, at least.
+    ``age_ms`` gives the least time that has passed since a date.
     """
     since_ms: int | None = offset.commit_timestamp_ms
     if group is not None:

@@ -1,13 +1,13 @@
-"""What groups of every kind have in common, and who looks after each kind.
+"""The interface of groups of every kind, and of the code for each kind.
 
 Rules:
 
-- A group id names one group, of one kind; a request of another kind's protocol is refused by the
-  kind whose request it is, unless it may convert the group.
-- ``Group`` is the bookkeeping: it answers questions and changes nothing but sessions.
-  ``GroupsOfAKind`` decides: it takes turns, and leaves what they lead to in ``Effects``.
-- A group nobody has joined, which only has offsets, is in no registry: it counts as an empty
-  classic group.
+- A group id names one group, of one kind. A request of another kind's protocol is refused by that
+  other kind, unless it may convert the group.
+- ``Group`` keeps state: it answers questions, and changes nothing but sessions.
+  ``GroupsOfAKind`` decides: it runs operations, and puts their results into ``Effects``.
+- A group that no member has joined, and that only has offsets, is in no registry. It counts as an
+  empty classic group.
 
 Source: Group and Group.GroupType of Kafka.
 """
@@ -26,11 +26,11 @@ from kwire.errors import ErrorCode, KafkaError
 from kwire.record.records import Record
 
 EMPTY_STATE = "Empty"
-"""The name of the state of a group without members, of every kind."""
+"""The name of the state of a group without members, for every kind."""
 
 
 class GroupType(Enum):
-    """The kinds of groups by the names that ListGroups shows."""
+    """The kinds of groups, with the names that ListGroups shows."""
 
     CLASSIC = "classic"
     CONSUMER = "consumer"
@@ -39,9 +39,9 @@ class GroupType(Enum):
 
 
 class Committer(NamedTuple):
-    """Who commits offsets, as its request says.
+    """The client that commits offsets, as its request describes it.
 
-    ``generation`` is the member epoch in groups that have one; -1 for a client that is no member.
+    ``generation`` is the member epoch in groups with epochs; -1 for a client that is no member.
     """
 
     member_id: str = ""
@@ -56,78 +56,78 @@ class Group(Protocol):
 
     group_id: str
     scheduled_ms: int | None
-    """When ``GroupRegistry`` will look at it next; nobody else touches this."""
+    """When ``GroupRegistry`` looks at the group next; other code never touches this."""
 
     @property
     def kind(self) -> GroupType:
-        """Its kind."""
+        """The kind of the group."""
         ...
 
     @property
     def state_name(self) -> str:
-        """Kafka's name of its state; ``EMPTY_STATE`` exactly where there are no members."""
+        """Kafka's name of the group's state; ``EMPTY_STATE`` exactly if it has no members."""
         ...
 
     @property
     def protocol_type_name(self) -> str:
-        """What ListGroups shows as the protocol's type."""
+        """The protocol type that ListGroups shows."""
         ...
 
     @property
     def is_idle(self) -> bool:
-        """Whether it has no members, nor anyone who is about to join."""
+        """Whether the group has no members, and no client that is about to join."""
         ...
 
     def check_commit(self, committer: Committer, now_ms: int) -> None:
-        """Renew the session of a member that may commit offsets; KafkaError says why not."""
+        """Renew the session of a member that may commit offsets; KafkaError if it may not."""
 
     def check_commit_of(self, committer: Committer, topic_id: bytes, partition: int) -> None:
-        """KafkaError where somebody who may commit may not commit this partition."""
+        """KafkaError if a client that may commit may not commit this partition."""
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """KafkaError where somebody may not fetch offsets; null and -1 for one that is none."""
+        """KafkaError if a client may not fetch offsets; a client that is no member has None, -1."""
 
     def check_delete(self) -> None:
-        """KafkaError (NON_EMPTY_GROUP) where the group may not be deleted."""
+        """KafkaError (NON_EMPTY_GROUP) if the group may not be deleted."""
 
     def check_offset_delete(self) -> None:
-        """KafkaError (NON_EMPTY_GROUP) where no offset may be deleted, whatever its topic."""
+        """KafkaError (NON_EMPTY_GROUP) if no offset may be deleted, whatever its topic."""
 
     def subscribed_topics(self) -> AbstractSet[str] | None:
-        """The topics its members read; None where that can't be told."""
+        """The topics that the members read; None if kwire can't read the subscriptions."""
 
     def offset_age_since_ms(self, commit_timestamp_ms: int) -> int | None:
-        """From when on the age of an offset counts that isn't read; None: none expires now."""
+        """The time from which the age of an unread offset counts; None: no offset expires now."""
 
     def tombstones(self) -> list[CoordinatorRecord]:
-        """The records that delete the group; its offsets are not among them."""
+        """The records that delete the group, without its offsets."""
         ...
 
     def next_deadline_ms(self) -> int | None:
-        """When something is due next."""
+        """The earliest deadline of the group."""
 
 
 class GroupsOfAKind(Protocol):
-    """What a coordinator asks of those who look after one kind; groups given are of that kind."""
+    """The code for one kind of group, as a coordinator calls it; given groups are of that kind."""
 
     def expire(self, group: Any, turn: Turn) -> None:
-        """Do what is due by now."""
+        """Do the overdue work of a group."""
 
     def begin(self, group: Any, turn: Turn) -> None:
-        """Everything is loaded: every member has a whole session from now on to be heard."""
+        """Begin after loading: each member has a whole session to send its first request."""
 
     def end(self, group: Any, code: ErrorCode, effects: Effects) -> None:
-        """The coordinator is no more: answer everybody who waits."""
+        """Answer all members that wait with an error, because the coordinator ends."""
 
     def replay(self, kind: int, record: Record, now_ms: int, *, loading: bool) -> None:
-        """Take in a record of a type that is this kind's own; MalformedRequest if damaged."""
+        """Apply a record of a type that belongs to this kind; MalformedRequest if damaged."""
 
 
 class GroupRegistry:
-    """The groups of a coordinator by id, and when each has to be looked at.
+    """The groups of a coordinator by id, and the time at which each needs attention.
 
-    ``new_id`` gives the random part of a member's id; ``histories`` keep what happens to groups.
-    ``date_ms`` gives the date; the moment of an operation is one if it isn't given.
+    ``new_id`` gives the random part of a member's id; ``histories`` keep the groups' events.
+    ``date_ms`` gives the date; without it, the time of an operation counts as the date.
     """
 
     __slots__ = ("_date_ms", "_schedule", "groups", "histories", "new_id", "settings")
@@ -147,13 +147,13 @@ class GroupRegistry:
         self._date_ms = date_ms
 
     def turn(self, now_ms: int) -> Turn:
-        """An operation that begins now."""
+        """Begin an operation at this time."""
         return Turn(now_ms, self.settings, Effects(), self.histories, self._date_ms)
 
     def check_room(self, offsets_only: int = 0) -> None:
-        """KafkaError (GROUP_MAX_SIZE_REACHED) where no further group is kept.
+        """KafkaError (GROUP_MAX_SIZE_REACHED) if no further group may be kept.
 
-        ``offsets_only`` groups are known besides by their offsets.
+        ``offsets_only`` counts the groups that are known only by their offsets.
         """
         if max(len(self.groups), offsets_only) >= self.settings.max_count:
             raise KafkaError(
@@ -163,18 +163,18 @@ class GroupRegistry:
             )
 
     def reschedule(self, group: Group) -> None:
-        """See to it that a group is looked at in time; looking too early costs little."""
+        """Plan the next look at a group by its deadline; a look too early costs little."""
         due = group.next_deadline_ms()
         if due is not None and (group.scheduled_ms is None or due < group.scheduled_ms):
             group.scheduled_ms = due
             heapq.heappush(self._schedule, (due, group.group_id))
 
     def next_deadline_ms(self) -> int | None:
-        """When a group has to be looked at next; None: never as things stand."""
+        """When the next group needs attention; None: never as things stand."""
         return self._schedule[0][0] if self._schedule else None
 
     def take_due(self, now_ms: int) -> Group | None:
-        """A group that has to be looked at by now, to be rescheduled after that."""
+        """A group that needs attention by now; the caller reschedules it afterwards."""
         while self._schedule and self._schedule[0][0] <= now_ms:
             due_ms, group_id = heapq.heappop(self._schedule)
             group = self.groups.get(group_id)

@@ -2,12 +2,12 @@
 
 Rules:
 
-- ``classic`` and ``consumer`` look after the groups of one kind each, ``members`` passes requests
-  of the classic protocol to the kind they find, ``committed`` has the offsets of all kinds. A new
-  kind adds its record types to ``_KINDS_OF_RECORDS`` and itself to ``__init__``.
+- ``classic`` and ``consumer`` each handle the groups of one kind. ``members`` passes requests of
+  the classic protocol to the group's kind. ``committed`` has the offsets of all kinds. A new kind
+  adds its record types to ``_KINDS_OF_RECORDS`` and itself to ``__init__``.
 - ``next_deadline_ms`` says when ``tick`` has something to do.
-- Committed offsets and what groups keep come true by ``replay`` alone, in normal work as when a
-  partition is loaded.
+- Committed offsets and the kept state of groups change by ``replay`` alone, in normal work as at
+  loading.
 """
 
 import sys
@@ -45,18 +45,18 @@ _KINDS_OF_RECORDS = {
     GROUP_METADATA_TYPE: GroupType.CLASSIC,
     **dict.fromkeys(CONSUMER_GROUP_TYPES, GroupType.CONSUMER),
 }
-"""Which kind of group a type of record belongs to, offsets aside."""
+"""The kind of group to which each type of record belongs, offsets aside."""
 
 EXPIRY_GROUPS = 50
-"""How many groups are looked through for old offsets at a time."""
+"""How many groups are checked for expired offsets at a time."""
 
 
 class GroupCoordinator:
     """Groups and their offsets. ``new_id`` gives the random part of a member's id.
 
-    ``surroundings`` is what consumer groups know of the broker; nothing at all if it isn't given.
-    ``histories`` keep what happens to groups, of its own if they aren't given. ``date_ms`` gives
-    the date, for records; without it the times that are given with requests count as dates.
+    ``surroundings`` is the broker as consumer groups know it; without it they know no topics.
+    ``histories`` keep the groups' events; without it the coordinator has its own. ``date_ms`` gives
+    the date for records; without it the times of requests count as dates.
     """
 
     def __init__(
@@ -87,21 +87,21 @@ class GroupCoordinator:
     # Groups as a whole
 
     def state_of(self, group_id: str) -> str | None:
-        """The state of a group; one that only has offsets is Empty; None for one nobody knows."""
+        """The state of a group; Empty if it only has offsets; None if the group is unknown."""
         group = self.groups.get(group_id)
         if group is not None:
             return group.state_name
         return EMPTY_STATE if self.offsets.has(group_id) else None
 
     def group_ids(self) -> list[str]:
-        """Every group, those that only have offsets included."""
+        """The ids of all groups, including those that only have offsets."""
         with_offsets_only = [one for one in self.offsets.group_ids() if one not in self.groups]
         return [*self.groups, *with_offsets_only]
 
     def delete(self, group_id: str, most_offsets: int = sys.maxsize) -> Effects:
         """Delete an empty group and its offsets.
 
-        Where it has more than ``most_offsets``, that many are deleted and the group is still there.
+        If it has more than ``most_offsets``, that many are deleted and the group is still there.
         Raises KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
         """
         if self.state_of(group_id) is None:
@@ -116,10 +116,10 @@ class GroupCoordinator:
         return effects
 
     def expire_offsets(self, age_ms: Callable[[int], int]) -> Iterator[Effects]:
-        """Drop what is past ``offsets.retention.minutes``, and empty groups without any left.
+        """Delete offsets older than ``offsets.retention.minutes``, and empty groups without any.
 
-        ``age_ms`` says how long ago a date was. A few groups at a time: the effects of each step
-        are to be carried out before the next.
+        ``age_ms`` gives the time since a date. Each step covers a few groups: the caller carries
+        out the effects of a step before the next step.
         """
         group_ids = self.group_ids()
         for first in range(0, len(group_ids), EXPIRY_GROUPS):
@@ -132,12 +132,12 @@ class GroupCoordinator:
         return self._registry.next_deadline_ms()
 
     def tick(self, now_ms: int) -> Effects:
-        """Do what is due by now in one group: its records are one batch, which has to have room."""
+        """Do the overdue work of one group; its records are one batch, which must have room."""
         group = self._registry.take_due(now_ms)
         return Effects() if group is None else self._expire(group, now_ms)
 
     def tick_group(self, group_id: str, now_ms: int) -> Effects | None:
-        """Do what is due by now in this group; None where nothing is."""
+        """Do the overdue work of this group; None if there is none."""
         group = self.groups.get(group_id)
         if group is None or group.scheduled_ms is None or group.scheduled_ms > now_ms:
             return None
@@ -151,7 +151,7 @@ class GroupCoordinator:
         return turn.effects
 
     def undo(self, effects: Effects, now_ms: int) -> Effects:
-        """The records of these effects couldn't be written: go back, and tell who is concerned."""
+        """Take back effects whose records couldn't be written, and answer those that wait."""
         turn = self._registry.turn(now_ms)
         for take_back in reversed(effects.undo):
             take_back(turn)
@@ -160,10 +160,10 @@ class GroupCoordinator:
         return turn.effects
 
     def replay(self, record: Record, producer_id: int, now_ms: int, *, loading: bool) -> None:
-        """Take a record in, of a transaction if ``producer_id`` isn't -1.
+        """Apply a record; ``producer_id`` is -1 outside of a transaction.
 
-        Records of kinds of groups that aren't served are passed over. Raises MalformedRequest for
-        a record that is damaged.
+        Records of kinds of groups that kwire doesn't serve are skipped. Raises MalformedRequest for
+        a damaged record.
         """
         if record.key is None:
             return
@@ -176,9 +176,9 @@ class GroupCoordinator:
             self._kinds[group_kind].replay(record_kind, record, now_ms, loading=loading)
 
     def take_in(self, content: Content, offset: int, producer_id: int, now_ms: int) -> None:
-        """Take in what was just written at an offset, in a transaction if ``producer_id`` isn't -1.
+        """Apply a record that was just written; ``producer_id`` is -1 outside of a transaction.
 
-        The fast path of ``replay``, which would read the same from the record.
+        This is the fast path of ``replay``, which would parse the same content from the record.
         """
         if isinstance(content, WrittenOffset):
             committed = CommittedOffset.from_record(content.value, offset)
@@ -200,11 +200,11 @@ class GroupCoordinator:
         self.offsets.put(parsed.group, parsed.topic, parsed.partition, committed, producer_id)
 
     def replay_end_transaction(self, producer_id: int, *, committed: bool) -> None:
-        """Take in the marker that ends a transaction."""
+        """Apply the marker that ends a transaction."""
         self.offsets.end_transaction(producer_id, committed=committed)
 
     def begin(self, now_ms: int) -> Effects:
-        """Everything is loaded: every member has a whole session from now on to be heard."""
+        """Begin after loading: each member has a whole session to send its first request."""
         turn = self._registry.turn(now_ms)
         for group in list(self.groups.values()):
             self._kinds[group.kind].begin(group, turn)
@@ -212,7 +212,7 @@ class GroupCoordinator:
         return turn.effects
 
     def end(self, code: ErrorCode) -> Effects:
-        """This coordinator is no more: everybody who waits is told so."""
+        """Answer all members that wait with an error, because this coordinator ends."""
         effects = Effects()
         for group in self.groups.values():
             self._kinds[group.kind].end(group, code, effects)

@@ -1,9 +1,9 @@
-"""What clients ask of the offsets of groups of every kind: commit, fetch, delete; and their expiry.
+"""Operations on the offsets of groups of every kind: commit, fetch, delete, and expiry.
 
 Rules:
 
-- Whether somebody may commit or fetch is for the group to say; offsets come true by ``replay``.
-- Without a group anybody may commit who claims no generation: a simple consumer, or a tool.
+- The group decides whether a client may commit or fetch. Offsets change by ``replay`` alone.
+- Without a group, every client that claims no generation may commit: a simple consumer, or a tool.
 - An offset that an open transaction may change doesn't expire, nor does its group.
 
 Source: OffsetMetadataManager of Kafka; KIP-211, KIP-447, KIP-496.
@@ -22,10 +22,10 @@ from kwire.coordinator.records import OffsetCommitValue, offset_commit
 from kwire.errors import ErrorCode, KafkaError
 
 GROUPS_PER_STEP = 25
-"""How many groups are looked through at a time."""
+"""How many groups are checked at a time."""
 
 GROUP_ID_NOT_FOUND_SINCE = 9
-"""The first version of OffsetCommit that has this error."""
+"""The first version of OffsetCommit with this error."""
 
 
 class GroupOffsets:
@@ -36,10 +36,10 @@ class GroupOffsets:
         self._store = store
 
     def check_commit(self, group_id: str, committer: Committer, now_ms: int) -> None:
-        """Whether somebody may commit offsets; KafkaError says why not.
+        """Raise KafkaError unless a client may commit offsets.
 
-        GROUP_ID_NOT_FOUND for a generation of a group nobody knows (ILLEGAL_GENERATION where the
-        API or its version doesn't have that), and what ``check_commit`` of the group raises.
+        GROUP_ID_NOT_FOUND for a generation of an unknown group (ILLEGAL_GENERATION if the API or
+        its version doesn't have that error), and the errors of the group's ``check_commit``.
         """
         group = self._registry.groups.get(group_id)
         if group is not None:
@@ -59,13 +59,13 @@ class GroupOffsets:
     def check_commit_of(
         self, group_id: str, committer: Committer, topic_id: bytes, partition: int
     ) -> None:
-        """Whether somebody who may commit may commit this partition; KafkaError as of the group."""
+        """Raise the group's KafkaError if a client may not commit this partition."""
         group = self._registry.groups.get(group_id)
         if group is not None:
             group.check_commit_of(committer, topic_id, partition)
 
     def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> None:
-        """Whether somebody may fetch offsets; KafkaError as ``check_fetch`` of the group."""
+        """Raise the KafkaError of the group's ``check_fetch`` unless a client may fetch offsets."""
         group = self._registry.groups.get(group_id)
         if group is not None:
             group.check_fetch(member_id, member_epoch)
@@ -81,7 +81,7 @@ class GroupOffsets:
     def delete(
         self, group_id: str, wanted: Sequence[tuple[str, int]]
     ) -> tuple[Effects, AbstractSet[str]]:
-        """Forget offsets (topic, partition), but for topics that are read: those are returned.
+        """Delete offsets (topic, partition), except of topics that members read: return those.
 
         Raises KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
         """
@@ -101,7 +101,7 @@ class GroupOffsets:
         return effects, read
 
     def tombstones(self, group_id: str, most: int, effects: Effects) -> bool:
-        """Add the records that forget a group's offsets; whether these are all of them."""
+        """Add tombstones for a group's offsets; return whether these are all of its offsets."""
         held = list(
             islice(self._store.iter_partitions(group_id), most + 1 if most < sys.maxsize else None)
         )
@@ -110,9 +110,9 @@ class GroupOffsets:
         return len(held) <= most
 
     def forget_topics(self, is_gone: Callable[[str], bool]) -> Iterator[Effects]:
-        """Drop the offsets of topics that are deleted.
+        """Delete the offsets of deleted topics.
 
-        Few groups at a time: the effects of each step are to be carried out before the next.
+        Each step covers a few groups: the caller carries out its effects before the next step.
         """
         effects = Effects(is_atomic=False)
         for count, group_id in enumerate(self._store.group_ids(), 1):
@@ -128,7 +128,7 @@ class GroupOffsets:
                 effects = Effects(is_atomic=False)
 
     def expire(self, group_ids: Sequence[str], age_ms: Callable[[int], int]) -> Effects:
-        """Drop what is past ``offsets.retention.minutes``, and empty groups without any left."""
+        """Delete offsets older than ``offsets.retention.minutes``, and empty groups without any."""
         effects = Effects(is_atomic=False)
         for group_id in group_ids:
             group = self._registry.groups.get(group_id)

@@ -1,8 +1,8 @@
-"""What has happened to groups lately, and why: for people who ask.
+"""The latest events of groups and their reasons, for people who ask.
 
-Rules: the last ``EVENTS_KEPT`` events of a group are kept, of the ``GROUPS_KEPT`` groups that had
-one most recently, also of groups that are gone. A restart forgets them; the log of the broker has
-every one.
+Rules: the history keeps the last ``EVENTS_KEPT`` events of a group, for the ``GROUPS_KEPT`` groups
+with the most recent events, even if these groups are gone. A restart clears the history; the
+broker's log has every event.
 """
 
 from collections import deque
@@ -14,7 +14,7 @@ MAX_TEXT_LENGTH = 400
 
 
 class Event(NamedTuple):
-    """Something that happened to a group; the time is in ms since the epoch."""
+    """An event of a group; the time is in ms since the epoch."""
 
     at_ms: int
     text: str
@@ -29,7 +29,7 @@ class Histories:
         self._groups: dict[str, deque[Event]] = {}
 
     def add(self, group_id: str, event: Event) -> None:
-        """Something has happened to a group."""
+        """Add an event of a group."""
         events = self._groups.pop(group_id, None)
         if events is None:
             events = deque(maxlen=EVENTS_KEPT)

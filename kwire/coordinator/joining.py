@@ -1,15 +1,15 @@
-"""Who may join a classic group, and as whom: new, returning, and static members.
+"""Rules for members that join a classic group: new, returning, and static members.
 
 Rules:
 
-- A member without an id is given one; from version 4 on it has to join again with it (KIP-394), so
+- A member without an id gets one. From version 4 on it has to join again with this id (KIP-394), so
   that a client which gave up leaves no member behind.
-- A static member is known by its instance: when it comes back it takes the place of its former
-  self, which is fenced, and causes no rebalance if nothing else has changed (KIP-345). Kafka looks
-  at the chosen protocol alone and leaves a member whose subscription has changed with partitions
-  it no longer wants; here that rebalances.
-- A member that joins again without a change gets the present generation. When the leader of a
-  stable group does so, the group rebalances: the leader may see other partitions than before.
+- A static member is known by its instance. When it comes back, it replaces its former self, which
+  is fenced. That causes no rebalance if nothing else has changed (KIP-345). Kafka compares only the
+  metadata of the chosen protocol, and leaves a member whose subscription has changed with
+  partitions that it no longer wants; here that rebalances.
+- A member that joins again without a change gets the present generation. If the leader of a stable
+  group does so, the group rebalances, because the leader may see other partitions than before.
 - A leader that came back keeps its old assignment and doesn't assign anew (KIP-814).
 
 Source: classicGroupJoin… of GroupMetadataManager.
@@ -33,14 +33,14 @@ MAX_REASON_LENGTH = 255
 _ASSIGNED_OR_SOON = (GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
 
 MAX_PENDING_JOINS = 10_000
-"""How many given ids a group remembers; whoever comes with an older one has to begin anew."""
+"""How many pending ids a group remembers; a client with an older id has to begin anew."""
 
 MAX_PENDING_CHARACTERS = 1_048_576
-"""Long ids, which are made of long client ids, are remembered less often."""
+"""How many characters these ids have together: a group remembers fewer long ids."""
 
 
 class Client(NamedTuple):
-    """Who asks: its client id, its host as Kafka prints it, the version of its request."""
+    """The sender: its client id, its host as Kafka prints it, and the version of its request."""
 
     client_id: str
     host: str
@@ -48,9 +48,9 @@ class Client(NamedTuple):
 
 
 class JoinAttempt(NamedTuple):
-    """A request to join, the id it gets if it has none, and who waits for the answer.
+    """A request to join, the id for a member without one, and the waiter for the answer.
 
-    ``protocols`` are the assignors the member offers.
+    ``protocols`` are the assignors that the member offers.
     """
 
     request: JoinGroupRequest
@@ -61,7 +61,7 @@ class JoinAttempt(NamedTuple):
 
     @property
     def client_reason(self) -> str:
-        """Why the client says it joins (KIP-800)."""
+        """The client's reason to join (KIP-800)."""
         reason = self.request.reason
         return f"reason: {reason[:MAX_REASON_LENGTH]}" if reason else "no reason given"
 
@@ -81,7 +81,7 @@ class JoinAttempt(NamedTuple):
 
 
 def join(group: ClassicGroup, attempt: JoinAttempt, turn: Turn) -> None:
-    """Let a member in, or raise the KafkaError that says why not.
+    """Let a member join, or raise KafkaError.
 
     INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
     """
@@ -97,10 +97,10 @@ def join(group: ClassicGroup, attempt: JoinAttempt, turn: Turn) -> None:
 
 
 def _has_room(group: ClassicGroup, member_id: str, max_size: int) -> bool:
-    """Whether one more may join.
+    """Whether one more member may join.
 
-    During a rebalance those count who have joined, not those who are known: so the last ones are
-    out when ``group.max.size`` has become smaller.
+    During a rebalance, members that have joined count, and not all known members. So the last to
+    join are refused if ``group.max.size`` has become smaller.
     """
     if group.state is GroupState.EMPTY:
         return True
@@ -115,7 +115,7 @@ def _has_room(group: ClassicGroup, member_id: str, max_size: int) -> bool:
 def _turn_away(group: ClassicGroup, attempt: JoinAttempt, turn: Turn) -> None:
     member_id = attempt.request.member_id
     refusal = JoinGroupResponse(error_code=ErrorCode.GROUP_MAX_SIZE_REACHED)
-    turn.note(group.group_id, f"{member_id or attempt.new_id} finds no room: group.max.size")
+    turn.note(group.group_id, f"{member_id or attempt.new_id} is refused: group.max.size reached")
     turn.effects.reply(attempt.waiter, refusal)
     group.pending_joins.pop(member_id, None)
     if member_id in group.members:
@@ -140,7 +140,7 @@ def _join_without_id(group: ClassicGroup, attempt: JoinAttempt, turn: Turn) -> N
 
 
 def _expect(group: ClassicGroup, member_id: str, until_ms: int) -> None:
-    """Wait for somebody to join with the id it was given; only so many are waited for."""
+    """Expect a client to join with the id that it was given; the oldest ids make room."""
     pending = group.pending_joins
     most = min(MAX_PENDING_JOINS, 1 + MAX_PENDING_CHARACTERS // len(member_id))
     while len(pending) >= most:
@@ -160,7 +160,7 @@ def _add(group: ClassicGroup, member_id: str, attempt: JoinAttempt, turn: Turn) 
 
 def _join_with_id(group: ClassicGroup, attempt: JoinAttempt, turn: Turn) -> None:
     request = attempt.request
-    # Only dynamic members are told to come back with an id; an instance would take it over.
+    # Only dynamic members are told to join again with an id; an instance would take it over.
     if request.member_id in group.pending_joins and request.group_instance_id is None:
         _add(group, request.member_id, attempt, turn)
         return
@@ -168,7 +168,7 @@ def _join_with_id(group: ClassicGroup, attempt: JoinAttempt, turn: Turn) -> None
     is_the_same = member.protocols == attempt.protocols
     leads_stable_group = group.state is GroupState.STABLE and member.member_id == group.leader
     if is_the_same and not leads_stable_group and group.state in _ASSIGNED_OR_SOON:
-        # It may have missed the answer to its first request; the generation stays.
+        # The member may have missed the answer to its first request; the generation stays.
         member.renew_session(turn.now_ms)
         turn.effects.reply(attempt.waiter, protocol.join_response(group, member))
         return
@@ -176,7 +176,7 @@ def _join_with_id(group: ClassicGroup, attempt: JoinAttempt, turn: Turn) -> None
     if is_the_same:
         reason = ""
     if leads_stable_group:
-        # What the leader assigns by may have changed, for instance the partitions of a topic.
+        # The input of the leader's assignment may have changed, like the partitions of a topic.
         reason = f"the leader {member.member_id} joins again ({attempt.client_reason})"
     described = attempt.member(request.member_id)
     group.change_protocols(member, described.protocols)
@@ -188,7 +188,7 @@ def _join_with_id(group: ClassicGroup, attempt: JoinAttempt, turn: Turn) -> None
 def _replace_static(
     group: ClassicGroup, instance_id: str, attempt: JoinAttempt, turn: Turn
 ) -> None:
-    """A static member came back: it takes the place of its former self."""
+    """Put a static member that came back in the place of its former self."""
     old = group.members[group.static_members[instance_id]]
     old_leader = group.leader
     protocol.fail_join(old, ErrorCode.FENCED_INSTANCE_ID, turn.effects)
@@ -205,14 +205,14 @@ def _replace_static(
         reason = f"static member {instance_id} came back ({attempt.client_reason})"
         protocol.rejoin_and_rebalance(group, new, attempt.waiter, reason, turn)
         return
-    turn.note(group.group_id, f"static member {instance_id} came back, and takes over as it was")
+    turn.note(group.group_id, f"static member {instance_id} came back, and keeps its assignment")
     turn.effects.records.append(group_metadata(group.group_id, group.state_record()))
     turn.effects.undo.append(partial(_take_replacement_back, group, old, new))
     response = protocol.join_response(group, new)
     if attempt.client.api_version >= SKIP_ASSIGNMENT_SINCE:
         response.skip_assignment = group.leader == attempt.new_id
     else:
-        # An older leader must not assign anew, so it is told that its former self leads.
+        # An older leader must not assign anew, so the answer names its former self as the leader.
         response.leader, response.members = old_leader or "", []
     turn.effects.reply(attempt.waiter, response)
 

@@ -1,4 +1,4 @@
-"""JoinGroup, SyncGroup, Heartbeat and LeaveGroup, for the kind of group they find.
+"""JoinGroup, SyncGroup, Heartbeat and LeaveGroup, passed to the code for the group's kind.
 
 Rules:
 
@@ -22,7 +22,7 @@ from kwire.protocol.messages.sync_group import SyncGroupRequest
 
 
 class Membership:
-    """What members of the classic protocol ask. Each method raises what its kind's does."""
+    """The requests of members of the classic protocol. Each method raises what its kind raises."""
 
     def __init__(
         self, registry: GroupRegistry, classic: ClassicGroups, in_consumer: ClassicMembers
@@ -38,7 +38,7 @@ class Membership:
     def join(
         self, request: JoinGroupRequest, client: Client, waiter: Waiter, now_ms: int
     ) -> Effects:
-        """A member joins; it is answered when its group is ready for that.
+        """Join a member; it is answered when its group is ready.
 
         Raises KafkaError: INVALID_SESSION_TIMEOUT, and INVALID_REQUEST for a client id that is too
         long for an id.
@@ -66,7 +66,7 @@ class Membership:
         waiter: Waiter,
         now_ms: int,
     ) -> Effects:
-        """A classic group takes the place of an empty consumer group."""
+        """Put a classic group in the place of an empty consumer group."""
         groups = self._registry.groups
         del groups[group.group_id]
         try:
@@ -75,7 +75,7 @@ class Membership:
             groups[group.group_id] = group
             raise
         effects.records[:0] = group.tombstones()
-        # Undone last, when the classic group is gone.
+        # This undo runs last, when the classic group is removed.
         effects.undo.insert(0, lambda _: self._put_back(group))
         return effects
 
@@ -83,14 +83,14 @@ class Membership:
         self._registry.groups.setdefault(group.group_id, group)
 
     def sync(self, request: SyncGroupRequest, waiter: Waiter, now_ms: int) -> Effects:
-        """A member asks for its assignment."""
+        """Answer a member with its assignment."""
         group = self._consumer_group(request.group_id)
         if group is None:
             return self._classic.sync(request, waiter, now_ms)
         return self._in_consumer.sync(group, request, waiter, self._registry.turn(now_ms))
 
     def heartbeat(self, request: HeartbeatRequest, now_ms: int) -> None:
-        """A member is alive; KafkaError tells it what else is going on."""
+        """Renew a member's session; a KafkaError is the answer, also to tell of a rebalance."""
         group = self._consumer_group(request.group_id)
         if group is None:
             self._classic.heartbeat(request, now_ms)
@@ -100,7 +100,7 @@ class Membership:
     def leave(
         self, group_id: str, leaving: list[MemberIdentity], waiter: Waiter, now_ms: int
     ) -> Effects:
-        """Members leave together; each has an answer of its own in a LeaveGroupResponse."""
+        """Remove members together; each has its own result in a LeaveGroupResponse."""
         group = self._consumer_group(group_id)
         if group is None:
             return self._classic.leave(group_id, leaving, waiter, now_ms)

@@ -1,10 +1,10 @@
-"""The offsets that groups have committed, and those that open transactions will commit.
+"""The offsets that groups have committed, and the pending offsets of open transactions.
 
 Rules:
 
-- Everything here changes by replaying records, in the order of the log.
-- An offset of a transaction is pending until the transaction's marker: a commit makes it hold
-  unless a younger record of the same partition did so meanwhile, an abort forgets it (KIP-447).
+- All state here changes by replaying records, in the order of the log.
+- An offset of a transaction is pending until the transaction's marker. A commit puts it in force,
+  unless a younger record of the same partition is in force already. An abort drops it (KIP-447).
 
 Source: OffsetMetadataManager of Kafka.
 """
@@ -20,9 +20,9 @@ NO_PRODUCER_ID = -1
 
 
 class CommittedOffset(NamedTuple):
-    """The next offset to read, with what the client said of it; times in ms since the epoch.
+    """The next offset to read, with the client's metadata; times in ms since the epoch.
 
-    ``record_offset`` is where it is kept in the coordinator's own partition.
+    ``record_offset`` is the offset of its record in the coordinator's own partition.
     """
 
     offset: int
@@ -47,7 +47,7 @@ class CommittedOffset(NamedTuple):
         )
 
     def belongs_to(self, topic_id: bytes) -> bool:
-        """Whether it was committed for this topic, not for an older one of the same name."""
+        """Whether it was committed for this topic, and not for an older topic of the same name."""
         return ZERO_UUID in (topic_id, self.topic_id) or topic_id == self.topic_id
 
 
@@ -60,14 +60,14 @@ class GroupOffsets:
         self.topics: dict[str, dict[int, CommittedOffset]] = {}
 
     def put(self, topic: str, partition: int, committed: CommittedOffset) -> None:
-        """Note an offset."""
+        """Set the offset of a partition."""
         partitions = self.topics.get(topic)
         if partitions is None:
             self.topics[topic] = partitions = {}
         partitions[partition] = committed
 
     def remove(self, topic: str, partition: int) -> None:
-        """Forget an offset, if there is one."""
+        """Remove the offset of a partition, if it has one."""
         partitions = self.topics.get(topic, {})
         partitions.pop(partition, None)
         if not partitions:
@@ -78,7 +78,7 @@ class GroupOffsets:
         return self.topics.get(topic, {}).get(partition)
 
     def items(self) -> list[tuple[str, int, CommittedOffset]]:
-        """Every offset: topic, partition, what is committed."""
+        """Every offset: topic, partition, and the committed offset."""
         return [
             (topic, partition, committed)
             for topic, partitions in self.topics.items()
@@ -92,7 +92,8 @@ class GroupOffsets:
 class OffsetStore:
     """The offsets of every group of a coordinator.
 
-    ``_pending`` are those of open transactions by producer id, ``_open`` who has one by group.
+    ``_pending`` holds the offsets of open transactions by producer id; ``_open`` holds the producer
+    ids with pending offsets by group.
     """
 
     __slots__ = ("_groups", "_open", "_pending")
@@ -111,7 +112,7 @@ class OffsetStore:
         return len(self._groups)
 
     def of(self, group_id: str) -> GroupOffsets:
-        """A group's committed offsets; empty for a group nobody knows."""
+        """A group's committed offsets; empty for an unknown group."""
         return self._groups.get(group_id) or GroupOffsets()
 
     def has(self, group_id: str) -> bool:
@@ -125,7 +126,7 @@ class OffsetStore:
         )
 
     def _pending_of(self, group_id: str) -> list[GroupOffsets]:
-        """The offsets that each open transaction commits to a group."""
+        """The offsets of a group in each open transaction."""
         return [self._pending[producer][group_id] for producer in self._open.get(group_id, ())]
 
     def holds(self, group_id: str, topic: str, partition: int) -> bool:
@@ -164,7 +165,7 @@ class OffsetStore:
         groups[group_id].put(topic, partition, offset)
 
     def remove(self, group_id: str, topic: str, partition: int) -> None:
-        """Replay a tombstone: forget an offset, committed and pending."""
+        """Replay a tombstone: remove an offset, committed and pending."""
         committed = self._groups.get(group_id)
         if committed is not None:
             committed.remove(topic, partition)
@@ -187,7 +188,7 @@ class OffsetStore:
                     self.put(group_id, topic, partition, offset, NO_PRODUCER_ID)
 
     def _close(self, group_id: str, producer_id: int) -> None:
-        """A transaction has nothing more to commit to a group."""
+        """Note that a transaction has no more pending offsets of a group."""
         producers = self._open[group_id]
         producers.discard(producer_id)
         if not producers:

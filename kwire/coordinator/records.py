@@ -1,8 +1,8 @@
 """The records of ``__consumer_offsets``, in Kafka's formats.
 
-Format: key and value begin with an int16. In a key it is the record's type; in a value the version
-of its schema. A null value is a tombstone. Types 0 and 1 are offset commits, 2 is a classic group;
-the others belong to group types that are not served yet, and are passed over.
+Format: key and value begin with an int16. In a key it is the record's type, in a value the version
+of its schema. A null value is a tombstone. Types 0 and 1 are offset commits, and 2 is a classic
+group. ``kwire.coordinator.consumer.records`` has consumer groups. Other types are skipped.
 
 Source: GroupCoordinatorRecordHelpers of Kafka; offset commits are written in version 4 (1 where the
 client said how long to keep them) and groups in version 3, as Kafka 4.3 does.
@@ -89,14 +89,14 @@ class GroupMetadataValue(Schema, versions=(0, 4), flexible=4):
 
 
 class WrittenGroup(NamedTuple):
-    """What the record of a classic group's generation says."""
+    """The content of the record of a classic group's generation."""
 
     group: str
     value: GroupMetadataValue
 
 
 class WrittenOffset(NamedTuple):
-    """What the record of a committed offset says."""
+    """The content of the record of a committed offset."""
 
     group: str
     topic: str
@@ -105,7 +105,7 @@ class WrittenOffset(NamedTuple):
 
 
 class WrittenTarget(NamedTuple):
-    """What the record of a consumer group's member says that it is to have, by topic id."""
+    """The content of the record of a consumer group member's target, by topic id."""
 
     group: str
     member_id: str
@@ -113,14 +113,14 @@ class WrittenTarget(NamedTuple):
 
 
 Content: TypeAlias = WrittenGroup | WrittenOffset | WrittenTarget
-"""What a record says: what would be read from it."""
+"""The content of a record, as a parser of the record would give it."""
 
 
 class CoordinatorRecord(NamedTuple):
-    """A record as it is written: bytes, or None for a tombstone.
+    """A record to write: bytes, or None for a tombstone.
 
-    ``content`` is what those bytes say, of the records that are written most: whoever has written
-    it needn't read it again. None: read it.
+    ``content`` is the content of those bytes, for the most frequent records, so that the writer
+    needn't parse them again. None: parse the bytes.
     """
 
     key: bytes
@@ -129,7 +129,7 @@ class CoordinatorRecord(NamedTuple):
 
 
 def record_type(key: bytes) -> int:
-    """The type of a record; -1 for a key that is too short to have one."""
+    """The type of a record; -1 for a key that is too short for a type."""
     return int(_VERSION.unpack_from(key)[0]) if len(key) >= _VERSION.size else -1
 
 
@@ -142,7 +142,7 @@ def offset_commit(
     if value is None:
         return CoordinatorRecord(packed, None)
     if value.expire_timestamp >= 0:
-        # The older version leaves some fields out: what it says has to be read.
+        # The older version leaves some fields out, so its content has to be parsed.
         return CoordinatorRecord(packed, _with_version(value, EXPIRING_OFFSET_COMMIT_VERSION))
     content = WrittenOffset(group, topic, partition, value)
     return CoordinatorRecord(packed, _with_version(value, OFFSET_COMMIT_VERSION), content)
@@ -158,17 +158,17 @@ def group_metadata(group: str, value: GroupMetadataValue | None) -> CoordinatorR
 
 
 def parse_offset_commit_key(key: bytes) -> OffsetCommitKey:
-    """The key of an offset commit; MalformedRequest for one that isn't."""
+    """The key of an offset commit; MalformedRequest for any other bytes."""
     return decoder(OffsetCommitKey, 1)(key, _VERSION.size)[0]
 
 
 def parse_group_metadata_key(key: bytes) -> GroupMetadataKey:
-    """The key of a classic group; MalformedRequest for one that isn't."""
+    """The key of a classic group; MalformedRequest for any other bytes."""
     return decoder(GroupMetadataKey, 2)(key, _VERSION.size)[0]
 
 
 def parse_value(schema: type[_M], value: bytes) -> _M:
-    """A value in whichever version it was written; MalformedRequest for one that isn't."""
+    """A value in the version in which it was written; MalformedRequest for unreadable bytes."""
     if len(value) < _VERSION.size:
         raise MalformedRequest("a value without a version")
     (version,) = _VERSION.unpack_from(value)

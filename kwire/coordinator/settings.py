@@ -1,4 +1,4 @@
-"""The broker's settings that a group coordinator goes by."""
+"""The broker's settings for a group coordinator."""
 
 from typing import NamedTuple
 

@@ -1,18 +1,18 @@
-"""How long a rebalance waits for more members than it knows of.
+"""How long a rebalance waits for members that the group doesn't know yet.
 
 Rules:
 
-- The first rebalance of an empty group waits ``group.initial.rebalance.delay.ms``, again and again
-  while members come, up to the rebalance timeout, as Kafka's does.
-- Where that delay is 0 it waits only if others are announced: a client asks for the coordinator of
-  its group before it joins, so that clients which start together are known to come. Then it waits
-  until nothing has been heard for ``QUIET_MS``, or longer while some are still missing. A client
-  that is alone waits for nobody. Without this, whoever is first rebalances alone, and learns of
-  the others with its next heartbeat: 3 s.
-- After that it waits a moment for those who have been given an id and are about to join with it.
+- The first rebalance of an empty group waits ``group.initial.rebalance.delay.ms``. The wait is
+  repeated while members join, up to the rebalance timeout, as in Kafka.
+- If that delay is 0, the rebalance waits only for announced clients. A client asks for the
+  coordinator of its group before it joins, and so announces itself. The wait ends when no client
+  has been heard for ``QUIET_MS``, or a longer time while announced clients are missing. A client
+  that is alone doesn't wait. Without this rule, the first client would rebalance alone, and would
+  learn of the others with its next heartbeat: after 3 s.
+- After that, the rebalance waits a moment for members that have just got an id to join with.
 - A group that has rebalanced ``CALM_AFTER`` times within ``CALM_WITHIN_MS`` waits ``CALM_MS`` each
-  time, so that members which come, go and change their minds all the time don't keep the broker
-  busy: what they want meanwhile becomes one generation.
+  time. So members that join, leave and resubscribe all the time don't keep the broker busy: their
+  changes during the wait become one generation.
 """
 
 from typing import Any
@@ -20,25 +20,25 @@ from typing import Any
 from kwire.coordinator.effects import Turn
 
 QUIET_MS = 60
-"""How long nothing is heard before a group that is being formed counts as complete."""
+"""A group that is being formed counts as complete after this time without a sign of a client."""
 
 MISSING_MS = 150
-"""The same while fewer have come than have asked."""
+"""The same time while fewer clients have joined than were announced."""
 
 MOSTLY_MISSING_MS = 250
-"""The same while fewer have come than half of those."""
+"""The same time while fewer than half of the announced clients have joined."""
 
 QUIET_AT_MOST_MS = 1_000
-"""How long clients that keep coming hold up those who came first."""
+"""The longest time for which clients that keep coming delay the first ones."""
 
 PENDING_JOIN_GRACE_MS = 250
-"""How long the first generation waits for members that have just been given an id."""
+"""How long the first generation waits for members that have just got an id."""
 
 ANNOUNCED_FOR_MS = 2_000
 """How long after its question for the coordinator a client is expected to join."""
 
 ANNOUNCED_AT_MOST = 256
-"""How many clients that asked are remembered of a group, and of how many groups."""
+"""How many announced clients are kept for a group, and for how many groups."""
 
 CALM_AFTER = 20
 CALM_WITHIN_MS = 10_000
@@ -46,10 +46,10 @@ CALM_MS = 500
 
 
 class Settling:
-    """One rebalance that waits for others; ``deadline_ms`` is when ``is_over`` says more.
+    """The wait of one rebalance; at ``deadline_ms`` the caller asks ``is_over`` again.
 
-    ``extension_ms`` is by how much a newcomer prolongs it, at the end of the present wait; None
-    where each sign of life starts the quiet time anew.
+    ``extension_ms`` is the time by which a newcomer extends the wait when it ends. With None, each
+    sign of a client starts the quiet time anew.
     """
 
     __slots__ = ("_awaits_pending", "_has_newcomer", "_last_ms", "deadline_ms", "extension_ms")
@@ -64,13 +64,13 @@ class Settling:
         self._awaits_pending = False
 
     def note_newcomer(self, now_ms: int, announced: int, known: int) -> None:
-        """Somebody has come or asked; so many have asked, and so many of those are known."""
+        """Note that a client has joined or asked; of ``announced`` clients ``known`` have come."""
         self._has_newcomer = True
         if self.extension_ms is None and not self._awaits_pending:
             self.deadline_ms = min(now_ms + _quiet_ms(announced, known), self._last_ms)
 
     def is_over(self, now_ms: int, *, has_pending: bool) -> bool:
-        """Whether the rebalance may complete; otherwise it is to be asked again by the deadline."""
+        """Whether the rebalance may complete; if not, the caller asks again at the deadline."""
         if now_ms < self.deadline_ms:
             return self._awaits_pending and not has_pending
         if self._awaits_pending:
@@ -87,9 +87,9 @@ class Settling:
 
 
 def _quiet_ms(announced: int, known: int) -> int:
-    """How long it has to be quiet; ``announced`` counts connections, of which some clients use two.
+    """The quiet time to wait; ``announced`` counts connections, and some clients use two.
 
-    So two may be one client, which doesn't have to wait long for nobody.
+    So two connections may belong to one client, which shouldn't wait long for no other client.
     """
     if announced <= 1:
         return 0
@@ -99,7 +99,7 @@ def _quiet_ms(announced: int, known: int) -> int:
 
 
 def first_rebalance(turn: Turn, rebalance_timeout_ms: int, announced: int) -> Settling:
-    """What the first rebalance of an empty group waits for: so many have asked to join it."""
+    """The wait of an empty group's first rebalance, with this many announced connections."""
     delay_ms = min(turn.settings.initial_rebalance_delay_ms, rebalance_timeout_ms)
     if delay_ms > 0:
         return Settling(turn.now_ms, delay_ms, rebalance_timeout_ms, delay_ms)
@@ -108,7 +108,7 @@ def first_rebalance(turn: Turn, rebalance_timeout_ms: int, announced: int) -> Se
 
 
 class Pace:
-    """When a group has rebalanced lately, to tell one that never comes to rest."""
+    """A group's recent rebalances, which show a group that never settles."""
 
     __slots__ = ("_times",)
 
@@ -116,7 +116,7 @@ class Pace:
         self._times: list[int] = []
 
     def note_rebalance(self, now_ms: int) -> Settling | None:
-        """A rebalance begins: what it has to wait for, if the group is too busy."""
+        """Note that a rebalance begins; return its wait if the group is too busy."""
         times = self._times
         is_busy = len(times) == CALM_AFTER and now_ms - times[0] < CALM_WITHIN_MS
         times.append(now_ms)
@@ -125,7 +125,7 @@ class Pace:
 
 
 class Announcements:
-    """Which clients have asked for the coordinator of a group, and may be about to join it."""
+    """The clients that have asked for a group's coordinator, and may be about to join."""
 
     __slots__ = ("_asked",)
 
@@ -133,7 +133,7 @@ class Announcements:
         self._asked: dict[str, dict[int, int]] = {}
 
     def note(self, group_id: str, connection_id: int, now_ms: int) -> None:
-        """A connection asked for the coordinator of a group."""
+        """Note that a connection has asked for the coordinator of a group."""
         asked = self._asked.pop(group_id, {})
         asked.pop(connection_id, None)
         _make_room(asked)
@@ -142,12 +142,12 @@ class Announcements:
         self._asked[group_id] = asked
 
     def count(self, group_id: str, now_ms: int) -> int:
-        """How many connections asked a moment ago."""
+        """How many connections have asked within the last ``ANNOUNCED_FOR_MS``."""
         asked = self._asked.get(group_id, {})
         return sum(now_ms - at_ms < ANNOUNCED_FOR_MS for at_ms in asked.values())
 
 
 def _make_room(remembered: dict[Any, Any]) -> None:
-    """Forget the oldest entry when there are enough."""
+    """Drop the oldest entry if there are ``ANNOUNCED_AT_MOST``."""
     if len(remembered) >= ANNOUNCED_AT_MOST:
         del remembered[next(iter(remembered))]

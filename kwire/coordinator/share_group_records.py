@@ -14,7 +14,7 @@ class ShareGroupMemberMetadataKey(Schema, versions=(0, 0), flexible=None):
 
 
 class ShareGroupMemberMetadataValue(Schema, versions=(0, 0), flexible=0):
-    """What a member said of itself."""
+    """A member's description of itself."""
 
     rack_id: str | None = string(nullable=True)
     client_id: str = string()
@@ -63,7 +63,7 @@ class TopicPartition(Nested):
 
 
 class ShareGroupTargetAssignmentMemberValue(Schema, versions=(0, 0), flexible=0):
-    """What a member is to have."""
+    """The target of a member."""
 
     topic_partitions: list[TopicPartition] = array(TopicPartition)
 
@@ -83,7 +83,7 @@ class TopicPartitions(Nested):
 
 
 class ShareGroupCurrentMemberAssignmentValue(Schema, versions=(0, 0), flexible=0):
-    """What a member has."""
+    """The partitions of a member."""
 
     member_epoch: int = int32()
     previous_member_epoch: int = int32()
@@ -113,7 +113,7 @@ class TopicInfo(Nested):
 
 
 class ShareGroupStatePartitionMetadataValue(Schema, versions=(0, 0), flexible=0):
-    """Of which partitions the share state exists, begins or ends."""
+    """The partitions whose share state exists, is being initialised, or is being deleted."""
 
     initializing_topics: list[TopicPartitionsInfo] = array(TopicPartitionsInfo)
     initialized_topics: list[TopicPartitionsInfo] = array(TopicPartitionsInfo)

@@ -1,4 +1,4 @@
-"""The records of ``__share_group_state``: what share groups have delivered (KIP-932).
+"""The records of ``__share_group_state``: the delivery states of share groups (KIP-932).
 
 Each class is the record's fields, named as Kafka names them; keys are followed by their values.
 """
@@ -15,7 +15,7 @@ class ShareSnapshotKey(Schema, versions=(0, 0), flexible=None):
 
 
 class StateBatch(Nested):
-    """Records in one state of delivery."""
+    """Records in the same state of delivery."""
 
     first_offset: int = int64()
     last_offset: int = int64()
@@ -45,7 +45,7 @@ class ShareUpdateKey(Schema, versions=(0, 0), flexible=None):
 
 
 class ShareUpdateValue(Schema, versions=(0, 0), flexible=0):
-    """What changed in a share partition since its snapshot."""
+    """The changes of a share partition since its snapshot."""
 
     snapshot_epoch: int = int32()
     leader_epoch: int = int32()

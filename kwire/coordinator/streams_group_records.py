@@ -24,14 +24,14 @@ class StreamsGroupMetadataKey(Schema, versions=(0, 0), flexible=None):
 
 
 class LastAssignmentConfig(Nested):
-    """A config by which the last assignment was made."""
+    """A config that the last assignment used."""
 
     key: str = string()
     value: str = string()
 
 
 class StreamsGroupMetadataValue(Schema, versions=(0, 0), flexible=0):
-    """The group's epoch, and the hashes of what it depends on."""
+    """The group's epoch, and hashes of its topology and its topics' metadata."""
 
     epoch: int = int32()
     metadata_hash: int = int64()
@@ -49,7 +49,7 @@ class StreamsGroupMemberMetadataKey(Schema, versions=(0, 0), flexible=None):
 
 
 class Endpoint(Nested):
-    """Where the member's state can be asked."""
+    """The address at which the member's state can be queried."""
 
     host: str = string()
     port: int = uint16()
@@ -63,7 +63,7 @@ class KeyValue(Nested):
 
 
 class StreamsGroupMemberMetadataValue(Schema, versions=(0, 0), flexible=0):
-    """What a member said of itself."""
+    """A member's description of itself."""
 
     instance_id: str | None = string(nullable=True)
     rack_id: str | None = string(nullable=True)
@@ -104,7 +104,7 @@ class TaskIds(Nested):
 
 
 class StreamsGroupTargetAssignmentMemberValue(Schema, versions=(0, 0), flexible=0):
-    """The tasks a member is to have."""
+    """The target of a member, in tasks."""
 
     active_tasks: list[TaskIds] = array(TaskIds)
     standby_tasks: list[TaskIds] = array(TaskIds)
@@ -127,7 +127,7 @@ class OwnedTaskIds(Nested):
 
 
 class StreamsGroupCurrentMemberAssignmentValue(Schema, versions=(0, 0), flexible=0):
-    """The tasks a member has."""
+    """The tasks of a member."""
 
     member_epoch: int = int32()
     previous_member_epoch: int = int32()
@@ -171,7 +171,7 @@ class CopartitionGroup(Nested):
 
 
 class Subtopology(Nested):
-    """A part of the topology that is run as a whole."""
+    """A part of the topology that runs as a whole."""
 
     subtopology_id: str = string()
     source_topics: list[str] = array(string)

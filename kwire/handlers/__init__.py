@@ -1,12 +1,12 @@
-"""What kwire serves: one row per API, one module per row.
+"""The APIs that kwire serves: each has one row here and one module.
 
 Rules:
 
 - An API or a version that isn't in a table is neither advertised nor answered.
-- A handler is ``handle(request, context)``. It gives the response, or None to send nothing, or what
-  gives it later: ``Unfinished`` where it may have to wait, a coroutine where it needs a task.
-- Its module and its messages are imported with the first request that needs them.
-- Responses that are ready are sent before one that has to be waited for.
+- A handler is ``handle(request, context)``. It returns the response, or None to send nothing, or
+  what gives the response later: ``Unfinished`` if it may wait, or a coroutine if it needs a task.
+- The module and the messages of an API are imported with the first request that needs them.
+- Responses that are ready are sent before a response that has to wait.
 """
 
 from collections.abc import Callable
@@ -27,12 +27,12 @@ PlainAnswer: TypeAlias = bytes | list[bytes | FileSlice]
 PlainHandler: TypeAlias = Callable[
     [memoryview, int, RequestHeader, Any], PlainAnswer | Unfinished | None
 ]
-"""Frame, where the body begins, header, broker → the response, its size first; None to let the
-handler."""
+"""(frame, start of the body, header, broker) → the response with its size in front; None leaves the
+request to the handler."""
 
 
 class Api(NamedTuple):
-    """An API that is served: its name and the first and last version."""
+    """An API that kwire serves: its name, and its first and last version."""
 
     name: str
     min_version: int
@@ -81,12 +81,12 @@ APIS: dict[int, Api] = {
     74: Api("ListConfigResources", 0, 1),
     75: Api("DescribeTopicPartitions", 0, 0),
 }
-"""Every API that is served, by its key."""
+"""Every API that kwire serves, by its key."""
 
 OWN_APIS: dict[int, Api] = {
     20_000: Api("ExplainGroup", 0, 0),
 }
-"""APIs that Kafka doesn't have, for kwire's own tools: they are answered and never advertised."""
+"""APIs of kwire's own tools, which Kafka doesn't have: kwire serves and never advertises them."""
 
 PRODUCE_KEY, FETCH_KEY = 0, 1
 
@@ -94,14 +94,14 @@ PLAIN = {
     PRODUCE_KEY: "kwire.handlers.plain_produce",
     FETCH_KEY: "kwire.handlers.plain_fetch",
 }
-"""Modules with a fast path for the common request of an API; each says what that is."""
+"""Modules with a fast path for the common request of an API; each module says what is common."""
 
 
 def advertised_versions() -> list[tuple[int, int, int]]:
-    """(key, first, last version) as ApiVersions tells them.
+    """(key, first version, last version) of each API, as ApiVersions shows them.
 
-    Produce is advertised from 0 although 3 is the first that works, as Kafka does: old librdkafka
-    reads the range as a test for features (KAFKA-18659).
+    Produce is advertised from 0 although 3 is the first version that works. Kafka does the same,
+    because old librdkafka reads the range as a test for features (KAFKA-18659).
     """
     return [
         (key, 0 if key == PRODUCE_KEY else api.min_version, api.max_version)
@@ -110,7 +110,7 @@ def advertised_versions() -> list[tuple[int, int, int]]:
 
 
 class Route(NamedTuple):
-    """Everything that is needed to serve one version of an API."""
+    """All parts that serve one version of an API."""
 
     api: Api
     handle: Handler
@@ -123,7 +123,7 @@ class Route(NamedTuple):
 
 @cache
 def route(api_key: int, version: int) -> Route:
-    """How to serve a version of an API; KafkaError (UNSUPPORTED_VERSION) if it isn't served."""
+    """The route for a version of an API; KafkaError (UNSUPPORTED_VERSION) if kwire lacks it."""
     api = APIS.get(api_key) or OWN_APIS.get(api_key)
     if api is None or not api.min_version <= version <= api.max_version:
         name = api.name if api else f"API key {api_key}"

@@ -1,7 +1,7 @@
 """AddOffsetsToTxn: adds the offsets of a group to a transaction.
 
-Behaviour: the transaction takes in the partition of ``__consumer_offsets`` in which the group
-lives. Before version 2 PRODUCER_FENCED is INVALID_PRODUCER_EPOCH.
+Behaviour: the group's partition of ``__consumer_offsets`` is added to the transaction. Before
+version 2, PRODUCER_FENCED is INVALID_PRODUCER_EPOCH.
 """
 
 from kwire.broker.internal_topics import OFFSETS_TOPIC

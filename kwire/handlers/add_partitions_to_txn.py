@@ -1,9 +1,9 @@
 """AddPartitionsToTxn: adds partitions to transactions, or verifies that they were added.
 
-Behaviour: if one partition doesn't exist none is added; the others are OPERATION_NOT_ATTEMPTED.
-Versions 4 and later hold several transactions and may ask only to verify; they come from brokers.
-A partition that wasn't added is TRANSACTION_ABORTABLE to them. Before version 2 PRODUCER_FENCED is
-INVALID_PRODUCER_EPOCH.
+Behaviour: if one partition doesn't exist, no partition is added, and the others are
+OPERATION_NOT_ATTEMPTED. Versions 4 and later hold several transactions, may ask only to verify, and
+come from brokers. A verified partition that wasn't added is TRANSACTION_ABORTABLE. Before version
+2, PRODUCER_FENCED is INVALID_PRODUCER_EPOCH.
 """
 
 from kwire.coordinator.transaction.state import EPOCH_BUMP_SINCE, ProducerIdAndEpoch, TopicPartition
@@ -35,7 +35,7 @@ UNITS_PER_TRANSACTION = 15
 def handle(
     request: AddPartitionsToTxnRequest, context: RequestContext
 ) -> AddPartitionsToTxnResponse | Unfinished:
-    """Add or verify, each transaction by itself."""
+    """Add or verify the partitions of each transaction."""
     return at_once_or_later(_handle(request, context))
 
 
@@ -65,7 +65,7 @@ async def _handle(
 
 
 async def _results(wanted: AddPartitionsToTxnTransaction, context: RequestContext) -> Results:
-    """What becomes of every partition of a transaction."""
+    """The error code of every partition of a transaction."""
     image = context.broker.image
     partitions: dict[TopicPartition, None] = {}
     missing: set[TopicPartition] = set()
@@ -88,7 +88,7 @@ async def _results(wanted: AddPartitionsToTxnTransaction, context: RequestContex
             return {at: _NOT_ADDED if at in missing else ErrorCode.NONE for at in partitions}
         version = EPOCH_BUMP_SINCE if context.api_version >= BATCHED_SINCE else 0
         transactions.add_partitions(wanted.transactional_id, producer, partitions, version)
-        if context.api_version >= BATCHED_SINCE:  # the next of this request may write as many
+        if context.api_version >= BATCHED_SINCE:  # the next transaction may cost as much again
             open_now = transactions.check_added(wanted.transactional_id, producer)
             context.work.spend(UNITS * len(open_now.partitions))
     except KafkaError as error:

@@ -1,6 +1,6 @@
-"""AlterConfigs: give resources exactly these configs; what isn't named is no longer set.
+"""AlterConfigs: replaces the configs of resources; a config that isn't named is no longer set.
 
-Behaviour: each resource has an answer of its own; one that is named twice is refused each time.
+Behaviour: each resource has its own result. A resource that is named twice is refused each time.
 """
 
 from kwire.handlers import unfollowed
@@ -19,7 +19,7 @@ from kwire.protocol.messages.alter_configs import (
 
 
 async def handle(request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
-    """Alter every resource that may be."""
+    """Alter every resource whose change is allowed."""
 
     def decide(resource: AlterConfigsResource, image: MetadataImage) -> list[Change]:
         target = (resource_type(resource.resource_type), resource.resource_name)

@@ -1,7 +1,7 @@
-"""ApiVersions: which APIs, versions and features this broker has.
+"""ApiVersions: the APIs, versions and features of this broker.
 
-Behaviour: the first request of every client. A version unknown here is answered by the connection
-with the body of version 0. Features are those that are true of kwire.
+Behaviour: this is the first request of every client. The connection answers an unknown version of
+it with the body of version 0. Features are those that are true of kwire.
 """
 
 import re
@@ -25,7 +25,7 @@ UNITS = 80
 
 
 def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
-    """Answer with everything there is."""
+    """Answer with all APIs and features."""
     if context.api_version >= _SOFTWARE_SINCE and not _software_is_valid(request):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
     context.work.spend(UNITS)
@@ -35,7 +35,7 @@ def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsR
             for key, first, last in advertised_versions()
         ],
         supported_features=[
-            # Versions up to 3 could not carry a lowest level of 0, so it is left out for them.
+            # Versions up to 3 cannot carry a lowest level of 0, so they leave such features out.
             SupportedFeatureKey(name=name, min_version=low, max_version=high)
             for name, (low, high) in SUPPORTED.items()
             if low > 0 or context.api_version > _SOFTWARE_SINCE
@@ -49,7 +49,7 @@ def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsR
 
 
 def of_unknown_version(context: RequestContext) -> ApiVersionsResponse:
-    """The answer, to be sent in version 0, to who asks in a version that isn't known here."""
+    """The response, to be sent in version 0, to a version of ApiVersions that kwire lacks."""
     response = handle(ApiVersionsRequest(), context)
     response.error_code = ErrorCode.UNSUPPORTED_VERSION
     return response

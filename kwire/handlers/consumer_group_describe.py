@@ -1,8 +1,8 @@
 """ConsumerGroupDescribe: members, assignments and targets of consumer groups (KIP-848).
 
-Behaviour: a group nobody knows, or of another kind, is GROUP_ID_NOT_FOUND. From version 1 on a
-member tells which protocol it uses. A member has what it is to give back until it has done so.
-Topics that are gone aren't shown.
+Behaviour: an unknown group, or a group of another kind, is GROUP_ID_NOT_FOUND. From version 1 on, a
+member's protocol is shown. A partition that a member has to give back is shown as assigned until
+the member has given it back. Deleted topics are left out.
 """
 
 from collections.abc import Iterable, Mapping
@@ -34,13 +34,13 @@ UNITS = 2
 UNITS_PER_NAME = 8
 BYTES = 50
 BYTES_PER_UNIT = 8
-"""What the parts of a response cost, and their bytes without what clients sent."""
+"""What the parts of a response cost, and their bytes besides clients' own strings."""
 
 
 def handle(
     request: ConsumerGroupDescribeRequest, context: RequestContext
 ) -> ConsumerGroupDescribeResponse | Unfinished:
-    """Describe every group asked for."""
+    """Describe every group that the request names."""
     return at_once_or_later(_handle(request, context))
 
 
@@ -66,7 +66,7 @@ async def _handle(
 
 
 def _size_bytes(member: Member) -> int:
-    """About how large a member is in the response."""
+    """The approximate size of a member in the response."""
     size_bytes = BYTES + sum(len(name) for name in member.subscribed_topic_names)
     for assignment in (member.assignment, member.target_assignment):
         size_bytes += sum(BYTES + 4 * len(t.partitions) for t in assignment.topic_partitions)
@@ -74,7 +74,7 @@ def _size_bytes(member: Member) -> int:
 
 
 def _described(group_id: str, operations: int, context: RequestContext) -> DescribedGroup:
-    """A group, or why there is none."""
+    """A group's description, or its error."""
     try:
         group = _describe(group_id, context)
         group.authorized_operations = operations
@@ -132,9 +132,9 @@ def _assignment(partitions: Mapping[bytes, Iterable[int]], topics: Topics) -> As
 
 
 def check_consumer_protocol(broker: Broker) -> None:
-    """Raise KafkaError (UNSUPPORTED_VERSION) where the protocol is switched off.
+    """Raise KafkaError (UNSUPPORTED_VERSION) if the consumer group protocol is switched off.
 
-    By the setting ``group.coordinator.rebalance.protocols``, or by the feature ``group.version``.
+    The setting ``group.coordinator.rebalance.protocols`` or the feature ``group.version`` does so.
     """
     allowed = broker.setting("group.coordinator.rebalance.protocols")
     assert isinstance(allowed, Iterable)

@@ -1,7 +1,8 @@
-"""ConsumerGroupHeartbeat: a member of a consumer group joins, goes on, or leaves (KIP-848).
+"""ConsumerGroupHeartbeat: a member of a consumer group joins, stays, or leaves (KIP-848).
 
-Behaviour: answered at once. The answer says when the member is to come again: soon while its group
-is unsettled. Version 1 brought regular expressions and member ids that clients make.
+Behaviour: the answer comes at once. It says when the member has to send its next heartbeat: soon
+while the group is unsettled. Version 1 brought regular expressions and member ids that clients
+make.
 """
 
 from kwire.coordinator.joining import Client

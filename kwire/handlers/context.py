@@ -1,4 +1,4 @@
-"""What a handler knows besides the request: the broker, the client, and the connection."""
+"""A request's surroundings for its handler: the broker, the client, and the connection."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from kwire.broker.commits import Decide
 
 NOT_ASKED = -(1 << 31)
-"""Authorized operations when the client didn't ask for them."""
+"""The authorised operations in a response if the client didn't ask for them."""
 
 _READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE = 3, 4, 5, 6, 7, 8
 _CLUSTER_ACTION, _DESCRIBE_CONFIGS, _ALTER_CONFIGS, _IDEMPOTENT_WRITE = 9, 10, 11, 12
@@ -20,7 +20,7 @@ def _bits(*operations: int) -> int:
     return sum(1 << operation for operation in operations)
 
 
-# Without an authorizer everybody may do whatever a resource allows (AclEntry.supportedOperations).
+# Without an authoriser, clients may do all that a resource allows (AclEntry.supportedOperations).
 TOPIC_OPERATIONS = _bits(
     _READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE, _DESCRIBE_CONFIGS, _ALTER_CONFIGS
 )
@@ -37,9 +37,9 @@ CLUSTER_OPERATIONS = _bits(
 
 
 class ConnectionInfo(NamedTuple):
-    """A connection as its handlers see it: which listener, both ends, and who is behind it.
+    """A connection as its handlers see it: its listener, both addresses, and its principal.
 
-    ``is_gone`` tells whether the client has closed its end.
+    ``is_gone`` says whether the client has closed its end.
     """
 
     connection_id: int
@@ -80,14 +80,14 @@ class RequestContext:
         return "/" + self.connection.peer_host
 
     async def commit(self, decide: "Decide") -> None:
-        """Make a decision so, unless the client is gone when its turn comes: ``Broker.commit``."""
+        """Make a decision true, unless the client is gone at its turn; see ``Broker.commit``."""
         await self.broker.commit(decide, self.connection.is_gone)
 
     def advertised_address(self) -> tuple[str, int]:
         """Host and port at which this client reaches this broker.
 
-        What ``advertised.listeners`` says for the client's listener; without it the address that
-        the client dialled.
+        ``advertised.listeners`` gives them for the client's listener; without that setting, they
+        are the address that the client dialled.
         """
         for listener in self.broker.advertised_listeners:
             if listener.name == self.connection.listener:

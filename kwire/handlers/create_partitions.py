@@ -1,7 +1,7 @@
 """CreatePartitions: more partitions for topics, placed by the broker or by the client.
 
-Behaviour: each topic has an answer of its own; one that is named twice gets one answer, a refusal.
-All topics that may be extended are extended in one commit.
+Behaviour: each topic has its own result. A topic that is named twice has one result, an error. All
+topics whose change is allowed are extended in one commit.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ UNITS_PER_TOPIC = 12
 async def handle(
     request: CreatePartitionsRequest, context: RequestContext
 ) -> CreatePartitionsResponse:
-    """Extend every topic that may be."""
+    """Extend every topic whose change is allowed."""
     extension = _Extension(context)
     try:
         await extension.read(request.topics)
@@ -46,7 +46,7 @@ class _Extension:
         self._context = context
 
     async def read(self, topics: list[CreatePartitionsTopic]) -> None:
-        """Take in what is wanted; a topic that is named twice is None."""
+        """Read the wishes of the request; a topic that is named twice becomes None."""
         work = self._context.work
         for topic in topics:
             if work.spend(UNITS):
@@ -55,7 +55,7 @@ class _Extension:
             self._total += _missing(topic, self._context.broker.image)
 
     async def decide(self, image: MetadataImage, work: Price) -> Sequence[Change]:
-        """The changes that extend every topic that may be."""
+        """The changes that extend every topic whose change is allowed."""
         changes: list[Change] = []
         self.results.clear()
         for name, topic in self._wanted.items():
@@ -73,7 +73,7 @@ class _Extension:
         return changes
 
     def fail(self, error: KafkaError) -> None:
-        """The decision could not be committed: give its error to every topic that has none."""
+        """Give the error of a failed commit to every topic without an error."""
         for result in self.results.values():
             if not result.error_code:
                 result.error_code, result.error_message = error.code, error.message or None
@@ -88,6 +88,6 @@ class _Extension:
 
 
 def _missing(wanted: CreatePartitionsTopic, image: MetadataImage) -> int:
-    """How many partitions there would be to create."""
+    """How many partitions the request would create."""
     topic = image.topics_by_name.get(wanted.name)
     return 0 if topic is None else max(0, wanted.count - len(topic.partitions))

@@ -1,9 +1,9 @@
-"""CreateTopics: create topics, each with an answer of its own.
+"""CreateTopics: creates topics, each with its own result.
 
 Behaviour: -1 partitions or replicas mean the broker's default; a replica assignment excludes both.
-All topics that may be are created in one commit. A request for more than one commit may hold is
-refused as a whole (POLICY_VIOLATION). The answer carries a topic's id (version 7) and
-its configs (version 5). A topic that is answered can be written to.
+All allowed topics are created in one commit. A request beyond the limit of one commit is refused
+as a whole (POLICY_VIOLATION). The answer carries a topic's id (version 7) and its configs (version
+5). After the answer, clients can write to the topic.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ _NOT_READ = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 async def handle(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
-    """Create every topic that may be."""
+    """Create every topic that is allowed."""
     creation = _Creation(context)
     try:
         await creation.read(request.topics)
@@ -57,7 +57,7 @@ class _Creation:
         self._context = context
 
     async def read(self, topics: list[CreatableTopic]) -> None:
-        """Read the request. A name that is given twice asks for no partition."""
+        """Read the request. A name that is given twice counts no partitions."""
         work = self._context.work
         default = self._context.broker.integer("num.partitions")
         for topic in topics:
@@ -78,7 +78,7 @@ class _Creation:
                 self._partitions += len(topic.assignments) or count
 
     async def decide(self, image: MetadataImage, work: Price) -> Sequence[Change]:
-        """The changes that create every topic that may be; RequestTooLarge."""
+        """The changes that create every allowed topic; RequestTooLarge."""
         creation = TopicCreation(image, self._context.broker.random, self._partitions)
         for name, wanted in self._wanted.items():
             if isinstance(wanted, KafkaError):
@@ -99,13 +99,13 @@ class _Creation:
         self.outcomes = dict.fromkeys(self.outcomes, error)
 
     def fail(self, error: KafkaError) -> None:
-        """The decision could not be committed: give its error to every topic that has none."""
+        """Give the error of a failed commit to every topic without an error."""
         for name, outcome in self.outcomes.items():
             if outcome is _NOT_READ or not isinstance(outcome, KafkaError):
                 self.outcomes[name] = error
 
     async def results(self) -> list[CreatableTopicResult]:
-        """The answer for every topic."""
+        """The result of every topic."""
         work = self._context.work
         without_own: list[CreatableTopicConfigs] | None = None
         results = []
@@ -136,7 +136,7 @@ def _wish(topic: CreatableTopic, context: RequestContext) -> NewTopic | KafkaErr
 
 
 def _new_topic(topic: CreatableTopic, context: RequestContext) -> NewTopic:
-    """The wish for a topic with the broker's defaults filled in; KafkaError if it contradicts."""
+    """A topic's wish, completed with the broker's defaults; KafkaError if it contradicts itself."""
     if topic.name == CLUSTER_METADATA_TOPIC:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST, f"Creation of internal topic {topic.name} is prohibited."
@@ -165,7 +165,7 @@ def _new_topic(topic: CreatableTopic, context: RequestContext) -> NewTopic:
 def _configs(topic: CreatableTopic) -> dict[str, str]:
     check_number(len(topic.configs))
     if topic.name in INTERNAL_TOPICS and not topic.configs:
-        # Somebody creates it before the broker does: then it shall be compacted all the same.
+        # A client creates the topic before the broker does. It has to be compacted all the same.
         return {"cleanup.policy": "compact"}
     nulls = [config.name for config in topic.configs if config.value is None]
     if nulls:

@@ -1,10 +1,10 @@
-"""Decisions about metadata that take more than a slice of the event loop, and their commit.
+"""Decisions about metadata that take more than one slice of the event loop, and their commit.
 
 Rules:
 
-- A decision is made in slices on the image of the moment, before it queues for its commit: a
-  request that takes many slices holds up no other change. If the image has changed when its turn in
-  the queue comes, the decision is made again there, in slices that wait for nobody's work.
+- A decision is first made on the current image, in slices, before it queues for its commit. So a
+  request with many slices delays no other change. If the image has changed when the decision's
+  turn comes, the decision is made again then. Its slices no longer wait for other requests.
 - One request makes at most ``MOST_CHANGES`` changes, in one commit.
 
 Source: BoundedList and MAX_RECORDS_PER_USER_OP of Kafka's QuorumController.
@@ -25,24 +25,24 @@ MOST_CHANGES = 10_000
 
 
 class Price(Protocol):
-    """What counts the cost of a decision: the ``Work`` of a request, or nobody."""
+    """Counts the cost of a decision: a request's ``Work``, or ``_InTurn``, which charges no one."""
 
     def spend(self, units: int) -> bool:
-        """Count work that is done next; whether to wait for ``next_slice`` before it."""
+        """Count the next piece of work; return whether to wait for ``next_slice`` before it."""
 
     async def next_slice(self) -> None:
         """Wait for the next slice."""
 
 
 class _InTurn:
-    """What counts the cost of a decision that holds the queue of changes: other tasks have their
+    """Counts the cost of a decision that holds the queue of changes: other tasks have their
     turn after each slice."""
 
     def __init__(self) -> None:
         self._left = SLICE_UNITS
 
     def spend(self, units: int) -> bool:
-        """Count work that is done next."""
+        """Count the next piece of work."""
         self._left -= units
         return self._left < 0
 
@@ -58,10 +58,10 @@ Decide = Callable[[MetadataImage, Price], Coroutine[Any, Any, Sequence[Change]]]
 async def commit_in_slices(
     context: RequestContext, decide: Decide, *, validate_only: bool = False
 ) -> None:
-    """Decide in slices and commit, unless it is only to be validated; KafkaError.
+    """Make a decision in slices and commit it, except with ``validate_only``; KafkaError.
 
-    ``decide`` waits for slices and for nothing else. It may be called several times: the last call
-    counts. POLICY_VIOLATION for too many changes.
+    ``decide`` waits for slices and for nothing else. This may call it several times: the last call
+    counts. Raises KafkaError (POLICY_VIOLATION) for too many changes.
     """
     broker = context.broker
     image = broker.image

@@ -1,4 +1,4 @@
-"""DeleteGroups: forget groups without members, and their offsets."""
+"""DeleteGroups: deletes groups without members, and their offsets."""
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
@@ -17,7 +17,7 @@ UNITS_PER_OFFSET = 12
 def handle(
     request: DeleteGroupsRequest, context: RequestContext
 ) -> DeleteGroupsResponse | Unfinished:
-    """Delete every group that may be."""
+    """Delete every group whose deletion is allowed."""
     return at_once_or_later(_handle(request, context))
 
 
@@ -36,7 +36,7 @@ async def _handle(request: DeleteGroupsRequest, context: RequestContext) -> Dele
 
 
 async def _delete(group_id: str, context: RequestContext) -> ErrorCode:
-    """Delete a group; the offsets of one that has many go first, piece by piece."""
+    """Delete a group; if it has many offsets, they are deleted first, piece by piece."""
     work = context.work
     try:
         while True:

@@ -1,6 +1,6 @@
-"""DeleteRecords: forget the records before an offset; -1 means all that there are now.
+"""DeleteRecords: deletes the records before an offset; -1 means all records that exist now.
 
-Behaviour: what is answered survives a crash, so the checkpoint is written first.
+Behaviour: an answered deletion survives a crash, so the checkpoint is written before the answer.
 """
 
 from kwire.broker.internal_topics import INTERNAL_TOPICS
@@ -21,7 +21,7 @@ UNITS_PER_PARTITION = 30
 
 
 async def handle(request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
-    """Delete from every partition, each with an answer of its own."""
+    """Delete from every partition; each has its own result."""
     work = context.work
     topics: dict[str, DeleteRecordsTopicResult] = {}
     for (topic, index), offset in (await _wanted(request, work)).items():
@@ -46,7 +46,7 @@ async def handle(request: DeleteRecordsRequest, context: RequestContext) -> Dele
 
 
 async def _wanted(request: DeleteRecordsRequest, work: Work) -> dict[tuple[str, int], int]:
-    """Each partition once, with the offset that is named last."""
+    """The partitions, each once, with the offset that the request names last for it."""
     wanted: dict[tuple[str, int], int] = {}
     for topic in request.topics:
         for piece in pieces(topic.partitions):

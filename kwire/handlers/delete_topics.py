@@ -1,8 +1,9 @@
-"""DeleteTopics: delete topics by name, or by id from version 6 on.
+"""DeleteTopics: deletes topics by name, or by id from version 6 on.
 
-Behaviour: a topic is gone when it is answered, and its name can be used again at once; the next
-topic of that name has another id. Offsets that groups committed for it go with it. A topic that is
-named more than once, by name or id, isn't deleted. All that may be are deleted in one commit.
+Behaviour: a topic is gone when the answer leaves, and its name can be used again at once. The next
+topic of that name has another id. The offsets that groups committed for the topic go with it. A
+topic that is named more than once, by name or id, isn't deleted. All allowed deletions are made in
+one commit.
 """
 
 from collections import Counter
@@ -26,11 +27,11 @@ from kwire.protocol.types import ZERO_UUID
 BY_ID_SINCE = 6
 UNITS = 8
 DISABLED_SINCE = 3
-"""The version that brought the error TOPIC_DELETION_DISABLED."""
+"""The first version with the error TOPIC_DELETION_DISABLED."""
 
 
 async def handle(request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
-    """Delete every topic that may be."""
+    """Delete every topic whose deletion is allowed."""
     if context.api_version >= BY_ID_SINCE:
         wanted = request.topics
     else:
@@ -58,14 +59,14 @@ class _Deletion:
         self._context = context
 
     async def read(self, wanted: list[DeleteTopicState]) -> None:
-        """Take in which topics are named, and how often."""
+        """Read which topics the request names, and how often."""
         for piece in pieces(wanted):
             if self._context.work.spend(len(piece)):
                 await self._context.work.next_slice()
             self._wanted.update((topic.name, topic.topic_id) for topic in piece)
 
     async def decide(self, image: MetadataImage, work: Price) -> Sequence[Change]:
-        """The changes that delete every topic that may be."""
+        """The changes that delete every topic whose deletion is allowed."""
         self.results = []
         found: dict[bytes, DeletableTopicResult] = {}
         for name, topic_id in self._wanted:
@@ -88,7 +89,7 @@ class _Deletion:
         return [change for topic_id in doomed for change in delete_topic(image, topic_id)]
 
     def fail(self, error: KafkaError) -> None:
-        """The decision could not be committed: give its error to every topic that has none."""
+        """Give the error of a failed commit to every topic without an error."""
         for result in self.results:
             if not result.error_code:
                 result.error_code, result.error_message = error.code, error.message or None

@@ -1,7 +1,7 @@
 """DescribeCluster: the brokers, the controller, the cluster's id.
 
-Behaviour: a client is told of brokers; the controllers' own listener isn't served (endpoint type 2
-is MISMATCHED_ENDPOINT_TYPE, as at any broker of Kafka).
+Behaviour: the answer names brokers. kwire doesn't serve the controllers' own listener: endpoint
+type 2 is MISMATCHED_ENDPOINT_TYPE, as at any broker of Kafka.
 """
 
 from kwire.errors import ErrorCode

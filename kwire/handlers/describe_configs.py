@@ -1,9 +1,9 @@
 """DescribeConfigs: the configs of topics, brokers and groups, with their sources.
 
-Behaviour: an error belongs to the resource it is about. A resource that is named twice is answered
-twice. A list of keys that is null or empty means all of them. Where documentation is asked for
-(version 3) a config has the text that kwire has of it, null where it has none. A logger's is empty,
-asked for or not, as in Kafka.
+Behaviour: each resource has its own error. A resource that is named twice is answered twice. A list
+of keys that is null or empty means all configs. If the client asks for documentation (version 3), a
+config has kwire's text about it, or null if there is no text. The text of a logger is always empty,
+as in Kafka.
 """
 
 from collections.abc import Hashable, Iterable, Mapping
@@ -47,13 +47,13 @@ _WITH_DEFAULTS = (
 )
 
 Described = dict[tuple[Hashable, ...], tuple[list[DescribeConfigsResourceResult], int]]
-"""Configs that are described already in a request, and about how many bytes they have."""
+"""The configs that this request has already described, each with its approximate size in bytes."""
 
 
 def handle(
     request: DescribeConfigsRequest, context: RequestContext
 ) -> DescribeConfigsResponse | Unfinished:
-    """Describe every resource asked for."""
+    """Describe every resource that the request names."""
     return at_once_or_later(_handle(request, context))
 
 
@@ -108,7 +108,7 @@ def _size_bytes(config: DescribeConfigsResourceResult) -> int:
 
 
 def _texts(kind: ConfigResourceType, request: DescribeConfigsRequest) -> Mapping[str, str] | None:
-    """The texts of a kind of resource by the config's name; None where each has an empty one."""
+    """The texts of a kind of resource by the config's name; None if all its texts are empty."""
     if kind is ConfigResourceType.BROKER_LOGGER:
         return None
     is_asked = request.include_documentation and kind in SCOPES
@@ -118,8 +118,9 @@ def _texts(kind: ConfigResourceType, request: DescribeConfigsRequest) -> Mapping
 def _key(
     resource: DescribeConfigsResource, keys: Iterable[str], context: RequestContext
 ) -> tuple[Hashable, ...]:
-    """What is the same for resources that have the same configs, like topics without any of their
-    own."""
+    """A key that is the same for resources with equal configs, like topics without configs of
+    their own.
+    """
     kind, name = resource.resource_type, resource.resource_name
     is_shared = kind in _WITH_DEFAULTS and (kind, name) not in context.broker.image.configs
     return kind, None if is_shared else name, *keys

@@ -1,8 +1,8 @@
 """DescribeGroups: members, states and assignments of classic groups.
 
-Behaviour: a group nobody knows is Dead, without an error; from version 6 on it is
-GROUP_ID_NOT_FOUND. Subscriptions are shown once the group is stable. A group that is named again is
-answered again, as it was described first.
+Behaviour: an unknown group is Dead, without an error; from version 6 on it is GROUP_ID_NOT_FOUND.
+Subscriptions are shown once the group is stable. A group that is named twice has the same
+description twice.
 """
 
 from kwire.coordinator.classic_group import ClassicGroup, GroupState
@@ -24,13 +24,13 @@ UNITS = 2
 UNITS_PER_NAME = 6
 UNITS_PER_MEMBER = 3
 BYTES = 50
-"""What the parts of a response cost, and their bytes without what clients sent."""
+"""What the parts of a response cost, and their bytes besides clients' own strings."""
 
 
 def handle(
     request: DescribeGroupsRequest, context: RequestContext
 ) -> DescribeGroupsResponse | Unfinished:
-    """Describe every group asked for."""
+    """Describe every group that the request names."""
     return at_once_or_later(_handle(request, context))
 
 
@@ -56,7 +56,7 @@ async def _handle(
 
 
 def _size_bytes(group: DescribedGroup) -> int:
-    """About how large a group is in the response."""
+    """The approximate size of a group in the response."""
     return BYTES + sum(
         BYTES + len(member.member_metadata) + len(member.member_assignment)
         for member in group.members

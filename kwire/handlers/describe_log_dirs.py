@@ -1,6 +1,6 @@
-"""DescribeLogDirs: the data directories, their partitions and sizes, and the room left.
+"""DescribeLogDirs: the data directories, their partitions and sizes, and their free space.
 
-Behaviour: a directory that is offline is KAFKA_STORAGE_ERROR, without partitions.
+Behaviour: an offline directory is KAFKA_STORAGE_ERROR, without partitions.
 """
 
 import shutil
@@ -29,7 +29,7 @@ Topics = dict[str, DescribeLogDirsTopic]
 def handle(
     request: DescribeLogDirsRequest, context: RequestContext
 ) -> DescribeLogDirsResponse | Unfinished:
-    """Describe every directory; no topics mean all of them."""
+    """Describe every directory; if the request names no topics, show all of them."""
     return at_once_or_later(_handle(request, context))
 
 
@@ -47,7 +47,7 @@ async def _handle(
 
 
 async def _wanted(request: DescribeLogDirsRequest, work: Work) -> set[tuple[str, int]] | None:
-    """The partitions that are asked for, None for all of them."""
+    """The partitions that the request names, None for all partitions."""
     if request.topics is None:
         return None
     wanted: set[tuple[str, int]] = set()
@@ -62,7 +62,7 @@ async def _wanted(request: DescribeLogDirsRequest, work: Work) -> set[tuple[str,
 async def _topics(
     wanted: set[tuple[str, int]] | None, context: RequestContext
 ) -> dict[Path, Topics]:
-    """The partitions that are shown, by directory and topic."""
+    """The partitions to show, by directory and topic."""
     work = context.work
     found: dict[Path, Topics] = {}
     for piece in pieces(context.broker.partitions()):

@@ -23,7 +23,7 @@ BYTES = 40
 def handle(
     request: DescribeProducersRequest, context: RequestContext
 ) -> DescribeProducersResponse | Unfinished:
-    """Answer every partition; one that is named again as it was described first."""
+    """Answer every partition; a repeated partition has the same answer again."""
     return at_once_or_later(_handle(request, context))
 
 

@@ -1,7 +1,7 @@
 """DescribeTopicPartitions: topics in pages, for clusters with many partitions (KIP-966).
 
-Behaviour: topics come sorted by name; after ``response_partition_limit`` partitions a cursor says
-where to go on. No topics mean all of them. A cursor must point to one of the topics asked for.
+Behaviour: topics are sorted by name. After ``response_partition_limit`` partitions, a cursor says
+where the next page begins. No topics mean all topics. A cursor must name one of the topics.
 """
 
 from collections.abc import Sequence
@@ -73,7 +73,7 @@ async def _handle(
 
 
 def _limit(request: DescribeTopicPartitionsRequest, context: RequestContext) -> int:
-    """How many partitions the response may have: at least one, so that it gets on."""
+    """How many partitions the response may have: at least one, so that paging ends."""
     most = context.broker.integer("max.request.partition.size.limit")
     return max(1, min(request.response_partition_limit, most))
 
@@ -81,7 +81,7 @@ def _limit(request: DescribeTopicPartitionsRequest, context: RequestContext) -> 
 async def _refused(
     request: DescribeTopicPartitionsRequest, context: RequestContext
 ) -> DescribeTopicPartitionsResponse:
-    """An answer to a request that can't be answered: there is no error for all of it."""
+    """The answer to an invalid request: its topics get the error, for want of a common field."""
     response = DescribeTopicPartitionsResponse()
     for piece in pieces(request.topics):
         if context.work.spend(UNITS * len(piece)):

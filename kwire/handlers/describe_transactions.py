@@ -1,4 +1,4 @@
-"""DescribeTransactions: the state of transactional ids, and the partitions that are in it."""
+"""DescribeTransactions: the state of transactional ids, and their transactions' partitions."""
 
 from kwire.coordinator.transaction.state import Transaction
 from kwire.errors import ErrorCode, KafkaError
@@ -20,7 +20,7 @@ BYTES = 50
 def handle(
     request: DescribeTransactionsRequest, context: RequestContext
 ) -> DescribeTransactionsResponse | Unfinished:
-    """Answer every transactional id; one that is named again as it was described first."""
+    """Answer every transactional id; a repeated id has the same answer again."""
     return at_once_or_later(_handle(request, context))
 
 

@@ -1,9 +1,9 @@
 """EndTxn: commits or aborts a producer's transaction.
 
-Behaviour: the answer comes when the end is decided durably; the markers follow at once. From
-version 5 on the end bumps the epoch, and the answer brings the next one, with another producer
-id if the epochs of this one are used up (KIP-890). Before version 2 PRODUCER_FENCED is
-INVALID_PRODUCER_EPOCH.
+Behaviour: the answer leaves when the end is decided durably; the markers follow at once. From
+version 5 on, the end bumps the epoch, and the answer carries the next epoch. If the epochs of the
+producer id are used up, the answer carries another id (KIP-890). Before version 2, PRODUCER_FENCED
+is INVALID_PRODUCER_EPOCH.
 """
 
 from kwire.coordinator.transaction.coordinator import ProducerIdNeeded
@@ -40,7 +40,7 @@ async def _handle(request: EndTxnRequest, context: RequestContext) -> EndTxnResp
 
 
 async def _end(request: EndTxnRequest, context: RequestContext) -> Transaction:
-    """Decide and write the end; the state after that."""
+    """Decide and write the end; return the state after that."""
     broker = context.broker
     transactional_id = request.transactional_id
     bumps = context.api_version >= BUMPS_SINCE

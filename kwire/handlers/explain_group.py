@@ -11,7 +11,7 @@ from kwire.protocol.messages.explain_group import (
 
 
 def handle(request: ExplainGroupRequest, context: RequestContext) -> ExplainGroupResponse:
-    """Tell the events of a group; GROUP_ID_NOT_FOUND for one that there is nothing to say of."""
+    """List the events of a group; GROUP_ID_NOT_FOUND for a group without any."""
     try:
         groups = context.broker.groups.coordinator(request.group_id).groups
     except KafkaError as error:

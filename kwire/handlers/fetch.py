@@ -1,14 +1,14 @@
-"""Fetch: batches from partitions, waiting for them if need be.
+"""Fetch: reads batches from partitions, and waits for them if there are too few.
 
 Behaviour:
 
-- Waits until there are ``min_bytes``, an error, or ``max_wait_ms`` have passed. An append wakes
-  only the fetches that wait on its partition.
+- A fetch waits until there are ``min_bytes`` or an error, or until ``max_wait_ms`` have passed. An
+  append wakes only the fetches that wait for its partition.
 - ``max_bytes`` is soft: the first partition with data gives at least one whole batch.
-- In a session (KIP-227) only partitions with news are answered.
-- read_committed stops at the last stable offset and names the aborted transactions that what is
-  answered may have records of, by their first offsets.
-- What has to be looked up in files that aren't in memory is waited for in threads.
+- In a session (KIP-227), the answer holds only partitions with news.
+- read_committed stops at the last stable offset. The answer names the aborted transactions that may
+  have records in it, by their first offsets.
+- Threads read the parts of files that aren't in memory, while the fetch waits.
 - There are no followers: a fetch by a replica is NOT_LEADER_OR_FOLLOWER.
 """
 
@@ -56,7 +56,7 @@ Wanted = Sequence[tuple[PartitionKey, WantedPartition]]
 
 
 class Answer(NamedTuple):
-    """What one look at the partitions gave."""
+    """The result of one look at the partitions."""
 
     partitions: list[tuple[PartitionKey, PartitionData]]
     size_bytes: int
@@ -64,7 +64,7 @@ class Answer(NamedTuple):
 
 
 def handle(request: FetchRequest, context: RequestContext) -> FetchResponse | Unfinished:
-    """Answer with what there is, or wait for it."""
+    """Answer with the records that exist, or wait for more."""
     return at_once_or_later(_handle(request, context))
 
 
@@ -73,7 +73,7 @@ async def _handle(request: FetchRequest, context: RequestContext) -> FetchRespon
         session, wanted = await _session(request, context)
     except KafkaError as error:
         return FetchResponse(error_code=error.code)
-    # Asking for more at least than at most would wait in vain.
+    # A minimum above the maximum would always wait in vain.
     max_bytes = min(request.max_bytes, context.broker.integer("fetch.max.bytes"))
     min_bytes = min(request.min_bytes, max_bytes)
     waits_before = context.broker.cold_reads.count
@@ -84,7 +84,7 @@ async def _handle(request: FetchRequest, context: RequestContext) -> FetchRespon
         try:
             await _watch(change, wanted, partitions, request, context)
             if context.work.is_large or context.broker.cold_reads.count > waits_before:
-                change.set()  # while a slice or the disk was waited for, something may have come
+                change.set()  # records may have arrived while the fetch waited for a slice or disk
             while answer.size_bytes < min_bytes and not answer.has_error:
                 if context.broker.is_stopping or not await happens(change):
                     break
@@ -102,7 +102,7 @@ async def _watch(
     request: FetchRequest,
     context: RequestContext,
 ) -> None:
-    """Have the partitions say when something has come; they are added to ``partitions``."""
+    """Have an append to a partition set ``change``; add the partitions to ``partitions``."""
     for piece in pieces(wanted):
         if len(wanted) > PIECE and context.work.spend(UNITS_TO_WATCH * len(piece)):
             await later(context.work.next_slice)
@@ -110,7 +110,7 @@ async def _watch(
             try:
                 partition = _partition(key, one, request, context)
             except KafkaError:
-                change.set()  # deleted meanwhile: another look says so
+                change.set()  # a deleted partition: the next look finds its error
             else:
                 partition.waiters.add(change)
                 partitions.append(partition)
@@ -119,7 +119,7 @@ async def _watch(
 async def _response(
     answer: Answer, session: FetchSession | None, request: FetchRequest, context: RequestContext
 ) -> FetchResponse:
-    """What the client is told; in a session only what is news to it."""
+    """The partitions of the response; in a session, only those with news."""
     incremental = session is not None and request.session_epoch > INITIAL_EPOCH
     topics: list[FetchableTopicResponse] = []
     for piece in pieces(answer.partitions):
@@ -134,7 +134,7 @@ async def _response(
 async def _session(
     request: FetchRequest, context: RequestContext
 ) -> tuple[FetchSession | None, Wanted]:
-    """The session of a fetch, if it has one, and the partitions it is about."""
+    """The session of a fetch, if it has one, and the partitions to fetch."""
     work = context.work
     sessions = context.broker.fetch_sessions
     uses_topic_ids = context.api_version >= TOPIC_IDS_SINCE
@@ -156,7 +156,7 @@ async def _session(
         if session is not None and len(wanted) > PIECE:
             try:
                 await _update(session, wanted[PIECE:], context)
-            except KafkaError:  # there is no room for it any more
+            except KafkaError:  # the session no longer fits
                 session = None
         return session, wanted
     session = sessions.get(request.session_id, request.session_epoch, uses_topic_ids, steady_ms)
@@ -194,7 +194,7 @@ async def _listed(session: FetchSession, work: Work) -> Wanted:
 
 
 async def _forget(session: FetchSession, request: FetchRequest, context: RequestContext) -> None:
-    """Take partitions out of a session; KafkaError if the session has ended meanwhile."""
+    """Remove partitions from a session; KafkaError if the session has ended meanwhile."""
     for topic in request.forgotten_topics_data:
         for piece in pieces(topic.partitions):
             if context.work.spend(1 + len(piece)):
@@ -204,7 +204,7 @@ async def _forget(session: FetchSession, request: FetchRequest, context: Request
 
 
 async def _update(session: FetchSession, wanted: Wanted, context: RequestContext) -> None:
-    """Add partitions to a session, or change what is wanted of them; KafkaError if it ends."""
+    """Add or change partitions of a session; KafkaError if the session ends."""
     for piece in pieces(wanted):
         if len(wanted) > PIECE and context.work.spend(UNITS_TO_KEEP * len(piece)):
             await later(context.work.next_slice)
@@ -214,7 +214,7 @@ async def _update(session: FetchSession, wanted: Wanted, context: RequestContext
 async def _read(
     wanted: Wanted, session: FetchSession | None, request: FetchRequest, context: RequestContext
 ) -> Answer:
-    """Look once at each partition that isn't quiet; a thread fetches what isn't in memory."""
+    """Look once at each partition that isn't quiet; a thread reads pages that aren't in memory."""
     incremental = session is not None and request.session_epoch > INITIAL_EPOCH
     left = min(request.max_bytes, context.broker.integer("fetch.max.bytes"))
     total = 0
@@ -237,7 +237,7 @@ async def _read(
         elif data.error_code:
             has_error = True
         if cached is not None and not data.error_code:
-            with suppress(KafkaError):  # deleted meanwhile
+            with suppress(KafkaError):  # the partition was deleted meanwhile
                 cached.answered_by(_partition(key, partition, request, context))
         partitions.append((key, data))
     return Answer(partitions, total, has_error)
@@ -286,7 +286,7 @@ def _read_partition(
 def _partition(
     key: PartitionKey, wanted: WantedPartition, request: FetchRequest, context: RequestContext
 ) -> Partition:
-    """The partition a client may read, or the KafkaError that says why not."""
+    """The partition that a client may read; KafkaError otherwise."""
     name, topic_id, index = key
     broker = context.broker
     by_id = context.api_version >= TOPIC_IDS_SINCE
@@ -301,7 +301,7 @@ def _partition(
 def _aborted(
     partition: Partition, wanted: WantedPartition, records: FileSlice | None
 ) -> list[AbortedTransaction]:
-    """The aborted transactions a read_committed consumer has to leave out."""
+    """The aborted transactions whose records a read_committed consumer leaves out."""
     if records is None:
         return []
     found = partition.log.aborted_transactions(
@@ -319,7 +319,7 @@ def _remember(
     *,
     incremental: bool,
 ) -> list[tuple[PartitionKey, PartitionData]]:
-    """What the client has to be told, noted in its session."""
+    """The partitions to answer, if ``incremental`` only news; the session remembers them."""
     told = []
     for key, data in partitions:
         cached = session.partitions.get(key)
@@ -335,7 +335,7 @@ def _add_by_topic(
     topics: list[FetchableTopicResponse],
     partitions: Iterable[tuple[PartitionKey, PartitionData]],
 ) -> None:
-    """Add partitions; those that follow each other and belong to one topic are put together."""
+    """Add partitions; neighbours of the same topic share one entry."""
     topic = topics[-1] if topics else None
     for (name, topic_id, _), data in partitions:
         if topic is None or topic.topic != name or topic.topic_id != topic_id:

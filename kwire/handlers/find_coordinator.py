@@ -1,8 +1,8 @@
-"""FindCoordinator: which broker looks after a group or a transactional id.
+"""FindCoordinator: the broker that coordinates a group or a transactional id.
 
-Behaviour: this one does. ``__consumer_offsets`` and ``__transaction_state`` are created with the
-first question. Share groups are not served yet: their questions get an error that clients give up
-on at once.
+Behaviour: it is this broker. The first request creates ``__consumer_offsets`` or
+``__transaction_state``. kwire doesn't serve share groups yet: their keys get an error at which
+clients give up at once.
 """
 
 from kwire.errors import ErrorCode, KafkaError
@@ -19,7 +19,7 @@ GROUP, TRANSACTION, SHARE = 0, 1, 2
 BATCHED_SINCE = 4
 
 UNITS = 10
-"""What a further key costs."""
+"""What each key after the first costs."""
 
 
 def handle(

@@ -1,7 +1,7 @@
-"""IncrementalAlterConfigs: set, delete, append to or subtract from single configs (KIP-339).
+"""IncrementalAlterConfigs: sets, deletes, appends to or subtracts from single configs (KIP-339).
 
-Behaviour: each resource has an answer of its own; one that is named twice is refused each time.
-The levels of this broker's loggers are changed here too (KIP-412).
+Behaviour: each resource has its own result. A resource that is named twice is refused each time.
+This API also changes the levels of this broker's loggers (KIP-412).
 """
 
 from kwire.broker.loggers import alter_loggers
@@ -25,7 +25,7 @@ from kwire.protocol.messages.incremental_alter_configs import (
 async def handle(
     request: IncrementalAlterConfigsRequest, context: RequestContext
 ) -> IncrementalAlterConfigsResponse:
-    """Alter every resource that may be."""
+    """Alter every resource whose change is allowed."""
     validate_only = request.validate_only
 
     def decide(resource: AlterConfigsResource, image: MetadataImage) -> list[Change]:
@@ -79,7 +79,7 @@ def _alterations(resource: AlterConfigsResource) -> list[Alteration]:
 def _alter_loggers(
     resource: AlterConfigsResource, context: RequestContext, *, validate_only: bool
 ) -> None:
-    """Change the levels of loggers, which are this process's own; KafkaError."""
+    """Change the levels of loggers, which belong to this process; KafkaError."""
     node_id = context.broker.node_id
     if resource.resource_name != str(node_id):
         raise KafkaError(

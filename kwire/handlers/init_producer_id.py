@@ -1,9 +1,10 @@
-"""InitProducerId: a producer id for an idempotent producer; id and epoch of a transactional one.
+"""InitProducerId: a producer id for an idempotent producer; id and epoch for a transactional one.
 
-Behaviour: ids come from blocks that are taken durably, so none is given twice. A transactional
-producer fences the one before it: an open transaction is aborted first, and it asks again until
-that is done (CONCURRENT_TRANSACTIONS). One that says which id and epoch it has goes on if nobody
-else has begun meanwhile. Before version 4 PRODUCER_FENCED is INVALID_PRODUCER_EPOCH.
+Behaviour: ids come from blocks that are taken durably, so no id is given twice. A transactional
+producer fences the producer before it. An open transaction is aborted first, and the producer
+repeats its request until that is done (CONCURRENT_TRANSACTIONS). A producer that names its id and
+epoch continues if no other producer has begun meanwhile. Before version 4, PRODUCER_FENCED is
+INVALID_PRODUCER_EPOCH.
 
 Skipped: version 6, two-phase commit (KIP-939), which isn't stable in Kafka 4.3.
 """
@@ -29,7 +30,7 @@ PRODUCER_FENCED_SINCE = 4
 def handle(
     request: InitProducerIdRequest, context: RequestContext
 ) -> InitProducerIdResponse | Unfinished:
-    """Give an id that nobody has had, or an epoch that nobody has had."""
+    """Give an unused producer id, or the next epoch of a transactional id."""
     return at_once_or_later(_handle(request, context))
 
 
@@ -49,7 +50,7 @@ async def _handle(
 
 
 def _expected(request: InitProducerIdRequest) -> ProducerIdAndEpoch | None:
-    """The id and epoch that the producer says it has; KafkaError for half of them."""
+    """The id and epoch that the producer names; KafkaError if it names only one of them."""
     has_id = request.producer_id != NO_PRODUCER_ID
     if has_id != (request.producer_epoch != NO_PRODUCER_EPOCH):
         raise KafkaError(ErrorCode.INVALID_REQUEST)

@@ -1,4 +1,4 @@
-"""JoinGroup: a member joins a classic group, and waits for the others. See ``classic_protocol``."""
+"""JoinGroup: a member joins a classic group, and waits for the others; see ``classic_protocol``."""
 
 from kwire.coordinator.joining import Client
 from kwire.errors import KafkaError
@@ -21,7 +21,7 @@ def handle(request: JoinGroupRequest, context: RequestContext) -> JoinGroupRespo
 
 async def _handle(request: JoinGroupRequest, context: RequestContext) -> JoinGroupResponse:
     response = await _join(request, context)
-    # Where there is no protocol its name is null, or empty in the versions that have no null.
+    # Without a protocol the name is null, or empty in the versions that have no null.
     name = response.protocol_name or None
     response.protocol_name = name if context.api_version >= NULL_NAMES_SINCE else name or ""
     return response

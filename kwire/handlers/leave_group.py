@@ -1,6 +1,6 @@
-"""LeaveGroup: members leave a classic group, several at once from version 3 on (KIP-345).
+"""LeaveGroup: members leave a classic group, from version 3 on several at once (KIP-345).
 
-Many members leave in pieces of ``PIECE``.
+If many members leave, they leave in pieces of ``PIECE``.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ UNITS = 10
 
 
 def handle(request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse | Unfinished:
-    """Let every member go, each with an answer of its own."""
+    """Remove every member; each has its own result."""
     return at_once_or_later(_handle(request, context))
 
 

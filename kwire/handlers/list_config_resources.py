@@ -1,7 +1,7 @@
 """ListConfigResources: which resources have configs.
 
-Behaviour: version 0 was ListClientMetricsResources, and knows those alone; from version 1 on no
-types mean all of them.
+Behaviour: version 0 was ListClientMetricsResources, and lists only those resources. From version 1
+on, no types mean all types.
 """
 
 from kwire.errors import ErrorCode
@@ -22,7 +22,7 @@ BYTES = 10
 def handle(
     request: ListConfigResourcesRequest, context: RequestContext
 ) -> ListConfigResourcesResponse | Unfinished:
-    """List the resources of the types asked for."""
+    """List the resources of the types that the request names."""
     return at_once_or_later(_handle(request, context))
 
 

@@ -54,7 +54,7 @@ async def _lower(names: Sequence[str], work: Work) -> set[str]:
 
 
 def _listed(home: LoadedCoordinator, group_id: str) -> ListedGroup | None:
-    """A group as it is listed, None where it is gone by now."""
+    """A group's entry in the list, None if the group is gone by now."""
     group = home.groups.groups.get(group_id)
     state = home.groups.state_of(group_id)
     if state is None:

@@ -1,10 +1,10 @@
-"""ListOffsets: the offsets where partitions begin and end, and where a time begins.
+"""ListOffsets: the first and last offsets of partitions, and the first offset of a time.
 
 Behaviour of the special timestamps: -1 latest (read_committed: the last stable offset), -2
 earliest, -3 the record with the largest timestamp (KIP-734), -4 earliest on local disk (KIP-405:
-the same as earliest), -5 latest in tiered storage and -6 earliest to be uploaded there (both none:
--1). By time: the first record whose timestamp is not smaller, -1 without one. A record that may not
-be read yet is none, neither by time nor as the one with the largest timestamp.
+the same as earliest), -5 latest in tiered storage and -6 earliest to be uploaded there (neither
+exists: -1). By time: the first record whose timestamp is not smaller, or -1 if there is none. A
+record that the consumer may not read yet doesn't count, neither by time nor by largest timestamp.
 
 A partition that is named more than once is answered once: INVALID_REQUEST.
 """
@@ -96,7 +96,7 @@ async def _find(
     read_committed: bool,
     context: RequestContext,
 ) -> None:
-    """Fill in what was found."""
+    """Fill in the offset that was found."""
     log = partition.log
     end_offset = partition.last_stable_offset if read_committed else partition.high_watermark
     if timestamp == LATEST:

@@ -1,8 +1,8 @@
 """ListTransactions: transactional ids by state, producer id, duration and pattern.
 
-Behaviour: states that nobody knows are named in the answer, once. The duration (version 1) counts
-from the start of the transaction, and every id without one is old. The pattern (version 2,
-KIP-1152) has to match the whole id; one that is none is INVALID_REGULAR_EXPRESSION. A thread
+Behaviour: the answer names each unknown state of the filter once. The duration (version 1) counts
+from the start of the transaction; an id without a start passes this filter. The pattern (version
+2, KIP-1152) has to match the whole id; an invalid pattern is INVALID_REGULAR_EXPRESSION. A thread
 matches the ids, a piece at a time.
 """
 
@@ -31,7 +31,7 @@ BYTES = 40
 def handle(
     request: ListTransactionsRequest, context: RequestContext
 ) -> ListTransactionsResponse | Unfinished:
-    """List what every coordinator knows, filtered."""
+    """List the ids of every coordinator, filtered."""
     return at_once_or_later(_handle(request, context))
 
 
@@ -80,7 +80,7 @@ async def _handle(
 async def _matching(
     pattern: str, wanted: list[Transaction], context: RequestContext
 ) -> list[Transaction]:
-    """Those whose id matches, found by a thread."""
+    """The transactions whose id matches; a thread finds them."""
     question = Question(pattern, frozenset(one.transactional_id for one in wanted))
     matching = (await context.broker.threads.computing.run(answer, [question]))[pattern]
     return [one for one in wanted if one.transactional_id in matching]
@@ -92,7 +92,7 @@ def _filter(
     producer_ids: Container[int],
     context: RequestContext,
 ) -> Callable[[Transaction], bool]:
-    """Which ids are wanted."""
+    """A test of whether a transaction passes the filters of the request."""
     states = {state for title, state in _BY_TITLE.items() if title in names}
     started_before_ms = context.broker.now_ms() - request.duration_filter
 

@@ -1,7 +1,7 @@
-"""Lookups in logs, made where requests are served, that don't wait for the disk.
+"""Lookups in logs that don't wait for the disk on the event loop.
 
-What isn't in memory is read by a thread, and then the lookup is made again. Each time it gets
-further; should pages go as fast as they come, it may wait in the end.
+A thread reads pages that aren't in memory, and then the lookup starts again and gets further. If
+the kernel drops pages as fast as threads read them, the lookup waits for the disk in the end.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ _T = TypeVar("_T")
 
 
 async def look_without_waiting(broker: Broker, look: Callable[..., _T]) -> _T:
-    """The result of ``look(hurry=True)``, which raises ColdPages rather than wait."""
+    """The result of ``look(hurry=True)``, which raises ColdPages rather than wait for the disk."""
     for _ in range(MANY_TRIES):
         try:
             return look(hurry=True)

@@ -1,7 +1,7 @@
-"""How much a member may say of itself, which its group keeps: ``kwire.group.member.max.bytes``.
+"""A limit on what a group keeps about one of its members: ``kwire.group.member.max.bytes``.
 
-Kafka has no limit. Its groups can't use much more than this either: what all members say of
-themselves has to fit into one batch of ``__consumer_offsets``.
+Kafka has no such limit. Its groups can't use much more either, because the data of all members has
+to fit into one batch of ``__consumer_offsets``.
 """
 
 from collections.abc import Sequence
@@ -12,13 +12,13 @@ from kwire.handlers.context import RequestContext
 SETTING = "kwire.group.member.max.bytes"
 
 BYTES_PER_ITEM = 64
-"""What a name costs to keep besides its characters."""
+"""What a name costs in memory besides its characters."""
 
 
 def check_member_size(items: Sequence[tuple[str, int]], context: RequestContext) -> None:
-    """Raise KafkaError (INVALID_REQUEST) for a member that says too much of itself.
+    """Raise KafkaError (INVALID_REQUEST) if a member's data is beyond the limit.
 
-    An item has a name and so many bytes.
+    Each item is a name and a number of bytes.
     """
     most = context.broker.integer(SETTING)
     size_bytes = len(items) * BYTES_PER_ITEM

@@ -2,13 +2,13 @@
 
 Behaviour:
 
-- No list of topics means all of them from version 1 on, an empty list none; in version 0 an empty
-  list means all.
-- A topic that doesn't exist is created where client and broker allow it. The answer is
-  UNKNOWN_TOPIC_OR_PARTITION all the same, as in Kafka: clients ask again and find it then. All
-  topics of a request are created in one commit. If there are more of them than CreateTopics may
-  create, none is created.
-- By topic id (version 12): UNKNOWN_TOPIC_ID for one that is gone.
+- No list of topics means all topics from version 1 on, and an empty list means none. In version 0
+  an empty list means all.
+- A topic that doesn't exist is created if client and broker allow it. The answer is still
+  UNKNOWN_TOPIC_OR_PARTITION, as in Kafka: clients ask again and find the topic then. All topics of
+  a request are created in one commit. If there are more than CreateTopics may create, none is
+  created.
+- By topic id (version 12): UNKNOWN_TOPIC_ID for a topic that is gone.
 """
 
 import logging
@@ -44,7 +44,7 @@ from kwire.protocol.types import ZERO_UUID
 log = logging.getLogger(__name__)
 
 NAMES_PER_TURN = 1000
-"""After so many names that are checked others have their turn."""
+"""After checks of this many names, other tasks have their turn."""
 
 UNITS_PER_NAME = 5
 UNITS = 3
@@ -55,7 +55,7 @@ _UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def handle(request: MetadataRequest, context: RequestContext) -> MetadataResponse | Unfinished:
-    """Describe the cluster and the topics asked for."""
+    """Describe the cluster and the topics that the request names."""
     return at_once_or_later(_handle(request, context))
 
 
@@ -86,7 +86,7 @@ async def _topics(request: MetadataRequest, context: RequestContext) -> list[Met
     if request.topics is None or (not request.topics and context.api_version == 0):
         topics = broker.image.topics_by_name.values()
         return [await _describe(topic, operations, context) for topic in topics]
-    # Named once or a thousand times, a topic is described once.
+    # A topic is described once, even if the request names it a thousand times.
     distinct: dict[tuple[str | None, bytes], MetadataRequestTopic] = {}
     missing: dict[str, None] = {}
     existing = broker.image.topics_by_name
@@ -113,7 +113,7 @@ async def _topic(
     operations: int,
     missing: Container[str],
 ) -> MetadataResponseTopic:
-    """The answer about one topic; ``missing`` are those that didn't exist before the request."""
+    """The answer about one topic; ``missing`` are topics that didn't exist before the request."""
     broker = context.broker
     if wanted.topic_id != ZERO_UUID:
         found = broker.image.topics_by_id.get(wanted.topic_id)
@@ -134,7 +134,7 @@ async def _topic(
 
 
 def _why_missing(name: str) -> ErrorCode:
-    """The error of a topic that doesn't exist, or didn't before the request."""
+    """The error of a topic that doesn't exist, or didn't exist before the request."""
     try:
         check_topic_name(name)
     except KafkaError as error:
@@ -145,9 +145,9 @@ def _why_missing(name: str) -> ErrorCode:
 async def _create_missing(
     names: list[str], request: MetadataRequest, context: RequestContext
 ) -> None:
-    """Create topics that don't exist, where that is allowed.
+    """Create topics that don't exist, if that is allowed.
 
-    A topic that can't be created is a line in the log. The client learns nothing of it, as in
+    If a topic can't be created, a warning goes to the log. The client doesn't learn of it, as in
     Kafka, whose AutoTopicCreationManager doesn't wait for the controller's answer.
     """
     allowed = request.allow_auto_topic_creation or context.api_version < 4
@@ -163,10 +163,10 @@ async def _create_missing(
 
 
 async def _create(names: list[str], context: RequestContext) -> Mapping[str, KafkaError]:
-    """Create the topics whose names are legal; the errors of those that can't be created.
+    """Create the topics whose names are legal; return the errors of those that can't be created.
 
-    Raises KafkaError, RequestTooLarge as soon as there are too many names. Other clients have their
-    turn in between.
+    Raises KafkaError, and RequestTooLarge as soon as there are too many names. Other tasks have
+    their turn in between.
     """
     legal: list[str] = []
     for number, name in enumerate(names, 1):

@@ -1,10 +1,10 @@
 """OffsetCommit: a group's next offsets to read.
 
-Behaviour: a topic or partition that doesn't exist, or metadata that is too long, is refused by
-itself; of a member that is none (any more), or that commits for one partition it hadn't at its
-epoch, everything else is refused too. From version 10 on topics are named by id; before version 5 a
-client may say how long its offsets are to be kept. Offsets of more than ``PIECE`` partitions are
-written in pieces, each of which is refused or taken by itself.
+Behaviour: a topic or partition that doesn't exist, or metadata that is too long, has an error of
+its own. If the sender is no member (any more), or commits for a partition that it didn't have at
+its epoch, all other partitions have an error too. From version 10 on, the request names topics by
+id. Before version 5, a client may say how long to keep its offsets. Offsets of more than ``PIECE``
+partitions are written in pieces, and each piece succeeds or fails as a whole.
 """
 
 from collections.abc import Sequence
@@ -35,13 +35,13 @@ AcceptedOffset = tuple[OffsetCommitResponsePartition, str, OffsetCommitValue]
 Accepted = list[AcceptedOffset]
 
 LATEST_MS = (1 << 63) - 1
-"""The latest time a record can hold; where Kafka's sum goes beyond, the offset expires at once."""
+"""The latest time a record can hold. In Kafka the sum overflows: the offset expires at once."""
 
 
 def handle(
     request: OffsetCommitRequest, context: RequestContext
 ) -> OffsetCommitResponse | Unfinished:
-    """Write every offset that may be committed."""
+    """Write every offset that the group accepts."""
     return at_once_or_later(_handle(request, context))
 
 
@@ -61,7 +61,7 @@ async def _handle(request: OffsetCommitRequest, context: RequestContext) -> Offs
         try:
             _commit(request, context, piece)
         except KafkaError as error:
-            # The response has no place for an error of the whole request.
+            # The response has no field for an error of the whole request.
             for answer, _, _ in piece:
                 answer.error_code = error.code
     return OffsetCommitResponse(topics=topics)
@@ -73,7 +73,7 @@ async def _check_topic(
     context: RequestContext,
     accepted: Accepted,
 ) -> OffsetCommitResponseTopic:
-    """The answer for a topic; the offsets that may be committed are added to ``accepted``."""
+    """The result for a topic; offsets that exist in the metadata are added to ``accepted``."""
     image = context.broker.image
     if context.api_version >= TOPIC_IDS_SINCE:
         found, missing = image.topics_by_id.get(topic.topic_id), ErrorCode.UNKNOWN_TOPIC_ID
@@ -116,7 +116,7 @@ def _value(
 
 
 def _end(now_ms: int, keep_ms: int) -> int:
-    """When an offset expires whose client says how long it is to be kept (versions 2 to 4)."""
+    """When an offset expires whose client sets its retention time (versions 2 to 4)."""
     return max(0, min(now_ms + keep_ms, LATEST_MS))
 
 

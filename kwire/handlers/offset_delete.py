@@ -1,8 +1,8 @@
-"""OffsetDelete: a tool forgets how far a group has read (KIP-496).
+"""OffsetDelete: a tool deletes the committed offsets of a group (KIP-496).
 
-Behaviour: the offset of a topic that members read stays, GROUP_SUBSCRIBED_TO_TOPIC; where nobody
-can tell what they read the whole request is NON_EMPTY_GROUP. An offset that isn't there is as good
-as deleted.
+Behaviour: the offset of a topic that members read stays: GROUP_SUBSCRIBED_TO_TOPIC. If the
+coordinator can't read what members subscribe to, the whole request is NON_EMPTY_GROUP. An offset
+that doesn't exist counts as deleted.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ Wanted = list[tuple[str, OffsetDeleteResponsePartition]]
 def handle(
     request: OffsetDeleteRequest, context: RequestContext
 ) -> OffsetDeleteResponse | Unfinished:
-    """Delete every offset that may be, in pieces where there are many."""
+    """Delete every offset whose deletion is allowed, many of them in pieces."""
     return at_once_or_later(_handle(request, context))
 
 
@@ -73,7 +73,7 @@ async def _delete(group_id: str, wanted: Wanted, context: RequestContext) -> Non
         except KafkaError as error:
             if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
                 raise
-            return  # its last offset is deleted by now
+            return  # the group is gone, because its last offset is deleted by now
 
 
 def _delete_piece(

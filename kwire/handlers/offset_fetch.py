@@ -1,8 +1,8 @@
-"""OffsetFetch: the offsets that groups have committed, of several groups from version 8 on.
+"""OffsetFetch: the offsets that groups have committed; from version 8 on, of several groups.
 
-Behaviour: -1 where nothing is committed; no list of topics means all that have an offset. With
-``require_stable`` an offset that an open transaction may change is UNSTABLE_OFFSET_COMMIT. The
-offsets of an older topic of the same name count as none.
+Behaviour: -1 means that no offset is committed. No list of topics means all topics with an offset.
+With ``require_stable``, an offset that an open transaction may change is UNSTABLE_OFFSET_COMMIT.
+The offsets of a deleted topic don't count for a new topic of the same name.
 """
 
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ _NOTHING = CommittedOffset(-1, -1, "", -1)
 def handle(
     request: OffsetFetchRequest, context: RequestContext
 ) -> OffsetFetchResponse | Unfinished:
-    """Answer for every group."""
+    """Answer every group."""
     return at_once_or_later(_handle(request, context))
 
 
@@ -65,7 +65,7 @@ async def _handle(request: OffsetFetchRequest, context: RequestContext) -> Offse
 async def _groups(
     request: OffsetFetchRequest, context: RequestContext
 ) -> list[OffsetFetchResponseGroup]:
-    """The answers for groups; one of which everything is asked again is answered as it was."""
+    """The answers for groups; a repeated request for all offsets of a group is answered alike."""
     work = context.work
     whole: dict[tuple[str, str | None, int], tuple[OffsetFetchResponseGroup, int]] = {}
     groups: list[OffsetFetchResponseGroup] = []
@@ -119,7 +119,7 @@ class _Reader:
         self._by_id = context.api_version >= TOPIC_IDS_SINCE
 
     async def everything(self) -> list[OffsetFetchResponseTopics]:
-        """Every offset; from version 10 on only of topics that exist, for the others have no id."""
+        """Every offset; from version 10 on only of existing topics, because others have no id."""
         answers = []
         for name, partitions in list(self._committed.topics.items()):
             topic = self._image.topics_by_name.get(name)
@@ -132,7 +132,7 @@ class _Reader:
         return answers
 
     async def topic(self, wanted: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:
-        """The offsets of the partitions that are asked for."""
+        """The offsets of the partitions that the request names."""
         if not self._by_id:
             topic = self._image.topics_by_name.get(wanted.name)
             topic_id = topic.topic_id if topic else ZERO_UUID
@@ -186,7 +186,7 @@ def _partition(
 async def _single(
     group: OffsetFetchResponseGroup, wanted: OffsetFetchRequestGroup, context: RequestContext
 ) -> OffsetFetchResponse:
-    """The form of the answer before version 8, for one group."""
+    """The answer in the form before version 8, for one group."""
     response = OffsetFetchResponse(error_code=group.error_code, topics=[])
     work = context.work
     if group.error_code and context.api_version < ERROR_SINCE:

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: where a leader epoch ended, so that consumers notice a cut log."""
+"""OffsetForLeaderEpoch: the end of a leader epoch, by which consumers notice a truncated log."""
 
 from kwire.errors import KafkaError
 from kwire.handlers.context import RequestContext

@@ -1,11 +1,11 @@
-"""Opening the record batches of requests: on the event loop, or in the threads for it.
+"""Opens the record batches of requests: on the event loop, or in the threads for that work.
 
 Rules:
 
-- What takes a fraction of a millisecond is opened on the event loop. What turns out to be more, or
-  is known to be, goes to the thread for small batches, and from there to that for large ones
-  (``kwire.budget.checking``).
-- Beyond ``kwire.decompressed.max.bytes`` and ``kwire.decompressed.max.records`` nothing is opened.
+- A batch that takes a fraction of a millisecond is opened on the event loop. A batch that turns out
+  to take longer goes to the thread for small batches, and then to the thread for large ones
+  (``kwire.budget.checking``). A batch that is known to be large goes there directly.
+- No batch is opened beyond ``kwire.decompressed.max.bytes`` or ``kwire.decompressed.max.records``.
 """
 
 from collections.abc import Callable
@@ -25,13 +25,13 @@ MAX_RECORDS = "kwire.decompressed.max.records"
 
 SMALL_BATCH_BYTES = 1024 * 1024
 SMALL_LIMITS = Limits(max_bytes=2 * 1024 * 1024, max_records=20_000, max_headers=20_000)
-"""What is opened in the thread for small batches, in some milliseconds."""
+"""The limits of the thread for small batches, which reaches them in some milliseconds."""
 
 _T = TypeVar("_T")
 
 
 def full_limits(broker: Broker, config: LogConfig) -> Limits:
-    """The most that is opened in a topic."""
+    """The limits for a batch of a topic."""
     return limits_of(config, broker.integer(MAX_BYTES), broker.integer(MAX_RECORDS))
 
 
@@ -41,13 +41,13 @@ async def open_in_thread(
     limits: Limits,
     context: RequestContext,
 ) -> _T:
-    """``look(limits, between)`` at a batch in a thread; TooLarge where the limits don't suffice."""
+    """Call ``look(limits, between)`` in a thread; TooLarge if the batch is beyond the limits."""
     threads, work = context.broker.threads.checking, context.work
     if batch.size_bytes <= SMALL_BATCH_BYTES and batch.records_count <= SMALL_LIMITS.max_records:
         try:
             return await later(partial(threads.small.run, work, look, SMALL_LIMITS))
         except TooLarge:
-            pass  # nobody could know
+            pass  # the header doesn't show how large the opened batch is
     try:
         return await later(partial(threads.large.run, work, look, limits))
     except TooLarge as error:

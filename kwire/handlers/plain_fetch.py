@@ -1,15 +1,15 @@
-"""Fetch, the common request: partitions that are here, without a session.
+"""Fetch, the common request: partitions of this broker, without a session.
 
-A fast path: the request is read where it lies and the answer is written as bytes and slices of
-files, without the objects in between. ``answer`` gives None for everything that isn't common,
-having done nothing; then ``kwire.handlers.fetch``, its slow, obvious twin, serves the request. Both
-answer the same bytes, which tests/handlers/test_plain_fetch.py shows.
+This is a fast path. It reads the request where it lies in memory, and writes the response as bytes
+and slices of files, without objects in between. ``answer`` returns None for an uncommon request and
+leaves nothing changed. Then ``kwire.handlers.fetch``, the slow and obvious twin, serves the
+request. Both give the same bytes, as tests/handlers/test_plain_fetch.py shows.
 
-Common are: versions 12 to 18, a consumer, no session, no tagged fields, partitions that are served
-and aren't very many, no error, and nothing that isn't in memory.
+A common request has: versions 12 to 18, a consumer, no session, no tagged fields, partitions that
+are served and aren't very many, no error, and no records that are missing in memory.
 
-One that has to wait for an append keeps its frame, and reads it again when something has come. When
-that isn't common any more, the twin goes on with the time that is left.
+A request that has to wait for an append keeps its frame, and reads it again when something has
+changed. If the request is no longer common then, the twin continues with the time that is left.
 """
 
 from collections.abc import Iterator
@@ -33,21 +33,21 @@ FLEXIBLE_SINCE = 12
 TOPIC_IDS_SINCE = 13
 REPLICA_STATE_SINCE = 15
 
-# Replica id; then, as in later versions: wait, least and most bytes, isolation level, session.
+# Replica id, then the fields as in later versions: wait, min and max bytes, isolation, session.
 _BEGIN_WITH_REPLICA = Struct(">iiiibii")
 _BEGIN = Struct(">iiibii")
 ENTRY = Struct(">iiqiqiB")
 """A partition: index, leader epoch, offset, last epoch, log start, most bytes, no tags."""
 
 _WAIT = Struct(">i")
-"""How long a fetch may wait in ms, the first of its fields but for the replica's id."""
+"""How long a fetch may wait in ms; the first field, except that the replica's id may precede it."""
 
 _NO_TAGS = b"\0"
 _NO_ELEMENTS = 1
 """The length of a compact array without elements."""
 
 MOST_PARTITIONS = 250
-"""More would take longer than a slice of the event loop: they are left to the twin."""
+"""More partitions would take longer than a slice of the event loop: the twin serves them."""
 
 _LONGEST_NAME = 127
 _UUID_BYTES = 16
@@ -56,11 +56,11 @@ _READ_COMMITTED = 1
 
 
 class Uncommon(Exception):
-    """A request for the slow twin."""
+    """This request is for the slow twin."""
 
 
 class Topic(NamedTuple):
-    """Where a topic of a request begins, where its partitions do and end; its name."""
+    """A topic of a request: where it begins, where its partitions begin and end, and its name."""
 
     begin: int
     partitions: int
@@ -71,9 +71,9 @@ class Topic(NamedTuple):
 def answer(
     frame: memoryview, position: int, header: RequestHeader, broker: Broker
 ) -> list[bytes | FileSlice] | Unfinished | None:
-    """The whole response in parts, its size first, or what gives it or ``Slow`` later.
+    """The whole response in parts with its size in front, or what gives it or ``Slow`` later.
 
-    None where this isn't the common request. ``position`` is where the request's body begins.
+    None if the request isn't common. ``position`` is where the body of the request begins.
     """
     version = header.api_version
     if version < FLEXIBLE_SINCE:
@@ -92,7 +92,7 @@ def answer(
 async def _wait(
     frame: bytearray, position: int, header: RequestHeader, broker: Broker, told: FetchAnswer
 ) -> list[bytes | FileSlice] | Slow:
-    """Wait until there is enough or time is up; ``told`` is what there was to tell before."""
+    """Wait for ``min_bytes`` or the deadline; ``told`` is the answer of the look before."""
     version = header.api_version
     wait_at = position if version >= REPLICA_STATE_SINCE else position + _WAIT.size
     (wait_ms,) = _WAIT.unpack_from(frame, wait_at)
@@ -117,7 +117,7 @@ async def _wait(
 
 
 def _look(frame: memoryview, position: int, version: int, broker: Broker) -> FetchAnswer | None:
-    """What there is to tell now; None where the request isn't common."""
+    """The answer as of now; None if the request isn't common."""
     try:
         told, at = _begin(frame, position, version, broker)
         end = _tell(frame, at, version, broker, told)
@@ -136,7 +136,7 @@ def _look(frame: memoryview, position: int, version: int, broker: Broker) -> Fet
 
 
 def _partitions(frame: memoryview, position: int, version: int, broker: Broker) -> list[Partition]:
-    """The partitions of a request that was looked at."""
+    """The partitions of a request that ``_look`` has read before."""
     _, at = _begin(frame, position, version, broker)
     return [
         broker.partition(topic.name, index)
@@ -148,7 +148,7 @@ def _partitions(frame: memoryview, position: int, version: int, broker: Broker) 
 def _begin(
     frame: memoryview, position: int, version: int, broker: Broker
 ) -> tuple[FetchAnswer, int]:
-    """An empty answer, and where the topics begin."""
+    """An empty answer, and the position where the topics begin."""
     if version < REPLICA_STATE_SINCE:
         replica, _, least, most, isolation, session, epoch = _BEGIN_WITH_REPLICA.unpack_from(
             frame, position
@@ -166,19 +166,19 @@ def _begin(
 
 
 def _check_end(frame: memoryview, at: int) -> None:
-    """What stands behind the topics: nothing is forgotten, a rack, no tags."""
+    """Check the fields behind the topics: no forgotten topics, a rack, no tags."""
     forgotten, rack = frame[at], frame[at + 1]
     if forgotten != _NO_ELEMENTS or not 1 <= rack <= _LONGEST_NAME:
         raise Uncommon
     end = at + 1 + rack
     if rack > 1:
-        str(frame[at + 2 : end], "utf-8")  # the twin takes nothing else
+        str(frame[at + 2 : end], "utf-8")  # the twin accepts only UTF-8
     if frame[end:] != _NO_TAGS:
         raise Uncommon
 
 
 def _tell(frame: memoryview, at: int, version: int, broker: Broker, told: FetchAnswer) -> int:
-    """Tell of every partition; where the topics end.
+    """Add every partition to the answer; return the position where the topics end.
 
     A topic begins in a response as in the request: its name or id, and how many partitions.
     """
@@ -200,7 +200,7 @@ def _tell(frame: memoryview, at: int, version: int, broker: Broker, told: FetchA
 
 
 def topics(frame: memoryview, at: int, version: int, broker: Broker) -> Iterator[Topic]:
-    """The topics of a request; ``at`` is where their array begins. One byte is between two."""
+    """The topics of a request; their array begins at ``at``. One byte separates two topics."""
     count, at = read_unsigned_varint(frame, at)
     if count <= _NO_ELEMENTS:
         raise Uncommon
@@ -224,7 +224,7 @@ def topics(frame: memoryview, at: int, version: int, broker: Broker) -> Iterator
         end = at + (partitions - 1) * ENTRY.size
         left -= partitions - 1
         if partitions <= _NO_ELEMENTS or left < 0 or frame[end] or name == former:
-            raise Uncommon  # the twin puts the same topic together
+            raise Uncommon  # the twin merges two entries of the same topic
         yield Topic(begin, at, end, name)
         former = name
         at = end + 1

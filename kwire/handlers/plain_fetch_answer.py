@@ -1,9 +1,9 @@
-"""The answer to a common fetch in the making: bytes, and slices of files between them.
+"""The response to a common fetch while it is built: bytes, and slices of files between them.
 
 Format (versions 12 to 18): size int32, correlation id int32, no tags, throttle time int32, error
-code int16, session id int32, topics. Of each partition: index int32, error code int16, high
-watermark int64, last stable offset int64, log start offset int64, aborted transactions (null where
-nobody asked), preferred replica int32, records, no tags.
+code int16, session id int32, topics. Each partition: index int32, error code int16, high watermark
+int64, last stable offset int64, log start offset int64, aborted transactions (null unless the fetch
+is read_committed), preferred replica int32, records, no tags.
 """
 
 from struct import Struct
@@ -19,16 +19,16 @@ _NO_REPLICA = b"\xff\xff\xff\xff"
 _NO_TAGS = b"\0"
 _NULL = 0
 _QUIET = b"\0" + _NO_REPLICA + b"\1\0"
-"""Null, no replica, no records, no tags."""
+"""Null aborted transactions, no preferred replica, no records, no tags."""
 
 _QUIET_COMMITTED = b"\1" + _NO_REPLICA + b"\1\0"
-"""The same with no aborted transactions instead of null."""
+"""The same with an empty array of aborted transactions instead of null."""
 
 
 class FetchAnswer:
-    """What partitions have, ``size_bytes`` of records; added in the order of the request.
+    """The partitions of an answer, in the order of the request; ``size_bytes`` of records.
 
-    Its request wants ``min_bytes`` of them at least; more than ``max_bytes`` would be in vain.
+    The request waits for ``min_bytes``, but never for more than ``max_bytes``.
     """
 
     __slots__ = ("_left_bytes", "_parts", "_pieces", "min_bytes", "read_committed", "size_bytes")
@@ -42,11 +42,11 @@ class FetchAnswer:
         self._pieces: list[bytes] = []
 
     def add_bytes(self, piece: bytes) -> None:
-        """What is told of quiet partitions, and what is between topics."""
+        """Add bytes: quiet partitions, and the fields between topics."""
         self._pieces.append(piece)
 
     def add(self, partition: Partition, offset: int, max_bytes: int) -> None:
-        """Tell of a partition. KafkaError, ColdPages."""
+        """Add a partition with its records. KafkaError, ColdPages."""
         read_committed = self.read_committed
         high_watermark = partition.high_watermark
         last_stable_offset = high_watermark
@@ -82,7 +82,7 @@ class FetchAnswer:
     def _add_aborted(
         self, told: bytearray, partition: Partition, offset: int, records: FileSlice
     ) -> None:
-        """The aborted transactions that a read_committed consumer has to leave out."""
+        """Add the aborted transactions whose records a read_committed consumer leaves out."""
         log = partition.log
         with log.hurry:
             found = log.aborted_transactions(offset, partition.last_stable_offset, records)

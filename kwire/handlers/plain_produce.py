@@ -1,13 +1,13 @@
 """Produce, the common request: one plain batch for one partition, or one for each of several.
 
-A fast path: the request is read where it lies and the response is written as bytes, without the
-objects in between. ``answer`` gives None for everything that isn't common, having done nothing;
-then ``kwire.handlers.produce``, its slow, obvious twin, serves the request. Both answer the same
-bytes and append the same bytes, which tests/handlers/test_plain_produce.py shows.
+This is a fast path. It reads the request where it lies in memory, and writes the response as bytes,
+without objects in between. ``answer`` returns None for an uncommon request and leaves nothing
+changed. Then ``kwire.handlers.produce``, the slow and obvious twin, serves the request. Both give
+the same bytes and append the same bytes, as tests/handlers/test_plain_produce.py shows.
 
-Common are: versions 9 to 13, acks of 1 or all, no transactional id, no tagged fields, a topic that
-is there and isn't internal, a batch that is plain (``kwire.log.plain_batch``), and no error. What
-is for several partitions goes to ``kwire.handlers.plain_produce_many``.
+A common request has: versions 9 to 13, acks of 1 or all, no transactional id, no tagged fields, a
+topic that exists and isn't internal, a plain batch (``kwire.log.plain_batch``), and no error.
+``kwire.handlers.plain_produce_many`` serves requests for several partitions.
 """
 
 from struct import Struct
@@ -28,7 +28,7 @@ _ONE = 2
 
 _SHORTEST_NAME = 2
 _LONGEST_NAME = 127
-"""Bytes of a name with the one that tells its length."""
+"""The bytes of a name and of the byte that holds its length."""
 
 _UUID_BYTES = 16
 
@@ -47,9 +47,9 @@ _NO_TAGS = b"\0\0\0"
 
 
 def answer(frame: memoryview, position: int, header: RequestHeader, broker: Broker) -> bytes | None:
-    """The whole response, its size before it; None where this isn't the common request.
+    """The whole response with its size in front; None if the request isn't common.
 
-    ``position`` is where the request's body begins.
+    ``position`` is where the body of the request begins.
     """
     version = header.api_version
     if version < FLEXIBLE_SINCE:
@@ -104,7 +104,7 @@ def _answer_many(
 
 
 def _partition(topic: memoryview, index: int, version: int, broker: Broker) -> Partition | None:
-    """The partition, None where there is none that everybody may write to."""
+    """The partition, None unless it is served and every client may write to it."""
     if version < TOPIC_IDS_SINCE:
         if len(topic) < _SHORTEST_NAME or topic[0] > _LONGEST_NAME:
             return None

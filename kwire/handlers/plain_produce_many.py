@@ -1,10 +1,10 @@
 """Produce, plain batches for many partitions.
 
-A fast path, as ``kwire.handlers.plain_produce`` is for one partition, with the same slow, obvious
-twin: ``kwire.handlers.produce``. It takes a request as a whole: every batch is looked at before the
-first one is appended, and where one isn't plain or a partition isn't there, nothing is done and the
-twin serves the request. Whether a batch may be appended is known only when it is its turn; what
-isn't appended in one step is appended by the way of the twin, and so are its errors told.
+This is a fast path like ``kwire.handlers.plain_produce``, which serves one partition. It has the
+same slow and obvious twin: ``kwire.handlers.produce``. It takes a request as a whole: it reads
+every batch before it appends the first. If a batch isn't plain or a partition doesn't exist, it
+does nothing, and the twin serves the request. Whether a batch may be appended is known only at its
+turn. A batch that can't be appended in one step takes the way of the twin, and so do its errors.
 """
 
 from struct import Struct
@@ -23,7 +23,7 @@ from kwire.record.batch import NO_TIMESTAMP, RecordBatch
 
 TOPIC_IDS_SINCE = 13
 MOST_PARTITIONS = 100
-"""More would take longer than a slice of the event loop: they are left to the twin."""
+"""More partitions would take longer than a slice of the event loop: the twin serves them."""
 
 _LONGEST_NAME = 127
 _UUID_BYTES = 16
@@ -46,14 +46,14 @@ _RESPONSE_END = bytes(5)
 
 
 class Uncommon(Exception):
-    """A request for the slow twin."""
+    """This request is for the slow twin."""
 
 
 class Batches:
-    """What a request brings, all of it plain; ``at`` is how far it has been read.
+    """The batches of a request, all of them plain; ``at`` is how far the request has been read.
 
-    ``topics`` are how a topic begins in the response, its name or id and the number of its
-    partitions, and the partitions, each with its batch.
+    ``topics`` holds for each topic its first bytes in the response, which are its name or id and
+    the number of its partitions, and its partitions, each with its batch.
     """
 
     __slots__ = ("_broker", "_frame", "_now_ms", "_version", "at", "count", "topics")
@@ -68,7 +68,7 @@ class Batches:
         self.topics: list[tuple[bytes, list[tuple[Partition, RecordBatch]]]] = []
 
     def read(self) -> None:
-        """Read and check everything; Uncommon, or what cut bytes raise."""
+        """Read and check everything; Uncommon, or the errors of cut bytes."""
         count, self.at = read_unsigned_varint(self._frame, self.at)
         for _ in range(count - 1):
             self._read_topic()
@@ -128,7 +128,7 @@ class Batches:
         return partition, batch
 
     def append(self, acks: int) -> bytes:
-        """Append all of them; the topics of the response."""
+        """Append all batches; return the topics of the response."""
         parts: list[bytes] = []
         for head, partitions in self.topics:
             parts.append(head)
@@ -143,7 +143,7 @@ class Batches:
         return b"".join(parts)
 
     def _append_slowly(self, partition: Partition, batch: RecordBatch, acks: int) -> bytes:
-        """Append what can't be appended in one step, or the error; its part of the response."""
+        """Append a batch by the way of the twin; return its part of the response, or its error."""
         index, start = partition.index, partition.log.log_start_offset
         checked = CheckedBatch(batch, NO_TIMESTAMP)
         try:
@@ -165,9 +165,9 @@ class Batches:
 def answer_many(
     frame: memoryview, position: int, header: RequestHeader, broker: Broker, acks: int
 ) -> bytes | None:
-    """The whole response, its size before it; None where the twin is to serve the request.
+    """The whole response with its size in front; None if the twin has to serve the request.
 
-    ``position`` is where the request's body begins: it has no transactional id.
+    ``position`` is where the body of the request begins, which has no transactional id.
     """
     batches = Batches(frame, position + _TOPICS_AT, header.api_version, broker)
     try:

@@ -2,16 +2,16 @@
 
 Behaviour:
 
-- acks 0 sends nothing back; an error closes the connection instead, so that the client notices.
+- acks 0 has no response; an error closes the connection instead, so that the client notices.
 - acks 1 and all are the same while a partition has one replica, but all asks for
   ``min.insync.replicas`` of them.
-- A batch that an idempotent producer sends again is answered with the offset it already has.
-- A batch that is to be opened and is large, or turns out to be, is checked and compressed anew in a
-  thread. One that is beyond ``kwire.decompressed.max.bytes`` is answered with MESSAGE_TOO_LARGE.
-- A transactional batch is checked with its producer's coordinator; from version 12 on it adds its
-  partitions to the transaction (KIP-890). What only passes is NOT_ENOUGH_REPLICAS, which every
-  client tries again.
-- Internal topics are for the broker and the admin client alone.
+- If an idempotent producer repeats a batch, the answer is the offset that the batch already has.
+- A large batch that has to be opened is checked and compressed anew in a thread; so is a batch that
+  turns out to be large. A batch beyond ``kwire.decompressed.max.bytes`` is MESSAGE_TOO_LARGE.
+- The producer's coordinator verifies a transactional batch. From version 12 on, the batch adds its
+  partition to the transaction (KIP-890). A passing error of the coordinator is
+  NOT_ENOUGH_REPLICAS, at which every client tries again.
+- Only the broker and the admin client may write to internal topics.
 """
 
 from collections.abc import Iterator
@@ -61,7 +61,7 @@ ADDS_SINCE = 12
 BYTES_PER_UNIT = 8 * 1024
 """How many bytes of a batch are copied, checked and written in one unit of work."""
 UNITS = 25
-"""What a further partition costs."""
+"""What each partition after the first costs."""
 
 BACKOFF = "add.partitions.to.txn.retry.backoff.ms"
 PATIENCE = "add.partitions.to.txn.retry.backoff.max.ms"
@@ -72,7 +72,7 @@ PASSING = (
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
 )
-"""What a coordinator says that will be different soon; old clients know it by another name."""
+"""Errors of a coordinator that pass soon; old clients get another error in their place."""
 
 WITHOUT_LOG_START = (
     ErrorCode.CORRUPT_MESSAGE,
@@ -82,11 +82,11 @@ WITHOUT_LOG_START = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.NOT_ENOUGH_REPLICAS,
 )
-"""Errors that Kafka tells without the log start offset."""
+"""Errors for which Kafka leaves out the log start offset."""
 
 
 def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse | Unfinished | None:
-    """Append every batch and tell what became of it."""
+    """Append every batch, and report the result of each."""
     return at_once_or_later(_handle(request, context))
 
 
@@ -126,7 +126,7 @@ async def _handle(request: ProduceRequest, context: RequestContext) -> ProduceRe
 
 
 async def _wait_flushed(answer: PartitionProduceResponse, flush: Flush) -> None:
-    """Acknowledge what is on the disk; what can't be brought there isn't acknowledged."""
+    """Wait until the batch is on the disk; if its sync fails, the answer becomes an error."""
     try:
         await later(flush.wait)
     except KafkaError as error:
@@ -146,7 +146,7 @@ async def _produce(
     data: PartitionProduceData,
     now_ms: int,
 ) -> tuple[PartitionProduceResponse, Flush | None]:
-    """Append to one partition, and what the answer has to wait for.
+    """Append to one partition; return its answer, and the flush that the answer waits for.
 
     Errors become codes here and nowhere else.
     """
@@ -181,14 +181,14 @@ async def _produce(
 
 
 def told_log_start(error: KafkaError, log_start_offset: int) -> int:
-    """The log start offset that is told with an error."""
+    """The log start offset in the answer with this error."""
     return -1 if error.code in WITHOUT_LOG_START else log_start_offset
 
 
 def _batch(
     request: ProduceRequest, context: RequestContext, data: PartitionProduceData
 ) -> RecordBatch:
-    """The batch for one partition; KafkaError where it is none."""
+    """The batch for one partition; KafkaError if the bytes aren't a valid batch."""
     if data.records is None:
         raise KafkaError(ErrorCode.INVALID_RECORD, "no records")
     assert isinstance(data.records, memoryview)
@@ -236,7 +236,7 @@ async def _verify(
 ) -> None:
     """Check that a transactional batch belongs to its producer's transaction; KafkaError.
 
-    While the transaction before is brought to its end a newer client's batch waits a little.
+    While the previous transaction is being completed, the batch of a newer client waits a little.
     """
     writer = Writer(
         request.transactional_id,
@@ -262,7 +262,7 @@ async def _verify(
 
 
 class _Partitions:
-    """The partitions of a request that exist; looked for only when they are added."""
+    """The existing partitions of a request, looked up only if they are added to a transaction."""
 
     def __init__(self, request: ProduceRequest, context: RequestContext) -> None:
         self._request = request
@@ -297,7 +297,7 @@ def _support(version: int) -> Support:
 def _partition(
     request: ProduceRequest, context: RequestContext, name: str | None, data: PartitionProduceData
 ) -> Partition:
-    """The partition to append to, or the KafkaError that says why not."""
+    """The partition to append to; KafkaError if the client may not."""
     if request.acks not in VALID_ACKS:
         raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}")
     if name is None:

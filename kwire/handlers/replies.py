@@ -1,4 +1,4 @@
-"""Waiting for a coordinator's reply, in handlers of ``at_once_or_later``."""
+"""Waits for a coordinator's reply, in handlers of ``at_once_or_later``."""
 
 from typing import Any
 
@@ -9,9 +9,9 @@ from kwire.runtime import Reply, error_told
 
 
 async def answer(reply: Reply, context: RequestContext) -> Any:
-    """The response as soon as there is one, and what it promises is on the disk.
+    """The response, once the coordinator has given it and the records behind it are on the disk.
 
-    Where the disk refuses, the same kind of response with an error.
+    If the sync fails, this is the same kind of response with an error.
     """
     if not reply.is_given:
         reply.told = change = Change()

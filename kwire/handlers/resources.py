@@ -1,7 +1,7 @@
-"""Altering the configs of many resources in one commit, for both requests that do so.
+"""Alters the configs of many resources in one commit, for both requests that do so.
 
-Behaviour: each resource has an answer of its own; one that is named twice is refused each time.
-Resources don't depend on each other, so all are decided on one image.
+Behaviour: each resource has its own result. A resource that is named twice is refused each time.
+Resources don't depend on each other, so one image serves for all decisions.
 """
 
 from collections import Counter
@@ -29,12 +29,12 @@ class Resource(Protocol):
 
     @property
     def configs(self) -> Sequence[object]:
-        """What is asked for."""
+        """The configs that the request names."""
         ...
 
 
 class Outcome(NamedTuple):
-    """What became of a resource."""
+    """The result for a resource."""
 
     code: int = ErrorCode.NONE
     message: str | None = None
@@ -53,10 +53,10 @@ async def alter_all(
     validate_only: bool,
     alter_own: Callable[[_R], bool] = lambda resource: False,
 ) -> list[tuple[_R, Outcome]]:
-    """Alter every resource that may be; what became of each, in order.
+    """Alter every resource whose change is allowed; return the results in order.
 
-    ``decide`` gives the changes of one resource. ``alter_own`` alters one that isn't in the
-    metadata, and tells whether it is of that kind. Both raise KafkaError.
+    ``decide`` gives the changes of one resource. ``alter_own`` alters a resource that isn't in the
+    metadata, and returns whether it was of that kind. Both raise KafkaError.
     """
     alteration = _Alteration(resources, decide, alter_own, context)
     await alteration.read()
@@ -82,10 +82,10 @@ class _Alteration(Generic[_R]):
         self._decide = decide
         self._alter_own = alter_own
         self._context = context
-        self._places: list[int] = []  # of those that are to be decided
+        self._places: list[int] = []  # the places of the resources that need a decision
 
     async def read(self) -> None:
-        """Refuse what is named twice, and alter what isn't in the metadata."""
+        """Refuse resources that are named twice, and alter those that aren't in the metadata."""
         work = self._context.work
         names: Counter[tuple[int, str]] = Counter()
         for piece in pieces(self._resources):
@@ -105,7 +105,7 @@ class _Alteration(Generic[_R]):
                 self.outcomes[place] = Outcome(error.code, error.message or None)
 
     async def decide(self, image: MetadataImage, work: Price) -> Sequence[Change]:
-        """The changes of every resource that may be altered."""
+        """The changes of every resource whose change is allowed."""
         changes: list[Change] = []
         for place in self._places:
             resource = self._resources[place]
@@ -119,7 +119,7 @@ class _Alteration(Generic[_R]):
         return changes
 
     def fail(self, error: KafkaError) -> None:
-        """The decision could not be committed: no resource of the metadata is altered."""
+        """Give the error of a failed commit to every resource of the metadata."""
         for place in self._places:
             if self.outcomes[place] is _DONE:
                 self.outcomes[place] = Outcome(error.code, error.message or None)

@@ -1,7 +1,7 @@
-"""Long lists, worked on in slices of the event loop, in handlers of ``at_once_or_later``.
+"""Loops over long lists in slices of the event loop, in handlers of ``at_once_or_later``.
 
-A loop whose elements cost much counts each: ``if work.spend(9): await later(work.next_slice)``.
-Where an element costs little, counting would cost as much: such loops take ``pieces``.
+A loop whose elements cost much counts each: ``if work.spend(9): await later(work.next_slice)``. If
+an element costs little, counting would cost as much: such a loop takes ``pieces``.
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
@@ -49,5 +49,5 @@ async def in_order(names: Iterable[str], work: Work) -> list[list[str]]:
 
 
 def id_units(text: str) -> int:
-    """What it costs to find the coordinator of a group or a transactional id."""
+    """The cost of finding the coordinator of a group or a transactional id, in units."""
     return len(text) // CHARACTERS_PER_UNIT

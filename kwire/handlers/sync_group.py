@@ -1,6 +1,6 @@
-"""SyncGroup: a member asks for its assignment; the leader brings it for everybody.
+"""SyncGroup: a member asks for its assignment; the leader sends the assignments of all members.
 
-Behaviour: from version 5 on the protocol's type and name have to be given (KIP-559).
+Behaviour: from version 5 on, the request has to name the protocol's type and name (KIP-559).
 """
 
 from kwire.coordinator.classic_group import ClassicGroup
@@ -17,7 +17,7 @@ NAMES_SINCE = 5
 
 
 def handle(request: SyncGroupRequest, context: RequestContext) -> SyncGroupResponse | Unfinished:
-    """Answer when the leader has decided."""
+    """Answer when the leader has sent the assignment."""
     return at_once_or_later(_handle(request, context))
 
 
@@ -43,7 +43,7 @@ async def _handle(request: SyncGroupRequest, context: RequestContext) -> SyncGro
 async def _leave_out_strangers(
     request: SyncGroupRequest, groups: GroupCoordinator, context: RequestContext
 ) -> None:
-    """Forget the assignments of those that aren't members: nobody will ask for them."""
+    """Drop the assignments of clients that aren't members, because nothing reads them."""
     known = []
     for piece in pieces(request.assignments):
         if context.work.spend(len(piece)):

@@ -1,11 +1,11 @@
-"""Lookups by time in logs, for handlers: none of them holds up other clients.
+"""Lookups by time in logs, for handlers: a lookup doesn't delay other clients.
 
 Rules:
 
-- A lookup is done in steps, each of which counts as work of its request: between two slices others
-  have their turn, and a client that is gone ends it.
-- A batch of a few records is opened on the event loop, another one in a thread.
-- What isn't in memory is read by a thread, as in ``kwire.handlers.lookups``.
+- A lookup is done in steps, and each step counts as work of its request. Between two slices, other
+  requests have their turn. The lookup ends if its client is gone.
+- A batch of a few records is opened on the event loop, and a larger batch in a thread.
+- A thread reads pages that aren't in memory, as in ``kwire.handlers.lookups``.
 """
 
 from contextlib import nullcontext
@@ -36,7 +36,7 @@ async def find_by_time(
 async def find_largest(
     partition: Partition, end_offset: int, context: RequestContext
 ) -> FoundOffset | None:
-    """The first record with the largest timestamp, None where it isn't before ``end_offset``."""
+    """The first record with the largest timestamp; None if it isn't before ``end_offset``."""
     return await _find(LargestSearch(partition.log), partition, end_offset, context)
 
 
@@ -57,7 +57,7 @@ async def _find(
 async def _step(
     search: TimeSearch, partition: Partition, context: RequestContext
 ) -> BatchToOpen | None:
-    """The next step; should pages go as fast as they come, it waits for the disk in the end."""
+    """Take the next step; if pages vanish as fast as they are read, wait for the disk."""
     log = partition.log
     for tries in range(MANY_TRIES + 1):
         try:
@@ -73,7 +73,7 @@ async def _step(
 async def _look(
     search: TimeSearch, opening: BatchToOpen, partition: Partition, context: RequestContext
 ) -> tuple[int, int] | None:
-    """Look into a batch; one that can't be read counts by its header."""
+    """Look into a batch; an unreadable batch counts by its header."""
     batch, look = opening.batch, partial(search.look, opening)
     is_small = batch.records_count <= SLOW_RECORDS and batch.size_bytes - HEADER_BYTES <= SLOW_BYTES
     if is_small and context.work.spend(INLINE_UNITS):
@@ -83,7 +83,7 @@ async def _look(
             try:
                 return look(INLINE_LIMITS, nothing_between)
             except TooLarge:
-                pass  # nobody could know
+                pass  # the header doesn't show how large the opened batch is
         limits = full_limits(context.broker, partition.log.config)
         return await open_in_thread(look, batch, limits, context)
     except InvalidRecords:

@@ -1,4 +1,4 @@
-"""What older clients are told instead of errors that they don't know."""
+"""The errors that older clients get in place of errors that they don't know."""
 
 from kwire.errors import ErrorCode, KafkaError
 
@@ -7,7 +7,7 @@ PRODUCER_FENCED_SINCE = 2
 
 
 def told(error: KafkaError, version: int, fenced_since: int = PRODUCER_FENCED_SINCE) -> ErrorCode:
-    """The code for a client: before KIP-588 a fenced producer has an INVALID_PRODUCER_EPOCH."""
+    """The code for a client: before KIP-588 a fenced producer gets INVALID_PRODUCER_EPOCH."""
     if error.code is ErrorCode.PRODUCER_FENCED and version < fenced_since:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     return error.code

@@ -1,10 +1,10 @@
 """TxnOffsetCommit: a group's next offsets to read, as part of a producer's transaction.
 
-Behaviour: the offsets are pending until the transaction ends. From version 5 on the group is added
-to the transaction by this; before that it must have been (KIP-890). From version 3 on a member of
-the group says who it is, and is refused like in OffsetCommit (KIP-447), but that a stale epoch is
-ILLEGAL_GENERATION. Before version 2 there is no COORDINATOR_LOAD_IN_PROGRESS. Offsets of more than
-``PIECE`` partitions are written in pieces.
+Behaviour: the offsets are pending until the transaction ends. From version 5 on, this request also
+adds the group to the transaction; before that, the client must have added it (KIP-890). From
+version 3 on, a member of the group names itself, and gets the errors of OffsetCommit (KIP-447),
+except that a stale epoch is ILLEGAL_GENERATION. Versions before 2 have no
+COORDINATOR_LOAD_IN_PROGRESS. Offsets of more than ``PIECE`` partitions are written in pieces.
 """
 
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ Accepted = list[AcceptedOffset]
 def handle(
     request: TxnOffsetCommitRequest, context: RequestContext
 ) -> TxnOffsetCommitResponse | Unfinished:
-    """Write every offset that may be committed."""
+    """Write every offset that the group accepts."""
     return at_once_or_later(_handle(request, context))
 
 
@@ -69,7 +69,7 @@ async def _handle(
         try:
             await _commit(request, context, piece)
         except KafkaError as error:
-            # The response has no place for an error of the whole request.
+            # The response has no field for an error of the whole request.
             for answer, _, _ in piece:
                 answer.error_code = _told(error, context.api_version)
     return TxnOffsetCommitResponse(topics=topics)
@@ -81,7 +81,7 @@ def _check(
     context: RequestContext,
     accepted: Accepted,
 ) -> TxnOffsetCommitResponsePartition:
-    """The answer for a partition; an offset that may be committed is added to ``accepted``."""
+    """The answer for a partition; an offset in a known partition is added to ``accepted``."""
     broker = context.broker
     answer = TxnOffsetCommitResponsePartition(partition_index=partition.partition_index)
     found = broker.image.topics_by_name.get(topic)

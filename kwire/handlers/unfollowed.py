@@ -1,7 +1,7 @@
-"""Says in the log which configs a client has set although nothing here follows them.
+"""Warns in the log of configs that a client has set although they have no effect in kwire.
 
-Kafka takes and keeps such configs, and the tests of stock admin clients count on that. A person who
-sets one expects something to happen.
+Kafka accepts and keeps such configs, and the tests of stock admin clients count on that. But a
+person who sets a config expects an effect.
 """
 
 import logging
@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 _GROUPS_NOT_SERVED = ("share.", "streams.")
 _SHOWN = 20
-"""How many names are shown; a request may have thousands."""
+"""How many names the warning shows; a request may set thousands."""
 
 
 def warn(resource: ConfigResource, names: Iterable[str]) -> None:

@@ -1,7 +1,7 @@
-"""UpdateFeatures: brings the cluster's features to other levels, all of a request or none.
+"""UpdateFeatures: changes the levels of the cluster's features, all of a request or none.
 
-Behaviour: ``validate_only`` changes nothing. Before version 1 a downgrade is allowed by a flag.
-Up to version 1 the answer names every feature, unless the whole of it is an error.
+Behaviour: ``validate_only`` changes nothing. Before version 1, a flag allows a downgrade. Up to
+version 1 the answer names every feature, unless the request as a whole has an error.
 """
 
 from kwire.errors import ErrorCode, KafkaError
@@ -19,11 +19,11 @@ UPGRADE_TYPE_SINCE = 1
 RESULTS_UNTIL = 1
 
 MOST_UPDATES = 100
-"""Far more than there are features: with more of them one is named twice, or unknown."""
+"""Far above the number of features: a longer request repeats a feature or names an unknown one."""
 
 
 async def handle(request: UpdateFeaturesRequest, context: RequestContext) -> UpdateFeaturesResponse:
-    """Change the levels, or say why not."""
+    """Change the levels, or answer with an error."""
     updates: list[FeatureUpdate] = []
     for piece in pieces(request.feature_updates):
         if context.work.spend(2 * len(piece)):

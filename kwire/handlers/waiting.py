@@ -1,20 +1,20 @@
-"""Handlers that nearly always answer at once, and wait now and then.
+"""Handlers that nearly always answer at once, and sometimes wait.
 
-``handle = at_once_or_later(_handle(request, context))``: the coroutine is run on the spot, and when
-it comes to its end without waiting its result is the response. Where it waits the response is
-``Unfinished``, and the coroutine goes on from there. It may wait for two kinds of things:
+``handle = at_once_or_later(_handle(request, context))`` runs the coroutine on the spot. If the
+coroutine ends without waiting, its result is the response. If it waits, the response is
+``Unfinished``, and the coroutine continues from there. It may wait for two kinds of things:
 
-- ``await later(job)``: something that has to be done, like a read from the disk. It needs a task.
-- ``await happens(change)``: that somebody says ``change.set()``, or time is up. It needs none: who
-  waits is a coroutine at rest, and the connection has it go on when it is woken. Kafka calls such a
+- ``await later(job)`` waits for work, like a read from the disk. This wait needs a task.
+- ``await happens(change)`` waits until other code calls ``change.set()``, or until the deadline.
+  This wait needs no task: the coroutine rests, and its connection resumes it. Kafka calls such a
   request a DelayedOperation.
 
 Rules:
 
-- Such a coroutine awaits nothing but these and others like itself, for the task it begins in isn't
-  the one in which it goes on.
-- One that waits for a change holds no views of its request's frame: the buffer that the frame lies
-  in is used again.
+- Such a coroutine awaits only these two and other coroutines of this kind, because it may begin in
+  one task and continue in another.
+- A coroutine that waits for a change holds no views of its request's frame, because the buffer of
+  the frame is used again.
 """
 
 import math
@@ -26,17 +26,17 @@ _T = TypeVar("_T")
 
 
 class Sleeper(Protocol):
-    """Who has a coroutine go on when its change has happened."""
+    """Resumes a coroutine when its change has happened."""
 
     def wake(self) -> None:
-        """It has happened, or time is up; called once until the coroutine has gone on."""
+        """Resume: the change has happened, or its deadline has passed; called once per wait."""
 
 
 class Change:
-    """What a handler waits for, until ``deadline_s`` by trio's clock.
+    """A change that a handler waits for, until ``deadline_s`` by trio's clock.
 
-    It may happen again and again; while nobody looks, many times are as good as one. ``is_timed``
-    is for who watches the deadline.
+    A change may happen repeatedly; several times between two looks count as one. ``is_timed``
+    belongs to the code that watches the deadline.
     """
 
     __slots__ = ("deadline_s", "is_late", "is_set", "is_timed", "sleeper")
@@ -49,14 +49,14 @@ class Change:
         self.sleeper: Sleeper | None = None
 
     def set(self) -> None:
-        """It has happened."""
+        """Note that the change has happened."""
         if not self.is_set:
             self.is_set = True
             if self.sleeper is not None and not self.is_late:
                 self.sleeper.wake()
 
     def time_is_up(self) -> None:
-        """It won't be waited for any longer."""
+        """Note that the deadline has passed."""
         self.is_late = True
         if self.sleeper is not None and not self.is_set:
             self.sleeper.wake()
@@ -68,13 +68,13 @@ Wait: TypeAlias = Job | Change
 
 @coroutine
 def later(job: Callable[[], Awaitable[_T]]) -> Generator[Wait, _T, _T]:
-    """Wait for ``job()``; its result."""
+    """Wait for ``job()``; return its result."""
     return (yield job)
 
 
 @coroutine
 def happens(change: Change) -> Generator[Wait, None, bool]:
-    """Wait for a change, if it hasn't happened yet; False when time is up."""
+    """Wait for a change, unless it has happened already; False at the deadline."""
     while not (change.is_set or change.is_late):
         yield change
     has_happened, change.is_set = change.is_set, False
@@ -87,7 +87,7 @@ _NOTHING: frozenset[Any] = frozenset()
 class Unfinished:
     """A handler's coroutine, and what it waits for.
 
-    ``demands`` are what has to be on the disk before its response is sent (``broker.flusher``).
+    ``demands`` are the flushes that its response has to wait for (``broker.flusher``).
     """
 
     __slots__ = ("_begun", "demands", "waits_for")
@@ -98,7 +98,7 @@ class Unfinished:
         self.demands: frozenset[Any] = _NOTHING
 
     def go_on(self, result: Any = None) -> Any:
-        """Go on with what was waited for; the response, or itself when it waits again."""
+        """Resume the coroutine; return the response, or this object if it waits again."""
         try:
             self.waits_for = self._begun.send(result)
         except StopIteration as done:
@@ -113,7 +113,7 @@ class Unfinished:
         return self
 
     async def work(self) -> Any:
-        """Do what needs a task; the response, or itself when it waits for a change."""
+        """Do the work that needs a task; the response, or this object if a change is awaited."""
         while not isinstance(self.waits_for, Change):
             try:
                 result = await self.waits_for()
@@ -126,14 +126,14 @@ class Unfinished:
         return self
 
     def close(self) -> None:
-        """Nobody wants the response any more."""
+        """Drop the coroutine, because the client can't get the response any more."""
         self._begun.close()
 
 
 class Slow(NamedTuple):
-    """What a fast path gives later instead of a response: the request's slow twin has to serve it.
+    """In place of a later response, a fast path gives this: the slow twin has to serve the request.
 
-    ``frame`` is a copy; the body begins at ``position``.
+    ``frame`` is a copy; the body of the request begins at ``position``.
     """
 
     frame: memoryview
@@ -141,7 +141,7 @@ class Slow(NamedTuple):
 
 
 def at_once_or_later(begun: Coroutine[Wait, Any, _T]) -> _T | Unfinished:
-    """The result of a coroutine, or where it has to wait the rest of it."""
+    """The result of a coroutine; if it has to wait, the unfinished coroutine."""
     try:
         waits_for = begun.send(None)
     except StopIteration as done:

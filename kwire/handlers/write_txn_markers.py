@@ -1,8 +1,8 @@
 """WriteTxnMarkers: writes the markers that end transactions into this broker's partitions.
 
-Behaviour: it is asked by other brokers' coordinators, and by operators to abort a transaction that
-hangs (``kafka-transactions.sh abort``). From version 2 on a marker says by which version of the
-protocol its epoch is judged (KIP-1228).
+Behaviour: the senders are coordinators of other brokers, and operators who abort a hanging
+transaction (``kafka-transactions.sh abort``). From version 2 on, a marker names the version of the
+protocol by which the partition checks its epoch (KIP-1228).
 """
 
 from kwire.broker.markers import EndMarker, write_marker
@@ -74,6 +74,6 @@ def _write(marker: EndMarker, topic: str, index: int, context: RequestContext) -
     try:
         write_marker(context.broker, marker, topic, index)
     except KafkaError as error:
-        # A coordinator elsewhere takes these for a leader that isn't ready.
+        # A coordinator on another broker takes these errors for a leader that isn't ready.
         return ErrorCode.NOT_LEADER_OR_FOLLOWER if error.code in _NOT_READY else error.code
     return ErrorCode.NONE

@@ -1,10 +1,10 @@
-"""Checks which configs a resource may have: their names, their values, and values that must agree.
+"""Checks the configs of a resource: their names, their values, and values that must agree.
 
 Rules:
 
 - A topic, a group and a client-metrics subscription have the configs of their scope and no others.
-- A broker takes names that it doesn't know, for whoever reads them; of its own it takes those that
-  can change while it runs. The addresses and protocols of its listeners can't, in kwire.
+- A broker accepts unknown names, because other programs may read them. Of the known names it
+  accepts those that can change while it runs. In kwire, listeners' addresses and protocols can't.
 - A group's timeouts lie between the broker's limits for them.
 
 Source: LogConfig.validate, GroupConfig.validate, DynamicBrokerConfig.validate and
@@ -46,7 +46,7 @@ _GROUP_LIMITS = {"streams.num.standby.replicas": "group.streams.max.standby.repl
 
 
 _LISTENERS = ("listener.security.protocol.map", "listeners")
-"""What a listener is made of."""
+"""The settings of which a listener consists."""
 
 _OF_A_LISTENER = frozenset(
     {
@@ -100,9 +100,9 @@ def check_configs(
 def check_broker_configs(
     configs: Mapping[str, str], broker: Mapping[str, Value], *, all_brokers: bool
 ) -> None:
-    """Raise KafkaError (INVALID_REQUEST) unless these may be set while brokers run.
+    """Raise KafkaError (INVALID_REQUEST) unless these configs may be set while brokers run.
 
-    ``broker`` are the broker's settings in force; ``all_brokers``: for all of them, not for one.
+    ``broker`` are the broker's settings in force; ``all_brokers``: the configs are for all brokers.
     """
     known = {
         name: setting
@@ -140,12 +140,12 @@ def check_broker_configs(
 
 
 def base_name(name: str) -> str:
-    """The name of a config without the prefix that makes it one of a listener."""
+    """The name of a config without the prefix of a listener."""
     return _LISTENER_PREFIX.sub("", name)
 
 
 def _is_per_broker(name: str, setting: Setting | None) -> bool:
-    """Whether a config can be set for one broker only, as Kafka has it."""
+    """Whether a config can be set only for one broker and not for all brokers, as in Kafka."""
     if name.startswith("listener.name."):
         return setting is None or setting.mode != CLUSTER_WIDE
     return setting is not None and setting.mode == PER_BROKER
@@ -154,7 +154,7 @@ def _is_per_broker(name: str, setting: Setting | None) -> bool:
 def _parse_broker_configs(
     configs: Mapping[str, str], known: Mapping[str, Setting]
 ) -> dict[str, Value]:
-    """The values of the configs that are known; KafkaError (INVALID_REQUEST) for a bad one."""
+    """The values of the known configs; KafkaError (INVALID_REQUEST) for an invalid value."""
     try:
         values = {name: setting.parse(configs[name]) for name, setting in known.items()}
     except ConfigError as error:

@@ -174,7 +174,7 @@ def _check_values(names_without: Sequence[str]) -> None:
 def _check(
     resource: ConfigResource, wanted: Mapping[str, str], broker: Mapping[str, Value]
 ) -> None:
-    """Raise KafkaError (INVALID_CONFIG, INVALID_REQUEST) unless the resource may have these."""
+    """Raise KafkaError (INVALID_CONFIG, INVALID_REQUEST) for configs that are not allowed."""
     check_number(len(wanted))
     kind, name = resource
     if kind is ConfigResourceType.BROKER:

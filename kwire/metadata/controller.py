@@ -168,7 +168,7 @@ def create_topic(
 
 
 def delete_topic(image: MetadataImage, topic_id: bytes) -> list[Change]:
-    """The changes that delete a topic; KafkaError (UNKNOWN_TOPIC_ID) where there is none."""
+    """The changes that delete a topic; KafkaError (UNKNOWN_TOPIC_ID) if no topic has the id."""
     if topic_id not in image.topics_by_id:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
     return [TopicDeleted(topic_id)]

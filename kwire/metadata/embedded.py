@@ -39,7 +39,7 @@ FILE_NAME = "kwire-metadata.db"
 FORMAT = "1"
 COMMITS_BEFORE_SNAPSHOT = 1000
 ROOM_BYTES = 1 << 20
-"""What opening the file takes at most: SQLite makes its log and shared memory anew."""
+"""The most bytes that opening the file takes: SQLite makes its log and shared memory anew."""
 
 BYTES_BEFORE_SNAPSHOT = 4 << 20
 """A snapshot follows when the commits since the last snapshot have more bytes than this limit, and
@@ -73,7 +73,7 @@ class EmbeddedStore:
 
     @classmethod
     def open(cls, path: Path) -> "EmbeddedStore":
-        """Open or create the file; StoreUnusable for one that can't be read, StoreFull."""
+        """Open or create the file; StoreUnusable if it is unreadable, StoreFull on a full disk."""
         try:
             if not path.exists():
                 _create(path)

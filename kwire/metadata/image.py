@@ -1,4 +1,4 @@
-"""What exists in a cluster at one revision: brokers, topics, partitions, configs.
+"""The content of a cluster at one revision: brokers, topics, partitions, configs.
 
 Rules:
 
@@ -43,8 +43,8 @@ class TopicImage(NamedTuple):
     """A topic; its partitions are numbered by their place.
 
     ``hashed_partitions`` is how many partitions share out the groups or transactional ids of a
-    coordinators' topic: the number that the topic was created with. A partition that is added later
-    takes nothing over, or the groups that exist would be looked for where they are not.
+    coordinators' topic: the number with which the topic was created. A partition that is added
+    later doesn't count, because the broker would look for existing groups in wrong partitions.
     """
 
     name: str

@@ -1,15 +1,15 @@
-"""Who is to have which partitions: the assignors of the server, by name.
+"""The server's assignors by name: an assignor shares partitions out among members.
 
 Rules (of every assignor, and tested as properties):
 
-- Each partition of a topic goes to exactly one member that subscribes to it, if there is one.
-- The same question gets the same answer; asked again with the answer as what members have, it
-  doesn't change.
+- Each partition goes to exactly one member that subscribes to its topic, if there is one.
+- The same input gives the same assignment. If the assignment is fed back as what members have, the
+  assignor gives it again.
 
 ``uniform`` shares all partitions out as evenly as subscriptions allow, and moves as few as it can.
-``range`` gives each member neighbouring partitions of each topic, the same ones of topics that have
-as many partitions and the same subscribers, so that they can be joined. Where racks are known both
-prefer partitions with a replica in the member's rack.
+``range`` gives each member neighbouring partitions of each topic. If topics have the same number of
+partitions and the same subscribers, a member gets the same indexes of all of them, so that they can
+be joined. If racks are known, both prefer partitions with a replica in the member's rack.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,4 +22,4 @@ from kwire.coordinator.assignors.uniform import assign_uniformly
 ASSIGNORS: Mapping[str, Callable[[AssignmentSpec], Shares]] = MappingProxyType(
     {"uniform": assign_uniformly, "range": assign_ranges}
 )
-"""The assignors there are; a broker may offer some of them only."""
+"""All assignors of kwire; a broker may offer only some of them."""

@@ -1,29 +1,29 @@
-"""Exchanges partitions between racks, until as many as possible are where a replica is.
+"""Exchanges partitions between racks, until as many partitions as possible are near a replica.
 
 Rules:
 
 - A rack ends with as many partitions as it began with.
-- Nothing moves unless that brings more partitions near: who is served best already keeps all.
-- A partition stands for those with its index in all topics that are to be shared out alike; it
-  counts once for each of them that has a replica in the rack.
-- With dozens of racks the search ends early: what was won until then stays.
+- Partitions move only if that brings more of them near. So the best distribution stays as it is.
+- A partition stands for all partitions with its index, in all topics that are shared out alike. It
+  counts once for each topic that has a replica of this index in the rack.
+- With dozens of racks the search ends early, and keeps what it has gained until then.
 """
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
 
 _Worth = tuple[int, ...]
-"""How many of the partitions of one index are near, by the number of the rack they would be in."""
+"""How many of the partitions of one index are near, by the number of the rack that holds them."""
 
 _MOST_STEPS = 5_000_000
-"""What looking for rings may cost, at the cube of the racks each: a broker has more to do."""
+"""The most steps of all searches for rings, to spare the broker; one search takes racks³ steps."""
 
 
 def exchange(held: Sequence[Sequence[int]], worths: Sequence[_Worth]) -> list[list[int]]:
-    """The indexes each rack is to hold, in order, from those it holds and what each is worth.
+    """The indexes that each rack is to hold, in order, from the present ones and their worths.
 
-    As long as there is a ring of racks that wins when each passes a partition on to the next, they
-    do so; once there is none, no other distribution of these sizes has more partitions near.
+    As long as a ring of racks gains by passing one partition each to the next rack, the racks of
+    this ring do so. Without such a ring, no distribution of these sizes has more partitions near.
     """
     held_by_worth: list[dict[_Worth, list[int]]] = []
     for indexes in held:
@@ -44,7 +44,7 @@ def exchange(held: Sequence[Sequence[int]], worths: Sequence[_Worth]) -> list[li
 def _offers(
     held: Sequence[dict[_Worth, list[int]]], givers: Iterable[int]
 ) -> dict[tuple[int, int], _Worth]:
-    """The kind of partition that each giver best passes on to each taker, by their numbers."""
+    """The kind of partition that each giver had best pass to each taker, by their numbers."""
     return {
         (giver, taker): max(held[giver], key=lambda worth: (worth[taker] - worth[giver], worth))
         for giver in givers
@@ -54,7 +54,7 @@ def _offers(
 
 
 def _winning_ring(offers: dict[tuple[int, int], _Worth], racks: int) -> list[tuple[int, int]]:
-    """Givers and takers around a ring that wins, if there is one; by Bellman and Ford's method."""
+    """Givers and takers around a ring that gains, if one exists; by Bellman and Ford's method."""
     won = [0] * racks
     giver_to = [0] * racks
     last = None
@@ -79,7 +79,7 @@ def _winning_ring(offers: dict[tuple[int, int], _Worth], racks: int) -> list[tup
 def _pass_on(
     held: Sequence[dict[_Worth, list[int]]], moves: Sequence[tuple[int, int, _Worth]]
 ) -> None:
-    """Move as many partitions around a ring as every giver has of its kind."""
+    """Move as many partitions around a ring as the poorest giver has of its kind."""
     count = min(len(held[giver][worth]) for giver, _, worth in moves)
     moved = []
     for giver, taker, worth in moves:

@@ -2,19 +2,19 @@
 
 Rules:
 
-- Of n partitions and m subscribers each gets n // m, the first n % m of them one more.
-- Static members come first, by instance, then the others by id: who comes back under its instance
-  gets the same range again.
-- Topics with the same number of partitions and the same subscribers are shared out alike, always:
-  they can be joined.
-- Where racks are known, members of different racks exchange partitions as long as that brings more
-  of them near, counted over all topics that are shared out alike. Within a rack they stay in order.
-- What members have plays no part: the same members get the same ranges.
+- Of n partitions and m subscribers each gets n // m, and the first n % m of them one more.
+- Static members come first, by instance, then the others by id. So a member that comes back under
+  its instance gets the same range again.
+- Topics with the same number of partitions and the same subscribers are always shared out alike, so
+  that they can be joined.
+- If racks are known, members of different racks exchange partitions as long as that brings more
+  partitions near, counted over all topics that are shared out alike. A rack keeps their order.
+- The present assignment plays no part: the same members get the same ranges.
 
-Source: RangeAssignor of Kafka, on the server for the ranges, of the client (KIP-881) for racks. The
-client's takes partitions in order, and a match only where all topics that are shared out alike have
-it, and who has one more depends on racks. This one finds the most matches there are for sizes that
-are those of the plain ranges, and leaves these whole where none is won.
+Source: RangeAssignor of Kafka: the server's for the ranges, the client's (KIP-881) for racks. The
+client's assignor takes partitions in order. It takes a match only if all topics that are shared out
+alike have it, and racks decide which members get one more. kwire keeps the sizes of the plain
+ranges, finds the most matches for them, and leaves the ranges whole if no match is gained.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from kwire.coordinator.assignors.spec import AssignmentSpec, Shares
 
 
 def assign_ranges(spec: AssignmentSpec) -> Shares:
-    """What each member is to have."""
+    """The partitions that each member is to have."""
     shares: Shares = {member_id: {} for member_id in spec.members}
     for (count, members), topic_ids in _shared_alike(spec).items():
         quota, extra = divmod(count, len(members))
@@ -62,7 +62,7 @@ def _shared_alike(spec: AssignmentSpec) -> dict[tuple[int, tuple[str, ...]], lis
 
 
 def _cut(indexes: Sequence[int], sizes: Sequence[int]) -> list[Sequence[int]]:
-    """Parts of these sizes, in order."""
+    """Cut a list into parts of these sizes, in order."""
     ends = list(accumulate(sizes))
     return [indexes[end - size : end] for end, size in zip(ends, sizes, strict=True)]
 
@@ -72,9 +72,9 @@ def _brought_near(
     rack_ids: Sequence[str | None],
     topics: Sequence[tuple[frozenset[str], ...]],
 ) -> list[Sequence[int]]:
-    """As many partitions for each member, more of them near; ``topics`` are their replicas' racks.
+    """As many partitions for each member, more of them near; ``topics`` holds replicas' racks.
 
-    Members in racks without a replica are as good as one rack: nothing is near any of them.
+    Racks without a replica count as one rack, because no partition is near any of their members.
     """
     known = frozenset[str]().union(*chain.from_iterable(topics))
     places: dict[str | None, list[int]] = {}

@@ -1,4 +1,4 @@
-"""What an assignor is asked, and what it answers."""
+"""The input and the result of an assignor."""
 
 from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
@@ -7,14 +7,14 @@ Partition: TypeAlias = tuple[bytes, int]
 """A topic id and an index."""
 
 Shares: TypeAlias = dict[str, dict[bytes, frozenset[int]]]
-"""What each member is to have; members without anything are there too."""
+"""The partitions that each member is to have; members without a partition are in it too."""
 
 
 NO_RACKS: frozenset[str] = frozenset()
 
 
 class Subscriber(NamedTuple):
-    """A member: the ids of the topics it reads, what it is to have so far, where it runs."""
+    """A member: the ids of the topics it reads, its present target, its instance and its rack."""
 
     topics: frozenset[bytes]
     has: Mapping[bytes, frozenset[int]]
@@ -30,13 +30,13 @@ class AssignedTopic(NamedTuple):
 
 
 class AssignmentSpec(NamedTuple):
-    """Members by id, and every topic that one of them reads, by id."""
+    """Members by id, and by id every topic that at least one member reads."""
 
     members: Mapping[str, Subscriber]
     topics: Mapping[bytes, AssignedTopic]
 
     def racks_of(self, partition: Partition) -> frozenset[str]:
-        """The racks of a partition's replicas, empty where none is known."""
+        """The racks of a partition's replicas, empty if none is known."""
         racks = self.topics[partition[0]].racks
         return racks[partition[1]] if racks else NO_RACKS
 
@@ -46,7 +46,7 @@ class AssignmentSpec(NamedTuple):
 
     @property
     def knows_racks(self) -> bool:
-        """Whether racks can make a difference."""
+        """Whether racks can make a difference to the assignment."""
         return any(topic.racks for topic in self.topics.values()) and any(
             member.rack_id for member in self.members.values()
         )
@@ -61,7 +61,7 @@ class AssignmentSpec(NamedTuple):
 
 
 def to_shares(spec: AssignmentSpec, given: Mapping[str, set[Partition]]) -> Shares:
-    """What members are to have, from the partitions each was given."""
+    """The shares of members, from the sets of partitions that they were given."""
     shares: Shares = {}
     for member_id in spec.members:
         topics: dict[bytes, set[int]] = {}

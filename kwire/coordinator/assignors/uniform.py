@@ -1,15 +1,15 @@
-"""The ``uniform`` assignor: as even as subscriptions allow, and as few moves as possible.
+"""The ``uniform`` assignor: as even as subscriptions allow, with as few moves as possible.
 
 Rules:
 
-- Where all members read the same topics the numbers of their partitions differ by at most one.
-  Otherwise no partition could be passed on, over however many members, so that two of them are
-  closer together.
-- A member keeps what it has as long as that is even; nobody gives up more than it has too much.
-- Where racks are known a member gives up first what is far from it, and gets first what is near.
+- If all members read the same topics, the numbers of their partitions differ by at most one.
+  Otherwise the result can't be improved: no partition could be passed on, even through several
+  members, so that the loads of two members come closer.
+- A member keeps its partitions as far as that is even. It gives up only its surplus.
+- If racks are known, a member first gives up partitions that are far, and first gets near ones.
 
-Source: UniformAssignor of Kafka, which looks for an even distribution topic by topic where
-subscriptions differ, and so may miss one, and at no racks.
+Source: UniformAssignor of Kafka. If subscriptions differ, Kafka's looks for an even distribution
+topic by topic, and so may miss one. Kafka's ignores racks.
 """
 
 from collections import deque
@@ -21,7 +21,7 @@ from kwire.coordinator.assignors.spec import AssignmentSpec, Partition, Shares, 
 
 
 def assign_uniformly(spec: AssignmentSpec) -> Shares:
-    """What each member is to have."""
+    """The partitions that each member is to have."""
     if not spec.members:
         return {}
     given, free = _kept(spec)
@@ -33,7 +33,9 @@ def assign_uniformly(spec: AssignmentSpec) -> Shares:
 
 
 def _kept(spec: AssignmentSpec) -> tuple[dict[str, set[Partition]], list[Partition]]:
-    """What members have and may keep, one owner each; and what is free, of topics with readers."""
+    """What members may keep, with one owner for each partition; and the free partitions, which
+    belong to topics with readers.
+    """
     taken: set[Partition] = set()
     given: dict[str, set[Partition]] = {}
     for member_id in sorted(spec.members):
@@ -60,7 +62,7 @@ def _kept(spec: AssignmentSpec) -> tuple[dict[str, set[Partition]], list[Partiti
 def _share_among_equals(
     spec: AssignmentSpec, given: dict[str, set[Partition]], free: list[Partition]
 ) -> None:
-    """Everybody gets the quota; the extra partitions stay with those who have them."""
+    """Give each member the quota; the extra partitions stay with the members that have most."""
     total = len(free) + sum(len(mine) for mine in given.values())
     quota, extra = divmod(total, len(given))
     limits: dict[str, int] = {}
@@ -86,7 +88,7 @@ def _share_among_equals(
 
 
 def _farthest(spec: AssignmentSpec, member_id: str, mine: set[Partition]) -> list[Partition]:
-    """What a member has, first what it should give up first."""
+    """A member's partitions, in the order in which it should give them up."""
     return sorted(mine, key=lambda p: (spec.is_near(member_id, p), -p[1], p[0]))
 
 
@@ -96,9 +98,9 @@ def _give_near(
     free: list[Partition],
     needs: dict[str, int],
 ) -> list[Partition]:
-    """Give members what is near them, by what few can have first; what is left.
+    """Give members partitions that are near them, the rarest match first; return what is left.
 
-    Of the members near a partition the one that needs most gets it.
+    Of the members near a partition, the one that needs most partitions gets it.
     """
     by_rack: dict[str, list[tuple[int, str]]] = {}
     for member_id, count in needs.items():
@@ -128,7 +130,7 @@ def _give_near(
 
 
 class _Balance:
-    """Shares partitions out among members that read different topics."""
+    """Shares partitions out among members whose subscriptions differ."""
 
     def __init__(self, spec: AssignmentSpec, given: dict[str, set[Partition]]) -> None:
         self.spec = spec
@@ -143,14 +145,14 @@ class _Balance:
                 self._hold(member_id, partition)
 
     def share(self, free: list[Partition]) -> None:
-        """Give out what is free, to the least loaded reader; then pass on what is uneven."""
+        """Give each free partition to its least loaded reader, then even out the loads."""
         for partition in sorted(free, key=lambda p: (len(self.readers[p[0]]), p)):
             self._give(self._least_loaded(partition), partition)
         while self._pass_on():
             pass
 
     def _least_loaded(self, partition: Partition) -> str:
-        """The reader with the fewest partitions; where racks are known one near is preferred."""
+        """The reader with the fewest partitions; if racks are known, a near reader is preferred."""
         racks = self.spec.racks_of(partition)
         first: tuple[int, bool, str] | None = None
         for rack_id, queue in self._queues_of(partition[0]).items():
@@ -163,7 +165,7 @@ class _Balance:
         return first[2]
 
     def _queues_of(self, topic_id: bytes) -> dict[str | None, list[tuple[int, str]]]:
-        """The readers of a topic by their load: a heap for each rack, one where none is known."""
+        """The readers of a topic by their load: one heap for each rack, or one if none is known."""
         queues = self.queues.get(topic_id)
         if queues is None:
             queues = self.queues[topic_id] = {}
@@ -177,11 +179,11 @@ class _Balance:
     def _pass_on(self) -> bool:
         """Move one partition along a chain from a member to one with two fewer, if there is one.
 
-        Members that can't reach such a one can't help others to either: they aren't asked again.
+        A member without such a chain can't be part of another member's chain: it is skipped then.
         """
         visited: set[str] = set()
         most = max(self.load, key=self.load.__getitem__)
-        # Sorting costs more than the move, which is nearly always one of those who have most.
+        # Sorting costs more than the move, which nearly always starts at a member with most.
         for start in chain([most], self._by_load()):
             if start not in visited:
                 moves = self._chain_from(start, visited)
@@ -192,11 +194,11 @@ class _Balance:
         return False
 
     def _by_load(self) -> Iterator[str]:
-        """The members, those with most partitions first; sorted when the first is asked for."""
+        """The members, those with most partitions first; sorted at the first use."""
         yield from sorted(self.load, key=lambda m: (-self.load[m], m))
 
     def _chain_from(self, start: str, visited: set[str]) -> list[tuple[str, bytes, str]]:
-        """The shortest chain of moves from a member to one whose load is at least two less."""
+        """The shortest chain of moves from a member to one whose load is at least two lower."""
         came_by: dict[str, tuple[str, bytes]] = {}
         seen_topics: set[bytes] = set()
         reached = {start}
@@ -209,7 +211,7 @@ class _Balance:
                 seen_topics.add(topic_id)
                 takers = [m for m in self.readers[topic_id] if m not in reached]
                 came_by.update(dict.fromkeys(takers, (giver, topic_id)))
-                # The one with the fewest: who gets many isn't asked to pass them on again.
+                # Take the lowest load: a member that gets many is not asked to pass them on again.
                 least = min(takers, key=self.load.__getitem__, default=start)
                 if self.load[least] <= self.load[start] - 2:
                     return _trace(least, start, came_by)
@@ -248,7 +250,7 @@ class _Balance:
 def _trace(
     end: str, start: str, came_by: dict[str, tuple[str, bytes]]
 ) -> list[tuple[str, bytes, str]]:
-    """The moves that lead to ``end``, the last one first: nobody ever has one too few."""
+    """The moves that lead to ``end``, the last one first: no member ever has one too few."""
     chain = []
     taker = end
     while taker != start:

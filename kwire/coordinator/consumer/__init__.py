@@ -1,6 +1,6 @@
 """Consumer groups of the next generation (KIP-848): the server assigns, members reconcile.
 
-``group`` is what is known of a group, ``reconciliation`` how a member gets from what it has to what
-it is to have, ``assignors`` who is to have what, ``heartbeat`` the operation of a member,
-``coordinator`` all groups of one coordinator and the way in.
+``group`` holds the state of a group. ``reconciliation`` moves a member from its present partitions
+to its target. ``assignors`` compute the targets. ``heartbeat`` is the operation of a member.
+``coordinator`` has all groups of one coordinator, and is the way in.
 """

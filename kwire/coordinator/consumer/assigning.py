@@ -1,7 +1,7 @@
-"""What a group asks an assignor: who is to have which partitions.
+"""A group's question to an assignor: which member is to have which partitions?
 
-A question is made of what doesn't change, so that it can be answered in a thread. One that
-``is_quick`` is answered sooner than a thread would be asked.
+A question holds only data that doesn't change, so that a thread can answer it. A question that
+``is_quick`` takes less time than handing it to a thread would.
 """
 
 from collections.abc import Mapping
@@ -16,21 +16,21 @@ from kwire.coordinator.consumer.topics import Topic, Topics
 from kwire.coordinator.records import CoordinatorRecord
 
 QUICK_COST = 1_000
-"""What a quick answer costs at most, in partitions that are shared out: one or two ms."""
+"""The highest cost of a quick answer, in partitions to share out; it takes one or two ms."""
 
 TOPICS_AT_THE_COST_OF_ONE = 10
-"""A topic of a member costs a tenth of what a partition costs."""
+"""A topic of a member costs a tenth of a partition."""
 
 
 class Assignment(NamedTuple):
-    """What each member is to have, and records that say so of those that had something else."""
+    """The partitions of each member, and records for the members whose partitions have changed."""
 
     shares: Shares
     records: Mapping[str, CoordinatorRecord] = MappingProxyType({})
 
 
 class AssignmentQuestion(NamedTuple):
-    """The assignor's name, the members and what each is to have so far, the topics."""
+    """The assignor's name, the members, the present target of each member, and the topics."""
 
     assignor: str
     members: Mapping[str, ConsumerMember]
@@ -47,7 +47,7 @@ class AssignmentQuestion(NamedTuple):
             for member in self.members.values()
         )
         cost = len(self.members) + pairs // TOPICS_AT_THE_COST_OF_ONE
-        if cost > QUICK_COST:  # the topics aren't looked at either
+        if cost > QUICK_COST:  # the cost of the topics needn't be known any more
             return False
         topics = {t.name: t for read in self._by_subscription().values() for t in read}
         partitions = sum(topic.partitions for topic in topics.values())
@@ -55,11 +55,11 @@ class AssignmentQuestion(NamedTuple):
         return cost + partitions * len(racks) <= QUICK_COST
 
     def answer(self) -> Shares:
-        """What each member is to have."""
+        """The partitions that each member is to have."""
         return ASSIGNORS[self.assignor](self._spec())
 
     def answer_with_records(self, group_id: str) -> Assignment:
-        """The same, and what is to be written then; that takes as long again."""
+        """The same answer with the records to write for it, which take as long again."""
         shares = self.answer()
         records = {
             member_id: target_record(group_id, member_id, partitions)
@@ -69,7 +69,7 @@ class AssignmentQuestion(NamedTuple):
         return Assignment(shares, records)
 
     def _by_subscription(self) -> dict[tuple[tuple[str, ...], str], list[Topic]]:
-        """The topics there are of each subscription: by names and by an expression."""
+        """The topics that exist of each subscription: its names and its regular expression."""
         found: dict[tuple[tuple[str, ...], str], list[Topic]] = {}
         for member in self.members.values():
             key = (member.about.topics, member.about.regex)

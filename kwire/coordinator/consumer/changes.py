@@ -1,12 +1,13 @@
-"""How a consumer group changes: the next epoch, assignments, and the group in its place.
+"""Changes of a consumer group: the next epoch, assignments, and the changed group in its place.
 
 Rules:
 
-- An operation drafts a change, goes on to the next epoch where it has to, and finishes.
-- An assignment or a match of expressions that takes long is a ``Job``: the group goes on at its old
-  target meanwhile, and takes the result in when it is handed in. A group has one of each at most.
-- An assignment that the group has changed under is computed again. If the group changes under that
-  one too, the group takes it: one that changes all the time still gets assignments.
+- An operation drafts a change, goes to the next epoch if it has to, and finishes the change.
+- An assignment or a match of regular expressions that takes long is a ``Job``. The group keeps its
+  old target until the job hands its result in. A group has at most one job of each kind.
+- If the group changes during an assignment, the assignment is computed again. If the group changes
+  during ``OVERTAKEN_AT_MOST`` assignments in a row, it takes the next one all the same, so that a
+  group which changes all the time still gets assignments.
 - A result for a group that is gone, or that another coordinator has loaded, is dropped.
 
 Source: GroupMetadataManager of Kafka 4.3; CoordinatorExecutor, which Kafka matches expressions
@@ -33,19 +34,19 @@ from kwire.coordinator.group import Group, GroupRegistry
 from kwire.errors import ErrorCode
 
 RETRY_MS = 1_000
-"""After what time something is tried again that couldn't be written when it was due."""
+"""The time after which a group tries again what it couldn't write."""
 
 NOTHING_EPOCH = 1
-"""The target of a group before its first assignment: members need an epoch, and have nothing."""
+"""The epoch of the empty target before a group's first assignment: members need an epoch."""
 
 OVERTAKEN_AT_MOST = 1
-"""How many assignments in a row are computed again because the group has changed."""
+"""How many assignments in a row are computed again because the group has changed meanwhile."""
 
 
 class Surroundings(NamedTuple):
-    """What consumer groups know of the broker around them; ``settings_of`` takes a group's id.
+    """The broker as its consumer groups know it; ``settings_of`` takes a group's id.
 
-    All groups of the broker share ``matches``: what regular expressions match.
+    All groups of the broker share ``matches``: the topics that regular expressions match.
     """
 
     topics: Callable[[], Topics]
@@ -60,19 +61,19 @@ class Surroundings(NamedTuple):
 
 
 class Changes:
-    """Makes the changes of the consumer groups among the groups of a coordinator."""
+    """Makes the changes of one coordinator's consumer groups."""
 
     def __init__(self, registry: GroupRegistry, surroundings: Surroundings) -> None:
         self._registry = registry
         self._around = surroundings
 
     def draft(self, group: ConsumerGroup, turn: Turn) -> Draft:
-        """A change of a group."""
+        """Begin a change of a group."""
         settings = self._around.settings_of(group.group_id)
         return Draft(group, turn, self._around.topics(), settings)
 
     def go_on(self, draft: Draft, original: ConsumerGroup, *, is_certain: bool) -> None:
-        """Go to the next epoch if that is certain, or if the topics are others; then assign."""
+        """Go to the next epoch if that is certain or if the topics have changed; then assign."""
         revision = draft.topics.revision
         is_newer = revision != original.seen_revision
         if is_certain or is_newer or draft.is_changed:
@@ -84,12 +85,12 @@ class Changes:
             draft.turn.effects.undo.append(lambda _: _look_again(original))
         self.assign(draft)
 
-    # What takes long
+    # Long work
 
     def assign(self, draft: Draft, overtaken: int = 0) -> None:
-        """Have the target of the group's epoch computed, now or when it may be.
+        """Compute the target of the group's epoch, now or as soon as the settings allow it.
 
-        ``overtaken``: how many assignments in a row the group has just changed under.
+        ``overtaken`` counts the assignments in a row during which the group has changed.
         """
         timers = draft.group.timers
         before_ms = timers.assignment_ms
@@ -118,7 +119,7 @@ class Changes:
         assignment: Assignment | Exception,
         now_ms: int,
     ) -> Effects:
-        """An assignment was computed, or that failed: then it is tried again after a while."""
+        """Take an assignment that was computed; if that failed, try again after a while."""
         turn = self._registry.turn(now_ms)
         group = self._registry.groups.get(group_id)
         if not isinstance(group, ConsumerGroup) or group.timers.assigning is not assigning:
@@ -141,7 +142,7 @@ class Changes:
         return turn.effects
 
     def _match(self, draft: Draft, original: ConsumerGroup) -> bool:
-        """Have expressions matched that take long; False if others of the group still are."""
+        """Begin to match expressions that take long; False if a match of the group is under way."""
         timers = draft.group.timers
         if not draft.to_match:
             return True
@@ -162,7 +163,7 @@ class Changes:
         found: Mapping[str, frozenset[str]] | Exception,
         now_ms: int,
     ) -> Effects:
-        """Expressions were matched; the group that asked for it goes on with what they match."""
+        """Take the topics that expressions match into the group that asked for them."""
         turn = self._registry.turn(now_ms)
         asking.timers.is_matching = False
         if isinstance(found, Exception):
@@ -186,7 +187,7 @@ class Changes:
     # The end of a change
 
     def finish(self, draft: Draft, original: ConsumerGroup) -> Group:
-        """The operation is done: put the group in its place, converted if it has to be."""
+        """End an operation: put the group in its place, converted if it has to be."""
         if not draft.is_changed:
             self._registry.reschedule(original)
             return original

@@ -2,12 +2,12 @@
 
 Rules:
 
-- Such a member never leads: the server assigns. JoinGroup takes it a step towards its target, and
-  is answered at once; SyncGroup tells it what it has.
-- Its generation is its member epoch. With a heartbeat it learns that it has to join again: when the
-  target is of a newer epoch, when it has to confirm that it gave partitions back, and when what it
+- Such a member never leads, because the server assigns. JoinGroup takes the member a step towards
+  its target, and is answered at once. SyncGroup gives the member its assignment.
+- Its generation is its member epoch. A heartbeat asks the member to join again if the target has a
+  newer epoch, if the member has to confirm that it gave partitions back, or if a partition that it
   waited for is free.
-- It must join and sync in its rebalance timeout once it has been told to.
+- Once asked to, the member must join and sync within its rebalance timeout.
 
 Source: the classicGroup…ToConsumerGroup methods of GroupMetadataManager of Kafka 4.3; KIP-848.
 """
@@ -44,7 +44,7 @@ from kwire.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRespon
 
 
 class ClassicMembers:
-    """What members of the classic protocol ask of a consumer group."""
+    """The requests that members of the classic protocol send to a consumer group."""
 
     def __init__(self, groups: ConsumerGroups) -> None:
         self._groups = groups
@@ -58,7 +58,7 @@ class ClassicMembers:
         waiter: Waiter,
         turn: Turn,
     ) -> Effects:
-        """A member joins, or joins again; ``new_id`` is for one that has none.
+        """Join a member, or join it again; ``new_id`` is for a member without an id.
 
         Raises KafkaError: GROUP_MAX_SIZE_REACHED, INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID,
         FENCED_INSTANCE_ID.
@@ -85,7 +85,7 @@ class ClassicMembers:
         self._has_joined(draft, member)
         placed = self._groups.changes.finish(draft, group)
         if isinstance(placed, ClassicGroup):
-            # It took the place of the last member of the consumer protocol: all rebalance.
+            # It replaced the last member of the consumer protocol, so all members rebalance.
             placed.members[member.member_id].joining = waiter
             maybe_complete_join(placed, turn)
         else:
@@ -118,7 +118,7 @@ class ClassicMembers:
     def sync(
         self, group: ConsumerGroup, request: SyncGroupRequest, waiter: Waiter, turn: Turn
     ) -> Effects:
-        """A member asks what it has.
+        """Answer a member with its assignment.
 
         Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
         INCONSISTENT_GROUP_PROTOCOL, REBALANCE_IN_PROGRESS.
@@ -149,10 +149,10 @@ class ClassicMembers:
         return turn.effects
 
     def heartbeat(self, group: ConsumerGroup, request: HeartbeatRequest, turn: Turn) -> None:
-        """A member is alive.
+        """Renew a member's session.
 
         Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, and
-        REBALANCE_IN_PROGRESS when it has to join again.
+        REBALANCE_IN_PROGRESS if the member has to join again.
         """
         member = _member(group, request.member_id, request.group_instance_id)
         _check_generation(member, request.generation_id)
@@ -170,9 +170,9 @@ class ClassicMembers:
     def leave(
         self, group: ConsumerGroup, leaving: list[MemberIdentity], waiter: Waiter, turn: Turn
     ) -> Effects:
-        """Members leave together; each has an answer of its own in a LeaveGroupResponse.
+        """Remove members together; each has its own result in a LeaveGroupResponse.
 
-        Those of the consumer protocol too: that is how an admin client removes members.
+        This also removes members of the consumer protocol, for which admin clients use it.
         """
         draft = self._groups.changes.draft(group, turn)
         answers = []
@@ -206,7 +206,7 @@ class ClassicMembers:
 
 
 def _check_join(draft: Draft, request: JoinGroupRequest) -> ConsumerProtocolSubscription:
-    """What a member subscribes to; KafkaError where it can't be in the group."""
+    """The subscription of a member; KafkaError if the member can't be in the group."""
     settings = draft.settings
     inconsistent = KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     check_room(draft.group, request.member_id, request.group_instance_id, settings.max_size)
@@ -246,7 +246,7 @@ def _described(
 
 
 def _join_response(member: ConsumerMember) -> JoinGroupResponse:
-    """No member leads, and none is told of the others."""
+    """The answer to a member: no member leads, so no answer lists the other members."""
     assert member.about.classic is not None
     return JoinGroupResponse(
         member_id=member.member_id,
@@ -257,7 +257,7 @@ def _join_response(member: ConsumerMember) -> JoinGroupResponse:
 
 
 def _member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
-    """The member of these ids, of the classic protocol."""
+    """The member with these ids, if it is of the classic protocol."""
     member = group.validate_member(member_id, instance_id)
     if not member.is_classic:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)

@@ -1,13 +1,13 @@
-"""From a classic group to a consumer group and back, with members in it.
+"""Conversion from a classic group to a consumer group and back, with members in it.
 
 Rules:
 
-- A classic group of consumers becomes a consumer group when a member of the new protocol joins: its
-  members keep what they have, and their generation is their epoch. They go on with JoinGroup and
-  heartbeats of the classic protocol.
-- A consumer group becomes a classic group when its last member of the new protocol has left and
-  members of the classic protocol remain: its epoch is their generation, and they rebalance.
-- ``group.consumer.migration.policy`` says which of the two may happen.
+- A classic group of consumers becomes a consumer group when a member of the new protocol joins. Its
+  members keep their partitions, their generation becomes their epoch, and they go on with JoinGroup
+  and heartbeats of the classic protocol.
+- A consumer group becomes a classic group when its last member of the new protocol leaves and
+  members of the classic protocol remain. Its epoch becomes their generation, and they rebalance.
+- ``group.consumer.migration.policy`` says which of the two conversions are allowed.
 
 Source: GroupMetadataManager.convertToConsumerGroup and convertToClassicGroup, ConsumerGroup
 .fromClassicGroup and ClassicGroup.fromConsumerGroup of Kafka 4.3; KIP-848.
@@ -37,7 +37,7 @@ from kwire.errors import ErrorCode, KafkaError
 from kwire.protocol.codec import MalformedRequest
 
 STOCK_ASSIGNORS = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"})
-"""The assignors of stock clients: what some of them keep in assignments can be done without."""
+"""The assignors of stock clients: the data that some of them add to assignments may be lost."""
 
 
 def check_upgrade(group: ClassicGroup, settings: ConsumerSettings) -> None:
@@ -59,7 +59,7 @@ def check_upgrade(group: ClassicGroup, settings: ConsumerSettings) -> None:
 def to_consumer_group(group: ClassicGroup, topics: Topics) -> ConsumerGroup:
     """The consumer group that a classic group becomes.
 
-    Raises KafkaError (GROUP_ID_NOT_FOUND) where its members can't be understood.
+    Raises KafkaError (GROUP_ID_NOT_FOUND) if a member's subscription or assignment is unreadable.
     """
     upgraded = ConsumerGroup(group.group_id)
     upgraded.epoch = upgraded.target_epoch = group.generation
@@ -81,7 +81,7 @@ def to_consumer_group(group: ClassicGroup, topics: Topics) -> ConsumerGroup:
 
 
 def _check_assignor(group: ClassicGroup) -> None:
-    """What an assignor of one's own has put into assignments would be lost."""
+    """Refuse data of a custom assignor in assignments, because the conversion would lose it."""
     if group.protocol in STOCK_ASSIGNORS:
         return
     if any(has_user_data(member.assignment) for member in group.members.values()):
@@ -131,7 +131,7 @@ def write_upgrade(draft: Draft) -> None:
 
 
 def may_downgrade(group: ConsumerGroup, settings: ConsumerSettings) -> bool:
-    """Whether a consumer group has only members of the classic protocol left, and may go back."""
+    """Whether a consumer group has only members of the classic protocol, and may be converted."""
     return (
         bool(group.members)
         and all(member.is_classic for member in group.members.values())
@@ -141,7 +141,7 @@ def may_downgrade(group: ConsumerGroup, settings: ConsumerSettings) -> bool:
 
 
 def downgrade(draft: Draft, original: ConsumerGroup) -> ClassicGroup:
-    """The classic group that a consumer group becomes, and the records that make it so."""
+    """The classic group that a consumer group becomes, and the records of the conversion."""
     group = draft.group
     classic = ClassicGroup(group.group_id, draft.turn)
     classic.generation = group.epoch

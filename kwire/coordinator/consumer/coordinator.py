@@ -1,12 +1,12 @@
-"""What clients ask of consumer groups, and what becomes due in them.
+"""The requests of members of consumer groups, and the overdue work of these groups.
 
 Rules:
 
-- Every operation takes a request and ``now_ms`` and leaves what it leads to in ``Effects``; a
-  KafkaError is the answer to the one who asked, and then nothing has changed.
-- Groups change by ``replay`` alone. Only a group that is new, or was converted, is put in its place
-  at once, and taken out again if it couldn't be written.
-- A member's session is renewed by every request of it that isn't refused.
+- Every operation takes a request and ``now_ms``, and puts records and replies into ``Effects``. A
+  KafkaError is the answer to the request, and then nothing has changed.
+- Groups change by ``replay`` alone. Only a new or converted group is put in its place at once, and
+  is removed again if its records can't be written.
+- Every request of a member that isn't refused renews the member's session.
 
 Source: GroupMetadataManager of Kafka 4.3 (the consumerGroup… methods).
 """
@@ -58,7 +58,7 @@ from kwire.record.records import Record
 
 
 class ConsumerGroups:
-    """The consumer groups among the groups of a coordinator."""
+    """The consumer groups of one coordinator."""
 
     def __init__(self, registry: GroupRegistry, surroundings: Surroundings) -> None:
         self._registry = registry
@@ -72,7 +72,7 @@ class ConsumerGroups:
         waiter: Waiter,
         now_ms: int,
     ) -> Effects:
-        """A member joins, goes on, or leaves; it is answered at once.
+        """Let a member join, stay, or leave; it is answered at once.
 
         Raises KafkaError: INVALID_REQUEST, UNSUPPORTED_ASSIGNOR, INVALID_REGULAR_EXPRESSION,
         GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID,
@@ -88,7 +88,7 @@ class ConsumerGroups:
         turn.effects.reply(waiter, response)
         return turn.effects
 
-    # A member joins or goes on
+    # A member joins or stays
 
     def _beat(
         self, request: ConsumerGroupHeartbeatRequest, client: Client, turn: Turn
@@ -133,7 +133,7 @@ class ConsumerGroups:
     def _joining_member(
         self, draft: Draft, request: ConsumerGroupHeartbeatRequest
     ) -> ConsumerMember:
-        """The member that joins: a new one, one that comes back, or in place of a static one."""
+        """The member that joins: a new one, a known one, or one in place of a static member."""
         member_id = request.member_id or self._registry.new_id()
         in_place = draft.group.static_member(request.instance_id)
         if in_place is not None and in_place.member_id != member_id:
@@ -144,7 +144,7 @@ class ConsumerGroups:
     def replace_static(
         self, draft: Draft, in_place: ConsumerMember, member_id: str
     ) -> ConsumerMember:
-        """A static member is back under another id."""
+        """Put a static member that comes back under another id in the place of its former self."""
         draft.note(f"static member {in_place.about.instance_id} is back as {member_id}")
         draft.group.timers.cancel(in_place.member_id)
         return draft.replace(in_place, member_id)
@@ -191,26 +191,26 @@ class ConsumerGroups:
         )
 
     def fence(self, draft: Draft, original: ConsumerGroup, gone: dict[str, str]) -> None:
-        """Members are out; the others share what they had. ``gone`` says why."""
+        """Remove members, and share their partitions out. ``gone`` holds the reasons."""
         for member_id, why in gone.items():
             draft.note(f"{member_id} is out: {why}")
             draft.group.timers.cancel(member_id)
         draft.remove(gone)
         draft.turn.effects.undo.append(lambda turn: self._watch_again(original, gone, turn))
-        # A group that goes back to the classic protocol stays at its epoch, which its members know.
+        # A group that becomes classic again keeps its epoch, which its members know.
         if not may_downgrade(draft.group, draft.settings):
             self.changes.go_on(draft, original, is_certain=True)
         self.changes.finish(draft, original)
 
     def _watch_again(self, group: ConsumerGroup, member_ids: Iterable[str], turn: Turn) -> None:
-        """Members couldn't be removed: their time runs out anew."""
+        """Set timers again for members whose removal couldn't be written."""
         for member_id in member_ids:
             group.timers.set(member_id, Timer.SESSION, turn.now_ms + RETRY_MS)
 
-    # What every operation has in common
+    # Steps of all operations
 
     def _open(self, group_id: str, turn: Turn, *, joins: bool) -> tuple[Draft, ConsumerGroup]:
-        """A group to work on, made or converted if somebody joins.
+        """The group to work on; if a member ``joins``, it may be created or converted.
 
         Raises KafkaError: GROUP_ID_NOT_FOUND.
         """
@@ -241,10 +241,10 @@ class ConsumerGroups:
             group.timers.set(member.member_id, Timer.SESSION, deadline_ms)
         return draft, group
 
-    # What the coordinator asks of every kind
+    # What the coordinator asks of every kind of group
 
     def expire(self, group: ConsumerGroup, turn: Turn) -> None:
-        """Do what is due by now: members that are late are out, and an assignment is computed."""
+        """Do the overdue work of a group: remove late members, or compute an assignment."""
         late: dict[str, str] = {}
         while (due := group.timers.take_due(turn.now_ms)) is not None:
             member = group.members.get(due.member_id)
@@ -258,7 +258,7 @@ class ConsumerGroups:
             self.changes.finish(draft, group)
 
     def begin(self, group: ConsumerGroup, turn: Turn) -> None:
-        """The group is loaded."""
+        """Begin after loading: each member has a whole session to send its first request."""
         settings = self._around.settings_of(group.group_id)
         for member_id, member in group.members.items():
             classic = member.about.classic
@@ -271,14 +271,14 @@ class ConsumerGroups:
             group.pace.has_changed(turn.now_ms)
 
     def end(self, group: ConsumerGroup, code: ErrorCode, effects: Effects) -> None:
-        """Nobody waits for an answer in a consumer group."""
+        """Do nothing, because no member waits for an answer in a consumer group."""
 
     def replay(self, kind: int, record: Record, now_ms: int, *, loading: bool) -> None:
-        """Take in a record of a consumer group; MalformedRequest if it is damaged."""
+        """Apply a record of a consumer group; MalformedRequest if it is damaged."""
         replay_into(self._registry.groups, kind, record, loading=loading)
 
     def take_in(self, written: WrittenTarget) -> None:
-        """As ``replay`` of the record that says this, which was just written."""
+        """Apply a target that was just written, as ``replay`` of its record would."""
         take_target_into(self._registry.groups, written)
 
 
@@ -289,10 +289,10 @@ def _sees_other_topics(
     before: ConsumerMember,
     member: ConsumerMember,
 ) -> bool:
-    """Whether a member that subscribes otherwise takes its group to the next epoch.
+    """Whether a member's new subscription takes its group to the next epoch.
 
-    It does, unless the change is an expression that is new to the group and stands for no other
-    topics than the member had. Kafka doesn't know yet what such an expression stands for.
+    It does, except for an expression that is new to the group and matches the topics that the
+    member had before. Kafka decides before it knows which topics such an expression matches.
     """
     regex = member.about.regex
     if before.about.topics != member.about.topics or not regex or regex in original.regexes:
@@ -302,7 +302,7 @@ def _sees_other_topics(
 
 
 def _time_revocation(draft: Draft, member: ConsumerMember) -> None:
-    """A member that has to give partitions back has as long for it as it asked for."""
+    """Set a timer for partitions that a member gives back, for as long as the member asked for."""
     timers = draft.group.timers
     if member.is_classic or member.state is not MemberState.UNREVOKED_PARTITIONS:
         timers.cancel(member.member_id, Timer.REBALANCE)

@@ -1,10 +1,10 @@
-"""A change of a consumer group in the making: what it will be, and the records that make it so.
+"""A planned change of a consumer group: the group as it will be, and the records for it.
 
 Rules:
 
-- The group itself isn't touched: the first change copies it. It changes when the records have been
-  written and are replayed, by the same methods that change the copy here.
-- Only what is different is written.
+- The draft never touches the group itself: its first change copies the group. The group changes
+  when the records have been written and are replayed, by the methods that change the copy here.
+- Only differences are written.
 
 Source: GroupCoordinatorRecordHelpers, TargetAssignmentBuilder of Kafka 4.3.
 """
@@ -39,10 +39,10 @@ from kwire.coordinator.records import CoordinatorRecord
 
 
 class Draft:
-    """One group, and one operation on it; ``group`` is the group as it will be.
+    """One operation on one group; ``group`` is the group as it will be.
 
-    ``is_changed``: it is another than the original, of which it is a copy then. ``to_assign`` and
-    ``to_match`` are what takes too long to be done here.
+    ``is_changed`` says that ``group`` is a changed copy of the original. ``to_assign`` and
+    ``to_match`` hold work that takes too long to be done here.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Draft:
         self.to_match: Sequence[Question] = ()
 
     def _write(self, *records: CoordinatorRecord) -> ConsumerGroup:
-        """Add records; the group that may be changed along with them."""
+        """Add records; return the copy of the group to change along with them."""
         if not self.is_changed:
             self.group = self.group.copy()
             self.is_changed = True
@@ -65,32 +65,32 @@ class Draft:
         return self.group
 
     def note(self, text: str) -> None:
-        """Say what happens to the group."""
+        """Note what happens to the group."""
         self.turn.note(self.group.group_id, text)
 
     # Members
 
     def describe(self, member: ConsumerMember) -> None:
-        """A member is new, or says something else of itself."""
+        """Take in a member that is new, or whose description has changed."""
         record = member_metadata(self.group.group_id, member.member_id, member.about.to_record())
         self._write(record).put_member(member)
 
     def settle(self, member: ConsumerMember) -> None:
-        """A member has something else, or got on."""
+        """Take in a member whose partitions, epoch or state have changed."""
         record = current_member_assignment(
             self.group.group_id, member.member_id, member.to_record()
         )
         self._write(record).put_member(member)
 
     def remove(self, member_ids: Iterable[str]) -> None:
-        """Members are no more."""
+        """Remove members."""
         for member_id in member_ids:
             group = self._write(*member_tombstones(self.group.group_id, [member_id]))
             group.remove_member(member_id)
             group.targets.pop(member_id, None)
 
     def replace(self, old: ConsumerMember, member_id: str) -> ConsumerMember:
-        """A static member is back under another id: it has, and is to have, what it had."""
+        """Give a static member that is back under another id the partitions and target it had."""
         new = old._replace(member_id=member_id, epoch=0, previous_epoch=0)
         target = self.group.target_of(old.member_id)
         self.remove([old.member_id])
@@ -102,17 +102,17 @@ class Draft:
     # The group
 
     def drop_unused_regexes(self) -> None:
-        """Forget expressions that nobody subscribes to any more."""
+        """Delete expressions to which no member subscribes any more."""
         used = {member.about.regex for member in self.group.members.values()}
         for regex in sorted(self.group.regexes.keys() - used):
             record = regular_expression(self.group.group_id, regex, None)
             self._write(record).regexes.pop(regex, None)
 
     def resolve_regexes(self, matches: RegexMatches, *, anew: bool) -> bool:
-        """See to it that every expression stands for topics; ``anew``: for those there are now.
+        """Match expressions with topics; ``anew`` also those that were matched with older topics.
 
-        Gives whether one stands for others than before. What would take long to match is left in
-        ``to_match``; until then an expression stands for what it did, a new one for nothing.
+        Returns whether an expression matches other topics than before. Matches that take long are
+        left in ``to_match``. Until then an expression keeps its topics, and a new one has none.
         """
         used = {member.about.regex for member in self.group.members.values()} - {""}
         wanted = sorted(used if anew else used - self.group.regexes.keys())
@@ -128,7 +128,7 @@ class Draft:
         return self.take_matches(found)
 
     def take_matches(self, found: Mapping[str, frozenset[str]]) -> bool:
-        """Expressions stand for these topics; whether one of them didn't before."""
+        """Take the topics that expressions match; return whether they differ from before."""
         changed = False
         for regex, topics in found.items():
             known = self.group.regexes.get(regex)
@@ -148,7 +148,7 @@ class Draft:
         self._write(record).regexes[regex] = resolved
 
     def next_epoch(self, *, is_certain: bool) -> None:
-        """Go to the next epoch if that is certain, or if the topics have changed."""
+        """Go to the next epoch if that is certain or if the topics have changed."""
         group = self.group
         topics_hash = hash_topics(group.subscribed_topics(), self.topics)
         if is_certain or topics_hash != group.metadata_hash:
@@ -157,7 +157,7 @@ class Draft:
             self.set_epoch(group.epoch + 1, topics_hash)
 
     def set_epoch(self, epoch: int, topics_hash: int) -> None:
-        """The group is at an epoch."""
+        """Set the epoch of the group."""
         value = MetadataValue(epoch=epoch, metadata_hash=topics_hash)
         group = self._write(metadata(self.group.group_id, value))
         group.epoch, group.metadata_hash = epoch, topics_hash
@@ -170,13 +170,13 @@ class Draft:
     def set_target(
         self, member_id: str, partitions: Partitions, record: CoordinatorRecord | None = None
     ) -> None:
-        """A member is to have something else; ``record`` says so, if it is there already."""
+        """Set a member's target; ``record`` is its record, if that exists already."""
         if record is None:
             record = target_record(self.group.group_id, member_id, partitions)
         self._write(record).targets[member_id] = partitions
 
     def set_target_epoch(self, epoch: int, timestamp_ms: int) -> None:
-        """The target is that of an epoch; 0 for one that wasn't computed here."""
+        """Set the epoch of the target; the time is 0 for a target that wasn't computed here."""
         value = TargetAssignmentMetadataValue(
             assignment_epoch=epoch, assignment_timestamp=timestamp_ms
         )
@@ -184,11 +184,11 @@ class Draft:
         group.target_epoch, group.target_timestamp_ms = epoch, timestamp_ms
 
     def assign_in_time(self) -> None:
-        """Compute the target of the group's epoch, or see to it that it is when it may be.
+        """Compute the target of the group's epoch, now or at the end of the assignment interval.
 
-        Between two assignments lies at least the assignment interval, so that members who come one
-        after the other get one assignment together. One that takes long is left in ``to_assign``;
-        while it is computed no other is begun.
+        Two assignments are at least the assignment interval apart, so that members who join one
+        after the other share one assignment. Long work is left in ``to_assign``; while it is
+        computed, no other assignment begins.
         """
         group = self.group
         group.timers.assignment_ms = None
@@ -196,7 +196,7 @@ class Draft:
             return
         passed_ms = self.turn.date_ms - group.target_timestamp_ms
         left_ms = self.settings.assignment_interval_ms - passed_ms
-        if left_ms > 0 and passed_ms >= 0:  # a date that is to come is of a clock that was set back
+        if left_ms > 0 and passed_ms >= 0:  # below 0, the clock was set back
             group.timers.assignment_ms = self.turn.now_ms + left_ms
             return
         question = self._question()
@@ -206,10 +206,10 @@ class Draft:
             self.to_assign = question
 
     def take_assignment(self, epoch: int, assignor: str, assignment: Assignment) -> None:
-        """The members are to have what an assignor gave them for an epoch of the group.
+        """Set the targets that an assignor computed for an epoch of the group.
 
-        The group may be further by now. Members that came meanwhile have nothing until the next
-        assignment, so that no partition is given to two members.
+        The group may be at a later epoch by now. Members that joined meanwhile have no partitions
+        until the next assignment, so that no partition is given to two members.
         """
         for member_id in self.group.members:
             known = self.group.targets.get(member_id)
@@ -236,7 +236,7 @@ class Draft:
     def reconcile(
         self, member: ConsumerMember, reported: Partitions | None, *, resubscribed: bool
     ) -> ConsumerMember:
-        """Take a member one step further towards the target, and write it if it got on."""
+        """Take a member one step further towards its target; write the member if it has changed."""
         group = self.group
         if member.is_reconciled_to(group.target_epoch) and not resubscribed:
             return member

@@ -1,7 +1,7 @@
-"""What members of the classic protocol say and are told inside JoinGroup and SyncGroup.
+"""The messages inside JoinGroup and SyncGroup: subscriptions and assignments of consumers.
 
-Format: an int16, the version, then the message; topics go by name. A version that is newer than
-what is known here begins as the newest known one does. Source: ConsumerProtocol of Kafka.
+Format: an int16, the version, then the message; topics go by name. An unknown newer version begins
+with the fields of the newest known version. Source: ConsumerProtocol of Kafka.
 """
 
 from struct import Struct
@@ -22,19 +22,19 @@ _VERSION = Struct(">h")
 
 
 def parse_subscription(packed: bytes) -> ConsumerProtocolSubscription:
-    """What a member subscribes to; MalformedRequest for anything that isn't a subscription."""
+    """The subscription of a member; MalformedRequest for bytes that aren't a subscription."""
     return _parse(ConsumerProtocolSubscription, packed)
 
 
 def parse_assignment(packed: bytes, topics: Topics) -> Partitions:
-    """What a member was given, of topics that exist; MalformedRequest for what isn't that."""
+    """The assigned partitions of topics that exist; MalformedRequest for unreadable bytes."""
     if not packed:
         return {}
     return to_partitions(_parse(ConsumerProtocolAssignment, packed).assigned_partitions, topics)
 
 
 def has_user_data(packed: bytes) -> bool:
-    """Whether an assignment has something in it for an assignor; MalformedRequest as above."""
+    """Whether an assignment holds data of an assignor; MalformedRequest for unreadable bytes."""
     return bool(packed) and bool(_parse(ConsumerProtocolAssignment, packed).user_data)
 
 
@@ -49,7 +49,7 @@ def to_partitions(named: list[TopicPartition], topics: Topics) -> Partitions:
 
 
 def pack_assignment(member: ConsumerMember, topics: Topics) -> bytes:
-    """What a member has, in the version of its subscription; of topics that exist."""
+    """A member's assignment in the version of its subscription, for topics that exist."""
     assert member.about.classic is not None
     version = min(_version(member.about.classic.protocols[0][1]), _last(ConsumerProtocolAssignment))
     named = [

@@ -1,15 +1,15 @@
-"""A consumer group: its members, who is to have what, and who has what.
+"""A consumer group: its members, the target of each member, and the owner of each partition.
 
 States and what leads from one to the next::
 
-    EMPTY → ASSIGNING        a member joins: the group's epoch is ahead of its target's
+    EMPTY → ASSIGNING        a member joins: the group's epoch is ahead of its target's epoch
     ASSIGNING → RECONCILING  the target is computed for the group's epoch
-    RECONCILING → STABLE     every member has what the target gives it, at the target's epoch
+    RECONCILING → STABLE     every member has its target's partitions, at the target's epoch
     STABLE, … → ASSIGNING    a member joins or leaves, a subscription or its topics change
     any → EMPTY              the last member leaves
 
-This is bookkeeping only; ``Draft`` changes a copy. Everything comes from records but the timers,
-the pace of heartbeats, and the revision of the metadata that was last looked at.
+This module only keeps the state; ``Draft`` changes a copy. All state comes from records, except the
+timers, the pace of heartbeats, and the revision of the metadata that the group has seen last.
 
 Source: ConsumerGroup and ModernGroup of Kafka 4.3.
 """
@@ -41,13 +41,13 @@ RECONCILING_STATE = "Reconciling"
 STABLE_STATE = "Stable"
 
 COMMIT_VERSION = 9
-"""The first version of OffsetCommit that has member epochs."""
+"""The first version of OffsetCommit with member epochs."""
 
 NO_PARTITIONS: Partitions = {}
 
 
 class ResolvedRegex(NamedTuple):
-    """The topics a regular expression stands for, as of a revision of the metadata."""
+    """The topics that a regular expression matches, as of a revision of the metadata."""
 
     topics: frozenset[str]
     revision: int
@@ -55,7 +55,7 @@ class ResolvedRegex(NamedTuple):
 
 
 class ConsumerGroup:
-    """One group. ``owners`` says which member has a partition, or is still giving it back."""
+    """One group. ``owners`` names the member that has a partition, or is still giving it back."""
 
     kind = GroupType.CONSUMER
 
@@ -77,7 +77,7 @@ class ConsumerGroup:
         self.scheduled_ms: int | None = None
 
     def copy(self) -> "ConsumerGroup":
-        """A group to decide on; its timers and its pace are those of the original."""
+        """A copy for a draft; it shares the timers and the pace of the original."""
         group = ConsumerGroup(self.group_id)
         group.epoch, group.metadata_hash = self.epoch, self.metadata_hash
         group.target_epoch = self.target_epoch
@@ -92,10 +92,10 @@ class ConsumerGroup:
         group.seen_revision = self.seen_revision
         return group
 
-    # What records change
+    # Changes by records
 
     def put_member(self, member: ConsumerMember) -> None:
-        """Take a member in, or the next one of its kind."""
+        """Add a member, or replace it by its next state."""
         old = self.members.get(member.member_id)
         if old is not None:
             self._disown(old)
@@ -106,7 +106,7 @@ class ConsumerGroup:
             self.owners[partition] = member.member_id
 
     def remove_member(self, member_id: str) -> None:
-        """Let a member go, if it is there."""
+        """Remove a member, if it is there."""
         member = self.members.pop(member_id, None)
         if member is None:
             return
@@ -120,11 +120,11 @@ class ConsumerGroup:
             if self.owners.get(partition) == member.member_id:
                 del self.owners[partition]
 
-    # What can be said of it
+    # Questions about the group
 
     @property
     def state_name(self) -> str:
-        """Kafka's name of its state."""
+        """Kafka's name of the group's state."""
         if not self.members:
             return EMPTY_STATE
         if self.epoch > self.target_epoch:
@@ -135,26 +135,26 @@ class ConsumerGroup:
 
     @property
     def protocol_type_name(self) -> str:
-        """As ListGroups shows it."""
+        """The protocol type that ListGroups shows."""
         return CONSUMER_PROTOCOL_TYPE
 
     @property
     def is_idle(self) -> bool:
-        """Whether it has no members."""
+        """Whether the group has no members."""
         return not self.members
 
     @property
     def has_nothing_to_share(self) -> bool:
-        """Whether nobody has a partition, nor is to have one: no heartbeat brings any news."""
+        """Whether no member has a partition or a target: then no heartbeat brings any news."""
         is_assigned = self.epoch == self.target_epoch
         return is_assigned and not self.owners and not any(self.targets.values())
 
     def is_owned(self, topic_id: bytes, partition: int) -> bool:
-        """Whether anybody has a partition."""
+        """Whether a member has this partition."""
         return (topic_id, partition) in self.owners
 
     def target_of(self, member_id: str) -> Partitions:
-        """What a member is to have."""
+        """The partitions that a member is to have."""
         return self.targets.get(member_id, NO_PARTITIONS)
 
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:
@@ -162,11 +162,11 @@ class ConsumerGroup:
         return self.members.get(self.static_members.get(instance_id or "", ""))
 
     def topics_of(self, member: ConsumerMember) -> frozenset[str]:
-        """The names of the topics a member subscribes to, by name or by its expression."""
+        """The names of the topics to which a member subscribes, by name or by its expression."""
         return topics_of(member, self.regexes)
 
     def subscribed_topics(self) -> frozenset[str]:
-        """The names of the topics that any member subscribes to."""
+        """The names of the topics to which any member subscribes."""
         distinct = {(m.about.topics, m.about.regex): m for m in self.members.values()}
         return frozenset().union(*(self.topics_of(member) for member in distinct.values()))
 
@@ -179,7 +179,7 @@ class ConsumerGroup:
         return max(votes, key=lambda name: (votes[name], name), default=default)
 
     def validate_member(self, member_id: str, instance_id: str | None) -> ConsumerMember:
-        """The member of these ids; KafkaError (UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID) otherwise."""
+        """The member with these ids; KafkaError (UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID)."""
         member = self.members.get(member_id)
         if instance_id is not None:
             member = self.static_member(instance_id)
@@ -201,7 +201,7 @@ class ConsumerGroup:
         return member
 
     def waits_for_others(self, member: ConsumerMember) -> bool:
-        """Whether a partition of a member's target is with somebody else."""
+        """Whether another member still has a partition of this member's target."""
         return any(
             partition not in member.assigned.get(topic_id, {})
             and self.is_owned(topic_id, partition)
@@ -212,7 +212,7 @@ class ConsumerGroup:
     # Offsets
 
     def check_commit(self, committer: Committer, now_ms: int) -> None:
-        """Whether somebody may commit at all; ``check_commit_of`` says it of a partition.
+        """Check that a client may commit at all; ``check_commit_of`` checks one partition.
 
         Raises KafkaError: UNKNOWN_MEMBER_ID, UNSUPPORTED_VERSION, and for an epoch that the member
         hasn't reached STALE_MEMBER_EPOCH (ILLEGAL_GENERATION in the classic protocol).
@@ -235,7 +235,7 @@ class ConsumerGroup:
             raise _stale(member)
 
     def check_commit_of(self, committer: Committer, topic_id: bytes, partition: int) -> None:
-        """Whether a member of an older epoch may commit this partition: if it had it then.
+        """Check that a member may commit this partition: at an older epoch, only if it had it then.
 
         Raises KafkaError: STALE_MEMBER_EPOCH, ILLEGAL_GENERATION.
         """
@@ -247,7 +247,7 @@ class ConsumerGroup:
             raise _stale(member)
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Whether a member may fetch offsets; anybody may who is none.
+        """Check that a member may fetch offsets; clients that aren't members may always.
 
         Raises KafkaError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, ILLEGAL_GENERATION.
         """
@@ -260,19 +260,19 @@ class ConsumerGroup:
             raise _stale(member)
 
     def check_delete(self) -> None:
-        """KafkaError (NON_EMPTY_GROUP) while it has members."""
+        """KafkaError (NON_EMPTY_GROUP) while the group has members."""
         if self.members:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
 
     def check_offset_delete(self) -> None:
-        """The offsets of topics that nobody subscribes to may be deleted."""
+        """Allow it: offsets of topics without a subscriber may be deleted."""
 
     def offset_age_since_ms(self, commit_timestamp_ms: int) -> int | None:
-        """The age of an offset counts from its commit."""
+        """The time of the commit, from which the offset's age counts."""
         return commit_timestamp_ms
 
     def tombstones(self) -> list[CoordinatorRecord]:
-        """The records that delete the group, its members included."""
+        """The records that delete the group with its members."""
         return self.tombstones_with(self.members)
 
     def tombstones_with(self, member_ids: Iterable[str]) -> list[CoordinatorRecord]:
@@ -286,12 +286,12 @@ class ConsumerGroup:
         return records
 
     def next_deadline_ms(self) -> int | None:
-        """When something is due next."""
+        """The earliest deadline of the group."""
         return self.timers.next_deadline_ms()
 
 
 def topics_of(member: ConsumerMember, regexes: Mapping[str, ResolvedRegex]) -> frozenset[str]:
-    """The names of the topics a member subscribes to; ``regexes`` is what expressions stand for."""
+    """The names of the topics to which a member subscribes, with ``regexes`` for expressions."""
     resolved = regexes.get(member.about.regex) if member.about.regex else None
     names = frozenset(member.about.topics)
     return names | resolved.topics if resolved is not None else names

@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat: what may be asked, what it says of a member, what is answered.
+"""ConsumerGroupHeartbeat: checks of requests, a member's description, and parts of the answer.
 
 Source: GroupCoordinatorService.throwIfConsumerGroupHeartbeatRequestIsInvalid and
 GroupMetadataManager.consumerGroupHeartbeat of Kafka 4.3; KIP-848, KIP-1082.
@@ -23,13 +23,13 @@ from kwire.protocol.messages.consumer_group_heartbeat import (
 )
 
 CLIENT_MADE_IDS_SINCE = 1
-"""The first version in which a member makes its own id."""
+"""The first version in which members make their own ids."""
 
 
 def check_request(
     request: ConsumerGroupHeartbeatRequest, api_version: int, assignors: tuple[str, ...]
 ) -> None:
-    """Raise KafkaError (INVALID_REQUEST, UNSUPPORTED_ASSIGNOR) for one that makes no sense."""
+    """Raise KafkaError (INVALID_REQUEST, UNSUPPORTED_ASSIGNOR) for an invalid request."""
     epoch = request.member_epoch
     needs_id = api_version >= CLIENT_MADE_IDS_SINCE or epoch > 0 or epoch == LEAVING_EPOCH
     if needs_id and not request.member_id.strip():
@@ -74,7 +74,7 @@ def _invalid(message: str) -> KafkaError:
 def described(
     about: Description, request: ConsumerGroupHeartbeatRequest, client: Client
 ) -> Description:
-    """What a member says of itself now; what a request leaves out is as it was."""
+    """The description of a member; a field that a request leaves out stays as it was."""
     names = request.subscribed_topic_names
     regex = request.subscribed_topic_regex
     timeout_ms = request.rebalance_timeout_ms
@@ -91,17 +91,17 @@ def described(
 
 
 def reported_partitions(request: ConsumerGroupHeartbeatRequest) -> Partitions | None:
-    """What a member says it owns; None where it says nothing."""
+    """The partitions that a member says it owns; None if it says nothing."""
     if request.topic_partitions is None:
         return None
     return {t.topic_id: frozenset(t.partitions) for t in request.topic_partitions}
 
 
 def check_epoch(member: ConsumerMember, epoch: int, reported: Partitions | None) -> None:
-    """Raise KafkaError (FENCED_MEMBER_EPOCH) unless a member may go on at an epoch.
+    """Raise KafkaError (FENCED_MEMBER_EPOCH) unless a member may continue at an epoch.
 
-    A member that comes with the epoch before may have missed an answer: it may go on as long as it
-    owns nothing that isn't its own.
+    A member with the previous epoch may have missed an answer. It may continue if it owns only
+    partitions that are assigned to it.
     """
     if epoch in (JOINING_EPOCH, member.epoch):
         return
@@ -127,7 +127,7 @@ def _fenced(how: str, received: int, known: int) -> KafkaError:
 
 
 def check_instance_is_free(member: ConsumerMember, member_id: str) -> None:
-    """Raise KafkaError (UNRELEASED_INSTANCE_ID) unless the member in place has gone away."""
+    """Raise KafkaError (UNRELEASED_INSTANCE_ID) unless the present static member is away."""
     if not member.is_away and not member.is_classic:
         raise KafkaError(
             ErrorCode.UNRELEASED_INSTANCE_ID,
@@ -137,7 +137,7 @@ def check_instance_is_free(member: ConsumerMember, member_id: str) -> None:
 
 
 def check_room(group: ConsumerGroup, member_id: str, instance_id: str | None, most: int) -> None:
-    """Raise KafkaError (GROUP_MAX_SIZE_REACHED) unless one more, or this one, may be there."""
+    """Raise KafkaError (GROUP_MAX_SIZE_REACHED) unless the group has room for this member."""
     is_known = member_id in group.members or group.static_member(instance_id) is not None
     if len(group.members) >= most and not is_known:
         raise KafkaError(
@@ -147,7 +147,7 @@ def check_room(group: ConsumerGroup, member_id: str, instance_id: str | None, mo
 
 
 def is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
-    """Whether a request says everything, as after an error: then the answer does so too."""
+    """Whether a request has all fields, as after an error; then the answer has all fields too."""
     if request.member_epoch == JOINING_EPOCH:
         return True
     subscribes = (request.subscribed_topic_names, request.subscribed_topic_regex) != (None, None)
@@ -157,7 +157,7 @@ def is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
 
 
 def assignment_of(member: ConsumerMember) -> Assignment:
-    """What a member has, for its answer."""
+    """A member's partitions, for its answer."""
     return Assignment(
         topic_partitions=[
             TopicPartitions(topic_id=topic_id, partitions=sorted(partitions))
@@ -167,7 +167,7 @@ def assignment_of(member: ConsumerMember) -> Assignment:
 
 
 def has_other_partitions(old: ConsumerMember, new: ConsumerMember) -> bool:
-    """Whether a member has partitions now that it hadn't, or the other way round."""
+    """Whether a member has gained or lost partitions."""
     return {t: p.keys() for t, p in old.assigned.items()} != {
         t: p.keys() for t, p in new.assigned.items()
     }

@@ -1,10 +1,10 @@
-"""A member of a consumer group: what it says of itself, what it has, and how far it has come.
+"""A member of a consumer group: its description, its partitions, and its state.
 
 Rules:
 
-- A member never changes: the next one is made from it. What is equal needs no record.
-- Each partition it has carries the epoch at which it was assigned: with a commit of an older
-  epoch a member may still commit what it had then, and nothing else.
+- A member object never changes: a change makes a new one. If both are equal, no record is needed.
+- Each assigned partition carries the epoch at which it was assigned. With a commit of an older
+  epoch, a member may commit the partitions that it had then, and no others.
 - A static member that is away for a while has the epoch -2 and keeps its partitions.
 
 Source: ConsumerGroupMember and MemberState of Kafka 4.3; KIP-848, KIP-1251.
@@ -28,7 +28,7 @@ from kwire.coordinator.consumer.records import (
 from kwire.coordinator.records import CoordinatorRecord, WrittenTarget
 
 Partitions: TypeAlias = Mapping[bytes, frozenset[int]]
-"""Partitions by topic id; no topic is there without a partition."""
+"""Partitions by topic id; a topic without partitions is left out."""
 
 Owned: TypeAlias = Mapping[bytes, Mapping[int, int]]
 """Partitions by topic id, each with the epoch at which it was assigned."""
@@ -44,16 +44,16 @@ CLASSIC_MEMBER_TYPE = 0
 
 
 class MemberState(IntEnum):
-    """How far a member has come on the way to its target; the numbers stand in records."""
+    """A member's progress towards its target; the numbers stand in records."""
 
     STABLE = 0
-    """It has what it is to have at its epoch."""
+    """The member has the target of its epoch."""
     UNREVOKED_PARTITIONS = 1
-    """It has to give partitions back before it gets to the next epoch."""
+    """The member has to give partitions back before it reaches the next epoch."""
     UNRELEASED_PARTITIONS = 2
-    """It waits for partitions that others haven't given back."""
+    """The member waits for partitions that other members haven't given back."""
     UNKNOWN = 127
-    """A state that a newer broker has written."""
+    """A newer broker has written a state that is unknown here."""
 
     @classmethod
     def _missing_(cls, value: object) -> "MemberState":
@@ -61,14 +61,14 @@ class MemberState(IntEnum):
 
 
 class ClassicMember(NamedTuple):
-    """What is only known of a member that uses the classic protocol."""
+    """Data of members that use the classic protocol."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
 
 
 class Description(NamedTuple):
-    """What a member says of itself; ``topics`` are the names it subscribes to, sorted."""
+    """A member's description of itself; ``topics`` are the names it subscribes to, sorted."""
 
     instance_id: str | None = None
     rack_id: str | None = None
@@ -81,7 +81,7 @@ class Description(NamedTuple):
     classic: ClassicMember | None = None
 
     def to_record(self) -> MemberMetadataValue:
-        """As it is kept."""
+        """The description in the form of its record."""
         classic = self.classic
         return MemberMetadataValue(
             instance_id=self.instance_id,
@@ -104,7 +104,7 @@ class Description(NamedTuple):
 
     @classmethod
     def from_record(cls, value: MemberMetadataValue) -> "Description":
-        """What was kept."""
+        """The description that a record holds."""
         classic = value.classic_member_metadata
         return cls(
             value.instance_id,
@@ -125,7 +125,7 @@ class Description(NamedTuple):
 
 
 class ConsumerMember(NamedTuple):
-    """A member; ``assigned`` is what it has for good, ``revoking`` what it is to give back."""
+    """A member; ``assigned`` are its partitions, ``revoking`` those it has to give back."""
 
     member_id: str
     about: Description = Description()
@@ -137,17 +137,17 @@ class ConsumerMember(NamedTuple):
 
     @property
     def is_classic(self) -> bool:
-        """Whether it uses the classic protocol."""
+        """Whether the member uses the classic protocol."""
         return self.about.classic is not None
 
     @property
     def is_away(self) -> bool:
-        """Whether it is a static member that has left for a while."""
+        """Whether the member is a static member that has left for a while."""
         return self.epoch == STATIC_LEAVING_EPOCH
 
     @property
     def owned(self) -> Partitions:
-        """What it has, with what it is to give back."""
+        """The member's partitions, including those that it has to give back."""
         return {
             topic_id: frozenset(
                 {*self.assigned.get(topic_id, ()), *self.revoking.get(topic_id, ())}
@@ -156,11 +156,11 @@ class ConsumerMember(NamedTuple):
         }
 
     def is_reconciled_to(self, target_epoch: int) -> bool:
-        """Whether it has everything that an epoch gives it, and nothing else."""
+        """Whether the member has exactly the partitions of an epoch's target."""
         return self.state is MemberState.STABLE and self.epoch == target_epoch
 
     def assignment_epoch(self, topic_id: bytes, partition: int) -> int | None:
-        """The epoch at which it was given a partition; None for one it doesn't have."""
+        """The epoch at which the member got a partition; None if it doesn't have it."""
         for owned in (self.assigned, self.revoking):
             epoch = owned.get(topic_id, {}).get(partition)
             if epoch is not None:
@@ -168,11 +168,11 @@ class ConsumerMember(NamedTuple):
         return None
 
     def moved_to(self, epoch: int) -> "ConsumerMember":
-        """The member at an epoch; the one before it is remembered."""
+        """The member at an epoch, with its present epoch as the previous one."""
         return self._replace(epoch=epoch, previous_epoch=self.epoch)
 
     def to_record(self) -> CurrentMemberAssignmentValue:
-        """What it has, as it is kept."""
+        """The member's partitions in the form of their record."""
         return CurrentMemberAssignmentValue(
             member_epoch=self.epoch,
             previous_member_epoch=self.previous_epoch,
@@ -182,7 +182,7 @@ class ConsumerMember(NamedTuple):
         )
 
     def with_record(self, value: CurrentMemberAssignmentValue) -> "ConsumerMember":
-        """The member with what was kept of what it has."""
+        """The member with the partitions of a record."""
         return self._replace(
             epoch=value.member_epoch,
             previous_epoch=value.previous_member_epoch,
@@ -192,7 +192,7 @@ class ConsumerMember(NamedTuple):
         )
 
     def without_assignment(self) -> "ConsumerMember":
-        """The member as it was before it was given anything."""
+        """The member without partitions, as it was before its first assignment."""
         return ConsumerMember(self.member_id, self.about)
 
 
@@ -208,7 +208,7 @@ def _owned_to_record(owned: Owned) -> list[OwnedPartitions]:
 
 
 def _owned_from_record(topics: Iterable[OwnedPartitions]) -> Owned:
-    """Records of before KIP-1251 say no epochs; then a commit of any epoch will do."""
+    """The partitions of a record. Before KIP-1251 it had no epochs: then any commit is allowed."""
     return {
         topic.topic_id: dict(
             zip(
@@ -223,14 +223,14 @@ def _owned_from_record(topics: Iterable[OwnedPartitions]) -> Owned:
 
 
 def target_record(group_id: str, member_id: str, partitions: Partitions) -> CoordinatorRecord:
-    """The record of what a member is to have, and what it says."""
+    """The record of a member's target, with the same target as its content."""
     record = target_assignment_member(group_id, member_id, target_to_record(partitions))
     said = {topic_id: indexes for topic_id, indexes in partitions.items() if indexes}
     return record._replace(content=WrittenTarget(group_id, member_id, said))
 
 
 def target_to_record(partitions: Partitions) -> TargetAssignmentMemberValue:
-    """What a member is to have, as it is kept."""
+    """A member's target in the form of its record."""
     return TargetAssignmentMemberValue(
         topic_partitions=[
             TargetPartitions(topic_id=topic_id, partitions=sorted(indexes))
@@ -240,5 +240,5 @@ def target_to_record(partitions: Partitions) -> TargetAssignmentMemberValue:
 
 
 def target_from_record(value: TargetAssignmentMemberValue) -> Partitions:
-    """What a member is to have, as it was kept."""
+    """The target that a record holds."""
     return {t.topic_id: frozenset(t.partitions) for t in value.topic_partitions if t.partitions}

@@ -1,28 +1,28 @@
-"""How soon a member is to be heard again: soon while its group is unsettled.
+"""The interval until a member's next heartbeat: short while its group is unsettled.
 
 Rules:
 
-- Members learn what they have to do from the answers to their heartbeats. While something changes
-  in the group they are asked to come soon, so that the group settles in moments; the longer nothing
-  has changed, the rarer, until it is as the settings say. So a group that never settles is no more
-  work than one that has.
-- The more members, the longer the shortest interval: a group sends so many heartbeats a second at
-  most, whatever its size.
-- Extra heartbeats come out of two budgets, of the group and of the broker. One that changes all the
-  time soon gets the interval of the settings like any other.
+- Members learn of their tasks from the answers to their heartbeats. After a change in the group,
+  members get short intervals, so that the group settles in moments. The longer ago the last change,
+  the longer the interval, up to the interval of the settings. So a group that never settles causes
+  no more work than a settled group.
+- The more members, the longer the shortest interval: the heartbeats of a group have a highest rate,
+  whatever its size.
+- Extra heartbeats come out of two budgets, the group's and the broker's. A group that changes all
+  the time soon gets the interval of the settings like any other group.
 
 Kafka always hands out the interval of the settings (5 s), so that a group there takes two or three
-of these to settle.
+intervals to settle.
 """
 
 SHORTEST_MS = 100
-"""No member is asked to come sooner."""
+"""The shortest interval that a member gets."""
 
 GROUP_RATE_PER_S = 200
-"""How many heartbeats a second a whole group is asked for at most."""
+"""The most heartbeats per second that a whole group is asked for."""
 
 CALM_FACTOR = 3
-"""A heartbeat is asked for after a third of the time since something changed."""
+"""The interval is the time since the last change, divided by this."""
 
 _MEMBER_BURST = 40
 _MEMBER_RATE_PER_S = 1.0
@@ -31,7 +31,7 @@ _BROKER_RATE_PER_S = 1_000
 
 
 class Budget:
-    """So many at once, and so many a second in the long run; both may be others each time."""
+    """A token bucket: a burst at once, and a rate in the long run; both may differ at each call."""
 
     __slots__ = ("_since_ms", "_spent")
 
@@ -40,7 +40,7 @@ class Budget:
         self._since_ms = 0
 
     def take(self, burst: float, rate_per_s: float, now_ms: int) -> bool:
-        """Take one, if one is left."""
+        """Take one token, if one is left."""
         passed_ms = max(0, now_ms - self._since_ms)
         self._since_ms = now_ms
         self._spent = max(0.0, self._spent - passed_ms * rate_per_s / 1000)
@@ -51,13 +51,13 @@ class Budget:
 
 
 class BrokerBudget:
-    """The extra heartbeats of all groups of a broker."""
+    """The budget of a broker: the extra heartbeats of all its groups."""
 
     def __init__(self) -> None:
         self._budget = Budget()
 
     def take(self, now_ms: int) -> bool:
-        """Take one, if one is left."""
+        """Take one heartbeat, if one is left."""
         return self._budget.take(_BROKER_BURST, _BROKER_RATE_PER_S, now_ms)
 
 
@@ -71,11 +71,11 @@ class Pace:
         self._changed_ms: int | None = None
 
     def has_changed(self, now_ms: int) -> None:
-        """Something happened to the group."""
+        """Note that the group has changed."""
         self._changed_ms = now_ms
 
     def interval_ms(self, members: int, settled_ms: int, broker: BrokerBudget, now_ms: int) -> int:
-        """When a member is to come again; ``settled_ms`` is what the settings say."""
+        """The interval until a member's next heartbeat; ``settled_ms`` is that of the settings."""
         if self._changed_ms is None:
             return settled_ms
         soon_ms = max(

@@ -1,13 +1,13 @@
-"""How a member gets from what it has to what it is to have.
+"""How a member gets from its present partitions to its target.
 
 Rules:
 
-- Revocation comes first: a member stays at its epoch, with what it keeps, until it doesn't own any
-  more what it has to give back.
-- A partition is given to a member only when nobody has it any more; until then the member is
-  already at the new epoch, with what is free of its target, and waits for the rest.
-- What a member doesn't subscribe to (any more) it isn't given, whatever the target says, which may
-  be older than its subscription.
+- Revocation comes first: a member stays at its epoch, with the partitions that it keeps, until it
+  no longer owns the partitions that it has to give back.
+- A member gets a partition only when no member has the partition any more. Until then the member is
+  already at the new epoch, has the free partitions of its target, and waits for the rest.
+- A member gets no partition of a topic to which it doesn't subscribe (any more), whatever the
+  target says, because the target may be older than the subscription.
 
 Source: CurrentAssignmentBuilder of Kafka 4.3; KIP-848.
 """
@@ -27,9 +27,9 @@ NOTHING: frozenset[int] = frozenset()
 
 
 class Target:
-    """Where a member is to get to: an epoch, what it has there, and what it subscribes to.
+    """A member's target: an epoch, the partitions at that epoch, and the subscribed topics.
 
-    ``is_owned`` says whether anybody has a partition at the moment.
+    ``is_owned`` says whether any member has a partition at the moment.
     """
 
     __slots__ = ("epoch", "is_owned", "partitions", "subscribed")
@@ -47,18 +47,18 @@ class Target:
         self.is_owned = is_owned
 
     def of(self, topic_id: bytes) -> frozenset[int]:
-        """The partitions of a topic that the member is to have."""
+        """The target's partitions of a topic."""
         return self.partitions.get(topic_id, NOTHING) if topic_id in self.subscribed else NOTHING
 
 
 def reconcile(
     member: ConsumerMember, target: Target, reported: Partitions | None, *, resubscribed: bool
 ) -> ConsumerMember:
-    """The member one step further; the same where it can't go on.
+    """The member one step further towards its target, or unchanged if it can't get further.
 
-    ``reported`` is what it says it owns, None if it doesn't say. ``resubscribed``: it has just
-    changed its subscription. Raises KafkaError (FENCED_MEMBER_EPOCH) for a state that a newer
-    broker left behind: the member has to come back without partitions.
+    ``reported`` are the partitions that it says it owns, None if it doesn't say. ``resubscribed``:
+    it has just changed its subscription. Raises KafkaError (FENCED_MEMBER_EPOCH) for a state that a
+    newer broker has written: then the member has to come back without partitions.
     """
     if member.state is MemberState.UNKNOWN:
         if reported is None or reported:
@@ -73,7 +73,7 @@ def reconcile(
 
 
 def _still_owns(revoking: Owned, reported: Partitions | None) -> bool:
-    """Whether a member has something yet that it has to give back; unless it says not, it has."""
+    """Whether a member still owns a partition it has to give back; without a report, it does."""
     if reported is None:
         return True
     return any(
@@ -85,7 +85,7 @@ def _still_owns(revoking: Owned, reported: Partitions | None) -> bool:
 def _without_unsubscribed(
     member: ConsumerMember, target: Target, reported: Partitions | None
 ) -> ConsumerMember:
-    """The member without topics it has unsubscribed from, before there is a new target."""
+    """The member without topics from which it has unsubscribed, before the next target exists."""
     dropped = {t: p for t, p in member.assigned.items() if t not in target.subscribed}
     if not dropped:
         return member

@@ -1,9 +1,9 @@
 """The records of consumer groups in ``__consumer_offsets``, in Kafka's formats.
 
 Format: as in ``kwire.coordinator.records``: a key of an int16 type and fields, a value of an int16
-version (0 in all of these) and fields, a null value for a tombstone. The topics of a subscription
-were once described in a record (type 4, which Kafka 4.0 wrote); today a hash of them stands in the
-group's record, and the older record is only understood to be left behind.
+version (0 in all of these) and fields, a null value for a tombstone. Kafka 4.0 wrote a record (type
+4) that described the topics of a subscription. Now a hash of the topics is in the group's record.
+kwire reads the old record only to delete it.
 
 Source: GroupCoordinatorRecordHelpers and the schemas of Kafka 4.3.
 """
@@ -55,20 +55,20 @@ _VALUE_VERSION = 0
 
 
 class GroupKey(Schema, versions=(0, 0), flexible=None):
-    """The key of a record that a group has one of."""
+    """The key of a record of which each group has one."""
 
     group_id: str = string()
 
 
 class MemberKey(Schema, versions=(0, 0), flexible=None):
-    """The key of a record that each member has one of."""
+    """The key of a record of which each member has one."""
 
     group_id: str = string()
     member_id: str = string()
 
 
 class RegularExpressionKey(Schema, versions=(0, 0), flexible=None):
-    """The key of what a regular expression stands for in a group."""
+    """The key of a record with the topics that a group's regular expression matches."""
 
     group_id: str = string()
     regular_expression: str = string()
@@ -89,7 +89,7 @@ class ClassicProtocol(Nested):
 
 
 class ClassicMemberMetadata(Nested):
-    """What is only known of members that use the classic protocol."""
+    """Data of members that use the classic protocol."""
 
     session_timeout_ms: int = int32()
     supported_protocols: list[ClassicProtocol] = array(ClassicProtocol)
@@ -126,7 +126,7 @@ class TargetPartitions(Nested):
 
 
 class TargetAssignmentMemberValue(Schema, versions=(0, 0), flexible=0):
-    """What a member is to have."""
+    """The target of a member."""
 
     topic_partitions: list[TargetPartitions] = array(TargetPartitions)
 
@@ -140,7 +140,7 @@ class OwnedPartitions(Nested):
 
 
 class CurrentMemberAssignmentValue(Schema, versions=(0, 0), flexible=0):
-    """What a member has, and what it still has to give back."""
+    """A member's partitions, and those that it still has to give back."""
 
     member_epoch: int = int32()
     previous_member_epoch: int = int32()
@@ -150,7 +150,7 @@ class CurrentMemberAssignmentValue(Schema, versions=(0, 0), flexible=0):
 
 
 class RegularExpressionValue(Schema, versions=(0, 0), flexible=0):
-    """The topics a regular expression stands for, as of a revision of the metadata and a time."""
+    """The topics that a regular expression matches, as of a revision of the metadata and a time."""
 
     topics: list[str] = array(string)
     version: int = int64()
@@ -170,7 +170,7 @@ def member_metadata(
 
 
 def partition_metadata_tombstone(group_id: str) -> CoordinatorRecord:
-    """Does away with a description of the topics that an older Kafka wrote."""
+    """The tombstone of a record in which an older Kafka described the topics."""
     return _record(PARTITION_METADATA_TYPE, GroupKey(group_id=group_id), None)
 
 
@@ -184,7 +184,7 @@ def target_assignment_metadata(
 def target_assignment_member(
     group_id: str, member_id: str, value: TargetAssignmentMemberValue | None
 ) -> CoordinatorRecord:
-    """The record of what a member is to have, or its tombstone."""
+    """The record of a member's target, or its tombstone."""
     key = MemberKey(group_id=group_id, member_id=member_id)
     return _record(TARGET_ASSIGNMENT_MEMBER_TYPE, key, value)
 
@@ -192,7 +192,7 @@ def target_assignment_member(
 def current_member_assignment(
     group_id: str, member_id: str, value: CurrentMemberAssignmentValue | None
 ) -> CoordinatorRecord:
-    """The record of what a member has, or its tombstone."""
+    """The record of a member's partitions, or its tombstone."""
     key = MemberKey(group_id=group_id, member_id=member_id)
     return _record(CURRENT_MEMBER_ASSIGNMENT_TYPE, key, value)
 
@@ -200,13 +200,13 @@ def current_member_assignment(
 def regular_expression(
     group_id: str, pattern: str, value: RegularExpressionValue | None
 ) -> CoordinatorRecord:
-    """The record of what a regular expression stands for, or its tombstone."""
+    """The record of a regular expression's topics, or its tombstone."""
     key = RegularExpressionKey(group_id=group_id, regular_expression=pattern)
     return _record(REGULAR_EXPRESSION_TYPE, key, value)
 
 
 def member_tombstones(group_id: str, member_ids: Iterable[str]) -> list[CoordinatorRecord]:
-    """What does away with members: what they have, what they are to have, what they are."""
+    """The tombstones of members: their partitions, their targets, their descriptions."""
     ids = list(member_ids)
     return [
         make(group_id, member_id, None)
@@ -216,7 +216,7 @@ def member_tombstones(group_id: str, member_ids: Iterable[str]) -> list[Coordina
 
 
 def parse_key(schema: type[_M], key: bytes) -> _M:
-    """The key of a record without its type; MalformedRequest for one that isn't."""
+    """The key of a record without its type; MalformedRequest for any other bytes."""
     return decoder(schema, 0)(key, _INT16.size)[0]
 
 

@@ -1,14 +1,14 @@
-"""Regular expressions that members subscribe with: RE2's syntax, matched against whole names.
+"""Regular expressions in subscriptions: RE2's syntax, matched against whole topic names.
 
 Rules:
 
-- RE2 takes time in proportion to the name, whatever the expression. The length of an expression,
-  the memory of its automaton and the compiled expressions that are kept are limited, so a client
-  can't stop the broker with one.
-- An expression sees every topic, internal ones too. It is matched against each name once: groups
-  share what was found, and after a change of the topics only new names are matched.
-- What was found is looked up on the event loop; matching (``answer``) needs nothing but its
-  questions, and may be done in a thread.
+- RE2 takes time in proportion to the name, whatever the expression. There are limits for the length
+  of an expression, the memory of its automaton, and the number of compiled expressions. So no
+  client can stop the broker with an expression.
+- An expression sees every topic, internal topics too. Each name is matched once: groups share the
+  results, and after a change of the topics only new names are matched.
+- The event loop looks up known results. Matching (``answer``) uses nothing but its questions, so a
+  thread may do it.
 
 Source: TopicRegexResolver of Kafka 4.3, which uses RE2/J.
 """
@@ -27,25 +27,25 @@ MISSING = (
 )
 
 LONGEST = 10_000
-"""How many characters an expression has at most: hundreds of names that are listed have room."""
+"""The longest expression in characters: it has room for a list of hundreds of names."""
 
 MEMORY_BYTES = 1 << 20
-"""What one automaton takes at most; RE2 refuses an expression that needs more."""
+"""The most memory of one automaton; RE2 refuses an expression that needs more."""
 
 COMPILED_AT_MOST = 32
-"""How many compiled expressions are kept: their memory is that of so many automatons."""
+"""How many compiled expressions are kept, each with the memory of its automaton."""
 
 FOUND_AT_MOST = 1_000
-"""Of how many expressions it is remembered what they match."""
+"""For how many expressions the results are kept."""
 
 NAMES_AT_MOST = 16
-"""How many changes of the names of topics are remembered, to match only what is new."""
+"""How many changes of the topics' names are kept, so that only new names have to be matched."""
 
 COMPILING_COST = 30
-"""What it costs to compile an expression: as much as to match so many names."""
+"""The cost of compiling an expression, in names to match."""
 
 QUICK_COST = 300
-"""Questions that cost more are answered in a thread; these take one or two ms."""
+"""Questions above this cost go to a thread; a question of this cost takes one or two ms."""
 
 
 def check_regex(regex: str) -> None:
@@ -56,7 +56,7 @@ def check_regex(regex: str) -> None:
 
 
 class Question(NamedTuple):
-    """Which names an expression matches, besides those that are ``known`` to be matched."""
+    """Which names does an expression match, besides those that are ``known`` to match?"""
 
     regex: str
     names: frozenset[str]
@@ -64,14 +64,14 @@ class Question(NamedTuple):
 
     @property
     def cost(self) -> int:
-        """How long the answer takes, in names to match."""
+        """The cost of the answer, in names to match."""
         return COMPILING_COST + len(self.names)
 
 
 def answer(questions: Iterable[Question]) -> dict[str, frozenset[str]]:
     """The names that each expression matches as a whole.
 
-    One that is none, because another broker with another library took it, matches nothing.
+    An invalid expression, which another broker with another library took, matches nothing.
     """
     found = {}
     for regex, names, known in questions:
@@ -85,14 +85,14 @@ def answer(questions: Iterable[Question]) -> dict[str, frozenset[str]]:
 
 
 class _Found(NamedTuple):
-    """What an expression matched among the names of a version."""
+    """The names that an expression matched, as of a version of all names."""
 
     version: int
     names: frozenset[str]
 
 
 class RegexMatches:
-    """What expressions match among the topics there are, for all groups of a broker."""
+    """The existing topics that expressions match, for all groups of a broker."""
 
     def __init__(self) -> None:
         self._revision = -1
@@ -103,7 +103,7 @@ class RegexMatches:
     def look_up(
         self, regexes: Iterable[str], topics: Topics
     ) -> tuple[dict[str, frozenset[str]], list[Question]]:
-        """What is known of expressions; and the questions whose answers aren't."""
+        """The known results of expressions, and the questions for the others."""
         self._follow(topics)
         found, questions = {}, []
         for regex in regexes:
@@ -116,13 +116,13 @@ class RegexMatches:
         return found, questions
 
     def remember(self, answers: Mapping[str, frozenset[str]], version: int) -> None:
-        """Keep the answers to questions that were asked at a ``version``."""
+        """Keep the answers to questions of a ``version``."""
         for regex, names in answers.items():
             self._remember(regex, names, version)
 
     @property
     def version(self) -> int:
-        """Grows with every change of the names of topics."""
+        """A number that grows with every change of the topics' names."""
         return self._version
 
     def _follow(self, topics: Topics) -> None:

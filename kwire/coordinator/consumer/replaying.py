@@ -1,10 +1,10 @@
-"""Taking in the records of consumer groups, in normal work as when a partition is loaded.
+"""Applies the records of consumer groups to the state, in normal work as at loading.
 
 Rules:
 
-- A group is made by the first record of it that isn't a tombstone, and gone with the tombstone of
-  its own record, whatever of it is still there.
-- Records of a group that is of another kind by now are what is left of its past.
+- The first record of a group that isn't a tombstone creates the group. The tombstone of the group's
+  own record removes it, whatever other records are still there.
+- If the group is of another kind by now, its records as a consumer group are old and ignored.
 
 Source: the replay methods of GroupMetadataManager of Kafka 4.3.
 """
@@ -47,9 +47,9 @@ _Replay: TypeAlias = Callable[[ConsumerGroup, bytes, bytes | None], None]
 def replay_into(
     groups: MutableMapping[str, Group], kind: int, record: Record, *, loading: bool
 ) -> None:
-    """Take a record in; MalformedRequest for one that is damaged.
+    """Apply a record; MalformedRequest if the record is damaged.
 
-    While loading, what comes later counts: a group may have been of another kind before.
+    At loading later records win, because a group may have been of another kind before.
     """
     assert record.key is not None
     group_id = parse_key(GroupKey, record.key).group_id
@@ -68,7 +68,7 @@ def replay_into(
 
 
 def take_target_into(groups: MutableMapping[str, Group], written: WrittenTarget) -> None:
-    """As ``replay_into`` of the record that says this, which was just written."""
+    """Apply a target that was just written, as ``replay_into`` of its record would."""
     group = groups.setdefault(written.group, ConsumerGroup(written.group))
     if isinstance(group, ConsumerGroup):
         group.targets[written.member_id] = written.partitions

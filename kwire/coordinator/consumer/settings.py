@@ -1,11 +1,11 @@
-"""What a consumer group goes by: settings of the broker, and of the group where it has its own."""
+"""The settings of a consumer group: the broker's, or the group's own where it has them."""
 
 from enum import Enum
 from typing import NamedTuple
 
 
 class MigrationPolicy(Enum):
-    """Which way a group may go between the two protocols while it has members."""
+    """Which conversions between the two protocols are allowed while a group has members."""
 
     DISABLED = "disabled"
     UPGRADE = "upgrade"
@@ -14,12 +14,12 @@ class MigrationPolicy(Enum):
 
     @property
     def allows_upgrade(self) -> bool:
-        """Whether a classic group becomes a consumer group when a member of that kind joins."""
+        """Whether a classic group becomes a consumer group if a member of that protocol joins."""
         return self in (MigrationPolicy.UPGRADE, MigrationPolicy.BIDIRECTIONAL)
 
     @property
     def allows_downgrade(self) -> bool:
-        """Whether a consumer group becomes a classic one when only members of that kind remain."""
+        """Whether a consumer group becomes classic if only classic members remain."""
         return self in (MigrationPolicy.DOWNGRADE, MigrationPolicy.BIDIRECTIONAL)
 
 

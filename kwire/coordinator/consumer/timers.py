@@ -1,13 +1,13 @@
-"""What a consumer group waits for: its members, the next assignment, work that takes long.
+"""The deadlines of a consumer group: of its members, the next assignment, and long work.
 
 Rules:
 
-- Times aren't kept: after a restart every member has a whole session to be heard, and as long as it
-  asked for to give back what it has to.
-- A member that is away, or isn't any more, has no timers.
+- Times aren't kept in records. After a restart every member has a whole session to send a request,
+  and its whole rebalance timeout to give partitions back.
+- A member that is away, or was removed, has no timers.
 
-``SESSION``: a member has to be heard. ``REBALANCE``: it has to give partitions back. ``JOIN`` and
-``SYNC``: a member of the classic protocol has to join again, or to ask for its assignment.
+``SESSION``: a member has to send a request. ``REBALANCE``: it has to give partitions back. ``JOIN``
+and ``SYNC``: a member of the classic protocol has to join again, or to ask for its assignment.
 """
 
 import heapq
@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 
 class Timer(Enum):
-    """What a member has to do in time, and what is said of one that hasn't done it."""
+    """A member's task with a deadline; the value is the reason for the removal of a late member."""
 
     SESSION = "its session has ended"
     REBALANCE = "it did not give its partitions back in time"
@@ -25,7 +25,7 @@ class Timer(Enum):
 
 
 class Due(NamedTuple):
-    """A timer that has run out; ``epoch`` is the member's when it was set, -1 where any counts."""
+    """A timer that has run out; ``epoch`` is the member's when it was set, -1 for any epoch."""
 
     member_id: str
     timer: Timer
@@ -33,9 +33,9 @@ class Due(NamedTuple):
 
 
 class Assigning(NamedTuple):
-    """An assignment that is being computed elsewhere: for which epoch, and for which members.
+    """An assignment that a job computes: for which epoch, and for which members.
 
-    ``overtaken`` counts the assignments before it that the group had changed under.
+    ``overtaken`` counts the assignments in a row before it during which the group has changed.
     """
 
     epoch: int
@@ -44,17 +44,17 @@ class Assigning(NamedTuple):
 
 
 class GroupTimers:
-    """The timers of one group; ``assignment_ms`` is when the next assignment is due.
+    """The timers of one group; ``assignment_ms`` is the time of the next assignment.
 
-    ``assigning`` is set while an assignment is computed elsewhere, ``is_matching`` while regular
-    expressions are matched elsewhere.
+    ``assigning`` is set while a job computes an assignment, ``is_matching`` while a job matches
+    regular expressions.
     """
 
     __slots__ = ("_heap", "_queued", "_set", "assigning", "assignment_ms", "is_matching")
 
     def __init__(self) -> None:
         self._set: dict[tuple[str, Timer], tuple[int, int]] = {}
-        # One entry of the heap per timer counts, the one of ``_queued``: it is never too late.
+        # Of a timer's entries in the heap, that of ``_queued`` counts; it is never too late.
         self._heap: list[tuple[int, str, str]] = []
         self._queued: dict[tuple[str, Timer], int] = {}
         self.assignment_ms: int | None = None
@@ -62,7 +62,7 @@ class GroupTimers:
         self.is_matching = False
 
     def set(self, member_id: str, timer: Timer, deadline_ms: int, epoch: int = -1) -> None:
-        """Set a timer, or set it anew."""
+        """Start a timer, or start it anew."""
         key = (member_id, timer)
         self._set[key] = (deadline_ms, epoch)
         if key not in self._queued or deadline_ms < self._queued[key]:
@@ -73,29 +73,29 @@ class GroupTimers:
         heapq.heappush(self._heap, (deadline_ms, key[0], key[1].name))
 
     def set_if_absent(self, member_id: str, timer: Timer, deadline_ms: int) -> None:
-        """Set a timer unless it runs."""
+        """Start a timer unless it runs."""
         if (member_id, timer) not in self._set:
             self.set(member_id, timer, deadline_ms)
 
     def cancel(self, member_id: str, *timers: Timer) -> None:
-        """Stop timers of a member; all of them if none is named."""
+        """Stop timers of a member; all timers if none is named."""
         for timer in timers or tuple(Timer):
             self._set.pop((member_id, timer), None)
 
     def deadline_ms(self, member_id: str, timer: Timer) -> int | None:
-        """When a timer runs out; None if it doesn't run."""
+        """The deadline of a timer; None if it doesn't run."""
         known = self._set.get((member_id, timer))
         return None if known is None else known[0]
 
     def next_deadline_ms(self) -> int | None:
-        """When something is due next."""
+        """The earliest deadline of the group."""
         first = self._first()
         if self.assignment_ms is None or (first is not None and first <= self.assignment_ms):
             return first
         return self.assignment_ms
 
     def _first(self) -> int | None:
-        """The earliest deadline; what stands in the heap with an older time is put right."""
+        """The earliest deadline; entries of the heap that are too early are corrected here."""
         while self._heap:
             deadline_ms, member_id, name = self._heap[0]
             key = (member_id, Timer[name])
@@ -111,7 +111,7 @@ class GroupTimers:
         return None
 
     def take_due(self, now_ms: int) -> Due | None:
-        """A timer that has run out by now; it doesn't run any more."""
+        """Remove and return one timer that has run out."""
         first = self._first()
         if first is None or first > now_ms:
             return None

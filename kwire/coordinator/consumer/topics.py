@@ -1,11 +1,11 @@
-"""What consumer groups see of the topics of the cluster, and a hash that tells when it changes.
+"""The cluster's topics as consumer groups see them, and a hash that shows their changes.
 
 Rules:
 
-- A group's epoch is bumped when the hash of the topics it subscribes to is another. Topics that
-  don't exist count too: they are there as soon as they are created.
-- The hash is no secret and no fingerprint for others: Kafka's is another function of the same
-  things, so that a group which changes brokers goes to its next epoch once.
+- A group's epoch is bumped if the hash of its subscribed topics changes. A topic that doesn't exist
+  takes part: its creation changes the hash.
+- The hash is no secret, and no other broker compares it: Kafka's is another function of the same
+  data, so a group that moves between Kafka and kwire goes to its next epoch once.
 
 Source: Utils.computeTopicHash and computeGroupHash of Kafka 4.3; KIP-1101.
 """
@@ -24,11 +24,11 @@ class _Fields(NamedTuple):
 
 
 class Topic(_Fields):
-    """A topic; ``racks`` are those of each partition's replicas, empty where none is known."""
+    """A topic; ``racks`` are those of each partition's replicas, empty if none is known."""
 
     @cached_property
     def fingerprint(self) -> bytes:
-        """What goes into the hash: made once, since every member that joins asks for it."""
+        """The topic's part of the hash, computed once because every member that joins needs it."""
         racks = [sorted(racks) for racks in self.racks]
         return repr((self.name, self.topic_id, self.partitions, racks)).encode()
 
@@ -38,11 +38,11 @@ class Topic(_Fields):
 
 
 class Topics(Protocol):
-    """The topics of the cluster at one revision."""
+    """The topics of the cluster at one revision of the metadata."""
 
     @property
     def revision(self) -> int:
-        """Grows with every change of the metadata."""
+        """A number that grows with every change of the metadata."""
         ...
 
     def by_name(self, name: str) -> Topic | None:
@@ -57,7 +57,7 @@ class Topics(Protocol):
 
 
 class TopicSet:
-    """Topics that are given: a ``Topics`` of its own."""
+    """A fixed set of topics, as a ``Topics``."""
 
     def __init__(self, topics: Iterable[Topic] = (), revision: int = 0) -> None:
         self.revision = revision
@@ -78,7 +78,7 @@ class TopicSet:
 
 
 def hash_topics(names: Iterable[str], topics: Topics) -> int:
-    """A signed 64-bit hash of what is known of these topics; 0 where none of them exists."""
+    """A signed 64-bit hash of these topics' metadata; 0 if none of them exists."""
     known = [topic for name in sorted(names) if (topic := topics.by_name(name)) is not None]
     if not known:
         return 0

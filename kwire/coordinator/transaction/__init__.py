@@ -1,5 +1,5 @@
-"""The transaction coordinator (KIP-98, KIP-890): who writes in which transaction, and how it ends.
+"""The transaction coordinator (KIP-98, KIP-890): the producers of transactions, and their ends.
 
-``state`` is one transactional id and its transitions, ``records`` its form in the log, and
-``coordinator`` decides what a request leads to. ``kwire.broker.transactions`` drives it.
+``state`` is one transactional id and its transitions, ``records`` is its form in the log, and
+``coordinator`` decides the effects of requests. ``kwire.broker.transactions`` drives it.
 """

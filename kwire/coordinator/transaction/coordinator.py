@@ -2,14 +2,14 @@
 
 Rules:
 
-- Every operation decides on the state as it is and leaves the record of the next one in its
-  decision; the state changes when that record is replayed. A KafkaError is the answer to the one
-  who asked, and then nothing has changed.
-- A transaction whose end is decided is ``unfinished`` until its markers are written: whoever drives
-  the coordinator writes them, says so by ``markers_written``, and carries out ``complete``.
-- While it is unfinished, everything else its producer asks for is CONCURRENT_TRANSACTIONS.
-- A new producer id comes from outside: an operation that needs one and has none raises
-  ``ProducerIdNeeded``, and is asked again with one.
+- Every operation decides by the present state, and puts the record of the next state into its
+  decision. The state changes when that record is replayed. A KafkaError is the answer to the
+  request, and then nothing has changed.
+- A transaction whose end is decided is ``unfinished`` until its markers are written. The driver of
+  the coordinator writes them, calls ``markers_written``, and carries out ``complete``.
+- While it is unfinished, all other requests of its producer get CONCURRENT_TRANSACTIONS.
+- The caller provides new producer ids: an operation that needs one and has none raises
+  ``ProducerIdNeeded``, and the caller repeats it with one.
 
 Source: TransactionCoordinator, TransactionStateManager of Kafka.
 """
@@ -50,17 +50,17 @@ from kwire.errors import ErrorCode, KafkaError
 from kwire.record.records import Record
 
 MAX_TOMBSTONES = 1000
-"""Transactional ids that expire in one go."""
+"""How many transactional ids expire at a time."""
 
 
 class ProducerIdNeeded(Exception):
-    """The operation takes a producer id that nobody has had: ask again with one."""
+    """The operation needs an unused producer id: the caller has to repeat it with one."""
 
 
 class TransactionSettings(NamedTuple):
     """Kafka's defaults; times in ms. The names are those of the broker's settings.
 
-    ``transaction_version`` is the level of that feature; below 2 the broker's own aborts don't bump
+    ``transaction_version`` is the level of that feature. Below 2, aborts by the broker don't bump
     the epoch.
     """
 
@@ -70,14 +70,14 @@ class TransactionSettings(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """What an operation leads to; ``error`` is the answer once the effects are carried out."""
+    """The result of an operation; ``error`` is the answer after the effects are carried out."""
 
     effects: Effects
     error: ErrorCode = ErrorCode.NONE
 
 
 class TransactionCoordinator:
-    """Transactional ids and their transactions."""
+    """The transactional ids of one partition, and their transactions."""
 
     def __init__(self, settings: TransactionSettings) -> None:
         self.settings = settings
@@ -85,7 +85,7 @@ class TransactionCoordinator:
         self.unfinished: dict[str, None] = {}
         self._decided: dict[str, tuple[bytes, Transaction]] = {}
 
-    # What producers ask for
+    # Requests of producers
 
     def init_producer_id(
         self,
@@ -95,7 +95,7 @@ class TransactionCoordinator:
         new_producer_id: int | None,
         now_ms: int,
     ) -> Decision:
-        """A producer begins: it gets an epoch of its own, and an open transaction is aborted first.
+        """Give a producer its own epoch; an open transaction is aborted first.
 
         Raises ProducerIdNeeded and KafkaError: INVALID_REQUEST, INVALID_TRANSACTION_TIMEOUT,
         CONCURRENT_TRANSACTIONS, PRODUCER_FENCED.
@@ -114,8 +114,8 @@ class TransactionCoordinator:
         if expected is not None and not _is_known(known, expected):
             raise KafkaError(ErrorCode.PRODUCER_FENCED)
         if known.state is TransactionState.ONGOING:
-            # The epoch that fences the old producer is never given to anybody: who asked asks
-            # again, and gets the one after it.
+            # No producer ever gets the epoch that fences the old producer: the new producer
+            # repeats its request, and gets the epoch after it.
             aborted = self._abort(known, new_producer_id, now_ms)
             return Decision(aborted, ErrorCode.CONCURRENT_TRANSACTIONS)
         return Decision(self._write(_begun(known, timeout_ms, expected, new_producer_id, now_ms)))
@@ -128,7 +128,7 @@ class TransactionCoordinator:
         client_version: int,
         now_ms: int,
     ) -> Effects | None:
-        """The transaction takes in partitions, and opens with the first; None: it has them.
+        """Add partitions to a transaction, which the first one opens; None if it has them all.
 
         Raises KafkaError: INVALID_REQUEST, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED,
         CONCURRENT_TRANSACTIONS, UNSUPPORTED_VERSION.
@@ -143,12 +143,12 @@ class TransactionCoordinator:
     def check_added(self, transactional_id: str, producer: ProducerIdAndEpoch) -> Transaction:
         """The transaction in which a producer says that it writes; KafkaError as above.
 
-        Its ``partitions`` tell whether one of them was added.
+        The caller finds in its ``partitions`` whether a partition was added.
         """
         return self._of(transactional_id, producer)
 
     def _of(self, transactional_id: str, producer: ProducerIdAndEpoch) -> Transaction:
-        """The state of a producer that may go on; KafkaError."""
+        """The state of a producer that may continue; KafkaError otherwise."""
         if not transactional_id:
             raise KafkaError(ErrorCode.INVALID_REQUEST)
         known = self.transactions.get(transactional_id)
@@ -161,7 +161,7 @@ class TransactionCoordinator:
         return known
 
     def _check_supported(self, client_version: int) -> None:
-        """KafkaError where the record has no room for what the newer protocol needs."""
+        """KafkaError if the record has no room for the data of the newer protocol."""
         if client_version and self.settings.transaction_version < FLEXIBLE_SINCE:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
 
@@ -175,7 +175,7 @@ class TransactionCoordinator:
         committed: bool,
         client_version: int,
     ) -> Effects | None:
-        """The producer commits or aborts; None: this is a repetition of what is done already.
+        """Commit or abort a transaction; None if the request repeats an end that is done.
 
         Raises ProducerIdNeeded and KafkaError: INVALID_REQUEST, INVALID_PRODUCER_ID_MAPPING,
         PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE, UNSUPPORTED_VERSION.
@@ -201,12 +201,12 @@ class TransactionCoordinator:
         )
         return self._write(prepared)
 
-    # What time and operators ask for
+    # Requests of operators and of the clock
 
     def timed_out(self, age_ms: Callable[[int], int]) -> list[str]:
-        """The transactional ids whose transaction is open for longer than its timeout.
+        """The transactional ids whose transaction has been open longer than its timeout.
 
-        ``age_ms`` says how long ago a date was.
+        ``age_ms`` gives the time that has passed since a date.
         """
         return [
             known.transactional_id
@@ -221,9 +221,9 @@ class TransactionCoordinator:
         now_ms: int,
         age_ms: Callable[[int], int],
     ) -> Effects:
-        """Abort an open transaction whose time is over; its producer is fenced.
+        """Abort an open transaction that has timed out, and fence its producer.
 
-        There is nothing to do where it has ended meanwhile. Raises ProducerIdNeeded.
+        Does nothing if the transaction has ended meanwhile. Raises ProducerIdNeeded.
         """
         known = self.transactions.get(transactional_id)
         if known is None or not _has_timed_out(known, age_ms):
@@ -231,7 +231,7 @@ class TransactionCoordinator:
         return self._abort(known, new_producer_id, now_ms)
 
     def _abort(self, known: Transaction, new_producer_id: int | None, now_ms: int) -> Effects:
-        """Abort without the producer, which is fenced: where the end bumps the epoch, by that."""
+        """Abort in place of the producer; the next epoch, of the end or of a bump, fences it."""
         if self.settings.transaction_version < EPOCH_BUMP_SINCE:
             return self._write(prepare_end(fence(known), now_ms, committed=False, client_version=0))
         prepared = prepare_end(
@@ -244,9 +244,9 @@ class TransactionCoordinator:
         return self._write(prepared)
 
     def expire_ids(self, age_ms: Callable[[int], int]) -> Effects:
-        """Forget transactional ids that nobody has used for ``transactional.id.expiration.ms``.
+        """Forget transactional ids that were unused for ``transactional.id.expiration.ms``.
 
-        ``age_ms`` says how long ago a date was, at least.
+        ``age_ms`` gives the least time that has passed since a date.
         """
         effects = Effects(is_atomic=False)
         limit_ms = self.settings.id_expiration_ms
@@ -260,20 +260,20 @@ class TransactionCoordinator:
     # Markers
 
     def markers_written(self, transactional_id: str, partitions: Iterable[TopicPartition]) -> None:
-        """Partitions have the marker of an unfinished transaction, or need none any more."""
+        """Note that these partitions need no marker of an unfinished transaction any more."""
         prepared = self.transactions[transactional_id]
         assert prepared.state in PREPARED, prepared
         left = prepared.partitions.difference(partitions)
         self.transactions[transactional_id] = prepared._replace(partitions=left)
 
     def complete(self, transactional_id: str, now_ms: int) -> Effects:
-        """Every marker of an unfinished transaction is written."""
+        """Complete an unfinished transaction, whose markers are all written."""
         return self._write(complete(self.transactions[transactional_id], now_ms))
 
     # Records
 
     def _write(self, transaction: Transaction) -> Effects:
-        """The effects by which a state becomes true."""
+        """The effects that write a state; their replay puts it in force."""
         effects = Effects()
         record = transaction_record(transaction, self.settings.transaction_version)
         assert record.value is not None
@@ -282,7 +282,7 @@ class TransactionCoordinator:
         return effects
 
     def replay(self, record: Record, producer_id: int, now_ms: int, *, loading: bool) -> None:
-        """Take a record in; MalformedRequest for one that is damaged."""
+        """Apply a record; MalformedRequest if the record is damaged."""
         if record.key is None:
             return
         transactional_id = parse_key(record.key)
@@ -300,17 +300,17 @@ class TransactionCoordinator:
             self.unfinished[transactional_id] = None
 
     def take_in(self, content: Content, offset: int, producer_id: int, now_ms: int) -> None:
-        """Never asked: its records are written without content, and ``replay`` takes them in."""
+        """Never called, because these records are written without content, for ``replay``."""
         raise AssertionError(f"a record of transactions has content: {content}")
 
     def replay_end_transaction(self, producer_id: int, *, committed: bool) -> None:
-        """There are no transactions in ``__transaction_state`` itself."""
+        """Do nothing: ``__transaction_state`` itself has no transactions."""
 
     def begin(self, now_ms: int) -> Effects:
-        """Everything is loaded; what is ``unfinished`` goes on.
+        """Begin after loading; ``unfinished`` transactions continue.
 
-        An open transaction that began at a date which is to come was written before the clock was
-        set back: its timeout counts from now.
+        If an open transaction began at a date in the future, the clock was set back since: its
+        timeout counts from now.
         """
         for transactional_id, known in self.transactions.items():
             if known.state is TransactionState.ONGOING and known.start_ms > now_ms:
@@ -318,19 +318,19 @@ class TransactionCoordinator:
         return Effects()
 
     def next_deadline_ms(self) -> int | None:
-        """Timeouts are looked for at an interval, by whoever drives this."""
+        """None: the driver of this coordinator looks for timeouts at an interval."""
         return None
 
     def tick(self, now_ms: int) -> Effects:
-        """Nothing is due by itself."""
+        """Do nothing: no work is ever due here."""
         return Effects()
 
     def undo(self, effects: Effects, now_ms: int) -> Effects:
-        """The records of these effects couldn't be written: what was decided isn't so."""
+        """Take a decision back whose records couldn't be written."""
         self._decided.clear()
         return Effects()
 
-    # What is known
+    # Questions about the state
 
     def get(self, transactional_id: str) -> Transaction | None:
         """The state of a transactional id."""
@@ -344,7 +344,7 @@ def _begun(
     new_producer_id: int | None,
     now_ms: int,
 ) -> Transaction:
-    """A producer with its next epoch, or with another id where there is no epoch left.
+    """A producer with its next epoch, or with another id if no epoch is left.
 
     Raises ProducerIdNeeded and KafkaError: PRODUCER_FENCED.
     """
@@ -361,10 +361,10 @@ def _begun(
 
 
 def _is_known(known: Transaction, expected: ProducerIdAndEpoch) -> bool:
-    """Whether a producer that says who it was can be the one of this transactional id.
+    """Whether a producer with these former values can be the one of this transactional id.
 
-    It is if the id has no epoch yet, if it has this id, or if it had the id before and used up all
-    of its epochs: then the answer that told it the new one may have been lost.
+    It can if the id has no epoch yet, if the producer ids are equal, or if its producer id was the
+    previous one and used up its epochs: then the answer with the new id may have been lost.
     """
     return (
         known.producer_epoch == NO_PRODUCER_EPOCH
@@ -381,7 +381,7 @@ def _has_timed_out(known: Transaction, age_ms: Callable[[int], int]) -> bool:
 
 
 def _next_producer_id(known: Transaction, new_producer_id: int | None) -> int:
-    """The id with which a producer goes on after an end that uses up its epochs, else -1.
+    """The producer id that follows an end which uses up the epochs, otherwise -1.
 
     Raises ProducerIdNeeded.
     """

@@ -1,11 +1,11 @@
-"""Whether a producer may end its transaction as it asks to: the table of EndTxn.
+"""Whether a producer may end its transaction as its EndTxn request asks.
 
-Rules of the first protocol: the epoch must be the current one; a commit or an abort that is done
-may be repeated; with nothing open there is nothing to end.
+Rules of the first protocol: the epoch must be the current one. A commit or an abort that is done
+may be repeated. Without an open transaction there is nothing to end.
 
-Rules of the newer one (``client_version`` 2, KIP-890): the end bumps the epoch, so a repetition
-carries the epoch before the current one (or the last one of the id before). With the current epoch
-a new transaction is meant, which may be aborted though nothing was ever added to it::
+Rules of the newer protocol (``client_version`` 2, KIP-890): the end bumps the epoch. So a repeated
+request carries the epoch before the current one (or the last epoch of the previous id). The current
+epoch means a new transaction, which may be aborted even if no partition was ever added to it::
 
                       abort              commit
                       repeated current   repeated current
@@ -29,7 +29,7 @@ from kwire.errors import ErrorCode, KafkaError
 
 
 class EndOfTransaction(NamedTuple):
-    """What a producer asks for."""
+    """The end that a producer asks for."""
 
     producer_id: int
     producer_epoch: int
@@ -38,13 +38,13 @@ class EndOfTransaction(NamedTuple):
 
 
 def may_end(known: Transaction, end: EndOfTransaction) -> bool:
-    """True to end the transaction, False where that is done already.
+    """True to end the transaction, False if this end is done already.
 
     Raises KafkaError: CONCURRENT_TRANSACTIONS, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED,
     INVALID_TXN_STATE.
     """
     if known.state in PREPARED:
-        # Whoever asks may know already which id and epoch follow: that can't be judged yet.
+        # The request may carry the id and epoch that follow, which can't be checked yet.
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
     if end.client_version >= EPOCH_BUMP_SINCE:
         return _may_end_with_bump(known, end)
@@ -78,6 +78,6 @@ def _may_end_with_bump(known: Transaction, end: EndOfTransaction) -> bool:
 
 
 def _check_same_end(known: Transaction, end: EndOfTransaction) -> None:
-    """Raise KafkaError (INVALID_TXN_STATE) unless the transaction has ended as is asked for."""
+    """Raise KafkaError (INVALID_TXN_STATE) unless the transaction's end was of the same kind."""
     if known.state is TransactionState.EMPTY or known.is_committing != end.committed:
         raise KafkaError(ErrorCode.INVALID_TXN_STATE)

@@ -21,13 +21,13 @@ from kwire.protocol.wire import MalformedRequest
 
 KEY_VERSION = 0
 FLEXIBLE_SINCE = 1
-"""The ``transaction.version`` from which on values are written in version 1."""
+"""The first ``transaction.version`` with values in version 1."""
 
 _VERSION = Struct(">h")
 
 
 class TransactionLogKey(Schema, versions=(0, 0), flexible=None):
-    """Whose state it is."""
+    """The transactional id."""
 
     transactional_id: str = string()
 
@@ -86,7 +86,7 @@ def transaction_record(transaction: Transaction, transaction_version: int) -> Co
 
 
 def tombstone(transactional_id: str) -> CoordinatorRecord:
-    """The record that forgets a transactional id."""
+    """The record that deletes a transactional id."""
     return CoordinatorRecord(transaction_key(transactional_id), None)
 
 
@@ -97,7 +97,7 @@ def transaction_key(transactional_id: str) -> bytes:
 
 
 def parse_key(key: bytes) -> str | None:
-    """The transactional id of a key; None for a key of a later kind; MalformedRequest."""
+    """The transactional id of a key; None for a key of a newer version; MalformedRequest."""
     if len(key) < _VERSION.size:
         raise MalformedRequest("a key without a version")
     if _VERSION.unpack_from(key)[0] != KEY_VERSION:
@@ -106,7 +106,7 @@ def parse_key(key: bytes) -> str | None:
 
 
 def parse_transaction(transactional_id: str, data: bytes) -> Transaction:
-    """The state that a value holds; MalformedRequest for one that isn't."""
+    """The state that a value holds; MalformedRequest for unreadable bytes."""
     value = parse_value(TransactionLogValue, data)
     try:
         state = TransactionState(value.transaction_status)

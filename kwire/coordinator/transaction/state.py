@@ -1,14 +1,15 @@
-"""One transactional id: its producer, its transaction, and every way from one state to the next.
+"""One transactional id: its producer, its transaction, and its transitions between states.
 
 Rules:
 
-- States never change in place: a transition gives the next one, which is true once it is written.
+- A state never changes in place: a transition returns the next state, which holds once its record
+  is written.
 - Empty → Ongoing → PrepareCommit | PrepareAbort → CompleteCommit | CompleteAbort → Ongoing …
 - With the newer protocol (``client_version`` 2, KIP-890) the end of a transaction bumps the epoch:
-  the markers and everything after them carry the new one. An abort is then possible with nothing
-  to abort, from every state at rest.
-- The epoch 32767 is never given to a client, so that there is always one left to fence it with.
-  Before that the producer gets another id, at epoch 0.
+  the markers and everything after them carry the new epoch. Then a producer may abort from every
+  state at rest, even without an open transaction.
+- No client ever gets the epoch 32767, so that one epoch is always left to fence the client with.
+  Before that, the producer gets another id, at epoch 0.
 
 Source: TransactionMetadata, TransactionState of Kafka.
 """
@@ -26,18 +27,18 @@ NO_TIMESTAMP = -1
 MAX_EPOCH = 0x7FFF
 
 EPOCH_BUMP_SINCE = 2
-"""The ``transaction.version`` with which the end of a transaction bumps the epoch."""
+"""The first ``transaction.version`` in which the end of a transaction bumps the epoch."""
 
 
 class ProducerIdAndEpoch(NamedTuple):
-    """A producer at one time of its life."""
+    """A producer id and one of its epochs."""
 
     producer_id: int
     epoch: int
 
 
 class TransactionState(IntEnum):
-    """Kafka's numbers. The last two are never written; they exist as names to filter by."""
+    """Kafka's numbers. The last two are never written; they exist as names for filters."""
 
     EMPTY = 0
     ONGOING = 1
@@ -60,15 +61,15 @@ PREPARED = frozenset({TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_
 AT_REST = frozenset(
     {TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT}
 )
-"""Nothing is open; a transactional id may expire."""
+"""No transaction is open; a transactional id may expire."""
 
 
 class Transaction(NamedTuple):
     """The state of a transactional id; times in ms since the epoch.
 
-    ``last_producer_epoch`` is the epoch before the last bump, by which a repeated request is known;
-    it isn't written. ``previous_producer_id`` is that of the state before, ``next_producer_id`` the
-    one that follows when the epochs of this one are used up.
+    ``last_producer_epoch`` is the epoch before the last bump, which identifies a repeated request;
+    it isn't written. ``previous_producer_id`` is that of the state before. ``next_producer_id``
+    follows when the epochs of this id are used up.
     """
 
     transactional_id: str
@@ -91,7 +92,7 @@ class Transaction(NamedTuple):
 
     @property
     def is_committing(self) -> bool:
-        """Whether its end, decided or done, is a commit."""
+        """Whether the end, decided or done, is a commit."""
         return self.state in (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
 
 
@@ -101,17 +102,17 @@ def is_epoch_exhausted(producer_epoch: int) -> bool:
 
 
 def new_transaction(transactional_id: str, producer_id: int, timeout_ms: int) -> Transaction:
-    """A transactional id that is seen for the first time; it has no epoch yet."""
+    """The state of a new transactional id; it has no epoch yet."""
     return Transaction(transactional_id, producer_id, NO_PRODUCER_EPOCH, timeout_ms)
 
 
 def increment_epoch(
     known: Transaction, timeout_ms: int, expected_epoch: int | None, now_ms: int
 ) -> Transaction:
-    """A producer begins, or begins anew, with the next epoch; others are fenced by that.
+    """The state with the next epoch, for a producer that begins; this fences other producers.
 
-    ``expected_epoch`` is the one it had. If that was the one before the last bump, its request was
-    answered before and it gets the same epoch. Raises KafkaError: PRODUCER_FENCED.
+    ``expected_epoch`` is the epoch that the producer had. If it is the one before the last bump,
+    the request was answered before, and the epoch stays. Raises KafkaError: PRODUCER_FENCED.
     """
     epoch, last_epoch = known.producer_epoch + 1, NO_PRODUCER_EPOCH
     if expected_epoch is not None:
@@ -129,7 +130,7 @@ def increment_epoch(
 def rotate_producer_id(
     known: Transaction, producer_id: int, timeout_ms: int, now_ms: int, *, keeps_last_epoch: bool
 ) -> Transaction:
-    """A producer whose epochs are used up begins anew with another id."""
+    """The state with another producer id, for a producer whose epochs are used up."""
     last_epoch = known.producer_epoch if keeps_last_epoch else NO_PRODUCER_EPOCH
     return _begin_anew(known, timeout_ms, now_ms)._replace(
         producer_id=producer_id, producer_epoch=0, last_producer_epoch=last_epoch
@@ -149,9 +150,9 @@ def _begin_anew(known: Transaction, timeout_ms: int, now_ms: int) -> Transaction
 
 
 def fence(known: Transaction) -> Transaction:
-    """An open transaction whose producer may not go on with it: its epoch is over.
+    """The open transaction at the epoch that fences its producer.
 
-    This is a step on the way to PrepareAbort, and never written by itself.
+    This is a step on the way to PrepareAbort, and is never written by itself.
     """
     assert known.state is TransactionState.ONGOING, known
     return known._replace(
@@ -163,7 +164,7 @@ def fence(known: Transaction) -> Transaction:
 def add_partitions(
     known: Transaction, partitions: frozenset[TopicPartition], client_version: int, now_ms: int
 ) -> Transaction:
-    """A transaction opens, or gets further partitions."""
+    """The transaction with further partitions, opened if it wasn't open."""
     assert known.state in AT_REST or known.state is TransactionState.ONGOING, known
     return known._replace(
         state=TransactionState.ONGOING,
@@ -183,7 +184,7 @@ def prepare_end(
     client_version: int,
     next_producer_id: int = NO_PRODUCER_ID,
 ) -> Transaction:
-    """How a transaction ends is decided; with the newer protocol its epoch is over by that."""
+    """The state in which the end is decided; in the newer protocol, with the epoch bumped."""
     epoch, last_epoch = known.producer_epoch, known.last_producer_epoch
     if client_version >= EPOCH_BUMP_SINCE:
         epoch, last_epoch = min(epoch + 1, MAX_EPOCH), epoch
@@ -202,7 +203,7 @@ def prepare_end(
 
 
 def complete(prepared: Transaction, now_ms: int) -> Transaction:
-    """Every marker is written; the producer goes on with the id that follows, if there is one."""
+    """The state after the last marker, with the following producer id if there is one."""
     assert prepared.state in PREPARED, prepared
     committed = prepared.is_committing
     producer_id, epoch = prepared.producer_id, prepared.producer_epoch
