@@ -100,6 +100,41 @@ def test_a_static_member_that_is_back_under_another_id_is_not_forgotten(script):
     )
 
 
+def test_a_static_member_that_is_back_twice_is_assigned_partitions(script):
+    """An assignment that no longer names the member is taken in, but it isn't the last one."""
+    script.run(
+        """
+        topics t=2
+        join s instance=i
+            s joins
+            s: epoch 1 has -
+            begins the assignment of group g at epoch 2
+        away s instance=i
+            static member i is away
+            s: epoch -2
+        join s2 instance=i id=s2
+            static member i is back as s2
+            s2: epoch 1 has -
+        work
+            begins the assignment of group g at epoch 2
+        away s2 instance=i
+            static member i is away
+            s2: epoch -2
+        join s3 instance=i id=s3
+            static member i is back as s3
+            s3: epoch 1 has -
+        work
+            assigned at epoch 2 to 1 members, uniform
+            begins the assignment of group g at epoch 3
+        work
+            assigned at epoch 3 to 1 members, uniform
+        show
+            Reconciling epoch 3 target 3
+            s3 epoch 1 STABLE - -> t:0,1
+        """
+    )
+
+
 def test_no_partition_has_two_members_after_an_assignment_that_is_late(script):
     """Who came back under another id had what others were given: it has nothing until the next."""
     script.run(
