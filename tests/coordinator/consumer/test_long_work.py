@@ -74,34 +74,10 @@ def test_what_changes_meanwhile_is_assigned_anew_once(script):
     )
 
 
-def test_a_static_member_that_is_back_under_another_id_is_not_forgotten(script):
-    """The epoch is the same, the members aren't."""
-    script.run(
-        """
-        topics t=2
-        join s instance=i
-            s joins
-            s: epoch 1 has -
-            begins the assignment of group g at epoch 2
-        away s instance=i
-            static member i is away
-            s: epoch -2
-        join s2 instance=i id=s2
-            static member i is back as s2
-            s2: epoch 1 has -
-        work
-            begins the assignment of group g at epoch 2
-        work
-            assigned at epoch 2 to 1 members, uniform
-        show
-            Reconciling epoch 2 target 2
-            s2 epoch 1 STABLE - -> t:0,1
-        """
-    )
-
-
 def test_a_static_member_that_is_back_twice_is_assigned_partitions(script):
-    """An assignment that no longer names the member is taken in, but it isn't the last one."""
+    """The epoch is the same, the members aren't: an assignment that doesn't name them isn't the
+    last one.
+    """
     script.run(
         """
         topics t=2
