@@ -17,8 +17,8 @@ Rules:
 """
 
 import logging
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from struct import unpack
 
 import trio
@@ -86,6 +86,7 @@ class Groups:
         self._broker = broker
         self._loaded: dict[int, LoadedCoordinator] = {}
         self._damaged: set[int] = set()
+        self._deleting: set[str] = set()
         self._changed = trio.Event()
         self._wakes_at_ms = 0
         self._epoch_ms = broker.now_ms() - trio.current_time() * 1000
@@ -150,11 +151,22 @@ class Groups:
         """Like ``coordinator``, for requests in which Kafka allows an empty group id."""
         if self._is_closed:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
+        if group_id in self._deleting:
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         loaded = self._get(self.partition_index(group_id))
         now_ms = self.now_ms()
         if now_ms >= self._wakes_at_ms:
             _do_due(loaded, group_id, now_ms)
         return loaded
+
+    @contextmanager
+    def deleting(self, group_id: str) -> Iterator[None]:
+        """Refuse requests about a group while it is deleted in pieces: it has lost offsets."""
+        self._deleting.add(group_id)
+        try:
+            yield
+        finally:
+            self._deleting.discard(group_id)
 
     def partition_index(self, group_id: str) -> int:
         """The partition in which a group lives; KafkaError (NOT_COORDINATOR) if no topic exists."""

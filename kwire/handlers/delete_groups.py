@@ -1,5 +1,16 @@
-"""DeleteGroups: deletes groups without members, and their offsets."""
+"""DeleteGroups: deletes groups without members, and their offsets.
 
+A group is deleted as a whole or not at all. Where that takes several slices, other requests about
+the group are told meanwhile to try again (COORDINATOR_LOAD_IN_PROGRESS).
+"""
+
+from contextlib import suppress
+from functools import partial
+
+import trio
+
+from kwire.broker.groups import LoadedCoordinator
+from kwire.budget.work import ClientGone, Work
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
 from kwire.handlers.slices import PIECE, id_units
@@ -37,14 +48,23 @@ async def _handle(request: DeleteGroupsRequest, context: RequestContext) -> Dele
 
 async def _delete(group_id: str, context: RequestContext) -> ErrorCode:
     """Delete a group; if it has many offsets, they are deleted first, piece by piece."""
-    work = context.work
+    groups = context.broker.groups
     try:
-        while True:
-            home = context.broker.groups.coordinator_or_empty(group_id)
-            home.carry_out(home.groups.delete(group_id, most_offsets=PIECE))
-            if home.groups.state_of(group_id) is None:
-                return ErrorCode.NONE
-            if work.spend(UNITS_PER_OFFSET * PIECE):
-                await later(work.next_slice)
+        home = groups.coordinator_or_empty(group_id)
+        home.carry_out(home.groups.delete(group_id, most_offsets=PIECE))
+        if home.groups.state_of(group_id) is not None:
+            with groups.deleting(group_id):
+                await later(partial(_delete_the_rest, home, group_id, context.work))
+        return ErrorCode.NONE
     except KafkaError as error:
         return error.code
+
+
+async def _delete_the_rest(home: LoadedCoordinator, group_id: str, work: Work) -> None:
+    """Delete a group that has been begun on, even if the client goes away or the broker stops."""
+    with trio.CancelScope(shield=True):
+        while home.groups.state_of(group_id) is not None:
+            if work.spend(UNITS_PER_OFFSET * PIECE):
+                with suppress(ClientGone):
+                    await work.next_slice()
+            home.carry_out(home.groups.delete(group_id, most_offsets=PIECE))

@@ -178,6 +178,8 @@ class TimeSearch:
 
     def _open(self, segment: LogSegment, header: BatchHeader) -> BatchToOpen:
         opening = BatchToOpen(segment.batch_at(header), self._timestamp, self._log.log_start_offset)
+        if not opening.batch.records_count:
+            self._opened -= 1  # compaction has emptied it: its header tells no lie
         self._leader_epoch = header.leader_epoch
         self._next_offset = header.last_offset + 1
         return opening

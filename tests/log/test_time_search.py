@@ -7,8 +7,9 @@ import pytest
 from crc32c import crc32c
 
 from kwire.log.page_cache import ColdPages
+from kwire.log.partition_log import AppendOrigin
 from kwire.log.time_search import HEADERS_PER_STEP, MOST_OPENED, LargestSearch, TimeSearch
-from kwire.record.batch import InvalidRecords, TooLarge
+from kwire.record.batch import InvalidRecords, TooLarge, build_header
 from kwire.record.compression import Compression
 from kwire.record.feed import NO_LIMITS, Limits, nothing_between
 from kwire.testing.time_lookups import max_timestamp, offset_for_timestamp
@@ -49,6 +50,29 @@ def test_many_headers_are_looked_at_in_many_steps(tools):
     assert opened == 2
     assert steps < 20
     assert search.found is None
+
+
+def test_batches_that_compaction_has_emptied_are_no_lies(tools):
+    """However many of them a log has, the record behind them is found."""
+    log = tools.open()
+    for producer_id in range(MOST_OPENED + 5):
+        empty = build_header(
+            b"",
+            base_offset=log.log_end_offset,
+            leader_epoch=0,
+            attributes=0,
+            last_offset_delta=0,
+            base_timestamp=-1,
+            max_timestamp=tools.now_ms,
+            producer_id=producer_id,
+            producer_epoch=0,
+            base_sequence=0,
+            records_count=0,
+        )
+        log.append(empty, leader_epoch=0, now_ms=tools.now_ms, origin=AppendOrigin.REPLICATION)
+    offset = tools.append(log, b"v", timestamp=tools.now_ms)
+    found = offset_for_timestamp(log, tools.now_ms, end_offset=offset + 1)
+    assert found[:2] == (offset, tools.now_ms)
 
 
 def test_a_lie_leads_to_the_next_batch(tools):

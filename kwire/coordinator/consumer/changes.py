@@ -136,6 +136,9 @@ class Changes:
             self.assign(draft, assigning.overtaken + 1)
         elif group.members:
             draft.take_assignment(assigning.epoch, assignor, assignment)
+            if is_overtaken and assigning.epoch == group.epoch:
+                # A static member came back under another id: only another epoch assigns it again.
+                draft.next_epoch(is_certain=True)
             turn.effects.undo.append(lambda undone: _assign_later(group, undone))
             self.assign(draft)
         self.finish(draft, group)

@@ -75,8 +75,10 @@ def test_what_changes_meanwhile_is_assigned_anew_once(script):
     )
 
 
-def test_a_static_member_that_is_back_under_another_id_is_not_forgotten(script):
-    """The epoch is the same, the members aren't."""
+def test_a_static_member_that_is_back_twice_is_assigned_partitions(script):
+    """The epoch is the same, the members aren't: an assignment that doesn't name them isn't the
+    last one.
+    """
     script.run(
         """
         topics t=2
@@ -92,11 +94,20 @@ def test_a_static_member_that_is_back_under_another_id_is_not_forgotten(script):
             s2: epoch 1 has -
         work
             begins the assignment of group g at epoch 2
+        away s2 instance=i
+            static member i is away
+            s2: epoch -2
+        join s3 instance=i id=s3
+            static member i is back as s3
+            s3: epoch 1 has -
         work
             assigned at epoch 2 to 1 members, uniform
+            begins the assignment of group g at epoch 3
+        work
+            assigned at epoch 3 to 1 members, uniform
         show
-            Reconciling epoch 2 target 2
-            s2 epoch 1 STABLE - -> t:0,1
+            Reconciling epoch 3 target 3
+            s3 epoch 1 STABLE - -> t:0,1
         """
     )
 
