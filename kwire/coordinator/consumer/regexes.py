@@ -29,8 +29,12 @@ MISSING = (
 LONGEST = 10_000
 """How many characters an expression has at most: hundreds of names that are listed have room."""
 
-MEMORY_BYTES = 1 << 20
-"""What one automaton takes at most; RE2 refuses an expression that needs more."""
+MEMORY_BYTES = 1 << 18
+"""What one automaton takes at most; RE2 refuses an expression that needs more.
+
+This bounds the time of an expression too: some milliseconds to compile it, and a few more for each
+name. A listing of ``LONGEST`` characters fits in.
+"""
 
 COMPILED_AT_MOST = 32
 """How many compiled expressions are kept: their memory is that of so many automatons."""
@@ -43,6 +47,9 @@ NAMES_AT_MOST = 16
 
 COMPILING_COST = 30
 """What it costs to compile an expression: as much as to match so many names."""
+
+SHORT = 50
+"""Matching takes time in proportion to the expression; this many characters count as short."""
 
 QUICK_COST = 300
 """Questions that cost more are answered in a thread; these take one or two ms."""
@@ -64,8 +71,8 @@ class Question(NamedTuple):
 
     @property
     def cost(self) -> int:
-        """How long the answer takes, in names to match."""
-        return COMPILING_COST + len(self.names)
+        """How long the answer takes, in names to match with a short expression."""
+        return (COMPILING_COST + len(self.names)) * (1 + len(self.regex) // SHORT)
 
 
 def answer(questions: Iterable[Question]) -> dict[str, frozenset[str]]:
