@@ -8,7 +8,8 @@ Rules:
   read from it then.
 - A connection whose request waits for a change, like a fetch for an append, is woken. It goes on in
   the turn in which that happens, after those that were ready: they have their answers first, and
-  many appends wake it once. Where one append wakes very many, some of them go on in a later turn.
+  many appends wake it once. Where one append wakes very many, those with much to look at go on in
+  a later turn, so that a client with many large fetches delays no small fetch.
 - A connection whose request needs what takes time has a task of its own until that is done.
 - After it has served something the task looks again for a moment before it goes to sleep: a client
   that has just got its answer asks soon, and to be woken up costs more than to look. It stops
@@ -25,12 +26,13 @@ import os
 import selectors
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from heapq import heappop, heappush
 from time import perf_counter
 from typing import Protocol, TypeAlias
 
 import trio
 
-from kwire.budget.work import PASS_UNITS, Turns
+from kwire.budget.work import Turns
 from kwire.connection.deadlines import Deadlines
 from kwire.connection.inbox import Scratch
 from kwire.connection.own_wait import OwnWait
@@ -110,7 +112,8 @@ class Poller:
         if own_wait is not None:
             self.watch(own_wait)
         self._again: dict[Pollable, None] = {}  # in the order in which they asked
-        self._woken: list[Pollable] = []
+        self._woken: list[tuple[int, int, Pollable]] = []  # a heap, the cheapest first
+        self._woken_so_far = 0
         self._afterwards: list[Callable[[], object]] = []
         self.gathers = False  # whether answers are to be gathered
         self._gathered: list[Pollable] = []
@@ -159,9 +162,13 @@ class Poller:
         """Call ``on_readable`` once more in the next turn: it has more than it may serve in one."""
         self._again[connection] = None
 
-    def wake(self, connection: Pollable) -> None:
-        """Call ``go_on`` in this turn; between turns, in one of their own."""
-        self._woken.append(connection)
+    def wake(self, connection: Pollable, units: int = 1) -> None:
+        """Call ``go_on`` in this turn; between turns, in one of their own.
+
+        Those for which that costs fewer ``units`` go on first.
+        """
+        self._woken_so_far += 1
+        heappush(self._woken, (units, self._woken_so_far, connection))
         if not self._is_in_turn and len(self._woken) == 1:
             self._nursery.start_soon(self._take_turn_of_woken)
 
@@ -218,7 +225,7 @@ class Poller:
         """
         select = self._selector.select
         ready = select(wait_s)
-        self.turns.units_left = PASS_UNITS
+        self.turns.begin_pass()
         self.now_s = trio.current_time()
         served_s = begin_s = perf_counter()
         while True:
@@ -279,17 +286,21 @@ class Poller:
         self.gathers = False
 
     def _serve_woken(self) -> None:
-        """Serve those that are woken now; who is woken by them has a turn later."""
-        woken, self._woken = self._woken, []
-        if len(woken) == 1:
-            woken[0].go_on()
+        """Serve those that are woken now, the cheapest first; some of many have a turn later."""
+        if len(self._woken) == 1:
+            self._woken.pop()[2].go_on()
             return
         end_s = perf_counter() + TURN_S
-        for place, connection in enumerate(woken, 1):
-            connection.go_on()
-            if perf_counter() > end_s:
-                self._woken[:0] = woken[place:]
-                return
+        last = self._woken_so_far  # those that are woken by these have a turn later
+        later = []
+        while self._woken and perf_counter() < end_s:
+            woken = heappop(self._woken)
+            if woken[1] > last:
+                later.append(woken)
+            else:
+                woken[2].go_on()
+        for woken in later:
+            heappush(self._woken, woken)
 
     async def _take_turn_of_woken(self) -> None:
         self.now_s = trio.current_time()
