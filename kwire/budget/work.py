@@ -11,6 +11,8 @@ Rules:
   ``if work.spend(20): await later(work.next_slice)``.
 - A pass of the event loop begins when the poller sets ``units_left`` to ``PASS_UNITS``. A request
   gets its first slice without waiting: ``SLICE_UNITS``, or the units that the pass has left.
+- A request costs more than its handler counts: ``requests_left`` bounds the requests of one pass
+  beyond the first of each connection, so that pipelines on many connections make no long pass.
 - A request that has spent its slice waits for the next one. Each pass of the event loop grants one
   such slice of ``SLICE_UNITS``. So every request that needs no second slice has a turn between two
   slices.
@@ -28,6 +30,12 @@ from kwire.budget.line import Line
 
 SLICE_UNITS = 1000
 PASS_UNITS = 4000
+PASS_REQUESTS = 256
+"""How many requests of fast paths one pass serves, beside the first of each connection."""
+
+DECODED_REQUESTS = 7
+"""A request that is no fast path's takes the time of so many more."""
+
 CREDIT_UNITS = 10 * SLICE_UNITS
 """By how many units a connection that was quiet may be ahead of the busy connections."""
 
@@ -49,12 +57,26 @@ class AnswerTooLarge(Exception):
 
 
 class Turns:
-    """The slices of one event loop; ``units_left`` are the unspent units of the current pass."""
+    """The slices of one event loop.
+
+    ``units_left`` and ``requests_left`` are what the current pass has not spent yet.
+    """
 
     def __init__(self) -> None:
         self.units_left = PASS_UNITS
+        self.requests_left = PASS_REQUESTS
         self._line = Line()
         self._floor = 0  # what the connection that was served last had used
+
+    def begin_pass(self) -> None:
+        """A pass of the event loop begins."""
+        self.units_left = PASS_UNITS
+        self.requests_left = PASS_REQUESTS
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether each connection has only one more request served in this pass."""
+        return self.units_left <= 0 or self.requests_left <= 0
 
     async def wait(self, work: "Work") -> None:
         """Wait for a slice, at least until the next pass of the event loop.
@@ -112,12 +134,9 @@ class Work:
         """Begin a request, whose smallest cost is ``units``."""
         self.is_large = False
         self._answer_bytes = 0
-        turns = self._turns
-        left = turns.units_left
-        # Every request begins here, so this spells out ``go_on`` and ``spend``.
-        self._left = (left if left < SLICE_UNITS else SLICE_UNITS) - units
-        self.used_units += units
-        turns.units_left = left - units
+        self._turns.requests_left -= DECODED_REQUESTS
+        self.go_on()
+        self.spend(units)
 
     def go_on(self) -> None:
         """Continue the current request in another pass of the event loop, with a new slice."""

@@ -122,9 +122,9 @@ class Connection:
         self.last_active_s = now_s
         self._wait()
 
-    def wake(self) -> None:
-        """Have the request go on: its change has happened, or its deadline has passed."""
-        self._poller.wake(self)
+    def wake(self, units: int) -> None:
+        """What the request waits for has happened, or its time is up."""
+        self._poller.wake(self, units)
 
     def go_on(self) -> None:
         """Answer the request that was woken, and serve the requests behind it."""
@@ -185,8 +185,9 @@ class Connection:
                 raise bad_size(error, self._max_request_bytes) from error
             if frame is None:
                 break
+            turns.requests_left -= 1
             self._serve(frame)
-            if self._waiting is not None or self._inbox.is_empty or turns.units_left <= 0:
+            if self._waiting is not None or self._inbox.is_empty or turns.is_spent:
                 break
             if self._outbox.is_large and not self._outbox.send_nowait():
                 return
@@ -294,7 +295,7 @@ class Connection:
             if self._inbox.has_frame:
                 self._poller.serve_again(self)
         elif change.is_set:
-            self.wake()
+            self.wake(change.units)
         else:
             change.sleeper = self
             self._poller.deadlines.add(change)

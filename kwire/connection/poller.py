@@ -2,37 +2,37 @@
 
 Rules:
 
-- A connection without a request in hand has no task and no buffer. It is an entry of one selector,
-  for which one task waits, in trio or by itself (``own_wait``). A connection whose client reads its
-  responses too slowly is such an entry too. The poller watches it for writing until everything is
-  sent, and kwire reads nothing from it until then.
-- A connection whose request waits for a change, like a fetch for an append, is woken by the change.
-  It goes on in the same turn, after the connections that were ready: these get their responses
-  first, and many appends wake the connection once. If one append wakes very many connections, some
-  of them go on in a later turn.
-- A connection whose request needs slow work has a task of its own until the work is done.
-- After the poller has served a request, it looks at the selector again for a moment before it goes
-  to sleep. A client that has just got a response often asks again soon, and a wake-up costs more
-  than a look. The poller stops looking as soon as another task can run. When looks were in vain, it
-  looks less often.
-- If many connections are ready, the poller serves some of them and then sends all their responses.
-  The same step many times in a row costs less, for kwire and for a client with many connections.
-  If few connections are ready, each gets its responses at once, so that its client doesn't wait.
-- Other tasks have their turn after ``TURN_S`` at the latest. Expensive requests wait for slices of
-  the event loop, one slice in each turn (``turns``).
-- Work that can follow the responses, like logging, is done after they have been sent.
+- A connection without a request in hand has no task and no buffer; it is an entry of one selector,
+  for which one task waits, in trio or by itself (``own_wait``). So is one whose client doesn't read
+  as fast as it is answered; it is watched for writing until everything is sent, and nothing is
+  read from it then.
+- A connection whose request waits for a change, like a fetch for an append, is woken. It goes on in
+  the turn in which that happens, after those that were ready: they have their answers first, and
+  many appends wake it once. Where one append wakes very many, those with much to look at go on in
+  a later turn, so that a client with many large fetches delays no small fetch.
+- A connection whose request needs what takes time has a task of its own until that is done.
+- After it has served something the task looks again for a moment before it goes to sleep: a client
+  that has just got its answer asks soon, and to be woken up costs more than to look. It stops
+  looking as soon as another task has something to do, and where looking was in vain it looks less.
+- Where many are ready, some are served and then all of these are sent their answers: to do the same
+  many times in a row costs less, here and where many answers are read at once. Where few are ready
+  each is sent its answer at once, so that its client doesn't wait for the others.
+- Other tasks have their turn after ``TURN_S`` at the latest. Requests that cost much wait for
+  slices of the event loop, one in each turn (``turns``).
+- What needn't be done before the answers, like telling of them, is done when they have been sent.
 """
 
 import os
 import selectors
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from heapq import heappop, heappush
 from time import perf_counter
 from typing import Protocol, TypeAlias
 
 import trio
 
-from kwire.budget.work import PASS_UNITS, Turns
+from kwire.budget.work import Turns
 from kwire.connection.deadlines import Deadlines
 from kwire.connection.inbox import Scratch
 from kwire.connection.own_wait import OwnWait
@@ -111,8 +111,9 @@ class Poller:
         self._own_wait = own_wait
         if own_wait is not None:
             self.watch(own_wait)
-        self._again: dict[Pollable, None] = {}  # in the order of the calls of ``serve_again``
-        self._woken: list[Pollable] = []
+        self._again: dict[Pollable, None] = {}  # in the order in which they asked
+        self._woken: list[tuple[int, int, Pollable]] = []  # a heap, the cheapest first
+        self._woken_so_far = 0
         self._afterwards: list[Callable[[], object]] = []
         self.gathers = False  # whether responses are to be gathered
         self._gathered: list[Pollable] = []
@@ -161,9 +162,13 @@ class Poller:
         """Call ``on_readable`` again in the next turn, for requests beyond the limit of a turn."""
         self._again[connection] = None
 
-    def wake(self, connection: Pollable) -> None:
-        """Call ``go_on`` in this turn; between turns, in a turn for woken connections."""
-        self._woken.append(connection)
+    def wake(self, connection: Pollable, units: int = 1) -> None:
+        """Call ``go_on`` in this turn; between turns, in one of their own.
+
+        Those for which that costs fewer ``units`` go on first.
+        """
+        self._woken_so_far += 1
+        heappush(self._woken, (units, self._woken_so_far, connection))
         if not self._is_in_turn and len(self._woken) == 1:
             self._nursery.start_soon(self._take_turn_of_woken)
 
@@ -220,7 +225,7 @@ class Poller:
         """
         select = self._selector.select
         ready = select(wait_s)
-        self.turns.units_left = PASS_UNITS
+        self.turns.begin_pass()
         self.now_s = trio.current_time()
         served_s = begin_s = perf_counter()
         while True:
@@ -281,17 +286,21 @@ class Poller:
         self.gathers = False
 
     def _serve_woken(self) -> None:
-        """Serve the connections that are woken now; those that they wake have a turn later."""
-        woken, self._woken = self._woken, []
-        if len(woken) == 1:
-            woken[0].go_on()
+        """Serve those that are woken now, the cheapest first; some of many have a turn later."""
+        if len(self._woken) == 1:
+            self._woken.pop()[2].go_on()
             return
         end_s = perf_counter() + TURN_S
-        for place, connection in enumerate(woken, 1):
-            connection.go_on()
-            if perf_counter() > end_s:
-                self._woken[:0] = woken[place:]
-                return
+        last = self._woken_so_far  # those that are woken by these have a turn later
+        later = []
+        while self._woken and perf_counter() < end_s:
+            woken = heappop(self._woken)
+            if woken[1] > last:
+                later.append(woken)
+            else:
+                woken[2].go_on()
+        for woken in later:
+            heappush(self._woken, woken)
 
     async def _take_turn_of_woken(self) -> None:
         self.now_s = trio.current_time()

@@ -79,7 +79,7 @@ async def _handle(request: FetchRequest, context: RequestContext) -> FetchRespon
     waits_before = context.broker.cold_reads.count
     answer = await _read(wanted, session, request, context)
     if answer.size_bytes < min_bytes and not answer.has_error and wanted:
-        change = Change(trio.current_time() + max(request.max_wait_ms, 0) / 1000)
+        change = Change(trio.current_time() + max(request.max_wait_ms, 0) / 1000, len(wanted))
         partitions: list[Partition] = []
         try:
             await _watch(change, wanted, partitions, request, context)

@@ -96,8 +96,8 @@ async def _wait(
     version = header.api_version
     wait_at = position if version >= REPLICA_STATE_SINCE else position + _WAIT.size
     (wait_ms,) = _WAIT.unpack_from(frame, wait_at)
-    change = Change(trio.current_time() + max(wait_ms, 0) / 1000)
     partitions = _partitions(memoryview(frame), position, version, broker)
+    change = Change(trio.current_time() + max(wait_ms, 0) / 1000, len(partitions))
     for partition in partitions:
         partition.waiters.add(change)
     try:

@@ -28,21 +28,26 @@ _T = TypeVar("_T")
 class Sleeper(Protocol):
     """Resumes a coroutine when its change has happened."""
 
-    def wake(self) -> None:
-        """Resume: the change has happened, or its deadline has passed; called once per wait."""
+    def wake(self, units: int) -> None:
+        """It has happened, or time is up; called once until the coroutine has gone on.
+
+        ``units`` is what going on costs.
+        """
 
 
 class Change:
     """A change that a handler waits for, until ``deadline_s`` by trio's clock.
 
-    A change may happen repeatedly; several times between two looks count as one. ``is_timed``
-    belongs to the code that watches the deadline.
+    It may happen again and again; while nobody looks, many times are as good as one. ``is_timed``
+    is for who watches the deadline. ``units`` is what going on costs, such as the number of
+    partitions to look at.
     """
 
-    __slots__ = ("deadline_s", "is_late", "is_set", "is_timed", "sleeper")
+    __slots__ = ("deadline_s", "is_late", "is_set", "is_timed", "sleeper", "units")
 
-    def __init__(self, deadline_s: float = math.inf) -> None:
+    def __init__(self, deadline_s: float = math.inf, units: int = 1) -> None:
         self.deadline_s = deadline_s
+        self.units = units
         self.is_set = False
         self.is_late = False
         self.is_timed = False
@@ -53,13 +58,13 @@ class Change:
         if not self.is_set:
             self.is_set = True
             if self.sleeper is not None and not self.is_late:
-                self.sleeper.wake()
+                self.sleeper.wake(self.units)
 
     def time_is_up(self) -> None:
         """Note that the deadline has passed."""
         self.is_late = True
         if self.sleeper is not None and not self.is_set:
-            self.sleeper.wake()
+            self.sleeper.wake(self.units)
 
 
 Job: TypeAlias = Callable[[], Awaitable[Any]]

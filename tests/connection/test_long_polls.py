@@ -277,7 +277,8 @@ async def read_what_was_not_read(client: RawClient) -> None:
 def all_in_one_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever was read is served in one turn, and then sent."""
     monkeypatch.setattr("kwire.connection.connection.REQUESTS_PER_TURN", 10_000)
-    monkeypatch.setattr("kwire.connection.poller.PASS_UNITS", 1 << 30)
+    monkeypatch.setattr("kwire.budget.work.PASS_UNITS", 1 << 30)
+    monkeypatch.setattr("kwire.budget.work.PASS_REQUESTS", 1 << 30)
     monkeypatch.setattr("kwire.connection.outbox.FLUSH_BYTES", 1 << 30)
     monkeypatch.setattr("kwire.budget.work.SLICE_UNITS", 1 << 30)
     monkeypatch.setattr("kwire.budget.work.PASS_UNITS", 1 << 30)

@@ -291,6 +291,17 @@ async def test_many_that_are_woken_do_not_hold_up_the_others(poller, in_turn):
     assert [sleeper.turns for sleeper in sleepers] == [1] * len(sleepers)
 
 
+async def test_large_fetches_that_are_woken_do_not_delay_a_small_one(poller):
+    """However many there are, and though they were woken before it."""
+    large, small = [Sleeper(poller) for _ in range(100)], Sleeper(poller)
+    for sleeper in large:
+        poller.wake(sleeper, 250)
+    poller.wake(small, 1)
+    await until(lambda: small.turns)
+    assert sum(sleeper.turns for sleeper in large) < 10
+    await until(lambda: all(sleeper.turns for sleeper in large))
+
+
 async def test_who_asks_for_another_turn_between_turns_has_it(poller):
     """Though nothing comes that would wake the poller up."""
 

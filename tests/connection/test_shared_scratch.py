@@ -10,6 +10,7 @@ from random import Random
 import pytest
 import trio
 
+from kwire.budget.work import DECODED_REQUESTS, PASS_REQUESTS, Turns
 from kwire.connection.connection import REQUESTS_PER_TURN, Connection
 from kwire.connection.inbox import SCRATCH_BYTES
 from kwire.handlers.context import ConnectionInfo
@@ -88,6 +89,36 @@ async def test_what_has_not_come_whole_is_not_written_over(running: RunningServe
         for n, far in enumerate(clients):
             assert int.from_bytes((await receive(far))[:4]) == 3 * n + 2
             far.close()
+
+
+async def test_pipelines_on_many_connections_make_no_long_pass(
+    running: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One pass of the event loop serves so many requests, beside the first of each connection."""
+    served = [0]
+    serve, begin_pass = Connection._serve, Turns.begin_pass
+
+    def count(connection: Connection, frame: memoryview) -> None:
+        served[-1] += 1
+        serve(connection, frame)
+
+    def note(turns: Turns) -> None:
+        served.append(0)
+        begin_pass(turns)
+
+    monkeypatch.setattr(Connection, "_serve", count)
+    monkeypatch.setattr(Turns, "begin_pass", note)
+    clients = [connect(running, number, 1 << 20) for number in range(CLIENTS)]
+    row = version_requests(range(REQUESTS_PER_TURN))
+    for far in clients:
+        assert far.send(row) == len(row)
+    with trio.fail_after(10):
+        for far in clients:
+            for _ in range(REQUESTS_PER_TURN):
+                await receive(far)
+            far.close()
+    assert sum(served) == CLIENTS * REQUESTS_PER_TURN
+    assert max(served) <= PASS_REQUESTS // DECODED_REQUESTS + CLIENTS
 
 
 @pytest.mark.parametrize(

@@ -29,8 +29,12 @@ MISSING = (
 LONGEST = 10_000
 """The longest expression in characters: it has room for a list of hundreds of names."""
 
-MEMORY_BYTES = 1 << 20
-"""The most memory of one automaton; RE2 refuses an expression that needs more."""
+MEMORY_BYTES = 1 << 18
+"""What one automaton takes at most; RE2 refuses an expression that needs more.
+
+This bounds the time of an expression too: some milliseconds to compile it, and a few more for each
+name. A listing of ``LONGEST`` characters fits in.
+"""
 
 COMPILED_AT_MOST = 32
 """How many compiled expressions are kept, each with the memory of its automaton."""
@@ -43,6 +47,9 @@ NAMES_AT_MOST = 16
 
 COMPILING_COST = 30
 """The cost of compiling an expression, in names to match."""
+
+SHORT = 50
+"""Matching takes time in proportion to the expression; this many characters count as short."""
 
 QUICK_COST = 300
 """Questions above this cost go to a thread; a question of this cost takes one or two ms."""
@@ -64,8 +71,8 @@ class Question(NamedTuple):
 
     @property
     def cost(self) -> int:
-        """The cost of the answer, in names to match."""
-        return COMPILING_COST + len(self.names)
+        """How long the answer takes, in names to match with a short expression."""
+        return (COMPILING_COST + len(self.names)) * (1 + len(self.regex) // SHORT)
 
 
 def answer(questions: Iterable[Question]) -> dict[str, frozenset[str]]:

@@ -122,6 +122,13 @@ def test_an_expression_is_limited(regex, why):
     assert len(refused.value.message) < 250
 
 
+def test_a_long_expression_is_not_matched_on_the_event_loop():
+    """RE2 may need 100 ms to match it against one name."""
+    long = "(a?b?)*" * 100
+    assert regexes.Question(long, frozenset(["a"])).cost > regexes.QUICK_COST
+    assert regexes.Question("a.*", frozenset(["a"])).cost < regexes.QUICK_COST
+
+
 @pytest.mark.parametrize("regex", ["a(", "(?=a)", "a{2000}", "\\1"])
 def test_what_is_no_expression_of_re2_is_refused(regex):
     """Look-ahead and back references among them."""
