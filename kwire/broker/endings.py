@@ -96,7 +96,7 @@ class Endings:
     def _delay(self, transactional_id: str, error: KafkaError, *, is_news: bool) -> None:
         self._delayed.add(transactional_id)
         level = logging.WARNING if is_news else logging.DEBUG
-        log.log(level, "the end of transaction %r has to wait: %s", transactional_id, error)
+        log.log(level, "the end of transaction %r is delayed: %s", transactional_id, error)
 
     def _is_strict(self, loaded: LoadedTransactions, prepared: Transaction) -> bool:
         """Whether one of the partitions has to be on the disk before an acknowledgement."""

@@ -144,7 +144,7 @@ def _from_metadata(
     changes = [*cluster.changes(node_id), ProducerIdsAllocated(next_producer_id)]
     _check_directories(cluster, node_id, partitions, directories, disk)
     for what, count in cluster.not_taken_over.items():
-        log.warning("%d %s of Kafka are not taken over: kwire has no place for them", count, what)
+        log.warning("%d %s of Kafka are not taken over: kwire does not support them", count, what)
     summary = (
         f"took over {len(cluster.topics)} topics from Apache Kafka, "
         f"whose metadata in {metadata} ends at offset {end_offset}"
@@ -211,8 +211,8 @@ def _from_directories(partitions: PartitionDirectories, node_id: int, disk: Disk
         missing = [index for index, path in enumerate(paths) if path is None]
         if missing:
             raise TakeoverError(
-                f"{topic}-{missing[0]} is in none of the data directories, and they have no "
-                f"{DIRECTORY_NAME} that would say how many partitions {topic} has"
+                f"{topic}-{missing[0]} is in none of the data directories; without "
+                f"{DIRECTORY_NAME} kwire can't know how many partitions {topic} has"
             )
         image = _topic_image(topic, [path for path in paths if path], node_id, disk)
         if topic in INTERNAL_TOPICS:
@@ -231,7 +231,7 @@ def _from_directories(partitions: PartitionDirectories, node_id: int, disk: Disk
 def _topic_image(topic: str, paths: Sequence[Path], node_id: int, disk: Disk) -> TopicImage:
     topic_id = _topic_id(paths[0], disk)
     if topic_id is None:
-        raise TakeoverError(f"{paths[0]} has no partition.metadata that would say its topic's id")
+        raise TakeoverError(f"{paths[0]} has no partition.metadata, so its topic has no known id")
     images = []
     for path in paths:
         _check_topic_id(path, topic_id, disk)
