@@ -73,11 +73,6 @@ class Turns:
         self.units_left = PASS_UNITS
         self.requests_left = PASS_REQUESTS
 
-    @property
-    def is_spent(self) -> bool:
-        """Whether each connection has only one more request served in this pass."""
-        return self.units_left <= 0 or self.requests_left <= 0
-
     async def wait(self, work: "Work") -> None:
         """Wait for a slice, at least until the next pass of the event loop.
 
@@ -134,9 +129,13 @@ class Work:
         """Begin a request, whose smallest cost is ``units``."""
         self.is_large = False
         self._answer_bytes = 0
-        self._turns.requests_left -= DECODED_REQUESTS
-        self.go_on()
-        self.spend(units)
+        turns = self._turns
+        turns.requests_left -= DECODED_REQUESTS
+        left = turns.units_left
+        # Every request begins here, so this spells out ``go_on`` and ``spend``.
+        self._left = (left if left < SLICE_UNITS else SLICE_UNITS) - units
+        self.used_units += units
+        turns.units_left = left - units
 
     def go_on(self) -> None:
         """Continue the current request in another pass of the event loop, with a new slice."""

@@ -123,7 +123,7 @@ class Connection:
         self._wait()
 
     def wake(self, units: int) -> None:
-        """What the request waits for has happened, or its time is up."""
+        """Have the request go on: its change has happened, or its deadline has passed."""
         self._poller.wake(self, units)
 
     def go_on(self) -> None:
@@ -187,7 +187,8 @@ class Connection:
                 break
             turns.requests_left -= 1
             self._serve(frame)
-            if self._waiting is not None or self._inbox.is_empty or turns.is_spent:
+            is_spent = turns.units_left <= 0 or turns.requests_left <= 0
+            if self._waiting is not None or self._inbox.is_empty or is_spent:
                 break
             if self._outbox.is_large and not self._outbox.send_nowait():
                 return
@@ -373,11 +374,11 @@ class Connection:
         """Close the socket, if it is open."""
         if self._sock.fileno() < 0:
             return
-        if self._waiting is not None:
-            if self._waiting.change is not None:
-                self._poller.deadlines.discard(self._waiting.change)
-            self._waiting.close()
-            self._waiting = None
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            if waiting.change is not None:
+                self._poller.deadlines.discard(waiting.change)
+            waiting.close()
         self._unwatch()
         self._sock.close()
         self._poller.remove(self)

@@ -2,24 +2,25 @@
 
 Rules:
 
-- A connection without a request in hand has no task and no buffer; it is an entry of one selector,
-  for which one task waits, in trio or by itself (``own_wait``). So is one whose client doesn't read
-  as fast as it is answered; it is watched for writing until everything is sent, and nothing is
-  read from it then.
-- A connection whose request waits for a change, like a fetch for an append, is woken. It goes on in
-  the turn in which that happens, after those that were ready: they have their answers first, and
-  many appends wake it once. Where one append wakes very many, those with much to look at go on in
-  a later turn, so that a client with many large fetches delays no small fetch.
-- A connection whose request needs what takes time has a task of its own until that is done.
-- After it has served something the task looks again for a moment before it goes to sleep: a client
-  that has just got its answer asks soon, and to be woken up costs more than to look. It stops
-  looking as soon as another task has something to do, and where looking was in vain it looks less.
-- Where many are ready, some are served and then all of these are sent their answers: to do the same
-  many times in a row costs less, here and where many answers are read at once. Where few are ready
-  each is sent its answer at once, so that its client doesn't wait for the others.
-- Other tasks have their turn after ``TURN_S`` at the latest. Requests that cost much wait for
-  slices of the event loop, one in each turn (``turns``).
-- What needn't be done before the answers, like telling of them, is done when they have been sent.
+- A connection without a request in hand has no task and no buffer. It is an entry of one selector,
+  for which one task waits, in trio or by itself (``own_wait``). A connection whose client reads its
+  responses too slowly is such an entry too. The poller watches it for writing until everything is
+  sent, and kwire reads nothing from it until then.
+- A connection whose request waits for a change, like a fetch for an append, is woken by the change.
+  It goes on in the same turn, after the connections that were ready: these get their responses
+  first, and many appends wake the connection once. If one append wakes very many connections, the
+  expensive ones go on in a later turn: a client with many large fetches delays no small fetch.
+- A connection whose request needs slow work has a task of its own until the work is done.
+- After the poller has served a request, it looks at the selector again for a moment before it goes
+  to sleep. A client that has just got a response often asks again soon, and a wake-up costs more
+  than a look. The poller stops looking as soon as another task can run. When looks were in vain, it
+  looks less often.
+- If many connections are ready, the poller serves some of them and then sends all their responses.
+  The same step many times in a row costs less, for kwire and for a client with many connections.
+  If few connections are ready, each gets its responses at once, so that its client doesn't wait.
+- Other tasks have their turn after ``TURN_S`` at the latest. Expensive requests wait for slices of
+  the event loop, one slice in each turn (``turns``).
+- Work that can follow the responses, like logging, is done after they have been sent.
 """
 
 import os
@@ -112,7 +113,7 @@ class Poller:
         if own_wait is not None:
             self.watch(own_wait)
         self._again: dict[Pollable, None] = {}  # in the order in which they asked
-        self._woken: list[tuple[int, int, Pollable]] = []  # a heap, the cheapest first
+        self._woken: list[tuple[int, int, Pollable]] = []  # a heap
         self._woken_so_far = 0
         self._afterwards: list[Callable[[], object]] = []
         self.gathers = False  # whether responses are to be gathered
@@ -163,12 +164,12 @@ class Poller:
         self._again[connection] = None
 
     def wake(self, connection: Pollable, units: int = 1) -> None:
-        """Call ``go_on`` in this turn; between turns, in one of their own.
+        """Call ``go_on`` in this turn; between turns, in a turn for woken connections.
 
-        Those for which that costs fewer ``units`` go on first.
+        ``units`` is the cost of that. A connection lets so many cheaper ones go before it.
         """
         self._woken_so_far += 1
-        heappush(self._woken, (units, self._woken_so_far, connection))
+        heappush(self._woken, (self._woken_so_far + units, self._woken_so_far, connection))
         if not self._is_in_turn and len(self._woken) == 1:
             self._nursery.start_soon(self._take_turn_of_woken)
 
@@ -286,7 +287,7 @@ class Poller:
         self.gathers = False
 
     def _serve_woken(self) -> None:
-        """Serve those that are woken now, the cheapest first; some of many have a turn later."""
+        """Serve the woken connections, the cheapest first; if there are many, some wait a turn."""
         if len(self._woken) == 1:
             self._woken.pop()[2].go_on()
             return

@@ -29,18 +29,18 @@ class Sleeper(Protocol):
     """Resumes a coroutine when its change has happened."""
 
     def wake(self, units: int) -> None:
-        """It has happened, or time is up; called once until the coroutine has gone on.
+        """Resume: the change has happened, or its deadline has passed; called once per wait.
 
-        ``units`` is what going on costs.
+        ``units`` is the cost of going on.
         """
 
 
 class Change:
     """A change that a handler waits for, until ``deadline_s`` by trio's clock.
 
-    It may happen again and again; while nobody looks, many times are as good as one. ``is_timed``
-    is for who watches the deadline. ``units`` is what going on costs, such as the number of
-    partitions to look at.
+    A change may happen repeatedly; several times between two looks count as one. ``is_timed``
+    belongs to the code that watches the deadline. ``units`` is the cost of going on, such as the
+    number of partitions to look at.
     """
 
     __slots__ = ("deadline_s", "is_late", "is_set", "is_timed", "sleeper", "units")

@@ -1,7 +1,4 @@
-"""Work that takes long is done elsewhere: what a group does until it is handed in, and then.
-
-In these tests every assignment and every match counts as long, and waits for ``work``.
-"""
+"""Long work in a thread: every assignment and every match counts as long here."""
 
 import pytest
 
