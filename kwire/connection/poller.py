@@ -11,6 +11,8 @@ Rules:
   many appends wake it once. Where one append wakes very many, those with much to look at go on in
   a later turn, so that a client with many large fetches delays no small fetch.
 - A connection whose request needs what takes time has a task of its own until that is done.
+- A connection that has more requests than it may have served in one turn has the next ones served
+  behind those that were ready, so that a client with one request waits for no pipeline.
 - After it has served something the task looks again for a moment before it goes to sleep: a client
   that has just got its answer asks soon, and to be woken up costs more than to look. It stops
   looking as soon as another task has something to do, and where looking was in vain it looks less.
@@ -229,13 +231,14 @@ class Poller:
         self.now_s = trio.current_time()
         served_s = begin_s = perf_counter()
         while True:
-            again, self._again = self._again, {}
-            for connection in again:
-                connection.on_readable()
+            if self._again:  # what has come for these waits behind what they have already
+                ready = [one for one in ready if one[0].data not in self._again]
+            again = list(self._again)
             if len(ready) < GATHER_FROM:
                 self._serve(ready)
             else:
                 self._serve_many(ready)
+            self._serve_again(again)
             if self._woken:
                 self._serve_woken()
             if self._afterwards:
@@ -252,6 +255,21 @@ class Poller:
                 self._patience = self._patience - 1 if self._patience else -MAX_PATIENCE
                 return False
             ready = select(0)
+
+    def _serve_again(self, again: list[Pollable]) -> None:
+        """Serve at least one of those that had more requests, and others until the pass is spent.
+
+        The rest stay ahead of those that ask meanwhile.
+        """
+        done = 0
+        for connection in again:
+            del self._again[connection]
+            connection.on_readable()
+            done += 1
+            if self.turns.is_spent:
+                break
+        if self._again:
+            self._again = dict.fromkeys(again[done:]) | self._again
 
     def _finish_turn(self) -> None:
         """Do what was left for when the answers are sent."""
@@ -305,9 +323,7 @@ class Poller:
     async def _take_turn_of_woken(self) -> None:
         self.now_s = trio.current_time()
         self._is_in_turn = True
-        again, self._again = self._again, {}
-        for connection in again:
-            connection.on_readable()
+        self._serve_again(list(self._again))
         self._serve_woken()
         self._is_in_turn = False
         if self._afterwards:
