@@ -302,6 +302,24 @@ async def test_large_fetches_that_are_woken_do_not_delay_a_small_one(poller):
     await until(lambda: all(sleeper.turns for sleeper in large))
 
 
+async def test_one_request_does_not_wait_for_many_pipelines(poller):
+    """Each pass serves one pipeline if that uses up the pass; all of them have their turn."""
+
+    class Pipeline(Peer):
+        def on_readable(self):
+            self.turns += 1
+            poller.turns.requests_left = 0
+            poller.serve_again(self)
+
+    pipelines, client = [Pipeline(poller) for _ in range(100)], Peer(poller)
+    for pipeline in pipelines:
+        poller.serve_again(pipeline)
+    client.far.send(b"x")
+    await until(lambda: client.turns)
+    assert sum(pipeline.turns for pipeline in pipelines) < 50
+    await until(lambda: all(pipeline.turns for pipeline in pipelines))
+
+
 async def test_who_asks_for_another_turn_between_turns_has_it(poller):
     """Though nothing comes that would wake the poller up."""
 
