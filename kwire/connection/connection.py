@@ -7,7 +7,7 @@ Rules:
 - A handler that answers at once is served on the spot. A request that waits for a change rests
   until the poller wakes it. Slow work, and a response that waits for the disk, get a task. Where
   the client doesn't read, sending goes on when it reads. Until then kwire reads no more requests.
-- An error in a request ends the client's connection and harms nothing else.
+- An error in a request ends that client's connection alone.
 """
 
 import logging
@@ -59,8 +59,7 @@ class Connection:
         self._max_request_bytes = max_request_bytes
         self._inbox = Inbox(poller.scratch, MIN_REQUEST_BYTES, max_request_bytes)
         self._outbox = Outbox(sock, broker.cold_reads)
-        max_answer_bytes = broker.integer("kwire.response.max.bytes")
-        self._work = Work(poller.turns, info.is_gone, max_answer_bytes)
+        self._work = Work(poller.turns, info.is_gone, broker.integer("kwire.response.max.bytes"))
         self._waiting: Waiting | None = None
         self._scope: trio.CancelScope | None = None
         self._is_watched = True

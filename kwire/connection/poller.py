@@ -2,26 +2,27 @@
 
 Rules:
 
-- A connection without a request in hand has no task and no buffer; it is an entry of one selector,
-  for which one task waits, in trio or by itself (``own_wait``). So is one whose client doesn't read
-  as fast as it is answered; it is watched for writing until everything is sent, and nothing is
-  read from it then.
-- A connection whose request waits for a change, like a fetch for an append, is woken. It goes on in
-  the turn in which that happens, after those that were ready: they have their answers first, and
-  many appends wake it once. Where one append wakes very many, those with much to look at go on in
-  a later turn, so that a client with many large fetches delays no small fetch.
-- A connection whose request needs what takes time has a task of its own until that is done.
-- A connection that has more requests than it may have served in one turn has the next ones served
-  behind those that were ready, so that a client with one request waits for no pipeline.
-- After it has served something the task looks again for a moment before it goes to sleep: a client
-  that has just got its answer asks soon, and to be woken up costs more than to look. It stops
-  looking as soon as another task has something to do, and where looking was in vain it looks less.
-- Where many are ready, some are served and then all of these are sent their answers: to do the same
-  many times in a row costs less, here and where many answers are read at once. Where few are ready
-  each is sent its answer at once, so that its client doesn't wait for the others.
-- Other tasks have their turn after ``TURN_S`` at the latest. Requests that cost much wait for
-  slices of the event loop, one in each turn (``turns``).
-- What needn't be done before the answers, like telling of them, is done when they have been sent.
+- A connection without a request in hand has no task and no buffer. It is an entry of one selector,
+  for which one task waits, in trio or by itself (``own_wait``). A connection whose client reads its
+  responses too slowly is such an entry too. The poller watches it for writing until everything is
+  sent, and kwire reads nothing from it until then.
+- A connection whose request waits for a change, like a fetch for an append, is woken by the change.
+  It goes on in the same turn, after the connections that were ready: these get their responses
+  first, and many appends wake the connection once. If one append wakes very many connections, the
+  expensive ones go on in a later turn: a client with many large fetches delays no small fetch.
+- A connection whose request needs slow work has a task of its own until the work is done.
+- A connection with more requests than one turn serves has the next ones served behind the
+  connections that are ready: a client with one request waits for no pipeline.
+- After the poller has served a request, it looks at the selector again for a moment before it goes
+  to sleep. A client that has just got a response often asks again soon, and a wake-up costs more
+  than a look. The poller stops looking as soon as another task can run. When looks were in vain, it
+  looks less often.
+- If many connections are ready, the poller serves some of them and then sends all their responses.
+  The same step many times in a row costs less, for kwire and for a client with many connections.
+  If few connections are ready, each gets its responses at once, so that its client doesn't wait.
+- Other tasks have their turn after ``TURN_S`` at the latest. Expensive requests wait for slices of
+  the event loop, one slice in each turn (``turns``).
+- Work that can follow the responses, like logging, is done after they have been sent.
 """
 
 import os
@@ -231,7 +232,7 @@ class Poller:
         self.now_s = trio.current_time()
         served_s = begin_s = perf_counter()
         while True:
-            if self._again:  # what has come for these waits behind what they have already
+            if self._again:  # their next bytes wait behind what they have already
                 ready = [one for one in ready if one[0].data not in self._again]
             again = list(self._again)
             if len(ready) < GATHER_FROM:
@@ -257,16 +258,16 @@ class Poller:
             ready = select(0)
 
     def _serve_again(self, again: list[Pollable]) -> None:
-        """Serve at least one of those that had more requests, and others until the pass is spent.
+        """Serve at least one connection that has more requests, and others until the pass is spent.
 
-        The rest stay ahead of those that ask meanwhile.
+        The rest stay ahead of connections that ask meanwhile.
         """
         done = 0
         for connection in again:
             del self._again[connection]
             connection.on_readable()
             done += 1
-            if self.turns.is_spent:
+            if self.turns.units_left <= 0 or self.turns.requests_left <= 0:
                 break
         if self._again:
             self._again = dict.fromkeys(again[done:]) | self._again
