@@ -43,10 +43,10 @@ class _Stretches:
 
     __slots__ = ("_lane", "_work", "units")
 
-    def __init__(self, lane: "Lane", work: Work) -> None:
+    def __init__(self, lane: "Lane", work: Work, units: int) -> None:
         self._lane = lane
         self._work = work
-        self.units = STRETCH_UNITS
+        self.units = units
 
     def __call__(self) -> None:
         """Count one stretch; ClientGone if no client wants the result any more."""
@@ -74,11 +74,13 @@ class Lane:
         work: Work,
         function: Callable[[_A, Callable[[], None]], _T],
         argument: _A,
+        units: int = STRETCH_UNITS,
     ) -> _T:
         """Run ``function(argument, between)`` in the thread; return its result or raise its error.
 
-        The function calls ``between`` after every stretch. Raises ClientGone if the client has
-        ended its connection, or if the broker stops.
+        The function calls ``between`` after every stretch. ``units`` is what the function costs
+        besides these stretches. Raises ClientGone if the client has ended its connection, or if the
+        broker stops.
         """
         used = work.thread_units
         if used is None:
@@ -90,7 +92,7 @@ class Lane:
         except LineClosed as error:
             raise ClientGone from error
         self._floor = max(self._floor, used)
-        stretches = _Stretches(self, work)
+        stretches = _Stretches(self, work, units)
         try:
             if work.is_gone():
                 raise ClientGone

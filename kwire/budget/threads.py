@@ -11,10 +11,9 @@ Rules:
   further thread only takes time from the event loop. A kind that waits for disks has more threads.
 """
 
-from kwire.budget.checking import Checking
+from kwire.budget.checking import Checking, Lane
 from kwire.budget.kind import Kind as Kind
 
-CODING = 1
 SYNCING = 16
 LOGS = 4
 COLD_READS = 8
@@ -25,7 +24,8 @@ COMPUTING = 1
 class Threads:
     """All kinds of threads of one broker.
 
-    - ``coding``: large requests are decoded and large responses encoded.
+    - ``coding``: large requests are decoded and large responses encoded, in one thread; whoever has
+      used the threads least comes first.
     - ``checking``: records are decompressed, checked, and compressed anew (``checking``).
     - ``syncing``: one run of fsyncs for each data directory.
     - ``logs``: the logs of partitions are opened, renamed and cut at their start.
@@ -35,7 +35,7 @@ class Threads:
     """
 
     def __init__(self) -> None:
-        self.coding = Kind(CODING)
+        self.coding = Lane()
         self.checking = Checking()
         self.syncing = Kind(SYNCING)
         self.logs = Kind(LOGS)

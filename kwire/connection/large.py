@@ -4,6 +4,8 @@ Rules:
 
 - A request whose arrays hold more than ``INLINE_ELEMENTS`` elements waits for a slice. A thread
   then decodes it, if it has at most ``kwire.request.max.elements``. Its handler runs in a slice.
+- The thread serves the connection that has used threads least (``kwire.budget.checking``): a client
+  with many large requests does not keep the others waiting.
 - If a handler needed more than one slice, a thread encodes its response. So a response must not
   hold an object that a handler, or any other code, changes later.
 """
@@ -51,7 +53,12 @@ async def serve_large(
     await context.work.next_slice()
     most = broker.integer(SETTING)
     try:
-        request, _ = await broker.threads.coding.run(served_by.decode, frame, position, most)
+        request, _ = await broker.threads.coding.run(
+            context.work,
+            lambda most, between: served_by.decode(frame, position, most),
+            most,
+            len(frame) // BYTES_PER_UNIT,
+        )
     except TooManyElements as error:
         raise ConnectionClosed(
             f"{error}; {SETTING}={most} allows no more in one request"
@@ -68,8 +75,13 @@ async def encode_large(
 
     Slices of files don't count: they are not in memory, and ``fetch.max.bytes`` bounds them.
     """
-    parts = await threads.coding.run(encoded_parts, served_by, response, correlation_id)
+    parts = await threads.coding.run(
+        work,
+        lambda response, between: encoded_parts(served_by, response, correlation_id),
+        response,
+    )
     size_bytes = sum(len(part) for part in parts if isinstance(part, bytes))
+    work.thread_units = (work.thread_units or 0) + size_bytes // BYTES_PER_UNIT
     if size_bytes > work.max_answer_bytes:
         raise ConnectionClosed(
             f"{served_by.api.name}: the answer has {size_bytes} bytes; "

@@ -1,8 +1,11 @@
 """Large requests: decoded in a thread, answered in full, and refused beyond the setting."""
 
 import logging
+import threading
 
 import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
 
 from kwire.connection import large
 from kwire.errors import ErrorCode
@@ -15,6 +18,7 @@ from kwire.protocol.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from kwire.testing.in_process import running_server
+from kwire.testing.work import free_work
 
 
 def _list_offsets(count):
@@ -70,3 +74,44 @@ async def test_a_large_request_that_is_cut_short_ends_the_connection(tmp_path, c
         frame[:4] = (len(frame) - 4).to_bytes(4, "big")
         await client.stream.send_all(bytes(frame))
         assert await client.is_closed()
+
+
+async def test_many_large_requests_do_not_delay_the_one_of_another_client(tmp_path, monkeypatch):
+    """The thread serves a client that has used it less first, whoever came before."""
+    gate, has_begun, order = threading.Event(), threading.Event(), []
+
+    def hold(gate, between):
+        has_begun.set()
+        gate.wait()
+
+    real = large.serve_large
+
+    async def noted(served_by, frame, position, context):
+        response = await real(served_by, frame, position, context)
+        order.append("busy" if len(frame) > 100_000 else "modest")
+        return response
+
+    async def ask(client, count):
+        await client.request(_list_offsets(count), 7, ListOffsetsResponse)
+
+    monkeypatch.setattr("kwire.connection.large.serve_large", noted)
+
+    async with running_server(tmp_path) as server, trio.open_nursery() as nursery:
+        busy = [await server.connect() for _ in range(3)]
+        modest = await server.connect()
+        least = large.INLINE_ELEMENTS + 1
+        await ask(modest, least)
+        for client in busy * 3:
+            await ask(client, 20_000)
+        order.clear()
+        holder = free_work()
+        holder.thread_units = 0
+        nursery.start_soon(server.broker.threads.coding.run, holder, hold, gate)
+        await trio.to_thread.run_sync(has_begun.wait)
+        for client in busy:
+            nursery.start_soon(ask, client, 20_000)
+            await wait_all_tasks_blocked(0.01)
+        nursery.start_soon(ask, modest, least)
+        await wait_all_tasks_blocked(0.01)
+        gate.set()
+    assert order.index("modest") <= 1  # the busy client that was served longest ago may be ahead
