@@ -39,6 +39,9 @@ WARM_UP = 2
 BYTES_ALLOWED = 1500
 """For each cycle; the smallest thing that is made leaves more if it is kept with its name."""
 
+ONCE_ALLOWED = 6000
+"""In all cycles together: the interpreter and trio grow their own tables now and then."""
+
 DAY_S = 24 * 60 * 60
 DAYS = 9
 """Longer than transactional ids and committed offsets are kept without use, a week."""
@@ -159,7 +162,9 @@ async def test_what_clients_make_and_remove_leaves_nothing(soak, mock_clock):
     finally:
         tracemalloc.stop()
     where = "\n".join(str(line) for line in largest)
-    assert grown <= BYTES_ALLOWED, f"{grown:.0f} bytes stay of each cycle:\n{where}"
+    assert grown <= BYTES_ALLOWED + ONCE_ALLOWED / CYCLES, (
+        f"{grown:.0f} bytes stay of each cycle:\n{where}"
+    )
     found = count_of(Partition, PartitionLog, ProducerEntry)
     served = len(soak.broker.partitions())
     assert found[Partition] == found[PartitionLog] == served
