@@ -16,6 +16,11 @@ class Kind:
     def __init__(self, limit: int) -> None:
         self._limiter = trio.CapacityLimiter(limit)
 
+    @property
+    def running(self) -> int:
+        """How many threads of this kind are at work."""
+        return self._limiter.statistics().borrowed_tokens
+
     async def run(self, function: Callable[..., _T], *args: object) -> _T:
         """Run ``function(*args)`` in a thread; return its result or raise its error."""
         return await trio.to_thread.run_sync(function, *args, limiter=self._limiter)

@@ -56,6 +56,13 @@ def test_a_new_topic(image_of, random):
     assert topic.topic_id[6] >> 4 == 4
 
 
+def test_the_lags_of_compaction_may_be_equal(image_of, random):
+    """Only a shortest one that is longer than the longest is refused."""
+    configs = {"min.compaction.lag.ms": "8", "max.compaction.lag.ms": "8"}
+    image = _created(image_of(), random, configs=configs)
+    assert image.config(ConfigResourceType.TOPIC, "t") == configs
+
+
 def test_ids_are_not_used_again(image_of, random):
     """A topic that is deleted and created again is another topic, without the old configs."""
     first = _created(image_of(), random, configs={"retention.ms": "5"})

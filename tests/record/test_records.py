@@ -156,7 +156,7 @@ def test_a_record_that_is_longer_than_the_batch_is_told_its_length() -> None:
     """Its fields may look sound: they are other bytes."""
     batch = raw_batch(BROKEN["longer than the batch"])
     for read in (walk_records, records):
-        with pytest.raises(KafkaError, match="a record of 63 bytes does not fit"):
+        with pytest.raises(KafkaError, match="a record of 63 bytes"):
             list(read(batch))
 
 
