@@ -68,6 +68,11 @@ class Turns:
         self._line = Line()
         self._floor = 0  # what the connection that was served last had used
 
+    def begin_pass(self) -> None:
+        """A pass of the event loop begins."""
+        self.units_left = PASS_UNITS
+        self.requests_left = PASS_REQUESTS
+
     async def wait(self, work: "Work") -> None:
         """Wait for a slice, at least until the next pass of the event loop.
 

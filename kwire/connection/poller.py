@@ -35,7 +35,7 @@ from typing import Protocol, TypeAlias
 
 import trio
 
-from kwire.budget.work import PASS_REQUESTS, PASS_UNITS, Turns
+from kwire.budget.work import Turns
 from kwire.connection.deadlines import Deadlines
 from kwire.connection.inbox import Scratch
 from kwire.connection.own_wait import OwnWait
@@ -228,8 +228,7 @@ class Poller:
         """
         select = self._selector.select
         ready = select(wait_s)
-        self.turns.units_left = PASS_UNITS
-        self.turns.requests_left = PASS_REQUESTS
+        self.turns.begin_pass()
         self.now_s = trio.current_time()
         served_s = begin_s = perf_counter()
         while True:

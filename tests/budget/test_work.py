@@ -47,7 +47,7 @@ def test_all_connections_share_one_pass():
         while not work.spend(100):
             done += 100
     assert 0 < done <= PASS_UNITS
-    turns.units_left = PASS_UNITS
+    turns.begin_pass()
     assert not a_work(turns).spend(100)
 
 
