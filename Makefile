@@ -64,7 +64,7 @@ compiled-tests: $(VENV)/.test ## unit tests and stock clients on the compiled bu
 
 # tests/performance counts calls of Python functions, which compiled functions don't show.
 compiled-unit: build/compiled/.built
-	$(COMPILED_PYTEST) $(or $(ARGS),tests --ignore tests/performance $(PARALLEL))
+	$(COMPILED_PYTEST) $(or $(ARGS),tests --ignore tests/performance --ignore tests/mutants $(PARALLEL))
 
 compiled-compat: build/compiled/.built
 	KWIRE_BOOTSTRAP= $(COMPILED_PYTEST) $(COMPILED_COMPAT)
