@@ -102,7 +102,7 @@ fuzz: $(VENV)/.test ## run the property tests with many new examples (EXAMPLES=5
 		-m hypothesis --hypothesis-seed=$(SEED) $(PARALLEL) $(ARGS)
 
 short-fuzz: ## run the property tests for about a minute, as CI does, with new examples each time
-	@$(MAKE) --no-print-directory fuzz EXAMPLES=$(or $(EXAMPLES),100)
+	@$(MAKE) --no-print-directory fuzz EXAMPLES=$(or $(EXAMPLES),30)
 
 mutants: $(VENV)/.test ## seed bugs and check that a test catches each; takes half an hour (ARGS="--folder kwire/log --count 200 --seed 1")
 	nice $(BIN)/python -m tests.mutants $(ARGS)
