@@ -101,12 +101,8 @@ fuzz: $(VENV)/.test ## run the property tests with many new examples (EXAMPLES=5
 	KWIRE_FUZZ_EXAMPLES=$(or $(EXAMPLES),5000) KWIRE_FUZZ_SHRINK=$(SHRINK) $(BIN)/pytest -q tests \
 		-m hypothesis --hypothesis-seed=$(SEED) $(PARALLEL) $(ARGS)
 
-# The histories of classic groups are left out: an example of seed 731028956 runs for minutes, and it
-# is not known yet whether it ends. `make fuzz` includes them.
-LONG_HISTORIES := tests/coordinator/test_properties.py::test_any_history_keeps_the_promises
-
 short-fuzz: ## run the property tests for about a minute, as CI does, with new examples each time
-	@$(MAKE) --no-print-directory fuzz EXAMPLES=$(or $(EXAMPLES),30) ARGS="--deselect $(LONG_HISTORIES) $(ARGS)"
+	@$(MAKE) --no-print-directory fuzz EXAMPLES=$(or $(EXAMPLES),30)
 
 mutants: $(VENV)/.test ## seed bugs and check that a test catches each; takes half an hour (ARGS="--folder kwire/log --count 200 --seed 1")
 	nice $(BIN)/python -m tests.mutants $(ARGS)

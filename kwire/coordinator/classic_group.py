@@ -286,7 +286,9 @@ class ClassicGroup:
 
     def next_deadline_ms(self) -> int | None:
         """The earliest deadline of the group."""
-        due_ms = NEVER_MS if self.settling is None else self.settling.deadline_ms
+        # Without members there is nothing to settle: the deadline would be due again and again.
+        settling = self.settling if self.members else None
+        due_ms = NEVER_MS if settling is None else settling.deadline_ms
         if self.rebalance_deadline_ms is not None:
             due_ms = min(due_ms, self.rebalance_deadline_ms)
         if self.sync_deadline_ms is not None:
