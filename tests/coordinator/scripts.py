@@ -16,6 +16,10 @@ START_MS = 1_000_000
 Words = dict[str, str]
 
 
+TICKS_AT_ONCE = 1000
+"""More ticks at the same time than any script has groups and members for."""
+
+
 class Script(ABC):
     """A coordinator whose log is a list; ``load`` makes one that has replayed it."""
 
@@ -88,7 +92,10 @@ class TickingScript(Script):
         """Time passes; what becomes due is done when it is."""
         until_ms = self.now_ms + round(float(plain[0]) * 1000)
         began_ms = self.now_ms
+        ticks = 0
         while (due := self.coordinator.next_deadline_ms()) is not None and due <= until_ms:
+            ticks = ticks + 1 if due <= self.now_ms else 0
+            assert ticks < TICKS_AT_ONCE, "the coordinator is due again and again and does nothing"
             self.now_ms = max(due, self.now_ms)
             seen = len(self.trace)
             self.take(self.coordinator.tick(self.now_ms))

@@ -37,6 +37,23 @@ def test_clients_that_start_together_share_the_first_generation(script):
     )
 
 
+def test_a_group_without_members_has_nothing_to_settle(script):
+    """Its only member has left, and a client that was given an id has not joined with it."""
+    script.run(
+        """
+        ask a b
+        join b instance=i
+            record generation 0 empty
+        join a
+            a join: MEMBER_ID_REQUIRED a-2
+        leave instance=i
+            b join: UNKNOWN_MEMBER_ID i-1
+            leave: i NONE
+        after 5
+        """
+    )
+
+
 def test_who_asked_and_does_not_come_is_not_waited_for_long(script):
     """A tool asks too; the longer wait is for a group of which most are missing."""
     script.run(
