@@ -123,7 +123,7 @@ format: $(VENV)/.test ## format the code
 lock: $(VENV)/.test ## update requirements/*.txt from pyproject.toml
 	$(BIN)/python -m pip install -q uv
 	$(call lock,core,--extra build)
-	$(call lock,test,--extra test)
+	$(call lock,test,--extra dev)
 
 clean: ## remove the environments, caches and build output (never kwire-data)
 	rm -rf build .venv .venv-* .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis bench/out
