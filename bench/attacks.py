@@ -13,6 +13,7 @@ import zstandard
 
 from bench.load import ask, frame_of
 from bench.rows.common import create_topic
+from bench.worst_requests import PARTITIONS, WORST, offset_commit, version_of
 from kwire.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kwire.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kwire.protocol.messages.describe_groups import DescribeGroupsRequest
@@ -39,6 +40,9 @@ from kwire.protocol.messages.produce import PartitionProduceData, ProduceRequest
 from kwire.record.batch import build_header
 from kwire.record.compression import Compression
 from kwire.record.records import BatchBuilder, ProducerState
+
+ELEMENTS = 60_000
+"""How many elements each API's worst request has."""
 
 MANY = 200_000
 COMMITTED = 1000
@@ -218,7 +222,25 @@ def new_producer_ids(bootstrap: str) -> list[bytes]:
     return frames
 
 
-ATTACKS = (
+def wide_fetch(bootstrap: str) -> list[bytes]:
+    """A long poll over many unknown partitions: it needs no small request's memory."""
+    partitions = [FetchPartition(partition=n, partition_max_bytes=1) for n in range(MANY)]
+    topics = [FetchTopic(topic="nobody", partitions=partitions)]
+    return [frame_of(FetchRequest(max_wait_ms=60_000, session_epoch=-1, topics=topics), 11)]
+
+
+def worst_of(name: str) -> Attack:
+    """The worst request of an API, which a test in ``make check`` counts too."""
+
+    def frames(bootstrap: str) -> list[bytes]:
+        create_topic(bootstrap, "t", PARTITIONS)
+        ask(bootstrap, offset_commit(PARTITIONS), version_of("OffsetCommit"))
+        return [frame_of(WORST[name](ELEMENTS), version_of(name))]
+
+    return Attack(f"{name}: {ELEMENTS:,} elements", frames)
+
+
+SPECIAL = (
     Attack("OffsetFetch: one group 300 times", offset_fetch),
     Attack("DescribeGroups: 200,000 names", describe_groups),
     Attack("FindCoordinator: 200,000 keys", find_coordinator),
@@ -234,3 +256,13 @@ ATTACKS = (
     Attack("Produce: small bombs on 40 connections", forty_bombs, 40),
     Attack("Produce: a new producer id in each batch", new_producer_ids),
 )
+
+CROWDS = (
+    Attack("DescribeConfigs: a topic 5,000 times, 40 connections", describe_configs, 40),
+    Attack("OffsetFetch: one group 300 times, 200 connections", offset_fetch, 200),
+    Attack("CreateTopics: 9,900 topics, checked, 30 connections", create_topics, 30),
+    Attack("Fetch: 200,000 unknown partitions, 30 connections", wide_fetch, 30),
+)
+"""Attacks on the memory: a limit for each connection alone would not bound them."""
+
+ATTACKS = (*SPECIAL, *CROWDS, *(worst_of(name) for name in WORST if name != "CreateTopics"))

@@ -99,8 +99,8 @@ def measured(
         try:
             with under_attack(broker, attack, directory):
                 waits, peak = neighbour(broker, seconds)
-        except subprocess.SubprocessError:
-            broker.kill()  # it doesn't answer any more
+        except (subprocess.SubprocessError, OSError, RuntimeError):
+            broker.kill()  # it doesn't answer any more, or has died of the attack
             broker.start()
             yield attack.name, Waits(math.inf, math.inf, math.inf, math.inf)
         else:
@@ -122,10 +122,23 @@ def table_of(results: Results, names: list[str]) -> Table:
                 cells += ["-"] * 4
                 continue
             times = waits.p99_ms / results[ALONE][name].p99_ms
+            if math.isinf(waits.p99_ms):
+                cells += ["no answer", "-", "-", "-"]
+                continue
             cells += [f"{waits.p99_ms:.2f}", f"{times:.1f}", f"{waits.longest_ms:.1f}"]
             cells.append(f"{waits.more_mb:.0f}")
         table.add_row(attack, *cells)
     return table
+
+
+def keep(results: Results) -> None:
+    """Write what is measured so far to ``hostile.json``."""
+    OUT.mkdir(exist_ok=True)
+    kept = {
+        attack: {name: waits._asdict() for name, waits in row.items()}
+        for attack, row in results.items()
+    }
+    (OUT / "hostile.json").write_text(json.dumps(kept, indent=1), encoding="utf-8")
 
 
 def options_of(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -174,15 +187,11 @@ def main() -> None:
                 run_load(generator, broker.bootstrap, frame, 4, 4, warm_up_s)
                 for attack, waits in measured(broker, attacks, options.seconds, root):
                     results.setdefault(attack, {})[name] = waits
+                    keep(results)
                     progress.advance(task)
             finally:
                 broker.stop()
     console.print(table_of(results, list(makers)))
-    OUT.mkdir(exist_ok=True)
-    kept = {
-        attack: {name: w._asdict() for name, w in row.items()} for attack, row in results.items()
-    }
-    (OUT / "hostile.json").write_text(json.dumps(kept, indent=1), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 import trio
 
 from kwire.broker.broker import Broker
+from kwire.budget.large import SETTING as LARGE
+from kwire.budget.resting import SETTING as RESTING
 from kwire.budget.threads import Kind
 from kwire.clock import Clock
 from kwire.config.broker import BrokerConfig, Listener
@@ -251,6 +253,8 @@ class Server:
             broker.begin(background)
             async with trio.open_nursery() as connections:
                 self.poller = Poller(connections, self._own_wait)
+                self.poller.resting.max_bytes = partial(broker.integer, RESTING)
+                self.poller.turns.large.max_bytes = partial(broker.integer, LARGE)
                 broker.do_afterwards = self.poller.do_afterwards
                 connections.start_soon(self.poller.run)
                 acceptors = [self._accept(listener, bound) for listener, bound in self._sockets]

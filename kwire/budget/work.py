@@ -26,6 +26,7 @@ from collections.abc import Callable
 
 import trio
 
+from kwire.budget.large import LargeRequests
 from kwire.budget.line import Line
 
 SLICE_UNITS = 1000
@@ -41,7 +42,10 @@ CREDIT_UNITS = 10 * SLICE_UNITS
 
 
 LARGE_ANSWER_BYTES = 65_536
-"""A response of so many bytes is encoded in a thread."""
+"""A response of so many bytes is encoded in a thread; the bytes beyond them count as held."""
+
+OBJECT_BYTES = 3
+"""How many bytes of memory one byte of a message takes while it is an object, roughly."""
 
 
 class ClientGone(Exception):
@@ -59,12 +63,14 @@ class AnswerTooLarge(Exception):
 class Turns:
     """The slices of one event loop.
 
-    ``units_left`` and ``requests_left`` are what the current pass has not spent yet.
+    ``units_left`` and ``requests_left`` are what the current pass has not spent yet. ``large`` are
+    the requests that hold many bytes between their slices.
     """
 
     def __init__(self) -> None:
         self.units_left = PASS_UNITS
         self.requests_left = PASS_REQUESTS
+        self.large = LargeRequests()
         self._line = Line()
         self._floor = 0  # what the connection that was served last had used
 
@@ -94,13 +100,15 @@ class Work:
     needed more than one slice, or has a large response: then a thread encodes the response.
     ``max_answer_bytes`` is ``kwire.response.max.bytes``. ``is_gone`` says whether the connection
     has ended; a thread may ask. ``thread_units`` is what the requests have cost in the threads that
-    open batches, None before the first of them.
+    open batches, None before the first of them. ``held_bytes`` is the memory of a large request and
+    of its response, while they are objects.
     """
 
     __slots__ = (
         "_answer_bytes",
         "_left",
         "_turns",
+        "held_bytes",
         "is_gone",
         "is_large",
         "max_answer_bytes",
@@ -115,6 +123,7 @@ class Work:
         self.is_gone = is_gone
         self._left = 0
         self._answer_bytes = 0
+        self.held_bytes = 0
         self.max_answer_bytes = max_answer_bytes
         self.used_units = 0
         self.thread_units: int | None = None
@@ -154,15 +163,28 @@ class Work:
         self._answer_bytes += size_bytes
         if self._answer_bytes > LARGE_ANSWER_BYTES:
             self.is_large = True
+            self.hold(size_bytes * OBJECT_BYTES)
         if self._answer_bytes > self.max_answer_bytes:
             raise AnswerTooLarge(
                 f"the answer is larger than kwire.response.max.bytes={self.max_answer_bytes}: "
                 "ask for less in one request, or raise the setting"
             )
 
+    def hold(self, size_bytes: int) -> None:
+        """Count memory that the request holds until its response is made."""
+        self.held_bytes += size_bytes
+        self._turns.large.grow(self, size_bytes)
+
+    def release(self) -> None:
+        """The request holds nothing any more, or it ends."""
+        self._turns.large.leave(self)
+        self.held_bytes = 0
+
     async def next_slice(self) -> None:
         """Wait for the next slice; ClientGone if the connection has ended meanwhile."""
         self.is_large = True
+        if self.held_bytes:
+            await self._turns.large.wait(self)
         await self._turns.wait(self)
         if self.is_gone():
             raise ClientGone

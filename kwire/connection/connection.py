@@ -24,8 +24,10 @@ from kwire.connection.ends import ConnectionClosed, bad_size, failed, tell
 from kwire.connection.inbox import BadFrameSize, Inbox
 from kwire.connection.outbox import Outbox, SliceEnded
 from kwire.connection.poller import Poller
+from kwire.connection.rest import Rest
 from kwire.connection.routing import open_frame, unknown_api_versions
 from kwire.connection.waiting import COME_LATER, Waiting, held
+from kwire.connection.watch import Watch
 from kwire.handlers import Route
 from kwire.handlers.context import ConnectionInfo, RequestContext
 from kwire.handlers.waiting import Slow, Unfinished
@@ -62,8 +64,8 @@ class Connection:
         self._work = Work(poller.turns, info.is_gone, broker.integer("kwire.response.max.bytes"))
         self._waiting: Waiting | None = None
         self._scope: trio.CancelScope | None = None
-        self._is_watched = True
-        self._is_sending = False  # watched for writing, because the client has to read first
+        self._watch = Watch(poller, self)  # for writing while the client has to read first
+        self._rest = Rest(poller, self)
 
     def fileno(self) -> int:
         """The descriptor of the socket."""
@@ -71,12 +73,12 @@ class Connection:
 
     def on_readable(self) -> None:
         """Serve the requests that have arrived; a task continues what takes longer."""
-        if self._is_sending or self._sock.fileno() < 0:
+        if self._watch.is_sending or self._sock.fileno() < 0:
             return  # a late event: the socket is watched for writing since, or is closed
         waiting = self._waiting  # a name, as the types of attributes outlive calls that change them
         if self._scope is not None or waiting is not None:
             # A request is in hand: the next request is read after the response.
-            self._unwatch()
+            self._watch.end()
             return
         self.last_active_s = self._poller.now_s
         try:
@@ -108,7 +110,7 @@ class Connection:
     def on_writable(self) -> None:
         """Continue to send; after the last byte, read the next requests again."""
         if self._scope is not None:
-            self._unwatch()
+            self._watch.end()
             return
         if self._sock.fileno() < 0:
             return
@@ -147,7 +149,7 @@ class Connection:
         try:
             self._sock.shutdown(socket.SHUT_RD)
         except OSError:
-            log.debug("connection from %s is closed already", self._peer())
+            log.debug("connection from %s is closed already", self.info.peer)
 
     def abort_nowait(self) -> None:
         """End the connection at once, even while a request waits."""
@@ -160,9 +162,6 @@ class Connection:
         """Free an empty buffer; the server calls this when the connection is idle."""
         if self._scope is None:
             self._inbox.release()
-
-    def _peer(self) -> str:
-        return f"{self.info.peer_host}:{self.info.peer_port}"
 
     def _receive(self) -> None:
         """Read once, unless whole frames are left from the last read."""
@@ -214,7 +213,7 @@ class Connection:
                     return
             self._decode(served_by, header, frame, position)
         except Exception as error:
-            raise failed(error, served_by, header, self._broker, self._peer()) from error
+            raise failed(error, served_by, header, self._broker, self.info.peer) from error
 
     def _context(self, header: RequestHeader) -> RequestContext:
         return RequestContext(
@@ -257,6 +256,8 @@ class Connection:
             self._waiting = Waiting(served_by, header, response)
         elif type(response) is list:
             self._outbox.append_plain(response)
+            if self._work.held_bytes:
+                self._work.release()
         elif response is not None and self._work.is_large:
             encoding = large.encode_large(
                 served_by, response, header.correlation_id, self._broker.threads, self._work
@@ -276,7 +277,7 @@ class Connection:
                 self._take(waiting.served_by, waiting.header, response)
         except Exception as error:
             by, header = waiting.served_by, waiting.header
-            raise failed(error, by, header, self._broker, self._peer()) from error
+            raise failed(error, by, header, self._broker, self.info.peer) from error
 
     def _wait(self) -> None:
         """Start a task for slow work, send the rest, wait for a change, or become quiet again."""
@@ -288,10 +289,13 @@ class Connection:
             return
         self._inbox.leave_scratch()
         if self._outbox:
-            self._watch(sending=True)
+            self._rest.begin(self._outbox, self._work)
+            if self._sock.fileno() >= 0:
+                self._watch.begin(sending=True)
             return
-        self._watch(sending=False)
+        self._watch.begin(sending=False)
         if change is None:
+            self._rest.end()
             if self._inbox.has_frame:
                 self._poller.serve_again(self)
         elif change.is_set:
@@ -299,6 +303,8 @@ class Connection:
         else:
             change.sleeper = self
             self._poller.deadlines.add(change)
+            if self._work.held_bytes:
+                self._rest.begin(self._outbox, self._work)
 
     async def _run(self) -> None:
         """The task of a connection with slow work: runs until the work or the connection ends."""
@@ -311,7 +317,7 @@ class Connection:
                 self._scope = None
                 self._wait()
         except Exception as error:
-            tell(error, self._broker, self._peer())
+            tell(error, self._broker, self.info.peer)
             await self._send_the_rest()
         finally:
             if self._scope is not None:
@@ -320,7 +326,10 @@ class Connection:
     async def _serve_on(self) -> None:
         """Wait for the slow work, and serve the frames that were read before."""
         while True:
-            await self._outbox.send()
+            if self._outbox and not self._outbox.send_nowait():
+                self._rest.begin(self._outbox, self._work)
+                await self._outbox.send()
+            self._rest.end()
             self.last_active_s = self._poller.now_s
             if self._waiting is not None:
                 if self._waiting.change is not None:
@@ -341,12 +350,12 @@ class Connection:
             response = await waiting.work(self._broker.flusher)
         except Exception as error:
             by, header = waiting.served_by, waiting.header
-            raise failed(error, by, header, self._broker, self._peer()) from error
+            raise failed(error, by, header, self._broker, self.info.peer) from error
         self._take(waiting.served_by, waiting.header, response)
 
     def _end(self, error: Exception) -> None:
         """End the connection; good requests before a bad request still get their responses."""
-        tell(error, self._broker, self._peer())
+        tell(error, self._broker, self.info.peer)
         try:
             all_is_sent = self._outbox.send_nowait()
         except (OSError, SliceEnded):
@@ -378,23 +387,10 @@ class Connection:
             if waiting.change is not None:
                 self._poller.deadlines.discard(waiting.change)
             waiting.close()
-        self._unwatch()
+        if self._work.held_bytes:
+            self._work.release()
+        self._rest.end()
+        self._watch.end()
+        self._outbox.clear()
         self._sock.close()
         self._poller.remove(self)
-
-    def _watch(self, *, sending: bool) -> None:
-        """Have the poller watch the socket for reading, or for writing if ``sending``."""
-        if not self._is_watched:
-            self._poller.watch(self)
-            self._is_watched = True
-        if sending and not self._is_sending:
-            self._poller.watch_writing(self)
-        elif self._is_sending and not sending:
-            self._poller.watch_reading(self)
-        self._is_sending = sending
-
-    def _unwatch(self) -> None:
-        """Stop the poller's watch; harmless when the socket is not watched."""
-        if self._is_watched:
-            self._poller.unwatch(self)
-            self._is_watched = self._is_sending = False

@@ -6,6 +6,7 @@ Rules:
   then decodes it, if it has at most ``kwire.request.max.elements``. Its handler runs in a slice.
 - The thread serves the connection that has used threads least (``kwire.budget.checking``): a client
   with many large requests does not keep the others waiting.
+- The memory of all such requests together is bounded (``kwire.budget.large``).
 - If a handler needed more than one slice, a thread encodes its response. So a response must not
   hold an object that a handler, or any other code, changes later.
 """
@@ -25,6 +26,13 @@ INLINE_ELEMENTS = 2000
 
 BYTES_PER_UNIT = 32
 """How many bytes of a request without a fast path are decoded in one unit of work."""
+
+BYTES_PER_BYTE = 32
+"""How much memory one byte of a request of many small elements takes, with all that its handler
+makes of it. A topic of 16 bytes in CreateTopics takes the most."""
+
+BYTES_PER_ELEMENT = 100
+"""How much memory a request of the most elements takes for each of them, roughly."""
 
 SETTING = "kwire.request.max.elements"
 
@@ -50,8 +58,9 @@ async def serve_large(
     Raises ConnectionClosed if the request has more elements than the broker's settings allow.
     """
     broker = context.broker
-    await context.work.next_slice()
     most = broker.integer(SETTING)
+    context.work.hold(min(len(frame) * BYTES_PER_BYTE, most * BYTES_PER_ELEMENT))
+    await context.work.next_slice()
     try:
         request, _ = await broker.threads.coding.run(
             context.work,
@@ -102,8 +111,9 @@ def encoded_parts(served_by: Route, response: Any, correlation_id: int) -> list[
     out[:4] = size_bytes.to_bytes(4, "big")
     parts: list[bytes | FileSlice] = []
     position = 0
+    whole = memoryview(out)  # a slice of a bytearray would be one more copy
     for at, part in slices:
-        parts += [bytes(out[position:at]), part]
+        parts += [bytes(whole[position:at]), part]
         position = at
-    parts.append(bytes(out[position:]))
+    parts.append(bytes(whole[position:]))
     return parts

@@ -67,6 +67,13 @@ class Outbox:
         return bool(self._slices) or len(self._out) > FLUSH_BYTES
 
     @property
+    def held_bytes(self) -> int:
+        """How many bytes wait in memory, slices of files not counted."""
+        return len(self._out) + sum(
+            len(part) for part in self._parts if isinstance(part, memoryview)
+        )
+
+    @property
     def waits_for_disk(self) -> bool:
         """Whether sending stopped at bytes that aren't in memory; only ``send`` continues then."""
         return self._cold is not None
@@ -95,6 +102,12 @@ class Outbox:
                 self._slices.append((len(self._out), part))
             else:
                 self._out += part
+
+    def clear(self) -> None:
+        """Free the responses, because nobody reads them any more."""
+        self._out = bytearray()
+        self._slices.clear()
+        self._parts.clear()
 
     def send_nowait(self) -> bool:
         """Send what the socket takes; return whether that was all. OSError, SliceEnded."""

@@ -35,6 +35,7 @@ from typing import Protocol, TypeAlias
 
 import trio
 
+from kwire.budget.resting import RestingBytes
 from kwire.budget.work import Turns
 from kwire.connection.deadlines import Deadlines
 from kwire.connection.inbox import Scratch
@@ -108,6 +109,7 @@ class Poller:
         self.scratch = Scratch()
         self.deadlines = Deadlines()
         self.turns = Turns()
+        self.resting = RestingBytes()
         self.now_s = trio.current_time()
         self._nursery = nursery
         self._selector = selectors.DefaultSelector()

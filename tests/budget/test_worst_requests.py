@@ -13,21 +13,23 @@ import pytest
 import trio
 import trio.testing
 
-from kwire.budget.work import SLICE_UNITS
-from kwire.errors import ErrorCode
-from kwire.handlers import APIS, OWN_APIS
-from kwire.handlers.slices import PIECE
-from kwire.metadata.changes import ConfigChanged
-from kwire.metadata.image import ConfigResourceType
-from kwire.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from tests.budget.worst_requests import (
+from bench.worst_requests import (
+    ALL_APIS,
     CONSTANT,
     GROUPS,
+    KEYS,
     PARTITIONS,
     WORST,
     constant,
     offset_commit,
+    version_of,
 )
+from kwire.budget.work import SLICE_UNITS
+from kwire.errors import ErrorCode
+from kwire.handlers.slices import PIECE
+from kwire.metadata.changes import ConfigChanged
+from kwire.metadata.image import ConfigResourceType
+from kwire.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from tests.performance.answers import error_codes
 from tests.performance.desk import Message, desk, sent
 
@@ -40,9 +42,6 @@ MOST_HELD = 200
 
 AT_ONCE = {"JoinGroup", "ConsumerGroupHeartbeat"}
 """A step of a group is done as a whole. ``kwire.group.member.max.bytes`` bounds it."""
-
-ALL_APIS = APIS | OWN_APIS
-KEYS = {api.name: key for key, api in ALL_APIS.items()}
 
 
 class PassMeter(trio.abc.Instrument):
@@ -115,13 +114,6 @@ async def play(clients, request, version):
     answer = await clients.receive(0)
     await trio.testing.wait_all_tasks_blocked()
     return answer
-
-
-def version_of(name):
-    """The version that is tried: the latest, but where another lets a request do more."""
-    special = {"Produce": 9, "Fetch": 12, "OffsetCommit": 8, "OffsetFetch": 8}
-    special |= {"JoinGroup": 3, "SyncGroup": 3}
-    return special.get(name, ALL_APIS[KEYS[name]].max_version)
 
 
 def worst(name, count, member_id):

@@ -9,6 +9,7 @@ import trio
 
 from kwire.broker.partition import Partition
 from kwire.connection.connection import REQUESTS_PER_TURN
+from kwire.connection.large import INLINE_ELEMENTS
 from kwire.errors import ErrorCode
 from kwire.metadata.controller import NewTopic, create_topic
 from kwire.protocol.codec import decode
@@ -356,3 +357,21 @@ async def test_a_server_that_stops_answers_those_that_wait(tmp_path: Path, versi
         assert await fetched(client, version) == []
         assert await client.is_closed()
         await client.aclose()
+
+
+async def test_a_large_request_that_waits_counts_as_held(
+    running: RunningServer, partition: Partition, version: int
+) -> None:
+    """The memory of a long poll over many partitions is counted, until its response is made."""
+    client = await running.connect()
+    request = fetch()
+    request.topics[0].partitions *= INLINE_ELEMENTS + 1
+    await client.send(request, version)
+    await waiting(partition, 1)
+    poller = running.server.poller
+    await until(lambda: poller.resting.held_bytes)
+    assert not poller.turns.large.held_bytes
+    append(partition)
+    await client.receive_frame()
+    await until(lambda: not poller.resting.held_bytes)
+    await client.aclose()

@@ -5,6 +5,7 @@ where that costs more: ``t`` is a topic of ``PARTITIONS`` partitions, there are 
 with an offset, and ``big`` is a group with an offset of every partition.
 """
 
+from kwire.handlers import APIS, OWN_APIS
 from kwire.metadata.image import ConfigResourceType
 from kwire.protocol.messages import message_classes
 from kwire.protocol.messages.add_partitions_to_txn import (
@@ -87,6 +88,8 @@ from kwire.protocol.messages.write_txn_markers import (
 )
 from kwire.record.records import BatchBuilder
 
+ALL_APIS = APIS | OWN_APIS
+KEYS = {api.name: key for key, api in ALL_APIS.items()}
 PARTITIONS = 200
 GROUPS = 300
 
@@ -339,3 +342,10 @@ CONSTANT = {
 def constant(api_key):
     """The request of an API of ``CONSTANT``."""
     return message_classes(api_key)[0](**CONSTANT[api_key])
+
+
+def version_of(name):
+    """The version that is tried: the latest, but where another lets a request do more."""
+    special = {"Produce": 9, "Fetch": 12, "OffsetCommit": 8, "OffsetFetch": 8}
+    special |= {"JoinGroup": 3, "SyncGroup": 3}
+    return special.get(name, ALL_APIS[KEYS[name]].max_version)

@@ -1,0 +1,115 @@
+"""How many bytes all large requests and their responses hold at the same time.
+
+A limit for each connection alone does not bound the memory of a broker with many connections: 200
+small requests may each ask for a response of many megabytes. So large requests, and requests with a
+large response, share ``kwire.large.requests.max.bytes``.
+
+Rules:
+
+- A request enters with the first bytes that it holds (``Work.hold``). It enters if its bytes
+  fit beside those of the requests that are inside already, or if no other request is inside.
+- Of the requests that wait to enter, the one whose connection has used the fewest units is first.
+- A request that is inside may grow. If all together hold more than the limit, only the request that
+  entered first goes on, so that it ends, and the others wait for it. So the limit is exceeded by
+  one growing response at most, which ``kwire.response.max.bytes`` bounds.
+- A request leaves when its response is made, when it rests until something changes
+  (``budget.resting``), or when its connection ends.
+- A request enters and waits only between two slices. It never waits while it holds the queue for
+  changes of metadata, or a thread: so the request that goes on waits for none of the others.
+"""
+
+from collections.abc import Callable
+from heapq import heappop, heappush
+from itertools import count
+from typing import Protocol
+
+import trio
+
+SETTING = "kwire.large.requests.max.bytes"
+
+
+class Holder(Protocol):
+    """The work of a connection, as ``LargeRequests`` sees it."""
+
+    held_bytes: int
+    used_units: int
+
+
+class LargeRequests:
+    """The large requests in hand: those inside, which count, and those that wait to enter."""
+
+    def __init__(self) -> None:
+        self.max_bytes: Callable[[], int] = lambda: 1 << 62
+        self.held_bytes = 0
+        self._inside: dict[Holder, trio.Event | None] = {}
+        self._waiting: list[tuple[int, int, Holder, trio.Event]] = []
+        self._left: set[trio.Event] = set()  # of holders that have given up waiting
+        self._order = count()
+
+    def grow(self, holder: Holder, size_bytes: int) -> None:
+        """Count more bytes of a request, if it is inside."""
+        if holder in self._inside:
+            self.held_bytes += size_bytes
+
+    async def wait(self, holder: Holder) -> None:
+        """Enter; once inside, wait while the requests hold too much, except the first of them."""
+        if holder not in self._inside:
+            await self._enter(holder)
+        while self.held_bytes > self.max_bytes() and next(iter(self._inside)) is not holder:
+            turn = self._inside[holder] = trio.Event()
+            await turn.wait()
+            if holder not in self._inside:
+                return  # its connection has ended meanwhile
+
+    def leave(self, holder: Holder) -> None:
+        """Forget a request; requests that wait go on as far as there is room."""
+        if holder not in self._inside:
+            return
+        turn = self._inside.pop(holder)
+        if turn is not None:
+            turn.set()
+        self.held_bytes -= holder.held_bytes
+        self._go_on()
+
+    async def _enter(self, holder: Holder) -> None:
+        if not self._waiting and self._fits(holder):
+            self._admit(holder)
+            return
+        turn = trio.Event()
+        heappush(self._waiting, (holder.used_units, next(self._order), holder, turn))
+        try:
+            await turn.wait()
+        except BaseException:
+            if turn.is_set():
+                self.leave(holder)
+            else:
+                self._left.add(turn)
+                self._go_on()
+            raise
+
+    def _fits(self, holder: Holder) -> bool:
+        return not self._inside or self.held_bytes + holder.held_bytes <= self.max_bytes()
+
+    def _admit(self, holder: Holder) -> None:
+        self._inside[holder] = None
+        self.held_bytes += holder.held_bytes
+
+    def _go_on(self) -> None:
+        """Wake the requests inside if they may go on, and admit others while they fit."""
+        if self._inside:
+            has_room = self.held_bytes <= self.max_bytes()
+            for holder in list(self._inside) if has_room else [next(iter(self._inside))]:
+                turn = self._inside[holder]
+                if turn is not None:
+                    self._inside[holder] = None
+                    turn.set()
+        while self._waiting:
+            _, _, holder, turn = self._waiting[0]
+            if turn in self._left:
+                self._left.discard(turn)
+            elif self._fits(holder):
+                self._admit(holder)
+                turn.set()
+            else:
+                return
+            heappop(self._waiting)

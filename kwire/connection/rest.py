@@ -1,0 +1,35 @@
+"""The bytes that one connection holds in memory while nothing can be done for it.
+
+These are responses that the client has to read first, and a large request that waits for a change.
+``kwire.budget.resting`` bounds the bytes of all connections together.
+"""
+
+from kwire.budget.work import Work
+from kwire.connection.outbox import Outbox
+from kwire.connection.poller import Pollable, Poller
+
+
+class Rest:
+    """Counts the bytes of one connection from ``begin`` to ``end``."""
+
+    __slots__ = ("_connection", "_poller", "is_on")
+
+    def __init__(self, poller: Poller, connection: Pollable) -> None:
+        self._poller = poller
+        self._connection = connection
+        self.is_on = False
+
+    def begin(self, outbox: Outbox, work: Work) -> None:
+        """Count what the connection holds; this may end the connection, or others."""
+        if self.is_on:
+            return
+        self.is_on = True
+        size_bytes = outbox.held_bytes + work.held_bytes
+        work.release()
+        self._poller.resting.rest(self._connection, size_bytes, self._poller.now_s)
+
+    def end(self) -> None:
+        """Count nothing any more; harmless when nothing is counted."""
+        if self.is_on:
+            self.is_on = False
+            self._poller.resting.forget(self._connection)
