@@ -6,8 +6,11 @@ large response, share ``kwire.large.requests.max.bytes``.
 
 Rules:
 
-- A request enters with the first bytes that it holds (``Work.hold``). It enters if its bytes
+- A request enters a room with the first bytes that it holds (``Work.hold``). It enters if its bytes
   fit beside those of the requests that are inside already, or if no other request is inside.
+- There is a room for requests of at most ``SMALL_BYTES``, and one for larger requests: a client
+  with a small request waits for no giant. The small room has a quarter of the limit.
+- A request that grows beyond ``SMALL_BYTES`` leaves the small room and enters the other one.
 - Of the requests that wait to enter, the one whose connection has used the fewest units is first.
 - A request that is inside may grow. If all together hold more than the limit, only the request that
   entered first goes on, so that it ends, and the others wait for it. So the limit is exceeded by
@@ -27,6 +30,10 @@ import trio
 
 SETTING = "kwire.large.requests.max.bytes"
 
+SMALL_BYTES = 2 << 20
+SMALL_SHARE = 4
+"""The small room has one part in so many of the limit."""
+
 
 class Holder(Protocol):
     """The work of a connection, as ``LargeRequests`` sees it."""
@@ -36,10 +43,42 @@ class Holder(Protocol):
 
 
 class LargeRequests:
-    """The large requests in hand: those inside, which count, and those that wait to enter."""
+    """The large requests in hand, in their two rooms."""
 
     def __init__(self) -> None:
         self.max_bytes: Callable[[], int] = lambda: 1 << 62
+        self._small = _Room(lambda: self.max_bytes() // SMALL_SHARE)
+        self._large = _Room(lambda: self.max_bytes() * (SMALL_SHARE - 1) // SMALL_SHARE)
+
+    @property
+    def held_bytes(self) -> int:
+        """How many bytes the requests in both rooms hold."""
+        return self._small.held_bytes + self._large.held_bytes
+
+    def grow(self, holder: Holder, size_bytes: int) -> None:
+        """Count more bytes of a request, if it is in a room."""
+        self._small.grow(holder, size_bytes)
+        self._large.grow(holder, size_bytes)
+
+    async def wait(self, holder: Holder) -> None:
+        """Enter a room; once inside, wait while too much is held, except if it is the first."""
+        if holder.held_bytes <= SMALL_BYTES:
+            await self._small.wait(holder)
+            return
+        self._small.leave(holder)
+        await self._large.wait(holder)
+
+    def leave(self, holder: Holder) -> None:
+        """Forget a request; requests that wait go on as far as there is room."""
+        self._small.leave(holder)
+        self._large.leave(holder)
+
+
+class _Room:
+    """The requests inside, which count, and the requests that wait to enter."""
+
+    def __init__(self, max_bytes: Callable[[], int]) -> None:
+        self.max_bytes = max_bytes
         self.held_bytes = 0
         self._inside: dict[Holder, trio.Event | None] = {}
         self._waiting: list[tuple[int, int, Holder, trio.Event]] = []

@@ -64,8 +64,8 @@ class Connection:
         self._work = Work(poller.turns, info.is_gone, broker.integer("kwire.response.max.bytes"))
         self._waiting: Waiting | None = None
         self._scope: trio.CancelScope | None = None
-        self._watch = Watch(poller, self)  # for writing while the client has to read first
-        self._rest = Rest(poller, self)
+        self._watch = Watch(poller)  # for writing while the client has to read first
+        self._rest = Rest(poller)
 
     def fileno(self) -> int:
         """The descriptor of the socket."""
@@ -78,7 +78,7 @@ class Connection:
         waiting = self._waiting  # a name, as the types of attributes outlive calls that change them
         if self._scope is not None or waiting is not None:
             # A request is in hand: the next request is read after the response.
-            self._watch.end()
+            self._watch.end(self)
             return
         self.last_active_s = self._poller.now_s
         try:
@@ -110,7 +110,7 @@ class Connection:
     def on_writable(self) -> None:
         """Continue to send; after the last byte, read the next requests again."""
         if self._scope is not None:
-            self._watch.end()
+            self._watch.end(self)
             return
         if self._sock.fileno() < 0:
             return
@@ -289,13 +289,14 @@ class Connection:
             return
         self._inbox.leave_scratch()
         if self._outbox:
-            self._rest.begin(self._outbox, self._work)
+            self._rest.begin(self, self._outbox, self._work)
             if self._sock.fileno() >= 0:
-                self._watch.begin(sending=True)
+                self._watch.begin(self, sending=True)
             return
-        self._watch.begin(sending=False)
+        self._watch.begin(self, sending=False)
         if change is None:
-            self._rest.end()
+            if self._rest.is_on:
+                self._rest.end(self)
             if self._inbox.has_frame:
                 self._poller.serve_again(self)
         elif change.is_set:
@@ -304,7 +305,7 @@ class Connection:
             change.sleeper = self
             self._poller.deadlines.add(change)
             if self._work.held_bytes:
-                self._rest.begin(self._outbox, self._work)
+                self._rest.begin(self, self._outbox, self._work)
 
     async def _run(self) -> None:
         """The task of a connection with slow work: runs until the work or the connection ends."""
@@ -327,9 +328,9 @@ class Connection:
         """Wait for the slow work, and serve the frames that were read before."""
         while True:
             if self._outbox and not self._outbox.send_nowait():
-                self._rest.begin(self._outbox, self._work)
+                self._rest.begin(self, self._outbox, self._work)
                 await self._outbox.send()
-            self._rest.end()
+            self._rest.end(self)
             self.last_active_s = self._poller.now_s
             if self._waiting is not None:
                 if self._waiting.change is not None:
@@ -389,8 +390,8 @@ class Connection:
             waiting.close()
         if self._work.held_bytes:
             self._work.release()
-        self._rest.end()
-        self._watch.end()
+        self._rest.end(self)
+        self._watch.end(self)
         self._outbox.clear()
         self._sock.close()
         self._poller.remove(self)

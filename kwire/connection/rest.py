@@ -10,26 +10,25 @@ from kwire.connection.poller import Pollable, Poller
 
 
 class Rest:
-    """Counts the bytes of one connection from ``begin`` to ``end``."""
+    """Counts the bytes of one connection, from ``begin`` to ``end``."""
 
-    __slots__ = ("_connection", "_poller", "is_on")
+    __slots__ = ("_poller", "is_on")
 
-    def __init__(self, poller: Poller, connection: Pollable) -> None:
+    def __init__(self, poller: Poller) -> None:
         self._poller = poller
-        self._connection = connection
         self.is_on = False
 
-    def begin(self, outbox: Outbox, work: Work) -> None:
+    def begin(self, connection: Pollable, outbox: Outbox, work: Work) -> None:
         """Count what the connection holds; this may end the connection, or others."""
         if self.is_on:
             return
         self.is_on = True
         size_bytes = outbox.held_bytes + work.held_bytes
         work.release()
-        self._poller.resting.rest(self._connection, size_bytes, self._poller.now_s)
+        self._poller.resting.rest(connection, size_bytes, self._poller.now_s)
 
-    def end(self) -> None:
+    def end(self, connection: Pollable) -> None:
         """Count nothing any more; harmless when nothing is counted."""
         if self.is_on:
             self.is_on = False
-            self._poller.resting.forget(self._connection)
+            self._poller.resting.forget(connection)

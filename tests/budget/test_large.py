@@ -4,13 +4,14 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
+from kwire.budget.large import SMALL_BYTES
 from kwire.budget.work import LARGE_ANSWER_BYTES, OBJECT_BYTES, Turns, Work
 
 
 @pytest.fixture
 def turns():
     turns = Turns()
-    turns.large.max_bytes = lambda: 1000
+    turns.large.max_bytes = lambda: 4000  # a quarter is for small requests
     return turns
 
 
@@ -136,3 +137,36 @@ async def test_a_new_request_starts_with_nothing(turns, requests):
     work.release()
     work.begin_request(0)
     assert (work.held_bytes, turns.large.held_bytes) == (0, 0)
+
+
+async def test_a_small_request_does_not_wait_for_giants(turns, requests):
+    """The rooms are apart: what holds much delays only what holds much as well."""
+    giant, other = a_work(turns, SMALL_BYTES + 1), a_work(turns, SMALL_BYTES + 1)
+    await requests.ask(giant, "giant")
+    await requests.ask(other, "other")
+    small = a_work(turns, 900)
+    await requests.ask(small, "small")
+    assert requests.went_on == ["giant", "small"]
+    for work in (giant, other, small):
+        work.release()
+
+
+async def test_a_response_that_becomes_large_changes_the_room(turns, requests):
+    """A small request makes room for other small ones, once its response has grown."""
+    inside, grows, next_small = (
+        a_work(turns, SMALL_BYTES + 1),
+        a_work(turns, 900),
+        a_work(turns, 900),
+    )
+    await requests.ask(inside, "inside")
+    await requests.ask(grows, "grows")
+    await requests.ask(next_small, "next")
+    grows.hold(SMALL_BYTES)
+    await requests.ask(grows, "has grown")
+    assert requests.went_on == ["inside", "grows", "next"]
+    inside.release()
+    await wait_all_tasks_blocked()
+    assert requests.went_on[-1] == "has grown"
+    grows.release()
+    next_small.release()
+    assert turns.large.held_bytes == 0
