@@ -41,6 +41,7 @@ from kwire.metadata.store import StoreFull, StoreUnusable
 
 if TYPE_CHECKING:
     from kwire.broker.takeover import Takeover
+    from kwire.web.port import HttpPort
 
 log = logging.getLogger(__name__)
 
@@ -70,6 +71,7 @@ class Server:
         self._own_wait = own_wait
         self._disk = disk or Disk()
         self.addresses: list[tuple[str, int]] = []
+        self.http: HttpPort | None = None
         self.broker: Broker
         self.housekeeping: Housekeeping
         self._clock = clock or Clock()
@@ -87,6 +89,19 @@ class Server:
         Raises StartError, and StorageLost when the last data directory has failed. Once the server
         is ready, ``addresses`` holds the addresses on which it listens.
         """
+        if self.config.http_address() is None:
+            await self._serve(task_status)
+            return
+        from kwire.web.port import HttpPort, HttpPortError
+
+        try:
+            self.http = HttpPort(self.config)
+        except HttpPortError as error:
+            raise StartError(str(error)) from error
+        async with self.http.open():
+            await self._serve(task_status)
+
+    async def _serve(self, task_status: trio.TaskStatus[None]) -> None:
         if not (self._metadata_directory() / FILE_NAME).exists():
             await self._starting.run(self._plan_takeover)
         manager = await self._starting.run(self._open_logs)
@@ -257,8 +272,12 @@ class Server:
                 self.housekeeping = Housekeeping(broker, self.poller)
                 background.start_soon(self.housekeeping.run)
                 background.start_soon(self._compact)
+                if self.http is not None:
+                    self.http.observed.serves(broker, self.poller)
                 task_status.started()
                 await self._stop.wait()
+                if self.http is not None:
+                    self.http.observed.stops()
                 for acceptor in acceptors:
                     acceptor.close()
                 await self._finish_requests(connections.cancel_scope)

@@ -49,6 +49,7 @@ class Broker:
     """One broker, made of its settings, its logs and its metadata store.
 
     ``image`` and ``settings`` are the ones in force. A change replaces them and never alters them.
+    ``coordinators`` are those that were needed so far.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class Broker:
         self.cold_reads = ColdReads(self.threads.cold_reads)
         self.background: trio.Nursery
         self.compaction: Compaction
-        self._coordinators: list[Groups | Transactions] = []
+        self.coordinators: list[Groups | Transactions] = []
         self._commits = Commits(store, image, self.threads.logs)
         self._served = ServedPartitions(
             self.node_id, log_manager, self.flusher, self._log_config, self.clock, self.threads.logs
@@ -121,7 +122,7 @@ class Broker:
 
     def _begin(self, coordinators: _Coordinators) -> _Coordinators:
         self.background.start_soon(coordinators.run)
-        self._coordinators.append(coordinators)
+        self.coordinators.append(coordinators)
         if self.is_stopping:
             coordinators.close()
         return coordinators
@@ -143,12 +144,12 @@ class Broker:
         """Refer clients that ask or wait for a coordinator to another broker."""
         self.is_stopping = True
         self.threads.close()
-        for coordinators in self._coordinators:
+        for coordinators in self.coordinators:
             coordinators.close()
 
     def wake_coordinators(self) -> None:
         """Wake each coordinator whose next task is due by the steady clock."""
-        for coordinators in self._coordinators:
+        for coordinators in self.coordinators:
             coordinators.wake_if_due()
 
     async def forget_deleted_topics(self) -> None:

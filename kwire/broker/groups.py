@@ -82,6 +82,8 @@ class LoadedCoordinator:
 class Groups:
     """All groups of the broker."""
 
+    topic_name = OFFSETS_TOPIC
+
     def __init__(self, broker: BrokerView) -> None:
         self._broker = broker
         self._loaded: dict[int, LoadedCoordinator] = {}

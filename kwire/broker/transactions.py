@@ -60,6 +60,8 @@ class TransactionsBroker(MarkedBroker, Protocol):
 class Transactions:
     """All transactional ids of the broker."""
 
+    topic_name = TRANSACTIONS_TOPIC
+
     def __init__(self, broker: TransactionsBroker) -> None:
         self._broker = broker
         self._loaded: dict[int, LoadedTransactions] = {}
