@@ -4,6 +4,7 @@ Rules:
 
 - There are at most ``kwire.http.max.connections``. Beyond that a new connection is closed at once.
 - A client has ``IDLE_S`` for the head of its request, and ``SEND_S`` to read a piece of an answer.
+  A connection lasts ``LIFE_S`` at most; browsers and Prometheus then dial again.
 - A head has at most ``HEAD_BYTES``.
 
 hypercorn itself limits neither the connections nor the time for which a client may read nothing, so
@@ -26,6 +27,7 @@ log = logging.getLogger(__name__)
 
 IDLE_S = 5.0
 SEND_S = 30.0
+LIFE_S = 600.0
 STOP_S = 1.0
 HEAD_BYTES = 16 * 1024
 MAX_STREAMS = 8
@@ -40,14 +42,17 @@ class _Stream:
         self.receive_some = stream.receive_some
         self.send_eof = stream.send_eof
         self.aclose = stream.aclose
+        self.life = trio.CancelScope()
         self._send_all = stream.send_all
 
     async def send_all(self, data: bytes) -> None:
-        """Send bytes; BrokenResourceError if the client doesn't read them in time."""
-        with trio.move_on_after(SEND_S) as limit:
-            await self._send_all(data)
-        if limit.cancelled_caught:
-            raise trio.BrokenResourceError(f"the client has not read for {SEND_S:g} s")
+        """Send bytes. If the client doesn't read them in time, the connection ends."""
+        try:
+            with trio.fail_after(SEND_S):
+                await self._send_all(data)
+        except (trio.TooSlowError, trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            self.life.cancel()  # because hypercorn may wait for ever for its pipelined requests
+            raise trio.BrokenResourceError("the client doesn't read") from error
 
 
 class Connections:
@@ -90,8 +95,10 @@ class Connections:
             return
         self._streams.add(stream)
         try:
+            stream.life.deadline = trio.current_time() + LIFE_S
             state = ConnectionState({})
-            await TCPServer(self._app, self._config, self._context, state, stream)  # type: ignore[arg-type]
+            with stream.life:
+                await TCPServer(self._app, self._config, self._context, state, stream)  # type: ignore[arg-type]
         except* (OSError, trio.BrokenResourceError, trio.ClosedResourceError) as ended:
             log.debug("an HTTP connection ended: %r", ended.exceptions[0])
         except* Exception as bug:
