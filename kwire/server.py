@@ -265,7 +265,7 @@ class Server:
             broker = self.broker
             broker.begin(background)
             async with trio.open_nursery() as connections:
-                self.poller = Poller(connections, self._own_wait)
+                self.poller = Poller(connections, self._own_wait, broker.tally)
                 broker.do_afterwards = self.poller.do_afterwards
                 connections.start_soon(self.poller.run)
                 acceptors = [self._accept(listener, bound) for listener, bound in self._sockets]
@@ -323,6 +323,7 @@ class Server:
         held = self.poller.per_address[address]
         if len(self.poller.connections) >= limit or held >= address_limit:
             name = "max.connections.per.ip" if held >= address_limit else "max.connections"
+            self.broker.tally.refused += 1
             log.warning("refusing a connection from %s: %s is reached", address, name)
             accepted.close()
             return
@@ -334,6 +335,7 @@ class Server:
             accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
         local = accepted.getsockname()
         self._next_connection_id += 1
+        self.broker.tally.accepted += 1
         info = ConnectionInfo(
             self._next_connection_id,
             listener.name,

@@ -25,6 +25,7 @@ from kwire.broker.flusher import Flusher
 from kwire.broker.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from kwire.broker.partition import Partition
 from kwire.broker.served_partitions import ServedPartitions
+from kwire.broker.tally import Tally
 from kwire.budget.threads import Threads
 from kwire.clock import Clock
 from kwire.config.broker import BrokerConfig
@@ -71,6 +72,7 @@ class Broker:
         self.advertised_listeners = config.advertised_listeners()
         self.image = image
         self.settings: Mapping[str, Value] = broker_settings(config, image, self.node_id)
+        self.tally = Tally()
         self.bugs: list[Exception] = []
         self.is_stopping = False
         self.do_afterwards: Callable[[Callable[[], object]], object] = lambda do: do()
@@ -91,6 +93,7 @@ class Broker:
         self.partition_if_served = self._served.partition_if_served
         self.is_offline = self._served.is_offline
         self.partitions = self._served.all
+        self.gone = self._served.gone
         self.put_strays_aside = self._served.put_strays_aside
         self.compacts = self._served.compacts
 

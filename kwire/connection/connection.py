@@ -12,7 +12,6 @@ Rules:
 
 import logging
 import socket
-from contextlib import suppress
 from typing import Any
 
 import trio
@@ -25,6 +24,7 @@ from kwire.connection.inbox import BadFrameSize, Inbox
 from kwire.connection.outbox import Outbox, SliceEnded
 from kwire.connection.poller import Poller
 from kwire.connection.routing import open_frame, unknown_api_versions
+from kwire.connection.stopwatch import Stopwatch
 from kwire.connection.waiting import COME_LATER, Waiting, held
 from kwire.handlers import Route
 from kwire.handlers.context import ConnectionInfo, RequestContext
@@ -34,7 +34,6 @@ from kwire.protocol.wire import TooManyElements
 
 log = logging.getLogger(__name__)
 
-LAST_FLUSH_S = 1.0
 REQUESTS_PER_TURN = 64
 """After this many requests in a row, other connections have their turn."""
 
@@ -59,6 +58,8 @@ class Connection:
         self._max_request_bytes = max_request_bytes
         self._inbox = Inbox(poller.scratch, MIN_REQUEST_BYTES, max_request_bytes)
         self._outbox = Outbox(sock, broker.cold_reads)
+        self._tally = poller.tally
+        self._stopwatch = Stopwatch(poller.tally)
         self._work = Work(poller.turns, info.is_gone, broker.integer("kwire.response.max.bytes"))
         self._waiting: Waiting | None = None
         self._scope: trio.CancelScope | None = None
@@ -147,7 +148,7 @@ class Connection:
         try:
             self._sock.shutdown(socket.SHUT_RD)
         except OSError:
-            log.debug("connection from %s is closed already", self._peer())
+            log.debug("connection from %s is closed already", self.info.peer)
 
     def abort_nowait(self) -> None:
         """End the connection at once, even while a request waits."""
@@ -160,9 +161,6 @@ class Connection:
         """Free an empty buffer; the server calls this when the connection is idle."""
         if self._scope is None:
             self._inbox.release()
-
-    def _peer(self) -> str:
-        return f"{self.info.peer_host}:{self.info.peer_port}"
 
     def _receive(self) -> None:
         """Read once, unless whole frames are left from the last read."""
@@ -205,16 +203,19 @@ class Connection:
             if served_by.plain is not None:
                 answer = served_by.plain(frame, position, header, self._broker)
                 if isinstance(answer, Unfinished):
-                    self._waiting = Waiting(served_by, header, answer)
+                    self._stopwatch.begin(header.api_key, self._poller.ready_s)
+                    self._take(served_by, header, answer)
                     return
                 if answer is not None:
+                    self._tally.fast[header.api_key] += 1
                     if len(frame) > large.SMALL_BYTES:
                         self._work.begin_request(large.plain_units(frame, answer))
                     self._outbox.append_plain(answer)
                     return
+            self._stopwatch.begin(header.api_key, self._poller.ready_s)
             self._decode(served_by, header, frame, position)
         except Exception as error:
-            raise failed(error, served_by, header, self._broker, self._peer()) from error
+            raise failed(error, served_by, header, self._broker, self.info.peer) from error
 
     def _context(self, header: RequestHeader) -> RequestContext:
         return RequestContext(
@@ -232,7 +233,7 @@ class Connection:
             request, _ = served_by.decode(frame, position, large.INLINE_ELEMENTS)
         except TooManyElements:
             later = large.serve_large(served_by, frame, position, context)
-            self._waiting = Waiting(served_by, header, later)
+            self._take(served_by, header, later)
             return
         self._handle(served_by, header, request, context)
 
@@ -253,6 +254,7 @@ class Connection:
 
     def _take(self, served_by: Route, header: RequestHeader, response: Any) -> None:
         """Keep a response, or the object that gives the response later."""
+        self._stopwatch.take(response)
         if type(response) in COME_LATER:
             self._waiting = Waiting(served_by, header, response)
         elif type(response) is list:
@@ -276,7 +278,7 @@ class Connection:
                 self._take(waiting.served_by, waiting.header, response)
         except Exception as error:
             by, header = waiting.served_by, waiting.header
-            raise failed(error, by, header, self._broker, self._peer()) from error
+            raise failed(error, by, header, self._broker, self.info.peer) from error
 
     def _wait(self) -> None:
         """Start a task for slow work, send the rest, wait for a change, or become quiet again."""
@@ -311,8 +313,8 @@ class Connection:
                 self._scope = None
                 self._wait()
         except Exception as error:
-            tell(error, self._broker, self._peer())
-            await self._send_the_rest()
+            tell(error, self._broker, self.info.peer)
+            await self._outbox.send_the_rest()
         finally:
             if self._scope is not None:
                 self._close()
@@ -341,12 +343,12 @@ class Connection:
             response = await waiting.work(self._broker.flusher)
         except Exception as error:
             by, header = waiting.served_by, waiting.header
-            raise failed(error, by, header, self._broker, self._peer()) from error
+            raise failed(error, by, header, self._broker, self.info.peer) from error
         self._take(waiting.served_by, waiting.header, response)
 
     def _end(self, error: Exception) -> None:
         """End the connection; good requests before a bad request still get their responses."""
-        tell(error, self._broker, self._peer())
+        tell(error, self._broker, self.info.peer)
         try:
             all_is_sent = self._outbox.send_nowait()
         except (OSError, SliceEnded):
@@ -361,13 +363,9 @@ class Connection:
         assert self._scope is not None
         try:
             with self._scope:
-                await self._send_the_rest()
+                await self._outbox.send_the_rest()
         finally:
             self._close()
-
-    async def _send_the_rest(self) -> None:
-        with trio.move_on_after(LAST_FLUSH_S), suppress(OSError, SliceEnded):
-            await self._outbox.send()
 
     def _close(self) -> None:
         """Close the socket, if it is open."""

@@ -35,6 +35,7 @@ from typing import Protocol, TypeAlias
 
 import trio
 
+from kwire.broker.tally import Tally
 from kwire.budget.work import Turns
 from kwire.connection.deadlines import Deadlines
 from kwire.connection.inbox import Scratch
@@ -99,10 +100,15 @@ class Pollable(Protocol):
 class Poller:
     """The connections of a server. ``run`` serves them; tasks for slow work run in ``nursery``.
 
-    With ``own_wait`` the poller sleeps in its own selector.
+    With ``own_wait`` the poller sleeps in its own selector. ``tally`` counts what it does.
+    ``ready_s`` is when the connections of this pass were found ready, by ``perf_counter``.
     """
 
-    def __init__(self, nursery: trio.Nursery, own_wait: OwnWait | None = None) -> None:
+    def __init__(
+        self, nursery: trio.Nursery, own_wait: OwnWait | None = None, tally: Tally | None = None
+    ) -> None:
+        self.tally = tally or Tally()
+        self.ready_s = perf_counter()
         self.connections: set[Pollable] = set()
         self.per_address: Counter[str] = Counter()
         self.scratch = Scratch()
@@ -230,10 +236,10 @@ class Poller:
         ready = select(wait_s)
         self.turns.begin_pass()
         self.now_s = trio.current_time()
-        served_s = begin_s = perf_counter()
+        served_s = begin_s = self.ready_s = perf_counter()
         while True:
             if self._again:  # their next bytes wait behind what they have already
-                ready = [one for one in ready if one[0].data not in self._again]
+                ready = self._without_again(ready)
             again = list(self._again)
             if len(ready) < GATHER_FROM:
                 self._serve(ready)
@@ -245,6 +251,9 @@ class Poller:
             if self._afterwards:
                 self._finish_turn()
             now_s = perf_counter()
+            if ready or again:
+                self.tally.end_pass(now_s - self.ready_s)
+            self.ready_s = now_s
             if now_s - begin_s > TURN_S or self._again:
                 return True
             if ready:
@@ -256,6 +265,9 @@ class Poller:
                 self._patience = self._patience - 1 if self._patience else -MAX_PATIENCE
                 return False
             ready = select(0)
+
+    def _without_again(self, ready: Ready) -> Ready:
+        return [one for one in ready if one[0].data not in self._again]
 
     def _serve_again(self, again: list[Pollable]) -> None:
         """Serve at least one connection that has more requests, and others until the pass is spent.

@@ -51,6 +51,11 @@ class ConnectionInfo(NamedTuple):
     principal: str = "User:ANONYMOUS"
     is_gone: Callable[[], bool] = lambda: False
 
+    @property
+    def peer(self) -> str:
+        """The client's address and port, for log lines."""
+        return f"{self.peer_host}:{self.peer_port}"
+
 
 class RequestContext:
     """One request: its API version, its client, and the broker that serves it.
