@@ -12,6 +12,7 @@ import logging
 import socket
 from functools import partial
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 import trio
@@ -102,9 +103,12 @@ class Server:
             await self._serve(task_status)
 
     async def _serve(self, task_status: trio.TaskStatus[None]) -> None:
+        began_s = perf_counter()
         if not (self._metadata_directory() / FILE_NAME).exists():
             await self._starting.run(self._plan_takeover)
+        logs_began_s = perf_counter()
         manager = await self._starting.run(self._open_logs)
+        logs_s = perf_counter() - logs_began_s
         clean = False
         try:
             store = await self._open_store(manager)
@@ -113,6 +117,8 @@ class Server:
                 image = await self._register(store, manager)
                 self.broker = Broker(self.config, manager, store, image, clock=self._clock)
                 self.broker.put_strays_aside()
+                self.broker.tally.start_logs_s = logs_s
+                self.broker.tally.start_s = perf_counter() - began_s
                 await self._run(task_status)
                 clean = True
             except StartError:

@@ -94,6 +94,7 @@ class Broker:
         self.is_offline = self._served.is_offline
         self.partitions = self._served.all
         self.gone = self._served.gone
+        self.offline_partitions = self._served.offline
         self.put_strays_aside = self._served.put_strays_aside
         self.compacts = self._served.compacts
 

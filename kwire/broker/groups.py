@@ -210,6 +210,10 @@ class Groups:
         """
         self._get(index).runtime.end_transaction(marker, producer_id, committed=committed)
 
+    def loaded(self) -> list[LoadedCoordinator]:
+        """The coordinators that are ready now."""
+        return list(self._loaded.values())
+
     def all_coordinators(self) -> list[LoadedCoordinator]:
         """Every coordinator whose partition can be used.
 

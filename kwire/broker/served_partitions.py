@@ -87,6 +87,10 @@ class ServedPartitions:
         self._by_topic: dict[bytes, list[Partition]] = {}
         self._offline: dict[tuple[str, int], bool] = {}
 
+    def offline(self) -> list[tuple[str, int]]:
+        """The partitions whose logs can't be opened."""
+        return list(self._offline)
+
     def open_all(self, image: MetadataImage) -> None:
         """Open and serve every partition of an image, when the broker starts."""
         for topic in image.topics_by_name.values():

@@ -38,7 +38,7 @@ class RequestTimes:
 
     ``queue`` is the time until a connection that was ready had its turn, ``local`` that of decoding
     and of the handler, ``wait`` that of waiting for a change, for a slice of the event loop, or for
-    a disk, ``total`` all of them.
+    a disk, ``total`` the sum of the three.
     """
 
     __slots__ = ("local", "queue", "total", "wait")
@@ -54,7 +54,8 @@ class Tally:
     """The counters of one broker.
 
     ``fast`` holds the number of requests of Produce and Fetch, whose keys are 0 and 1, on their
-    fast paths; ``fast_times`` their times.
+    fast paths; ``fast_times`` their times. ``errors`` is keyed by API and error code. ``start_s``
+    and ``start_logs_s`` are how long the start, and within it the loading of logs, has taken.
     """
 
     __slots__ = (
@@ -69,6 +70,8 @@ class Tally:
         "passes",
         "refused",
         "requests",
+        "start_logs_s",
+        "start_s",
     )
 
     def __init__(self) -> None:
@@ -79,6 +82,7 @@ class Tally:
         self.passes = Spread()
         self.loop_lag = Spread()
         self.accepted = self.refused = self.malformed = 0
+        self.start_s = self.start_logs_s = 0.0
         self._produced = self._fetched = 0
 
     def of(self, api_key: int) -> RequestTimes:

@@ -141,6 +141,10 @@ class Transactions:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return partition
 
+    def loaded(self) -> list[LoadedTransactions]:
+        """The coordinators that are ready now."""
+        return list(self._loaded.values())
+
     def all_coordinators(self) -> list[LoadedTransactions]:
         """Every coordinator whose partition can be used.
 

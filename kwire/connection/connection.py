@@ -50,7 +50,7 @@ class Connection:
         max_request_bytes: int,
     ) -> None:
         self.info = info
-        self.peer_host = info.peer_host
+        self.peer_host, self.listener = info.peer_host, info.listener
         self.last_active_s = poller.now_s
         self._sock = sock
         self._broker = broker

@@ -70,6 +70,7 @@ class Pollable(Protocol):
     """A connection as the poller sees it; times are trio's clock in seconds."""
 
     peer_host: str
+    listener: str
     last_active_s: float
 
     def fileno(self) -> int:
@@ -239,17 +240,15 @@ class Poller:
         served_s = begin_s = self.ready_s = perf_counter()
         while True:
             if self._again:  # their next bytes wait behind what they have already
-                ready = self._without_again(ready)
+                ready = [one for one in ready if one[0].data not in self._again]
             again = list(self._again)
             if len(ready) < GATHER_FROM:
                 self._serve(ready)
             else:
                 self._serve_many(ready)
             self._serve_again(again)
-            if self._woken:
-                self._serve_woken()
-            if self._afterwards:
-                self._finish_turn()
+            if self._woken or self._afterwards:
+                self._follow_up()
             now_s = perf_counter()
             if ready or again:
                 self.tally.end_pass(now_s - self.ready_s)
@@ -266,9 +265,6 @@ class Poller:
                 return False
             ready = select(0)
 
-    def _without_again(self, ready: Ready) -> Ready:
-        return [one for one in ready if one[0].data not in self._again]
-
     def _serve_again(self, again: list[Pollable]) -> None:
         """Serve at least one connection that has more requests, and others until the pass is spent.
 
@@ -283,6 +279,13 @@ class Poller:
                 break
         if self._again:
             self._again = dict.fromkeys(again[done:]) | self._again
+
+    def _follow_up(self) -> None:
+        """Serve the woken connections, and do the work that was left for afterwards."""
+        if self._woken:
+            self._serve_woken()
+        if self._afterwards:
+            self._finish_turn()
 
     def _finish_turn(self) -> None:
         """Do the work that was left for after the responses."""

@@ -15,12 +15,12 @@ from kwire.protocol.types import Message
 class Stopwatch:
     """Times one request after the other."""
 
-    __slots__ = ("_api_key", "_began_s", "_local_s", "_tally")
+    __slots__ = ("_api_key", "_began_s", "_local_s", "_queue_s", "_tally")
 
     def __init__(self, tally: Tally) -> None:
         self._tally = tally
         self._api_key = 0
-        self._began_s = 0.0
+        self._began_s = self._queue_s = 0.0
         self._local_s = -1.0
 
     def begin(self, api_key: int, ready_s: float) -> None:
@@ -28,7 +28,7 @@ class Stopwatch:
         self._api_key = api_key
         self._local_s = -1.0
         self._began_s = now_s = perf_counter()
-        self._tally.of(api_key).queue.add(max(now_s - ready_s, 0.0))
+        self._queue_s = max(now_s - ready_s, 0.0)
 
     def take(self, response: Any) -> None:
         """Note a response, or the object that gives the response later."""
@@ -36,12 +36,13 @@ class Stopwatch:
             if self._local_s < 0:
                 self._local_s = perf_counter() - self._began_s
             return
-        total_s = perf_counter() - self._began_s
-        local_s = total_s if self._local_s < 0 else self._local_s
+        served_s = perf_counter() - self._began_s
+        local_s = served_s if self._local_s < 0 else self._local_s
         times = self._tally.of(self._api_key)
+        times.queue.add(self._queue_s)
         times.local.add(local_s)
-        times.wait.add(total_s - local_s)
-        times.total.add(total_s)
+        times.wait.add(served_s - local_s)
+        times.total.add(self._queue_s + served_s)
         if isinstance(response, Message):
             for code in error_codes(response):
                 self._tally.errors[self._api_key, code] += 1

@@ -2,18 +2,17 @@
 
 from collections.abc import Callable, Iterable
 
-from starlette.applications import Starlette
-from starlette.routing import Route
+from starlette.routing import Route, Router
 
-from kwire.web import health
+from kwire.web import health, metrics
 from kwire.web.desk import Desk
 from kwire.web.guard import App, Guard
 
-PAGES: tuple[Callable[[Desk], list[Route]], ...] = (health.routes,)
+PAGES: tuple[Callable[[Desk], list[Route]], ...] = (health.routes, metrics.routes)
 """The ``routes`` of each module of pages."""
 
 
 def application(desk: Desk, allowed_hosts: Iterable[str]) -> App:
     """The ASGI application that asks the broker at this desk."""
     routes = [route for page in PAGES for route in page(desk)]
-    return Guard(Starlette(routes=routes), allowed_hosts)
+    return Guard(Router(routes, redirect_slashes=False), allowed_hosts)

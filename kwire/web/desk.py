@@ -2,7 +2,7 @@
 
 Rules:
 
-- A question is an ``async`` function that runs in the broker's loop, in slices of ``SLICE_S``.
+- A question is an ``async`` function that runs in the broker's loop, in ``kwire.budget.slices``.
 - One question is answered at a time, so that many HTTP clients cost the broker no more than one.
 - A question that the broker doesn't answer within ``ANSWER_S`` is given up, on both sides.
 - The HTTP port asks from the start of the broker to its end. ``Observed`` says how far it is.
@@ -17,9 +17,6 @@ import trio
 if TYPE_CHECKING:
     from kwire.broker.broker import Broker
     from kwire.connection.poller import Poller
-
-SLICE_S = 0.001
-"""How long a question may hold the broker's loop before other tasks have their turn."""
 
 ANSWER_S = 10.0
 
@@ -65,21 +62,6 @@ class Observed:
         if self._poller is None:
             raise NotServing(self.not_serving)
         return self._poller
-
-
-class Slices:
-    """Gives other tasks of the broker's loop their turn during a long question."""
-
-    __slots__ = ("_end_s",)
-
-    def __init__(self) -> None:
-        self._end_s = perf_counter() + SLICE_S
-
-    async def turn(self) -> None:
-        """Give way if the slice is over; call this for each element of a long loop."""
-        if perf_counter() >= self._end_s:
-            await trio.lowlevel.checkpoint()
-            self._end_s = perf_counter() + SLICE_S
 
 
 class _Answer(Generic[_T]):

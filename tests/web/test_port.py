@@ -7,12 +7,13 @@ from pathlib import Path
 import httpx
 import pytest
 
+from kwire.budget.slices import Slices
 from kwire.config.broker import BrokerConfig
 from kwire.config.settings import ConfigError
 from kwire.errors import ErrorCode, KafkaError
 from kwire.server import Server, StartError
 from kwire.testing.process import BrokerProcess
-from kwire.web.desk import Observed, Slices
+from kwire.web.desk import Observed
 from kwire.web.port import HttpPort
 from tests.web.conftest import HTTP, http_server
 
@@ -104,7 +105,7 @@ async def test_a_long_question_lets_other_tasks_have_their_turn(
         now_s += 0.0001
         return now_s
 
-    monkeypatch.setattr("kwire.web.desk.perf_counter", clock)
+    monkeypatch.setattr("kwire.budget.slices.perf_counter", clock)
     monkeypatch.setattr("trio.lowlevel.checkpoint", checkpoint)
     slices = Slices()
     for _ in range(1000):
