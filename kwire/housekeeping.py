@@ -65,7 +65,10 @@ class Housekeeping:
         """Run the tasks for ever; StorageLost when the last data directory has failed."""
         while True:
             flush_s = self._broker.integer("log.flush.scheduler.interval.ms") / 1000
-            await trio.sleep(min(TICK_S, max(flush_s, SHORTEST_TICK_S)))
+            tick_s = min(TICK_S, max(flush_s, SHORTEST_TICK_S))
+            due_s = trio.current_time() + tick_s
+            await trio.sleep(tick_s)
+            self._broker.tally.loop_lag.add(max(trio.current_time() - due_s, 0.0))
             await self.tick()
 
     async def tick(self) -> None:

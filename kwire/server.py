@@ -12,6 +12,7 @@ import logging
 import socket
 from functools import partial
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 import trio
@@ -43,6 +44,7 @@ from kwire.metadata.store import StoreFull, StoreUnusable
 
 if TYPE_CHECKING:
     from kwire.broker.takeover import Takeover
+    from kwire.web.port import HttpPort
 
 log = logging.getLogger(__name__)
 
@@ -72,6 +74,7 @@ class Server:
         self._own_wait = own_wait
         self._disk = disk or Disk()
         self.addresses: list[tuple[str, int]] = []
+        self.http: HttpPort | None = None
         self.broker: Broker
         self.housekeeping: Housekeeping
         self._clock = clock or Clock()
@@ -89,9 +92,25 @@ class Server:
         Raises StartError, and StorageLost when the last data directory has failed. Once the server
         is ready, ``addresses`` holds the addresses on which it listens.
         """
+        if self.config.http_address() is None:
+            await self._serve(task_status)
+            return
+        from kwire.web.port import HttpPort, HttpPortError
+
+        try:
+            self.http = HttpPort(self.config)
+        except HttpPortError as error:
+            raise StartError(str(error)) from error
+        async with self.http.open():
+            await self._serve(task_status)
+
+    async def _serve(self, task_status: trio.TaskStatus[None]) -> None:
+        began_s = perf_counter()
         if not (self._metadata_directory() / FILE_NAME).exists():
             await self._starting.run(self._plan_takeover)
+        logs_began_s = perf_counter()
         manager = await self._starting.run(self._open_logs)
+        logs_s = perf_counter() - logs_began_s
         clean = False
         try:
             store = await self._open_store(manager)
@@ -100,6 +119,8 @@ class Server:
                 image = await self._register(store, manager)
                 self.broker = Broker(self.config, manager, store, image, clock=self._clock)
                 self.broker.put_strays_aside()
+                self.broker.tally.start_logs_s = logs_s
+                self.broker.tally.start_s = perf_counter() - began_s
                 await self._run(task_status)
                 clean = True
             except StartError:
@@ -252,7 +273,7 @@ class Server:
             broker = self.broker
             broker.begin(background)
             async with trio.open_nursery() as connections:
-                self.poller = Poller(connections, self._own_wait)
+                self.poller = Poller(connections, self._own_wait, broker.tally)
                 self.poller.resting.max_bytes = partial(broker.integer, RESTING)
                 self.poller.turns.large.max_bytes = partial(broker.integer, LARGE)
                 broker.do_afterwards = self.poller.do_afterwards
@@ -261,8 +282,12 @@ class Server:
                 self.housekeeping = Housekeeping(broker, self.poller)
                 background.start_soon(self.housekeeping.run)
                 background.start_soon(self._compact)
+                if self.http is not None:
+                    self.http.observed.serves(broker, self.poller)
                 task_status.started()
                 await self._stop.wait()
+                if self.http is not None:
+                    self.http.observed.stops()
                 for acceptor in acceptors:
                     acceptor.close()
                 await self._finish_requests(connections.cancel_scope)
@@ -308,6 +333,7 @@ class Server:
         held = self.poller.per_address[address]
         if len(self.poller.connections) >= limit or held >= address_limit:
             name = "max.connections.per.ip" if held >= address_limit else "max.connections"
+            self.broker.tally.refused += 1
             log.warning("refusing a connection from %s: %s is reached", address, name)
             accepted.close()
             return
@@ -319,6 +345,7 @@ class Server:
             accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
         local = accepted.getsockname()
         self._next_connection_id += 1
+        self.broker.tally.accepted += 1
         info = ConnectionInfo(
             self._next_connection_id,
             listener.name,

@@ -25,6 +25,7 @@ from kwire.broker.flusher import Flusher
 from kwire.broker.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from kwire.broker.partition import Partition
 from kwire.broker.served_partitions import ServedPartitions
+from kwire.broker.tally import Tally
 from kwire.budget.threads import Threads
 from kwire.clock import Clock
 from kwire.config.broker import BrokerConfig
@@ -49,6 +50,7 @@ class Broker:
     """One broker, made of its settings, its logs and its metadata store.
 
     ``image`` and ``settings`` are the ones in force. A change replaces them and never alters them.
+    ``coordinators`` are those that were needed so far.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class Broker:
         self.advertised_listeners = config.advertised_listeners()
         self.image = image
         self.settings: Mapping[str, Value] = broker_settings(config, image, self.node_id)
+        self.tally = Tally()
         self.bugs: list[Exception] = []
         self.is_stopping = False
         self.do_afterwards: Callable[[Callable[[], object]], object] = lambda do: do()
@@ -79,7 +82,7 @@ class Broker:
         self.cold_reads = ColdReads(self.threads.cold_reads)
         self.background: trio.Nursery
         self.compaction: Compaction
-        self._coordinators: list[Groups | Transactions] = []
+        self.coordinators: list[Groups | Transactions] = []
         self._commits = Commits(store, image, self.threads.logs)
         self._served = ServedPartitions(
             self.node_id, log_manager, self.flusher, self._log_config, self.clock, self.threads.logs
@@ -90,6 +93,8 @@ class Broker:
         self.partition_if_served = self._served.partition_if_served
         self.is_offline = self._served.is_offline
         self.partitions = self._served.all
+        self.gone = self._served.gone
+        self.offline_partitions = self._served.offline
         self.put_strays_aside = self._served.put_strays_aside
         self.compacts = self._served.compacts
 
@@ -121,7 +126,7 @@ class Broker:
 
     def _begin(self, coordinators: _Coordinators) -> _Coordinators:
         self.background.start_soon(coordinators.run)
-        self._coordinators.append(coordinators)
+        self.coordinators.append(coordinators)
         if self.is_stopping:
             coordinators.close()
         return coordinators
@@ -143,12 +148,12 @@ class Broker:
         """Refer clients that ask or wait for a coordinator to another broker."""
         self.is_stopping = True
         self.threads.close()
-        for coordinators in self._coordinators:
+        for coordinators in self.coordinators:
             coordinators.close()
 
     def wake_coordinators(self) -> None:
         """Wake each coordinator whose next task is due by the steady clock."""
-        for coordinators in self._coordinators:
+        for coordinators in self.coordinators:
             coordinators.wake_if_due()
 
     async def forget_deleted_topics(self) -> None:

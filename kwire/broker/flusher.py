@@ -16,11 +16,13 @@ Rules:
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from time import perf_counter
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
 import trio
 
+from kwire.broker.tally import Spread
 from kwire.budget.threads import Kind
 from kwire.errors import KafkaError
 from kwire.log.partition_log import PartitionLog
@@ -58,10 +60,11 @@ class Flush:
 
 
 class Flusher:
-    """The runs of syncs of one broker; ``run`` has to run."""
+    """The runs of syncs of one broker, with their ``times``; ``run`` has to run."""
 
     def __init__(self, steady_ms: Callable[[], int], threads: Kind) -> None:
         self.asked: WeakKeyDictionary[trio.lowlevel.Task, set[Flush]] = WeakKeyDictionary()
+        self.times = Spread()
         self._steady_ms = steady_ms
         self._threads = threads
         self._next: dict[Path, dict[Flushed, Flush]] = {}
@@ -116,7 +119,9 @@ class Flusher:
         """Carry out the flushes of one directory until none is left."""
         while flushes := self._next.pop(directory, None):
             logs = [partition.log for partition in flushes]
+            began_s = perf_counter()
             errors = await self._threads.run(_flush_all, logs, self._steady_ms())
+            self.times.add(perf_counter() - began_s)
             for flush, error in zip(flushes.values(), errors, strict=True):
                 if error is None:
                     flush.partition.flushed()

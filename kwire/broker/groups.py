@@ -82,6 +82,8 @@ class LoadedCoordinator:
 class Groups:
     """All groups of the broker."""
 
+    topic_name = OFFSETS_TOPIC
+
     def __init__(self, broker: BrokerView) -> None:
         self._broker = broker
         self._loaded: dict[int, LoadedCoordinator] = {}
@@ -207,6 +209,10 @@ class Groups:
         Raises KafkaError: COORDINATOR_LOAD_IN_PROGRESS, and the errors of ``Partition.append``.
         """
         self._get(index).runtime.end_transaction(marker, producer_id, committed=committed)
+
+    def loaded(self) -> list[LoadedCoordinator]:
+        """The coordinators that are ready now."""
+        return list(self._loaded.values())
 
     def all_coordinators(self) -> list[LoadedCoordinator]:
         """Every coordinator whose partition can be used.

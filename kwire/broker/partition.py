@@ -47,6 +47,8 @@ class Partition:
 
     __slots__ = (
         "_flusher",
+        "bytes_before",
+        "bytes_out",
         "flush",
         "high_watermark",
         "index",
@@ -55,6 +57,7 @@ class Partition:
         "leader_epoch",
         "log",
         "min_isr",
+        "offset_before",
         "reference",
         "topic",
         "topic_id",
@@ -75,7 +78,9 @@ class Partition:
         self.topic_id = topic_id
         self.log = log
         self.leader_epoch = leader_epoch
-        self.high_watermark = log.log_end_offset
+        self.high_watermark = self.offset_before = log.log_end_offset
+        self.bytes_before = log.segments.written_bytes
+        self.bytes_out = 0
         self.isr_size = 1
         self.min_isr = 1
         self.is_deleted = False
@@ -83,6 +88,16 @@ class Partition:
         self.waiters: set[Waiter] = set()
         self.flush: Flush | None = None
         self._flusher = flusher
+
+    @property
+    def messages_in(self) -> int:
+        """How many records were appended since the partition is served."""
+        return max(0, self.log.log_end_offset - self.offset_before)
+
+    @property
+    def bytes_in(self) -> int:
+        """How many bytes were appended since the partition is served."""
+        return max(0, self.log.segments.written_bytes - self.bytes_before)
 
     @property
     def is_offline(self) -> bool:

@@ -50,6 +50,19 @@ _Missing: TypeAlias = tuple[TopicImage, int]
 """A partition that has to be made: its topic and its index."""
 
 
+class Gone:
+    """What deleted partitions had counted, so that the totals of a broker never shrink."""
+
+    def __init__(self) -> None:
+        self.messages_in = self.bytes_in = self.bytes_out = 0
+
+    def add(self, partition: Partition) -> None:
+        """Add the counters of a partition that is deleted."""
+        self.messages_in += partition.messages_in
+        self.bytes_in += partition.bytes_in
+        self.bytes_out += partition.bytes_out
+
+
 class ServedPartitions:
     """The partitions of one broker; ``compacts`` is set when the first compacted log is served."""
 
@@ -63,6 +76,7 @@ class ServedPartitions:
         threads: Kind,
     ) -> None:
         self.compacts = trio.Event()
+        self.gone = Gone()
         self._node_id = node_id
         self._log_manager = log_manager
         self._flusher = flusher
@@ -72,6 +86,10 @@ class ServedPartitions:
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._by_topic: dict[bytes, list[Partition]] = {}
         self._offline: dict[tuple[str, int], bool] = {}
+
+    def offline(self) -> list[tuple[str, int]]:
+        """The partitions whose logs can't be opened."""
+        return list(self._offline)
 
     def open_all(self, image: MetadataImage) -> None:
         """Open and serve every partition of an image, when the broker starts."""
@@ -175,6 +193,7 @@ class ServedPartitions:
                 for partition in some:
                     del self._partitions[partition.topic, partition.index]
                     partition.delete()
+                    self.gone.add(partition)
                 await self._threads.run(self._delete_logs, some)
 
     def _delete_logs(self, doomed: list[Partition]) -> None:

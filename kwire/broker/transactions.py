@@ -60,6 +60,8 @@ class TransactionsBroker(MarkedBroker, Protocol):
 class Transactions:
     """All transactional ids of the broker."""
 
+    topic_name = TRANSACTIONS_TOPIC
+
     def __init__(self, broker: TransactionsBroker) -> None:
         self._broker = broker
         self._loaded: dict[int, LoadedTransactions] = {}
@@ -138,6 +140,10 @@ class Transactions:
         if partition.log.log_end_offset > partition.log.log_start_offset:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return partition
+
+    def loaded(self) -> list[LoadedTransactions]:
+        """The coordinators that are ready now."""
+        return list(self._loaded.values())
 
     def all_coordinators(self) -> list[LoadedTransactions]:
         """Every coordinator whose partition can be used.

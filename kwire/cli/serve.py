@@ -54,6 +54,13 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "*:9092 means every interface, port 0 a free port, NAME://HOST:PORT names the listener",
     )
     serve.add_argument(
+        "--http",
+        metavar="HOST:PORT",
+        action="append",
+        default=[],
+        help="an address for HTTP: metrics and health (kwire.http.listen; needs kwire[web])",
+    )
+    serve.add_argument(
         "--config", metavar="FILE", action="append", default=[], help="a server.properties file"
     )
     serve.add_argument(
@@ -96,20 +103,24 @@ def _place_of(name: str, places: dict[str, str]) -> str:
 def _properties(options: argparse.Namespace) -> tuple[dict[str, str], dict[str, str]]:
     """The settings by name, and the place in the file of each setting that comes from it.
 
-    ``-o`` overrides the file; ``--data-dir`` and ``--listen`` override both.
+    ``-o`` overrides the file; ``--data-dir``, ``--listen`` and ``--http`` override both.
     """
     properties, places = _of_file(_only("--config", options.config))
     own = dict(map(_setting, options.settings))
     data_dir = _only("--data-dir", options.data_dir)
+    http = _only("--http", options.http)
     for option, given, name in (
         ("--data-dir", options.data_dir, "log.dirs"),
         ("--data-dir", options.data_dir, "log.dir"),
         ("--listen", options.listen, "listeners"),
+        ("--http", options.http, "kwire.http.listen"),
     ):
         if given and name in own:
             raise UsageError(f"{option} and -o {name}= set the same: leave one of them out")
     if data_dir is not None:
         own["log.dirs"] = data_dir
+    if http is not None:
+        own["kwire.http.listen"] = http
     properties.update(own)
     if options.listen:
         own.update(_listeners(options.listen, properties))
@@ -208,14 +219,12 @@ def _serve(config: "BrokerConfig") -> int:
         with trio.open_signal_receiver(*_ending_signals()) as signals:
             async with trio.open_nursery() as nursery:
                 await nursery.start(serve_to_the_end)
-                addresses = ",".join(
-                    f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-                    for host, port in server.addresses
-                )
+                addresses = ",".join(map(_shown, server.addresses))
+                http = f" http=http://{_shown(server.http.address)}/" if server.http else ""
                 directories = ",".join(map(str, data_directories(config)))
                 print(
                     f"kwire {version_text()} ready: {addresses} "
-                    f"data={directories} cluster={server.broker.cluster_id}",
+                    f"data={directories} cluster={server.broker.cluster_id}{http}",
                     flush=True,
                 )
                 async with trio.open_nursery() as serving:
@@ -234,6 +243,11 @@ def _serve(config: "BrokerConfig") -> int:
     except* (StartError, StorageLost) as group:
         reasons.append(_reason(group))
     return fail(reasons[0]) if reasons else 0
+
+
+def _shown(address: tuple[str, int]) -> str:
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _ending_signals() -> list[signal.Signals]:

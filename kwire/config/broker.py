@@ -122,6 +122,19 @@ class BrokerConfig(Mapping[str, Value]):
         name = "advertised.listeners"
         return [parse_listener(name, text) for text in self.strings(name)]
 
+    def http_address(self) -> tuple[str, int] | None:
+        """Host and port for HTTP, None without HTTP; an empty host stands for every interface."""
+        name = "kwire.http.listen"
+        text = self[name]
+        if not text:
+            return None
+        host, colon, port = str(text).rpartition(":")
+        is_bare_ipv6 = ":" in host and not host.startswith("[")
+        if not colon or is_bare_ipv6 or "/" in host or not is_port(port):
+            problem = "must be HOST:PORT, for instance 127.0.0.1:9094, [::1]:9094 or *:9094"
+            raise ConfigError(name, text, problem)
+        return "" if host == "*" else host.strip("[]"), int(port)
+
     def security_protocol(self, listener: str) -> str:
         """PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL for the listener of this name."""
         value = str(self["listener.security.protocol.map"])
@@ -145,6 +158,7 @@ class BrokerConfig(Mapping[str, Value]):
             if isinstance(value, int) and value < least and not unlimited:
                 raise ConfigError(name, value, f"must be at least {least}")
         check_groups(self)
+        self.http_address()
         self._check_listeners()
 
     def _check_listeners(self) -> None:

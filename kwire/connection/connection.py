@@ -12,7 +12,6 @@ Rules:
 
 import logging
 import socket
-from contextlib import suppress
 from typing import Any
 
 import trio
@@ -26,6 +25,7 @@ from kwire.connection.outbox import Outbox, SliceEnded
 from kwire.connection.poller import Poller
 from kwire.connection.rest import Rest
 from kwire.connection.routing import open_frame, unknown_api_versions
+from kwire.connection.stopwatch import Stopwatch
 from kwire.connection.waiting import COME_LATER, Waiting, held
 from kwire.connection.watch import Watch
 from kwire.handlers import Route
@@ -36,7 +36,6 @@ from kwire.protocol.wire import TooManyElements
 
 log = logging.getLogger(__name__)
 
-LAST_FLUSH_S = 1.0
 REQUESTS_PER_TURN = 64
 """After this many requests in a row, other connections have their turn."""
 
@@ -53,7 +52,7 @@ class Connection:
         max_request_bytes: int,
     ) -> None:
         self.info = info
-        self.peer_host = info.peer_host
+        self.peer_host, self.listener = info.peer_host, info.listener
         self.last_active_s = poller.now_s
         self._sock = sock
         self._broker = broker
@@ -61,6 +60,8 @@ class Connection:
         self._max_request_bytes = max_request_bytes
         self._inbox = Inbox(poller.scratch, MIN_REQUEST_BYTES, max_request_bytes)
         self._outbox = Outbox(sock, broker.cold_reads)
+        self._tally = poller.tally
+        self._stopwatch = Stopwatch(poller.tally)
         self._work = Work(poller.turns, info.is_gone, broker.integer("kwire.response.max.bytes"))
         self._waiting: Waiting | None = None
         self._scope: trio.CancelScope | None = None
@@ -204,13 +205,16 @@ class Connection:
             if served_by.plain is not None:
                 answer = served_by.plain(frame, position, header, self._broker)
                 if isinstance(answer, Unfinished):
-                    self._waiting = Waiting(served_by, header, answer)
+                    self._stopwatch.begin(header.api_key, self._poller.ready_s)
+                    self._take(served_by, header, answer)
                     return
                 if answer is not None:
+                    self._tally.fast[header.api_key] += 1
                     if len(frame) > large.SMALL_BYTES:
                         self._work.begin_request(large.plain_units(frame, answer))
                     self._outbox.append_plain(answer)
                     return
+            self._stopwatch.begin(header.api_key, self._poller.ready_s)
             self._decode(served_by, header, frame, position)
         except Exception as error:
             raise failed(error, served_by, header, self._broker, self.info.peer) from error
@@ -231,7 +235,7 @@ class Connection:
             request, _ = served_by.decode(frame, position, large.INLINE_ELEMENTS)
         except TooManyElements:
             later = large.serve_large(served_by, frame, position, context)
-            self._waiting = Waiting(served_by, header, later)
+            self._take(served_by, header, later)
             return
         self._handle(served_by, header, request, context)
 
@@ -252,6 +256,7 @@ class Connection:
 
     def _take(self, served_by: Route, header: RequestHeader, response: Any) -> None:
         """Keep a response, or the object that gives the response later."""
+        self._stopwatch.take(response, self._work.is_large)
         if type(response) in COME_LATER:
             self._waiting = Waiting(served_by, header, response)
         elif type(response) is list:
@@ -259,8 +264,9 @@ class Connection:
             if self._work.held_bytes:
                 self._work.release()
         elif response is not None and self._work.is_large:
+            to, threads = header.correlation_id, self._broker.threads
             encoding = large.encode_large(
-                served_by, response, header.correlation_id, self._broker.threads, self._work
+                served_by, response, to, threads, self._work, self._stopwatch
             )
             self._waiting = Waiting(served_by, header, encoding)
         elif response is not None:
@@ -319,7 +325,7 @@ class Connection:
                 self._wait()
         except Exception as error:
             tell(error, self._broker, self.info.peer)
-            await self._send_the_rest()
+            await self._outbox.send_the_rest()
         finally:
             if self._scope is not None:
                 self._close()
@@ -371,13 +377,9 @@ class Connection:
         assert self._scope is not None
         try:
             with self._scope:
-                await self._send_the_rest()
+                await self._outbox.send_the_rest()
         finally:
             self._close()
-
-    async def _send_the_rest(self) -> None:
-        with trio.move_on_after(LAST_FLUSH_S), suppress(OSError, SliceEnded):
-            await self._outbox.send()
 
     def _close(self) -> None:
         """Close the socket, if it is open."""

@@ -74,6 +74,7 @@ def tell(error: Exception, broker: Broker, peer: str) -> None:
     """Log why a connection ends."""
     if isinstance(error, ConnectionClosed):
         if error.args:
+            broker.tally.malformed += 1
             log.info("closing the connection from %s: %s", peer, error)
     elif isinstance(error, OSError):
         log.debug("connection from %s ended: %s", peer, error)

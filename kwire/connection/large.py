@@ -11,11 +11,13 @@ Rules:
   hold an object that a handler, or any other code, changes later.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from kwire.budget.threads import Threads
 from kwire.budget.work import Work
 from kwire.connection.ends import ConnectionClosed
+from kwire.connection.stopwatch import Stopwatch
 from kwire.handlers import PlainAnswer, Route
 from kwire.handlers.context import RequestContext
 from kwire.protocol.file_slice import FileSlice
@@ -78,17 +80,24 @@ async def serve_large(
 
 
 async def encode_large(
-    served_by: Route, response: Any, correlation_id: int, threads: Threads, work: Work
+    served_by: Route,
+    response: Any,
+    correlation_id: int,
+    threads: Threads,
+    work: Work,
+    stopwatch: Stopwatch,
 ) -> PlainAnswer:
     """Encode a response in a thread; ConnectionClosed for a response of too many bytes.
 
-    Slices of files don't count: they are not in memory, and ``fetch.max.bytes`` bounds them.
+    The thread also notes the response's errors. Slices of files don't count: they are not in
+    memory, and ``fetch.max.bytes`` bounds them.
     """
-    parts = await threads.coding.run(
-        work,
-        lambda response, between: encoded_parts(served_by, response, correlation_id),
-        response,
-    )
+
+    def encode(response: Any, between: Callable[[], None]) -> list[bytes | FileSlice]:
+        stopwatch.note_errors(response)
+        return encoded_parts(served_by, response, correlation_id)
+
+    parts = await threads.coding.run(work, encode, response)
     size_bytes = sum(len(part) for part in parts if isinstance(part, bytes))
     work.thread_units = (work.thread_units or 0) + size_bytes // BYTES_PER_UNIT
     if size_bytes > work.max_answer_bytes:

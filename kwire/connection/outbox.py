@@ -14,6 +14,7 @@ Rules:
 import os
 import socket
 from collections import deque
+from contextlib import suppress
 from struct import Struct
 from typing import Any, Final, TypeAlias
 
@@ -32,6 +33,7 @@ SMALL_BYTES: Final = 32 * 1024
 
 WINDOW_BYTES = 1024 * 1024
 LONG_WAIT_S = 0.5
+LAST_FLUSH_S = 1.0
 
 _SIZE = Struct(">i")
 _RESPONSE_START = Struct(">ii")
@@ -145,6 +147,11 @@ class Outbox:
                 waiting_since = trio.current_time()
                 await trio.lowlevel.wait_writable(self._sock)
                 self._has_waited(trio.current_time() - waiting_since)
+
+    async def send_the_rest(self) -> None:
+        """Send everything that goes within ``LAST_FLUSH_S``, because the connection ends."""
+        with trio.move_on_after(LAST_FLUSH_S), suppress(OSError, SliceEnded):
+            await self.send()
 
     async def _warm(self, part: FileSlice) -> None:
         window_bytes = min(part.size_bytes, WINDOW_BYTES)

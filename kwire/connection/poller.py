@@ -35,6 +35,7 @@ from typing import Protocol, TypeAlias
 
 import trio
 
+from kwire.broker.tally import Tally
 from kwire.budget.resting import RestingBytes
 from kwire.budget.work import Turns
 from kwire.connection.deadlines import Deadlines
@@ -70,6 +71,7 @@ class Pollable(Protocol):
     """A connection as the poller sees it; times are trio's clock in seconds."""
 
     peer_host: str
+    listener: str
     last_active_s: float
 
     def fileno(self) -> int:
@@ -100,10 +102,15 @@ class Pollable(Protocol):
 class Poller:
     """The connections of a server. ``run`` serves them; tasks for slow work run in ``nursery``.
 
-    With ``own_wait`` the poller sleeps in its own selector.
+    With ``own_wait`` the poller sleeps in its own selector. ``tally`` counts what it does.
+    ``ready_s`` is when the connections of this pass were found ready, by ``perf_counter``.
     """
 
-    def __init__(self, nursery: trio.Nursery, own_wait: OwnWait | None = None) -> None:
+    def __init__(
+        self, nursery: trio.Nursery, own_wait: OwnWait | None = None, tally: Tally | None = None
+    ) -> None:
+        self.tally = tally or Tally()
+        self.ready_s = perf_counter()
         self.connections: set[Pollable] = set()
         self.per_address: Counter[str] = Counter()
         self.scratch = Scratch()
@@ -232,7 +239,7 @@ class Poller:
         ready = select(wait_s)
         self.turns.begin_pass()
         self.now_s = trio.current_time()
-        served_s = begin_s = perf_counter()
+        served_s = begin_s = self.ready_s = perf_counter()
         while True:
             if self._again:  # their next bytes wait behind what they have already
                 ready = [one for one in ready if one[0].data not in self._again]
@@ -242,11 +249,12 @@ class Poller:
             else:
                 self._serve_many(ready)
             self._serve_again(again)
-            if self._woken:
-                self._serve_woken()
-            if self._afterwards:
-                self._finish_turn()
+            if self._woken or self._afterwards:
+                self._follow_up()
             now_s = perf_counter()
+            if ready or again:
+                self.tally.end_pass(now_s - self.ready_s)
+            self.ready_s = now_s
             if now_s - begin_s > TURN_S or self._again:
                 return True
             if ready:
@@ -273,6 +281,13 @@ class Poller:
                 break
         if self._again:
             self._again = dict.fromkeys(again[done:]) | self._again
+
+    def _follow_up(self) -> None:
+        """Serve the woken connections, and do the work that was left for afterwards."""
+        if self._woken:
+            self._serve_woken()
+        if self._afterwards:
+            self._finish_turn()
 
     def _finish_turn(self) -> None:
         """Do the work that was left for after the responses."""

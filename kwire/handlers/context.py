@@ -53,7 +53,7 @@ class ConnectionInfo(NamedTuple):
 
     @property
     def peer(self) -> str:
-        """The client's address, for the log."""
+        """The client's address and port, for log lines."""
         return f"{self.peer_host}:{self.peer_port}"
 
 

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import trio
 
+from kwire.broker.broker import Broker
 from kwire.broker.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -125,10 +126,21 @@ async def _response(
     for piece in pieces(answer.partitions):
         if len(answer.partitions) > PIECE and context.work.spend(UNITS_TO_TELL * len(piece)):
             await later(context.work.next_slice)
+        _count(piece, context.broker)
         if session is not None:
             piece = _remember(session, piece, incremental=incremental)
         _add_by_topic(topics, piece)
     return FetchResponse(session_id=session.session_id if session else NO_SESSION, responses=topics)
+
+
+def _count(answers: Iterable[tuple[PartitionKey, PartitionData]], broker: Broker) -> None:
+    """Count the bytes that leave each partition."""
+    for (name, topic_id, index), data in answers:
+        if isinstance(data.records, FileSlice):
+            topic = broker.image.topics_by_id.get(topic_id)
+            partition = broker.partition_if_served(topic.name if topic else name, index)
+            if partition is not None:
+                partition.bytes_out += data.records.size_bytes
 
 
 async def _session(

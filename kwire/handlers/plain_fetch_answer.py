@@ -31,7 +31,15 @@ class FetchAnswer:
     The request waits for ``min_bytes``, but never for more than ``max_bytes``.
     """
 
-    __slots__ = ("_left_bytes", "_parts", "_pieces", "min_bytes", "read_committed", "size_bytes")
+    __slots__ = (
+        "_left_bytes",
+        "_parts",
+        "_pieces",
+        "_read",
+        "min_bytes",
+        "read_committed",
+        "size_bytes",
+    )
 
     def __init__(self, min_bytes: int, max_bytes: int, *, read_committed: bool) -> None:
         self.size_bytes = 0
@@ -40,6 +48,7 @@ class FetchAnswer:
         self._left_bytes = max_bytes
         self._parts: list[bytes | FileSlice] = [b""]
         self._pieces: list[bytes] = []
+        self._read: list[tuple[Partition, int]] = []  # with the bytes of its records
 
     def add_bytes(self, piece: bytes) -> None:
         """Add bytes: quiet partitions, and the fields between topics."""
@@ -77,6 +86,7 @@ class FetchAnswer:
             told.append(_NULL)
         told += _NO_REPLICA
         append_unsigned_varint(told, records.size_bytes + 1)
+        self._read.append((partition, records.size_bytes))
         self._add_records(told, records)
 
     def _add_aborted(
@@ -101,6 +111,8 @@ class FetchAnswer:
     def response(self, correlation_id: int) -> list[bytes | FileSlice]:
         """The whole response in parts, its size first."""
         parts = self._parts
+        for partition, size_bytes in self._read:
+            partition.bytes_out += size_bytes
         self._pieces.append(_NO_TAGS)
         parts.append(b"".join(self._pieces))
         size = _BEGIN.size - 4

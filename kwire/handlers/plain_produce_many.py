@@ -25,6 +25,8 @@ TOPIC_IDS_SINCE = 13
 MOST_PARTITIONS = 100
 """More partitions would take longer than a slice of the event loop: the twin serves them."""
 
+PRODUCE_KEY = 0
+
 _LONGEST_NAME = 127
 _UUID_BYTES = 16
 _TOPICS_AT = 7
@@ -150,6 +152,7 @@ class Batches:
             info = partition.append_checked(checked, now_ms=self._now_ms, required_acks=acks)
         except KafkaError as error:
             start = told_log_start(error, start)
+            self._broker.tally.errors[PRODUCE_KEY, error.code] += 1
             told = bytearray(_REFUSED.pack(index, error.code, -1, -1, start, 1))
             message = error.message.encode()
             append_unsigned_varint(told, len(message) + 1 if message else 0)

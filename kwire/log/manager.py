@@ -51,6 +51,7 @@ class LogManager:
         self._disk = disk
         # Logs of the same name as one in ``logs``, until get_or_create chooses by topic id.
         self._rivals: list[PartitionLog] = []
+        self.deleted_segments = 0
         self._doomed: list[tuple[int, Path]] = []
         # Threads create and delete logs, and the event loop retries what failed: one at a time.
         self._changing = threading.Lock()
@@ -298,7 +299,9 @@ class LogManager:
                 continue
             try:
                 watermark = high_watermarks.get(key, opened.log_end_offset)
-                delete_old_segments(opened, now_ms, watermark, self._disk, steady_ms)
+                self.deleted_segments += delete_old_segments(
+                    opened, now_ms, watermark, self._disk, steady_ms
+                )
                 opened.producers.expire(age_ms, opened.config.producer_id_expiration_ms)
             except OSError as error:
                 opened.health.refused(f"cannot delete old segments of {opened.name}", error)

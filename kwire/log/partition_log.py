@@ -256,7 +256,7 @@ class PartitionLog:
             self.active.close()
             self.unflushed.append(self.active)
         self._files_made += 1
-        self.segments.append(new)
+        self.segments.roll(new)
 
     def _discard(self, segment: LogSegment) -> None:
         """Remove an incomplete new segment, which the next start would take for the log's end."""

@@ -24,6 +24,19 @@ MAX_OFFSET = (1 << 63) - 1
 class LogSegments(list[LogSegment]):
     """A list of segments, ascending by base offset."""
 
+    rolled_bytes = 0
+
+    @property
+    def written_bytes(self) -> int:
+        """How many bytes were appended; only the growth of this number says anything."""
+        return self.rolled_bytes + self[-1].size_bytes
+
+    def roll(self, new: LogSegment) -> None:
+        """Have appends go to a new segment from now on."""
+        if self:
+            self.rolled_bytes += self[-1].size_bytes
+        self.append(new)
+
     @property
     def active(self) -> LogSegment:
         """The segment that appends go to."""

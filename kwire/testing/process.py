@@ -25,6 +25,7 @@ LOG_TAIL_LINES = 20
 
 _READY = re.compile(
     r"kwire (?P<version>\S+) ready: (?P<address>\S+) data=.* cluster=(?P<cluster>\S+)"
+    r"( http=(?P<http>\S+))?"
 )
 _PACKAGE_PARENT = Path(__file__).parents[2]
 
@@ -38,6 +39,7 @@ class BrokerProcess:
 
     ``settings`` are Kafka's, as for ``-o``. ``bootstrap`` is ``host:port`` after the start.
     ``package_parent`` is the directory of the package ``kwire`` to run, by default this one's.
+    ``http`` is the URL of its HTTP port, empty if it has none.
     ``version`` is what the broker prints: ``0.1.0``, or ``0.1.0+compiled``.
     """
 
@@ -51,7 +53,7 @@ class BrokerProcess:
     ) -> None:
         self.data_dir = Path(data_dir)
         self.bootstrap = ""
-        self.cluster_id = ""
+        self.cluster_id = self.http = ""
         self.version = ""
         self._settings = dict(settings or {})
         self._listen = listen
@@ -96,6 +98,7 @@ class BrokerProcess:
             raise BrokerFailed(self.log().strip() or line)
         self.bootstrap = ready["address"]
         self.cluster_id = ready["cluster"]
+        self.http = ready["http"] or ""
         self.version = ready["version"]
         return self
 

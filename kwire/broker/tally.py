@@ -1,0 +1,117 @@
+"""What a broker counts for its metrics while it serves: plain numbers, read when somebody asks.
+
+Rules:
+
+- A request on a fast path costs one addition. Its time is that of its pass of the poller: from when
+  its connection was found ready until the responses of the pass were sent. Another pass of the same
+  connections therefore counts each of its requests with the same time.
+- Any other request is timed on its own, in phases.
+- Numbers that the broker keeps anyway (offsets, sizes, connections) are not counted again here.
+"""
+
+from collections import Counter
+from typing import Final
+
+BUCKETS: Final = 28
+"""Bucket ``n`` holds times of fewer than ``2**n`` µs that fit into no bucket before it."""
+
+
+class Spread:
+    """A histogram of times: how many fell into each bucket, and their sum in µs."""
+
+    __slots__ = ("counts", "sum_us")
+
+    def __init__(self) -> None:
+        self.counts = [0] * BUCKETS
+        self.sum_us = 0
+
+    def add(self, seconds: float, times: int = 1) -> None:
+        """Count a time, ``times`` times."""
+        us = int(seconds * 1e6)
+        self.sum_us += us * times
+        bucket = us.bit_length()
+        self.counts[bucket if bucket < BUCKETS else BUCKETS - 1] += times
+
+
+class RequestTimes:
+    """The times of one API's requests, by phase.
+
+    ``queue`` is the time until a connection that was ready had its turn, ``local`` that of decoding
+    and of the handler, ``wait`` that of waiting for a change, for a slice of the event loop, or for
+    a disk, ``total`` the sum of the three.
+    """
+
+    __slots__ = ("local", "queue", "total", "wait")
+
+    def __init__(self) -> None:
+        self.queue = Spread()
+        self.local = Spread()
+        self.wait = Spread()
+        self.total = Spread()
+
+
+class Tally:
+    """The counters of one broker.
+
+    ``fast`` holds the number of requests of Produce and Fetch, whose keys are 0 and 1, on their
+    fast paths; ``fast_times`` their times. ``errors`` is keyed by API and error code. ``start_s``
+    and ``start_logs_s`` are how long the start, and within it the loading of logs, has taken.
+    """
+
+    __slots__ = (
+        "_fetched",
+        "_produced",
+        "accepted",
+        "errors",
+        "fast",
+        "fast_times",
+        "loop_lag",
+        "malformed",
+        "passes",
+        "refused",
+        "requests",
+        "start_logs_s",
+        "start_s",
+    )
+
+    def __init__(self) -> None:
+        self.fast = [0, 0]
+        self.fast_times = (Spread(), Spread())
+        self.requests: dict[int, RequestTimes] = {}
+        self.errors: Counter[tuple[int, int]] = Counter()
+        self.passes = Spread()
+        self.loop_lag = Spread()
+        self.accepted = self.refused = self.malformed = 0
+        self.start_s = self.start_logs_s = 0.0
+        self._produced = self._fetched = 0
+
+    def of(self, api_key: int) -> RequestTimes:
+        """The times of an API."""
+        times = self.requests.get(api_key)
+        if times is None:
+            times = self.requests[api_key] = RequestTimes()
+        return times
+
+    def end_pass(self, seconds: float) -> None:
+        """Count a pass of the poller, and the requests that were served in it on fast paths.
+
+        This runs once for every wake-up, so it spells out ``Spread.add``.
+        """
+        us = int(seconds * 1e6)
+        bucket = us.bit_length()
+        if bucket >= BUCKETS:
+            bucket = BUCKETS - 1
+        passes = self.passes
+        passes.counts[bucket] += 1
+        passes.sum_us += us
+        produced, fetched = self.fast
+        if produced != self._produced:
+            spread = self.fast_times[0]
+            spread.counts[bucket] += produced - self._produced
+            spread.sum_us += us * (produced - self._produced)
+            self._produced = produced
+        if fetched != self._fetched:
+            spread = self.fast_times[1]
+            spread.counts[bucket] += fetched - self._fetched
+            spread.sum_us += us * (fetched - self._fetched)
+            self._fetched = fetched

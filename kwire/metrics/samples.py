@@ -1,0 +1,34 @@
+"""The values of a broker's metrics at one moment, as plain numbers and texts."""
+
+from typing import NamedTuple
+
+from kwire.broker.tally import Spread
+
+
+class Times(NamedTuple):
+    """A copy of one or more ``Spread``."""
+
+    counts: tuple[int, ...]
+    sum_us: int
+
+    @classmethod
+    def of(cls, *spreads: Spread) -> "Times":
+        """The sum of several spreads."""
+        counts = tuple(map(sum, zip(*(spread.counts for spread in spreads), strict=True)))
+        return cls(counts, sum(spread.sum_us for spread in spreads))
+
+
+class Sample(NamedTuple):
+    """One value of a metric of ``definitions``; a total over all topics has no labels."""
+
+    name: str
+    labels: tuple[str, ...]
+    value: float | Times
+
+
+class Samples(list[Sample]):
+    """The values that were gathered so far."""
+
+    def put(self, name: str, value: float | Times, *labels: str) -> None:
+        """Add one."""
+        self.append(Sample(name, labels, value))

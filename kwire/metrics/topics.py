@@ -1,0 +1,127 @@
+"""Samples about topics, their partitions, and the data directories.
+
+Topics with the most traffic have series of their own; the totals count every topic.
+"""
+
+from collections import Counter
+from typing import NamedTuple
+
+from kwire.broker.broker import Broker
+from kwire.broker.partition import Partition
+from kwire.budget.slices import Slices
+from kwire.metrics.samples import Samples
+
+_METRICS = "kafka_server_brokertopicmetrics_"
+_REPLICAS = "kafka_server_replicamanager_"
+_CONTROLLER = "kafka_controller_kafkacontroller_"
+
+
+class _Traffic:
+    """The sums over the partitions of a topic."""
+
+    __slots__ = ("bytes_in", "bytes_out", "messages_in", "partitions", "size_bytes")
+
+    def __init__(self) -> None:
+        self.messages_in = self.bytes_in = self.bytes_out = self.size_bytes = 0
+        self.partitions: list[Partition] = []
+
+    def add(self, partition: Partition, size_bytes: int) -> None:
+        """Add a partition."""
+        self.messages_in += partition.messages_in
+        self.bytes_in += partition.bytes_in
+        self.bytes_out += partition.bytes_out
+        self.size_bytes += size_bytes
+        self.partitions.append(partition)
+
+
+class _Place(NamedTuple):
+    """The sums over the logs of a data directory."""
+
+    sizes: Counter[str]
+    counts: Counter[str]
+
+
+async def gather_topics(broker: Broker, slices: Slices, samples: Samples) -> None:
+    """Add the samples of topics, partitions and data directories."""
+    topics: dict[str, _Traffic] = {}
+    place = _Place(Counter(), Counter())
+    producers = below_minimum = 0
+    for partition in list(broker.partitions()):
+        await slices.turn()
+        size_bytes = partition.log.size_bytes
+        topics.setdefault(partition.topic, _Traffic()).add(partition, size_bytes)
+        place.sizes[str(partition.log.health.path)] += size_bytes
+        place.counts[str(partition.log.health.path)] += 1
+        producers += len(partition.log.producers.producers)
+        below_minimum += partition.isr_size < partition.min_isr
+    samples.put("kwire_producer_ids", producers)
+    samples.put(f"{_REPLICAS}underminisrpartitioncount", below_minimum)
+    _totals(broker, list(topics.values()), samples)
+    _directories(broker, place, samples)
+    most = broker.integer("kwire.metrics.max.topics")
+    busiest = sorted(topics, key=lambda name: (-_bytes(topics[name]), name))
+    samples.put("kwire_metrics_left_out", max(0, len(topics) - most), "topics")
+    left = broker.integer("kwire.metrics.max.partitions")
+    left_out = sum(len(topics[name].partitions) for name in busiest[most:])
+    for name in busiest[:most]:
+        await slices.turn()
+        _topic(name, topics[name], samples)
+        partitions = topics[name].partitions
+        for partition in partitions[:left]:
+            await slices.turn()
+            _partition(partition, samples)
+        left_out += max(0, len(partitions) - left)
+        left = max(0, left - len(partitions))
+    samples.put("kwire_metrics_left_out", left_out, "partitions")
+
+
+def _bytes(traffic: _Traffic) -> int:
+    return traffic.bytes_in + traffic.bytes_out
+
+
+def _topic(name: str, traffic: _Traffic, samples: Samples) -> None:
+    samples.put(f"{_METRICS}messagesin_total", traffic.messages_in, name)
+    samples.put(f"{_METRICS}bytesin_total", traffic.bytes_in, name)
+    samples.put(f"{_METRICS}bytesout_total", traffic.bytes_out, name)
+    samples.put("kwire_topic_partitions", len(traffic.partitions), name)
+    samples.put("kwire_topic_size_bytes", traffic.size_bytes, name)
+
+
+def _partition(partition: Partition, samples: Samples) -> None:
+    log, labels = partition.log, (partition.topic, str(partition.index))
+    samples.put("kafka_log_log_size", log.size_bytes, *labels)
+    samples.put("kafka_log_log_numlogsegments", len(log.segments), *labels)
+    samples.put("kafka_log_log_logstartoffset", log.log_start_offset, *labels)
+    samples.put("kafka_log_log_logendoffset", log.log_end_offset, *labels)
+
+
+def _totals(broker: Broker, topics: list[_Traffic], samples: Samples) -> None:
+    gone, image = broker.gone, broker.image
+    messages = sum(topic.messages_in for topic in topics)
+    samples.put(f"{_METRICS}messagesin_total", gone.messages_in + messages)
+    size_bytes = sum(topic.bytes_in for topic in topics)
+    samples.put(f"{_METRICS}bytesin_total", gone.bytes_in + size_bytes)
+    size_bytes = sum(topic.bytes_out for topic in topics)
+    samples.put(f"{_METRICS}bytesout_total", gone.bytes_out + size_bytes)
+    served = sum(len(topic.partitions) for topic in topics)
+    offline = sum(partition.is_offline for topic in topics for partition in topic.partitions) + len(
+        broker.offline_partitions()
+    )
+    samples.put(f"{_REPLICAS}partitioncount", served)
+    samples.put(f"{_REPLICAS}leadercount", served)
+    samples.put(f"{_REPLICAS}underreplicatedpartitions", 0)
+    samples.put(f"{_REPLICAS}offlinereplicacount", offline)
+    samples.put(f"{_CONTROLLER}activecontrollercount", 1)
+    samples.put(f"{_CONTROLLER}offlinepartitionscount", offline)
+    samples.put(f"{_CONTROLLER}globaltopiccount", len(image.topics_by_name))
+    partitions = sum(len(topic.partitions) for topic in image.topics_by_name.values())
+    samples.put(f"{_CONTROLLER}globalpartitioncount", partitions)
+
+
+def _directories(broker: Broker, place: _Place, samples: Samples) -> None:
+    failures = broker.log_manager.failures
+    for path in broker.log_manager.directories:
+        directory = str(path)
+        samples.put("kwire_log_directory_online", path not in failures, directory)
+        samples.put("kwire_log_directory_size_bytes", place.sizes[directory], directory)
+        samples.put("kwire_log_directory_partitions", place.counts[directory], directory)

@@ -1,0 +1,123 @@
+"""The connections of the HTTP port: hypercorn speaks HTTP on them, this module limits them.
+
+Rules:
+
+- There are at most ``kwire.http.max.connections``. Beyond that a new connection is closed at once.
+- A client has ``IDLE_S`` for the head of its request, and ``SEND_S`` to read a piece of an answer.
+  A connection lasts ``LIFE_S`` at most; browsers and Prometheus then dial again.
+- A head has at most ``HEAD_BYTES``.
+
+hypercorn itself limits neither the connections nor the time for which a client may read nothing, so
+this module accepts connections and gives hypercorn their streams.
+"""
+
+import logging
+import socket
+
+import trio
+from hypercorn.app_wrappers import ASGIWrapper
+from hypercorn.config import Config
+from hypercorn.trio.tcp_server import TCPServer
+from hypercorn.trio.worker_context import WorkerContext
+from hypercorn.typing import ConnectionState
+
+from kwire.web.guard import App
+
+log = logging.getLogger(__name__)
+
+IDLE_S = 5.0
+SEND_S = 30.0
+LIFE_S = 600.0
+STOP_S = 1.0
+HEAD_BYTES = 16 * 1024
+MAX_STREAMS = 8
+"""How many requests of one HTTP/2 connection are served at the same time."""
+
+
+class _Stream:
+    """A connection as hypercorn sees it; its client has to read."""
+
+    def __init__(self, stream: trio.SocketStream) -> None:
+        self.socket = stream.socket
+        self.receive_some = stream.receive_some
+        self.send_eof = stream.send_eof
+        self.aclose = stream.aclose
+        self.life = trio.CancelScope()
+        self._send_all = stream.send_all
+
+    async def send_all(self, data: bytes) -> None:
+        """Send bytes. If the client doesn't read them in time, the connection ends."""
+        try:
+            with trio.fail_after(SEND_S):
+                await self._send_all(data)
+        except (trio.TooSlowError, trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            self.life.cancel()  # because hypercorn may wait for ever for its pipelined requests
+            raise trio.BrokenResourceError("the client doesn't read") from error
+
+
+class Connections:
+    """Serves ``app`` on a bound socket; the caller runs ``serve`` in the thread of the port."""
+
+    def __init__(self, app: App, bound: socket.socket, max_connections: int) -> None:
+        self._app = ASGIWrapper(app)  # type: ignore[arg-type]
+        self._bound = bound
+        self._max_connections = max_connections
+        self._config = _config()
+        self._context = WorkerContext(None)
+        self._streams: set[_Stream] = set()
+        self._all_gone = trio.Event()
+
+    async def serve(self, stop: trio.Event) -> None:
+        """Serve until ``stop`` is set."""
+        listener = trio.SocketListener(trio.socket.from_stdlib_socket(self._bound))
+        async with trio.open_nursery() as handlers:
+            async with trio.open_nursery() as accepting:
+                accepting.start_soon(self._accept, listener, handlers)
+                await stop.wait()
+                self._all_gone = trio.Event()
+                if not self._streams:
+                    self._all_gone.set()
+                accepting.cancel_scope.cancel()
+            await self._context.terminated.set()  # ends the connections that are idle
+            with trio.move_on_after(STOP_S):
+                await self._all_gone.wait()
+            for stream in list(self._streams):  # because hypercorn can't be cancelled in a send
+                stream.socket.close()
+            handlers.cancel_scope.cancel()
+
+    async def _accept(self, listener: trio.SocketListener, handlers: trio.Nursery) -> None:
+        await trio.serve_listeners(self._handle, [listener], handler_nursery=handlers)
+
+    async def _handle(self, accepted: trio.SocketStream) -> None:
+        stream = _Stream(accepted)
+        if len(self._streams) >= self._max_connections:
+            await stream.aclose()
+            return
+        self._streams.add(stream)
+        try:
+            stream.life.deadline = trio.current_time() + LIFE_S
+            state = ConnectionState({})
+            with stream.life:
+                await TCPServer(self._app, self._config, self._context, state, stream)  # type: ignore[arg-type]
+        except* (OSError, trio.BrokenResourceError, trio.ClosedResourceError) as ended:
+            log.debug("an HTTP connection ended: %r", ended.exceptions[0])
+        except* Exception as bug:
+            log.error("bug in an HTTP connection", exc_info=bug)
+        finally:
+            self._streams.discard(stream)
+            if not self._streams:
+                self._all_gone.set()
+            stream.socket.close()
+
+
+def _config() -> Config:
+    config = Config()
+    config.accesslog = None
+    config.errorlog = logging.getLogger("kwire.web.hypercorn")
+    config.include_server_header = False
+    config.keep_alive_timeout = IDLE_S
+    config.h11_max_incomplete_size = HEAD_BYTES
+    config.h2_max_concurrent_streams = MAX_STREAMS
+    config.h2_max_header_list_size = HEAD_BYTES
+    config.websocket_max_message_size = HEAD_BYTES
+    return config

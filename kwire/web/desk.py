@@ -1,0 +1,151 @@
+"""Questions of the HTTP port to the broker, from one event loop to the other.
+
+Rules:
+
+- A question is an ``async`` function that runs in the broker's loop, in ``kwire.budget.slices``.
+- One question is answered at a time, so that many HTTP clients cost the broker no more than one.
+- A question that the broker doesn't answer within ``ANSWER_S`` is given up, on both sides.
+- The HTTP port asks from the start of the broker to its end. ``Observed`` says how far it is.
+"""
+
+from collections.abc import Awaitable, Callable
+from time import perf_counter
+from typing import TYPE_CHECKING, Concatenate, Generic, ParamSpec, TypeVar
+
+import trio
+
+if TYPE_CHECKING:
+    from kwire.broker.broker import Broker
+    from kwire.connection.poller import Poller
+
+ANSWER_S = 10.0
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+class NotServing(Exception):
+    """The broker can't answer; the text says why."""
+
+
+class Observed:
+    """The server as the HTTP port sees it; only the broker's loop may use it.
+
+    ``not_serving`` says why the broker isn't serving, and is empty while it is. ``broker`` and
+    ``poller`` raise NotServing until the server has set them.
+    """
+
+    def __init__(self) -> None:
+        self.not_serving = "the broker is starting"
+        self._broker: Broker | None = None
+        self._poller: Poller | None = None
+
+    def serves(self, broker: "Broker", poller: "Poller") -> None:
+        """Note that the listeners are open."""
+        self._broker, self._poller = broker, poller
+        self.not_serving = ""
+
+    def stops(self) -> None:
+        """Note that the broker is stopping."""
+        self.not_serving = "the broker is stopping"
+
+    @property
+    def broker(self) -> "Broker":
+        """The broker; NotServing until it serves."""
+        if self._broker is None:
+            raise NotServing(self.not_serving)
+        return self._broker
+
+    @property
+    def poller(self) -> "Poller":
+        """The connections of the broker; NotServing until it serves."""
+        if self._poller is None:
+            raise NotServing(self.not_serving)
+        return self._poller
+
+
+class _Answer(Generic[_T]):
+    """The answer to one question, or its error; ``token`` belongs to the loop that has asked."""
+
+    def __init__(self) -> None:
+        self.given = trio.Event()
+        self.value: _T | None = None
+        self.error: Exception | None = NotServing("the broker has ended")
+        self._token = trio.lowlevel.current_trio_token()
+
+    def give(self) -> None:
+        """Wake the loop that has asked, unless it has ended meanwhile."""
+        try:
+            self._token.run_sync_soon(self.given.set)
+        except trio.RunFinishedError:
+            return
+
+
+class Desk:
+    """Asks the broker. Made in the broker's loop, whose ``nursery`` runs the questions."""
+
+    def __init__(self, observed: Observed, nursery: trio.Nursery) -> None:
+        self._observed = observed
+        self._nursery = nursery
+        self._broker_token = trio.lowlevel.current_trio_token()
+        self._one_at_a_time = trio.Lock()
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Answer no more questions; called in the broker's loop before the nursery ends."""
+        self._is_closed = True
+
+    async def ask(
+        self,
+        gather: Callable[Concatenate[Observed, _P], Awaitable[_T]],
+        *arguments: _P.args,
+        **more: _P.kwargs,
+    ) -> _T:
+        """The result of ``gather(observed, …)`` in the broker's loop, or its error.
+
+        Raises NotServing if the broker doesn't serve or gives no answer in time.
+        """
+        async with self._one_at_a_time:
+            return await self._ask(lambda: gather(self._observed, *arguments, **more))
+
+    async def turn_s(self) -> float:
+        """How long the broker's loop took to turn once, in seconds; NotServing if it doesn't."""
+
+        async def nothing() -> None:
+            return
+
+        begin_s = perf_counter()
+        await self._ask(nothing)
+        return perf_counter() - begin_s
+
+    async def _ask(self, question: Callable[[], Awaitable[_T]]) -> _T:
+        answer: _Answer[_T] = _Answer()
+
+        async def work() -> None:
+            try:
+                with trio.fail_after(ANSWER_S):
+                    answer.value = await question()
+                answer.error = None
+            except Exception as error:
+                answer.error = error
+            finally:
+                answer.give()
+
+        def begin() -> None:
+            if self._is_closed:
+                answer.give()
+            else:
+                self._nursery.start_soon(work)
+
+        try:
+            self._broker_token.run_sync_soon(begin)
+            with trio.fail_after(ANSWER_S):
+                await answer.given.wait()
+        except trio.RunFinishedError:
+            raise NotServing("the broker has ended") from None
+        except trio.TooSlowError:
+            why = f"the broker's event loop gave no answer within {ANSWER_S:g} s"
+            raise NotServing(why) from None
+        if answer.error is not None:
+            raise answer.error
+        return answer.value  # type: ignore[return-value]

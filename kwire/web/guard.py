@@ -1,0 +1,137 @@
+"""The limits of every HTTP request: the host it names, its length, and its time.
+
+Rules:
+
+- The Host header must name the address that the client has dialled, ``localhost``, or one of
+  ``kwire.http.allowed.hosts``. Otherwise any web page could have a browser read this port under a
+  name of its own (DNS rebinding).
+- A request's body has at most ``MAX_BODY_BYTES``. An answer takes at most ``REQUEST_S``.
+- No answer may be shown inside another site's page, guessed to be of another type, or stored.
+- A bug in a page is logged and answered with status 500; the broker goes on.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from typing import Any, TypeAlias
+
+import trio
+from starlette.responses import PlainTextResponse
+
+from kwire.web.desk import NotServing
+
+log = logging.getLogger(__name__)
+
+MAX_BODY_BYTES = 64 * 1024
+REQUEST_S = 30.0
+
+Scope: TypeAlias = MutableMapping[str, Any]
+Message: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+HEADERS = (
+    (b"cache-control", b"no-store"),
+    (
+        b"content-security-policy",
+        b"default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
+    ),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+)
+
+
+class TooLong(Exception):
+    """The body of a request is longer than ``MAX_BODY_BYTES``."""
+
+
+class Guard:
+    """The ASGI application around ``app``."""
+
+    def __init__(self, app: App, allowed_hosts: Iterable[str] = ()) -> None:
+        self._app = app
+        self._allowed = {host.lower() for host in allowed_hosts}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Check a request, and pass it on."""
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        has_begun = False
+
+        async def send_guarded(message: Message) -> None:
+            nonlocal has_begun
+            if message["type"] == "http.response.start":
+                has_begun = True
+                message["headers"] = [*message.get("headers", ()), *HEADERS]
+            await send(message)
+
+        refusal = self._refusal(scope)
+        if refusal is None:
+            with trio.move_on_after(REQUEST_S) as limit:
+                refusal = await self._pass_on(scope, _limited(receive), send_guarded)
+            if limit.cancelled_caught:
+                refusal = _text(503, f"no answer within {REQUEST_S:g} s")
+        if refusal is not None and not has_begun:
+            await refusal(scope, receive, send_guarded)
+
+    async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> App | None:
+        """Have the application answer; returns the answer to give if that fails."""
+        try:
+            await self._app(scope, receive, send)
+        except NotServing as error:
+            return _text(503, str(error))
+        except TooLong:
+            return _too_long()
+        except Exception as error:
+            log.error("bug in the HTTP port, %s", scope["path"], exc_info=error)
+            return _text(500, "a bug in kwire; the broker's log has it")
+        return None
+
+    def _refusal(self, scope: Scope) -> App | None:
+        """The answer to a request that isn't passed on."""
+        headers = dict(scope["headers"])
+        host = _host(headers.get(b"host", b"").decode("latin-1"))
+        server = scope.get("server") or ("", 0)
+        if host not in ("localhost", str(server[0]).lower()) and host not in self._allowed:
+            return _text(
+                403,
+                f"the Host header names {host or 'no host'!r}, which this port doesn't serve: dial "
+                f"the broker by its address, or add the name to kwire.http.allowed.hosts",
+            )
+        length = headers.get(b"content-length", b"0")
+        if not length.isdigit() or len(length) > 9 or int(length) > MAX_BODY_BYTES:
+            return _too_long()
+        return None
+
+
+def _host(header: str) -> str:
+    """The host of ``HOST``, ``HOST:PORT``, or ``[IPv6]:PORT``, in small letters."""
+    if header.startswith("["):
+        return header[1:].partition("]")[0].lower()
+    return header.partition(":")[0].lower()
+
+
+def _limited(receive: Receive) -> Receive:
+    """``receive`` that raises TooLong beyond the limit of a body."""
+    size_bytes = 0
+
+    async def limited() -> Message:
+        nonlocal size_bytes
+        message = await receive()
+        size_bytes += len(message.get("body", b""))
+        if size_bytes > MAX_BODY_BYTES:
+            raise TooLong
+        return message
+
+    return limited
+
+
+def _too_long() -> App:
+    return _text(413, f"a request's body may have {MAX_BODY_BYTES} bytes")
+
+
+def _text(status: int, text: str) -> App:
+    return PlainTextResponse(text + "\n", status_code=status, headers={"connection": "close"})

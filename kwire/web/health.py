@@ -1,0 +1,52 @@
+"""``/healthz`` and ``/readyz``, for whoever starts, restarts and balances brokers.
+
+``/healthz`` is 200 while the process lives: the broker's event loop turns, also during a start or
+a recovery that takes long. A restart is the remedy if it is 503.
+
+``/readyz`` is 200 while the broker serves everything: its listeners are open, its coordinators are
+loaded, and all its data directories are online. Otherwise it is 503, with one line for each reason.
+"""
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from kwire.errors import ErrorCode, KafkaError
+from kwire.web.desk import Desk, NotServing, Observed
+
+
+def routes(desk: Desk) -> list[Route]:
+    """The routes of this module."""
+
+    async def healthz(_: Request) -> Response:
+        turn_s = await desk.turn_s()
+        return PlainTextResponse(f"ok: the event loop turned within {turn_s * 1000:.1f} ms\n")
+
+    async def readyz(_: Request) -> Response:
+        try:
+            reasons = await desk.ask(reasons_against)
+        except NotServing as error:
+            reasons = [str(error)]
+        if reasons:
+            return PlainTextResponse("\n".join(reasons) + "\n", status_code=503)
+        return PlainTextResponse("ready\n")
+
+    return [Route("/healthz", healthz), Route("/readyz", readyz)]
+
+
+async def reasons_against(observed: Observed) -> list[str]:
+    """Why the broker isn't ready, a line for each reason; empty if it is."""
+    if observed.not_serving:
+        return [observed.not_serving]
+    broker = observed.broker
+    reasons = [
+        f"the data directory {path} is offline: {why}"
+        for path, why in broker.log_manager.failures.items()
+    ]
+    for coordinators in broker.coordinators:
+        try:
+            coordinators.all_coordinators()
+        except KafkaError as error:
+            if error.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                reasons.append(f"{coordinators.topic_name} is being loaded")
+    return reasons

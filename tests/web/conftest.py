@@ -1,0 +1,31 @@
+"""A server with an HTTP port, and a client for it."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx
+
+from kwire.server import Server
+from kwire.testing.in_process import RunningServer, running_server
+
+HTTP = {"kwire.http.listen": "127.0.0.1:0"}
+
+
+def http_url(server: Server) -> str:
+    """The address of a server's HTTP port."""
+    assert server.http is not None
+    host, port = server.http.address
+    return f"http://{host}:{port}"
+
+
+@asynccontextmanager
+async def http_server(
+    data_dir: Path, settings: Mapping[str, str] | None = None
+) -> AsyncIterator[tuple[RunningServer, httpx.AsyncClient]]:
+    """A running server with an HTTP port, and an HTTP client."""
+    async with (
+        running_server(data_dir, HTTP | dict(settings or {})) as running,
+        httpx.AsyncClient(base_url=http_url(running.server), timeout=30) as client,
+    ):
+        yield running, client

@@ -1,0 +1,184 @@
+"""An attacker on the HTTP port harms neither Kafka's clients nor the broker's memory."""
+
+from pathlib import Path
+
+import pytest
+import trio
+
+from kwire.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kwire.testing.in_process import RunningServer
+from kwire.web import connections, governor
+from kwire.web.guard import MAX_BODY_BYTES
+from tests.web.conftest import http_server
+
+
+async def http_stream(running: RunningServer) -> trio.SocketStream:
+    """A raw connection to the HTTP port."""
+    assert running.server.http is not None
+    return await trio.open_tcp_stream(*running.server.http.address)
+
+
+async def is_closed(stream: trio.SocketStream) -> bool:
+    """Whether the server closes a connection without a word."""
+    with trio.fail_after(20):
+        try:
+            return await stream.receive_some() == b""
+        except trio.BrokenResourceError:
+            return True
+
+
+async def send_for_ever(stream: trio.SocketStream) -> None:
+    """Send requests and read no answer."""
+    while True:
+        await stream.send_all(b"GET /nothing-here HTTP/1.1\r\nHost: localhost\r\n\r\n" * 100)
+
+
+async def kafka_is_served(running: RunningServer) -> bool:
+    """Whether a new Kafka client gets an answer."""
+    client = await running.connect()
+    answer = await client.request(ApiVersionsRequest(), 0, ApiVersionsResponse)
+    await client.aclose()
+    return answer.error_code == 0
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost", 200),
+        ("LOCALHOST:9094", 200),
+        ("127.0.0.1:1", 200),
+        ("broker.example", 200),
+        ("127.0.0.2", 403),
+        ("evil.example", 403),
+        ("localhost.evil.example", 403),
+        ("[::1]:9094", 403),
+        ("", 403),
+    ],
+)
+async def test_only_known_hosts_are_served(tmp_path: Path, host: str, status: int) -> None:
+    """A web page can't have a browser read the port under a name of the page's own."""
+    async with http_server(tmp_path, {"kwire.http.allowed.hosts": "broker.example"}) as (_, http):
+        answer = await http.get("/readyz", headers={"Host": host})
+        assert answer.status_code == status
+        if status == 403:
+            assert "kwire.http.allowed.hosts" in answer.text
+
+
+async def test_every_answer_forbids_other_sites_to_use_it(tmp_path: Path) -> None:
+    """No frame, no guess of another type, no scripts from elsewhere, nothing stored."""
+    async with http_server(tmp_path) as (_, http):
+        for path in ("/readyz", "/nothing-here"):
+            headers = (await http.get(path)).headers
+            assert headers["x-frame-options"] == "DENY"
+            assert headers["x-content-type-options"] == "nosniff"
+            assert "default-src 'self'" in headers["content-security-policy"]
+            assert headers["cache-control"] == "no-store"
+            assert "access-control-allow-origin" not in headers
+            assert "server" not in headers
+
+
+async def test_bodies_and_heads_have_limits(tmp_path: Path) -> None:
+    """A long body is refused by its length, and a long head without being kept."""
+    async with http_server(tmp_path) as (running, http):
+        answer = await http.post("/readyz", content=b"x" * (MAX_BODY_BYTES + 1))
+        assert answer.status_code == 413
+        stream = await http_stream(running)
+        await stream.send_all(b"GET /readyz HTTP/1.1\r\n" + b"x: " + b"y" * 40_000)
+        assert b" 431 " in await stream.receive_some()
+        await stream.aclose()
+        assert await kafka_is_served(running)
+
+
+async def test_connections_have_a_limit(tmp_path: Path) -> None:
+    """One more is closed at once; Kafka's port and its descriptors are left alone."""
+    async with http_server(tmp_path, {"kwire.http.max.connections": "3"}) as (running, _):
+        held = [await http_stream(running) for _ in range(3)]
+        for stream in held:  # an answer shows that the connection counts
+            await stream.send_all(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert b" 200 " in await stream.receive_some()
+        assert await is_closed(await http_stream(running))
+        assert await kafka_is_served(running)
+        for stream in held:
+            await stream.aclose()
+
+
+async def test_a_client_that_sends_no_whole_head_is_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However often it sends another byte."""
+    monkeypatch.setattr(connections, "IDLE_S", 0.05)
+    async with http_server(tmp_path) as (running, _):
+        stream = await http_stream(running)
+        await stream.send_all(b"GET /readyz HTTP/1.1\r\n")
+        assert await is_closed(stream)
+
+
+async def test_a_client_that_reads_nothing_is_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its requests are pipelined until no answer fits into the socket any more."""
+    monkeypatch.setattr(connections, "SEND_S", 0.05)
+    async with http_server(tmp_path) as (running, _):
+        stream = await http_stream(running)
+        stream.setsockopt(trio.socket.SOL_SOCKET, trio.socket.SO_RCVBUF, 4096)
+        with trio.fail_after(30), pytest.raises(trio.BrokenResourceError):
+            await send_for_ever(stream)
+        assert await kafka_is_served(running)
+
+
+async def test_a_client_that_reads_nothing_does_not_hold_up_the_stop(tmp_path: Path) -> None:
+    """The server ends although hypercorn waits for that client."""
+    async with http_server(tmp_path) as (running, _):
+        stream = await http_stream(running)
+        with trio.move_on_after(0.5):
+            await send_for_ever(stream)
+    with pytest.raises((trio.BrokenResourceError, trio.ClosedResourceError)):
+        await send_for_ever(stream)
+
+
+class Machine:
+    """A thread's clock, in which sleeping is free."""
+
+    def __init__(self) -> None:
+        self.now_s = self.used_s = 0.0
+
+    def monotonic(self) -> float:
+        """The time."""
+        return self.now_s
+
+    def thread_time(self) -> float:
+        """The processor time."""
+        return self.used_s
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+        self.now_s += seconds
+
+    def work(self, seconds: float) -> None:
+        """Let time pass in which the processor is used."""
+        self.now_s += seconds
+        self.used_s += seconds
+
+
+async def test_requests_without_end_get_a_share_of_a_processor(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A burst goes through at once; what goes on for long gets a quarter, Kafka has the rest."""
+    machine = Machine()
+    monkeypatch.setattr(governor, "time", machine)
+    governed = governor.Governor()
+    task = trio.lowlevel.current_task()
+    while machine.used_s < governor.BURST_S * 0.9:
+        machine.work(0.001)
+        governed.after_task_step(task)
+    assert machine.now_s == machine.used_s
+    while machine.used_s < 100:
+        machine.work(0.001)
+        governed.after_task_step(task)
+    assert machine.used_s / machine.now_s < governor.SHARE + 0.02
+    machine.sleep(1000)
+    begin_s = machine.now_s
+    for _ in range(1000):
+        machine.work(0.001)
+        governed.after_task_step(task)
+    assert machine.now_s - begin_s == pytest.approx(1)
