@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import trio
 
-from kwire.coordinator.effects import Effects, Job
+from kwire.coordinator.effects import Detail, Effects, Job
 from kwire.coordinator.records import Content, CoordinatorRecord
 from kwire.errors import ErrorCode, KafkaError
 from kwire.protocol.codec import MalformedRequest
@@ -281,7 +281,7 @@ def _split(written: list[CoordinatorRecord]) -> Iterator[list[CoordinatorRecord]
 
 def _tell(notes: list[str]) -> None:
     for note in notes:
-        log.info("%s", note)
+        log.log(logging.DEBUG if isinstance(note, Detail) else logging.INFO, "%s", note)
 
 
 def _give(waiter: object, response: Any, flush: Flush | None = None) -> None:

@@ -29,7 +29,7 @@ from kwire.connection.liveness import is_gone
 from kwire.connection.own_wait import OwnWait
 from kwire.connection.poller import Poller
 from kwire.errors import KafkaError
-from kwire.handlers.context import ConnectionInfo
+from kwire.handlers.context import ConnectionInfo, Software
 from kwire.housekeeping import Housekeeping
 from kwire.log.data_directory import LogDirectoryError
 from kwire.log.directory_health import LOCK_FILE
@@ -354,6 +354,7 @@ class Server:
             address,
             peer[1],
             is_gone=partial(is_gone, accepted),
+            software=Software(),
         )
         max_bytes = self.broker.integer("socket.request.max.bytes")
         self.poller.add(Connection(accepted, info, self.broker, self.poller, max_bytes))

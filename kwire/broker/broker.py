@@ -38,6 +38,7 @@ from kwire.metadata.image import MetadataImage, TopicImage
 from kwire.metadata.store import MetadataStore
 
 if TYPE_CHECKING:
+    from kwire.broker.client_metrics import ClientMetrics
     from kwire.broker.compaction import Compaction
     from kwire.broker.groups import Groups
     from kwire.broker.producer_ids import ProducerIds
@@ -123,6 +124,13 @@ class Broker:
         from kwire.broker.transactions import Transactions
 
         return self._begin(Transactions(self))
+
+    @cached_property
+    def client_metrics(self) -> "ClientMetrics":
+        """The metrics that clients push."""
+        from kwire.broker.client_metrics import ClientMetrics
+
+        return ClientMetrics(self)
 
     def _begin(self, coordinators: _Coordinators) -> _Coordinators:
         self.background.start_soon(coordinators.run)

@@ -19,6 +19,7 @@ LOGS = 4
 COLD_READS = 8
 HOUSEKEEPING = 2
 COMPUTING = 1
+TELEMETRY = 1
 
 
 class Threads:
@@ -32,6 +33,7 @@ class Threads:
     - ``cold_reads``: pages that are not in the page cache are read.
     - ``housekeeping``: checkpoints are written, files are removed, compaction is prepared.
     - ``computing``: partitions of large groups are assigned, regular expressions are matched.
+    - ``telemetry``: metrics that clients push are read.
     """
 
     def __init__(self) -> None:
@@ -42,6 +44,7 @@ class Threads:
         self.cold_reads = Kind(COLD_READS)
         self.housekeeping = Kind(HOUSEKEEPING)
         self.computing = Kind(COMPUTING)
+        self.telemetry = Kind(TELEMETRY)
 
     def close(self) -> None:
         """Give up work that no client was promised: batches that are checked or wait for it."""

@@ -1,7 +1,10 @@
-"""The log lines of ``kwire serve``: one line on standard error for each message.
+"""The log lines of ``kwire serve``: one line for each message, on standard error or in a file.
 
-Format: ``2026-01-31 12:00:00,123 INFO kwire.runtime: what happened``, in local time. This is
-Python's own form of the time. The lines of a traceback follow, each indented.
+Text: ``2026-01-31 12:00:00.123+01:00 INFO kwire.runtime: what happened``: local time with its
+offset from UTC (RFC 3339). The lines of a traceback follow, each indented.
+
+JSON (``--log-format json``): ``{"time":…,"level":…,"logger":…,"message":…}``, with ``exception``
+where there is a traceback.
 
 Rules:
 
@@ -18,7 +21,6 @@ Rules:
 
 import logging
 import time
-from typing import TextIO
 
 MAX_MESSAGE_CHARACTERS = 1000
 MOST_PER_SECOND = 200
@@ -29,11 +31,17 @@ _ESCAPES = {
 } | {ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\\t"}
 
 
+def cut(text: str) -> str:
+    """``text``, cut to the length limit of a message."""
+    if len(text) <= MAX_MESSAGE_CHARACTERS:
+        return text
+    left_out = len(text) - MAX_MESSAGE_CHARACTERS
+    return f"{text[:MAX_MESSAGE_CHARACTERS]}… ({left_out} more characters)"
+
+
 def one_line(text: str) -> str:
     """``text`` with control characters escaped, and cut to the length limit of a message."""
-    if len(text) > MAX_MESSAGE_CHARACTERS:
-        left_out = len(text) - MAX_MESSAGE_CHARACTERS
-        text = f"{text[:MAX_MESSAGE_CHARACTERS]}… ({left_out} more characters)"
+    text = cut(text)
     return text if text.isprintable() else text.translate(_ESCAPES)
 
 
@@ -42,22 +50,55 @@ def indented(text: str) -> str:
     return "\n".join(f"    {one_line(line)}" for line in text.splitlines())
 
 
-class LineFormatter(logging.Formatter):
-    """Formats a message as a line."""
+class _Timed(logging.Formatter):
+    """Knows the time of a message as text."""
 
     def __init__(self) -> None:
         super().__init__()
         self._second = -1
-        self._second_text = ""
+        self._second_text = self._offset = ""
+
+    def time_of(self, record: logging.LogRecord) -> str:
+        """Local time with its offset from UTC."""
+        second = int(record.created)
+        if second != self._second:
+            at = time.localtime(second)
+            self._second_text = time.strftime("%Y-%m-%d %H:%M:%S", at)
+            offset = time.strftime("%z", at)
+            self._offset = f"{offset[:3]}:{offset[3:]}"
+            self._second = second
+        return f"{self._second_text}.{int(record.msecs):03d}{self._offset}"
+
+
+class JsonFormatter(_Timed):
+    """Formats a message as a JSON object in one line."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        from json import dumps
+
+        self._dumps = dumps
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The object, without the newline at its end."""
+        parts = {
+            "time": self.time_of(record),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": cut(record.getMessage()),
+        }
+        if record.exc_info:
+            parts["exception"] = self.formatException(record.exc_info)
+        return self._dumps(parts)
+
+
+class LineFormatter(_Timed):
+    """Formats a message as a line."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The line, without the newline at its end."""
-        second = int(record.created)
-        if second != self._second:
-            self._second_text = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(second))
-            self._second = second
         line = (
-            f"{self._second_text},{int(record.msecs):03d} {record.levelname} {record.name}: "
+            f"{self.time_of(record)} {record.levelname} {record.name}: "
             f"{one_line(record.getMessage())}"
         )
         if record.exc_info:
@@ -88,13 +129,12 @@ class Sparing(logging.Filter):
         return count <= MOST_PER_SECOND
 
 
-def begin(stream: TextIO, *, verbose: bool) -> None:
-    """Write all log messages to ``stream`` from now on."""
+def begin(handler: logging.Handler, *, verbose: bool, as_json: bool = False) -> None:
+    """Write all log messages to ``handler`` from now on."""
     logging._srcfile = None  # Python's documented way to skip looking up the caller
     logging.logThreads = False
     logging.logProcesses = False
     logging.logMultiprocessing = False
-    handler = logging.StreamHandler(stream)
     handler.addFilter(Sparing())
-    handler.setFormatter(LineFormatter())
+    handler.setFormatter(JsonFormatter() if as_json else LineFormatter())
     logging.basicConfig(level=logging.DEBUG if verbose else logging.INFO, handlers=[handler])

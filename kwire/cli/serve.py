@@ -9,7 +9,6 @@ Exit codes: 0 after a clean stop, 1 if kwire can't start or fails, 2 for a wrong
 import argparse
 import logging
 import signal
-import sys
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -18,7 +17,8 @@ from kwire.cli import own_process
 from kwire.cli.output import fail
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
+    from pathlib import Path
 
     from kwire.config.broker import BrokerConfig
 
@@ -72,19 +72,38 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         help="one of Kafka's settings; overrides the file; may be repeated",
     )
     serve.add_argument("-v", "--verbose", action="store_true", help="log more")
+    serve.add_argument(
+        "--log-format", choices=("text", "json"), default="text", help="how log lines look"
+    )
+    serve.add_argument(
+        "--log-file", metavar="FILE", help="log to this file, and not to standard error"
+    )
+    serve.add_argument(
+        "--log-file-mb",
+        metavar="MB",
+        type=int,
+        default=100,
+        help="how large the file may get before it is renamed to FILE.1 (default: 100)",
+    )
+    serve.add_argument(
+        "--log-file-count",
+        metavar="N",
+        type=int,
+        default=10,
+        help="how many such older files are kept (default: 10)",
+    )
     serve.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Serve; returns the exit code."""
     own_process.begin()
-    from kwire.cli import log_lines
     from kwire.config.broker import BrokerConfig
     from kwire.config.settings import ConfigError
 
-    log_lines.begin(sys.stderr, verbose=options.verbose)
     places: dict[str, str] = {}
     try:
+        _begin_log(options)
         properties, places = _properties(options)
         config = BrokerConfig.load(properties, places)
     except ConfigError as error:
@@ -92,6 +111,25 @@ def run(options: argparse.Namespace) -> int:
     except UsageError as error:
         return fail(str(error))
     return _serve(config)
+
+
+def _begin_log(options: argparse.Namespace) -> None:
+    """Log as the options say; UsageError if the file can't be used."""
+    from kwire.cli import log_lines
+
+    handler: logging.Handler = logging.StreamHandler()
+    if options.log_file is not None:
+        from kwire.cli.log_file import LogFile
+
+        if options.log_file_mb < 1 or options.log_file_count < 1:
+            raise UsageError("--log-file-mb and --log-file-count must be at least 1")
+        try:
+            handler = LogFile(options.log_file, options.log_file_mb << 20, options.log_file_count)
+        except OSError as error:
+            problem = f"--log-file {options.log_file}: cannot write to it: {error.strerror}"
+            raise UsageError(problem) from error
+    as_json = options.log_format == "json"
+    log_lines.begin(handler, verbose=options.verbose, as_json=as_json)
 
 
 def _place_of(name: str, places: dict[str, str]) -> str:
@@ -232,9 +270,11 @@ def _serve(config: "BrokerConfig") -> int:
                     if await anext(signals) == signal.SIGHUP:
                         log.warning("stopping: the terminal was closed (SIGHUP)")
                     serving.cancel_scope.cancel()
+                began_s = trio.current_time()
                 server.stop()
                 nursery.start_soon(_pass_over, signals)  # a second Ctrl-C must not kill the process
                 await ended.wait()
+                _tell_of_the_end(server.broker.log_manager.failures, trio.current_time() - began_s)
                 nursery.cancel_scope.cancel()
 
     reasons: list[str] = []
@@ -243,6 +283,15 @@ def _serve(config: "BrokerConfig") -> int:
     except* (StartError, StorageLost) as group:
         reasons.append(_reason(group))
     return fail(reasons[0]) if reasons else 0
+
+
+def _tell_of_the_end(failures: "Mapping[Path, str]", took_s: float) -> None:
+    """Log that the broker has stopped; the next start recovers failed directories."""
+    if failures:
+        names = ", ".join(map(str, failures))
+        log.warning("stopped in %.1f s, without a clean end of %s, which failed", took_s, names)
+    else:
+        log.info("stopped cleanly in %.1f s: every log is flushed and closed", took_s)
 
 
 def _shown(address: tuple[str, int]) -> str:

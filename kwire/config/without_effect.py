@@ -103,7 +103,6 @@ WITHOUT_EFFECT = (
     "socket.connection.setup.timeout.",
     "socket.listen.backlog.size",
     "socket.receive.buffer.bytes",
-    "telemetry.max.bytes",
     "transaction.state.log.load.buffer.size",
     "transaction.two.phase.commit.enable",
     "unclean.leader.election.enable",
@@ -134,7 +133,9 @@ def has_effect(scope: str, name: str) -> bool:
             )
         case "group":
             return not is_among(f"group.{name}", WITHOUT_EFFECT)
-    return False  # kwire collects no metrics of clients, and one broker has nothing to throttle
+        case "client-metrics":
+            return True
+    return False  # one broker has nothing to throttle
 
 
 def is_among(name: str, names: tuple[str, ...]) -> bool:

@@ -97,6 +97,7 @@ def _begin_rebalance(group: ClassicGroup, reason: str, turn: Turn) -> None:
     turn.note(
         group.group_id,
         f"{reason}; a rebalance begins, generation {group.generation} was {group.state.value}",
+        is_detail=group.is_first_rebalance or not group.members,
     )
     group.move_to(GroupState.PREPARING_REBALANCE, turn)
     group.pending_syncs.clear()
@@ -134,7 +135,8 @@ def complete_join(group: ClassicGroup, turn: Turn) -> None:
         group.move_to(GroupState.EMPTY, turn)
         group.protocol = None
         turn.effects.records.append(group_metadata(group.group_id, group.state_record()))
-        turn.note(group.group_id, f"generation {group.generation} has no members left")
+        text = f"generation {group.generation} has no members left"
+        turn.note(group.group_id, text, is_detail=True)
         return
     group.protocol = group.select_protocol()
     turn.note(
@@ -185,7 +187,8 @@ def sync(
 def _assign(group: ClassicGroup, assignments: dict[str, bytes], turn: Turn) -> None:
     """Write the leader's assignments, and answer the members that wait for theirs."""
     took_ms = turn.now_ms - group.state_since_ms
-    turn.note(group.group_id, f"generation {group.generation} is assigned, after {took_ms} ms")
+    text = f"generation {group.generation} is assigned, after {took_ms} ms"
+    turn.note(group.group_id, text, is_detail=len(group.members) == 1)
     turn.effects.records.append(group_metadata(group.group_id, group.to_record(assignments)))
     turn.effects.undo.append(partial(_assignment_was_lost, group, group.generation))
     for member in group.members.values():
@@ -214,7 +217,7 @@ def after_removal(group: ClassicGroup, reason: str, turn: Turn) -> None:
     if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
         prepare_rebalance(group, reason, turn)
     else:
-        turn.note(group.group_id, reason)
+        turn.note(group.group_id, reason, is_detail=not group.members)
         maybe_complete_join(group, turn)
 
 

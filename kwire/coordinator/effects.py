@@ -22,6 +22,12 @@ Waiter: TypeAlias = Hashable
 """Waits for a reply; only the runtime knows the request behind it."""
 
 
+class Detail(str):
+    """A note for those who look closely: most are about a program that runs alone for a moment."""
+
+    __slots__ = ()
+
+
 class Job(NamedTuple):
     """Work that takes long, and the operation that takes its result.
 
@@ -39,7 +45,7 @@ class Effects:
 
     ``records`` are written first: in one batch if ``is_atomic``, and as part of a transaction if
     ``producer`` has one. ``replies`` and ``jobs`` follow. ``notes`` are lines for the log, such as
-    the reason of a rebalance or of a member's removal.
+    the reason of a rebalance or of a member's removal; the log shows a ``Detail`` at level DEBUG.
     """
 
     __slots__ = ("is_atomic", "jobs", "notes", "producer", "records", "replies", "undo")
@@ -80,7 +86,8 @@ class Turn(NamedTuple):
         """The date, in milliseconds since the epoch."""
         return self.now_ms if self.clock_ms is None else self.clock_ms()
 
-    def note(self, group_id: str, text: str) -> None:
+    def note(self, group_id: str, text: str, *, is_detail: bool = False) -> None:
         """Note an event of a group and its reason, for the log and for the group's history."""
-        self.effects.notes.append(f"group {group_id}: {text}")
+        note = f"group {group_id}: {text}"
+        self.effects.notes.append(Detail(note) if is_detail else note)
         self.histories.add(group_id, Event(self.date_ms, text))

@@ -78,6 +78,8 @@ APIS: dict[int, Api] = {
     66: Api("ListTransactions", 0, 2),
     68: Api("ConsumerGroupHeartbeat", 0, 1),
     69: Api("ConsumerGroupDescribe", 0, 1),
+    71: Api("GetTelemetrySubscriptions", 0, 0),
+    72: Api("PushTelemetry", 0, 0),
     74: Api("ListConfigResources", 0, 1),
     75: Api("DescribeTopicPartitions", 0, 0),
 }

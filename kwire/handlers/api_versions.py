@@ -21,6 +21,9 @@ from kwire.protocol.messages.api_versions import (
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _SOFTWARE_SINCE = 3
 
+TELEMETRY_KEYS = (71, 72)
+"""Clients push metrics only to a broker that shows them, on its HTTP port."""
+
 UNITS = 80
 
 
@@ -28,11 +31,19 @@ def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsR
     """Answer with all APIs and features."""
     if context.api_version >= _SOFTWARE_SINCE and not _software_is_valid(request):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    software = context.connection.software
+    if software is not None:
+        software.name, software.version = (
+            request.client_software_name,
+            request.client_software_version,
+        )
     context.work.spend(UNITS)
+    takes_telemetry = bool(context.broker.setting("kwire.http.listen"))
     return ApiVersionsResponse(
         api_keys=[
             ApiVersion(api_key=key, min_version=first, max_version=last)
             for key, first, last in advertised_versions()
+            if takes_telemetry or key not in TELEMETRY_KEYS
         ],
         supported_features=[
             # Versions up to 3 cannot carry a lowest level of 0, so they leave such features out.

@@ -36,6 +36,15 @@ CLUSTER_OPERATIONS = _bits(
 )
 
 
+class Software:
+    """What a client calls itself in ApiVersions; empty before."""
+
+    __slots__ = ("name", "version")
+
+    def __init__(self) -> None:
+        self.name = self.version = ""
+
+
 class ConnectionInfo(NamedTuple):
     """A connection as its handlers see it: its listener, both addresses, and its principal.
 
@@ -50,6 +59,7 @@ class ConnectionInfo(NamedTuple):
     peer_port: int
     principal: str = "User:ANONYMOUS"
     is_gone: Callable[[], bool] = lambda: False
+    software: Software | None = None
 
     @property
     def peer(self) -> str:

@@ -28,8 +28,6 @@ def warn(resource: ConfigResource, names: Iterable[str]) -> None:
     if kind is ConfigResourceType.GROUP:
         asked = {name: text for name, text in asked.items() if is_among(name, _GROUPS_NOT_SERVED)}
         reason = "share groups and streams groups are not served yet"
-    elif kind is ConfigResourceType.CLIENT_METRICS:
-        reason = "clients are not asked for their metrics yet"
     else:
         return
     if asked:

@@ -14,6 +14,7 @@ ClientMetricsConfigs.validate of Kafka.
 import re
 from collections.abc import Iterable, Mapping
 
+from kwire.config.client_metrics import parse_match
 from kwire.config.settings import (
     BROKER,
     CLIENT_METRICS,
@@ -95,6 +96,8 @@ def check_configs(
         for name, value in values.items():
             _check_group_limits(name, value, broker)
         _check_heartbeats(values, broker)
+    elif kind is ConfigResourceType.CLIENT_METRICS:
+        _check_match(values.get("match"))
 
 
 def check_broker_configs(
@@ -217,6 +220,14 @@ def _check_group_limits(name: str, value: Value, broker: Mapping[str, Value]) ->
     else:
         return
     raise KafkaError(ErrorCode.INVALID_CONFIG, problem)
+
+
+def _check_match(value: Value) -> None:
+    """Raise KafkaError (INVALID_CONFIG) for a malformed pattern of a subscription."""
+    try:
+        parse_match(value if isinstance(value, list) else [])
+    except ValueError as error:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
 
 
 def _check_heartbeats(values: Mapping[str, Value], broker: Mapping[str, Value]) -> None:

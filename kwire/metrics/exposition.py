@@ -16,7 +16,7 @@ from prometheus_client.metrics_core import (
 from prometheus_client.registry import Collector
 
 from kwire.metrics.definitions import COUNTER, HISTOGRAM, Definition, definitions
-from kwire.metrics.samples import Sample, Times
+from kwire.metrics.samples import ClientSample, Sample, Samples, Times
 
 _SHOWN = range(4, 26, 2)
 """The buckets that are shown, each for itself and those below: 16 µs, 64 µs, …, 16.8 s."""
@@ -25,22 +25,20 @@ _SHOWN = range(4, 26, 2)
 class _Gathered(Collector):
     """Gives the registry the samples of one snapshot."""
 
-    def __init__(self, samples: Iterable[Sample], more: Iterable[Metric]) -> None:
-        self._families = [*_families(samples), *more]
+    def __init__(self, samples: Samples) -> None:
+        self._families = [*_families(samples), *_of_clients(samples.of_clients)]
 
     def collect(self) -> Iterator[Metric]:
         """The metrics with their samples."""
         return iter(self._families)
 
 
-def exposition(
-    samples: Iterable[Sample], accept: str, more: Iterable[Metric] = ()
-) -> tuple[bytes, str]:
+def exposition(samples: Samples, accept: str) -> tuple[bytes, str]:
     """The body and the content type of an answer to a client with this Accept header."""
     registry = CollectorRegistry(auto_describe=False)
     for collector in (ProcessCollector, PlatformCollector, GCCollector):
         collector(registry=registry)
-    registry.register(_Gathered(samples, more))
+    registry.register(_Gathered(samples))
     encode, content_type = choose_encoder(accept)
     return encode(registry), content_type
 
@@ -70,6 +68,17 @@ def _family(definition: Definition, samples: list[Sample]) -> Metric:
         # A total over all topics has no label, as with the JMX exporter.
         family.add_sample(name, dict(zip(labels, values, strict=bool(values))), value)
     return family
+
+
+def _of_clients(samples: Iterable[ClientSample]) -> Iterable[Metric]:
+    """What clients have pushed, without a type: two clients may give a name different types."""
+    families: dict[str, Metric] = {}
+    for name, labels, value in samples:
+        family = families.get(name)
+        if family is None:
+            family = families[name] = Metric(name, "Pushed by clients (KIP-714).", "unknown")
+        family.add_sample(name, dict(labels), value)
+    return families.values()
 
 
 def _buckets(times: Times) -> tuple[list[tuple[str, float]], float]:

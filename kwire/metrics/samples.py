@@ -26,8 +26,20 @@ class Sample(NamedTuple):
     value: float | Times
 
 
+class ClientSample(NamedTuple):
+    """One value that a client has pushed, with names that are safe for Prometheus."""
+
+    name: str
+    labels: tuple[tuple[str, str], ...]
+    value: float
+
+
 class Samples(list[Sample]):
-    """The values that were gathered so far."""
+    """The values that were gathered so far; ``of_clients`` are those that clients have pushed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.of_clients: list[ClientSample] = []
 
     def put(self, name: str, value: float | Times, *labels: str) -> None:
         """Add one."""

@@ -4,6 +4,7 @@ from kwire import __version__
 from kwire.broker.broker import Broker
 from kwire.budget.slices import Slices
 from kwire.connection.poller import Poller
+from kwire.metrics.clients import gather_clients
 from kwire.metrics.groups import gather_groups, gather_transactions
 from kwire.metrics.samples import Samples
 from kwire.metrics.serving import (
@@ -25,5 +26,6 @@ async def snapshot(broker: Broker, poller: Poller) -> Samples:
     await gather_connections(broker, poller, slices, samples)
     gather_requests(broker, samples)
     gather_logs(broker, samples)
+    gather_clients(broker, samples)
     gather_loop(broker, samples)
     return samples

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -37,7 +37,8 @@ class BrokerFailed(Exception):
 class BrokerProcess:
     """``python -m kwire serve`` as a child process.
 
-    ``settings`` are Kafka's, as for ``-o``. ``bootstrap`` is ``host:port`` after the start.
+    ``settings`` are Kafka's, as for ``-o``; ``options`` are further options. ``bootstrap`` is
+    ``host:port`` after the start.
     ``package_parent`` is the directory of the package ``kwire`` to run, by default this one's.
     ``http`` is the URL of its HTTP port, empty if it has none.
     ``version`` is what the broker prints: ``0.1.0``, or ``0.1.0+compiled``.
@@ -50,6 +51,7 @@ class BrokerProcess:
         listen: str = "127.0.0.1:0",
         package_parent: Path = _PACKAGE_PARENT,
         start_timeout_s: float = START_TIMEOUT_S,
+        options: Sequence[str] = (),
     ) -> None:
         self.data_dir = Path(data_dir)
         self.bootstrap = ""
@@ -59,6 +61,7 @@ class BrokerProcess:
         self._listen = listen
         self._package_parent = package_parent
         self._start_timeout_s = start_timeout_s
+        self._options = options
         self._process: subprocess.Popen[bytes] | None = None
         handle, name = tempfile.mkstemp(prefix="kwire-", suffix=".log")
         os.close(handle)
@@ -75,7 +78,7 @@ class BrokerProcess:
         """Start the broker and wait until it is ready; BrokerFailed if it ends or hangs."""
         # -P: the working directory may contain another kwire.
         command = [sys.executable, "-P", "-m", "kwire", "serve", "--data-dir", str(self.data_dir)]
-        command += ["--listen", self._listen]
+        command += ["--listen", self._listen, *self._options]
         for name, value in self._settings.items():
             command += ["-o", f"{name}={value}"]
         environment = dict(os.environ)

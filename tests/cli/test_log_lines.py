@@ -1,18 +1,27 @@
 """The lines of the log look as Python's own would."""
 
 import io
+import json
 import logging
 import re
 import sys
+import time
+from pathlib import Path
 
+import pytest
+
+from kwire.cli.log_file import LogFile
 from kwire.cli.log_lines import (
     MAX_MESSAGE_CHARACTERS,
     MOST_PER_SECOND,
+    JsonFormatter,
     LineFormatter,
     Sparing,
 )
+from kwire.testing.process import BrokerFailed, BrokerProcess
 
 PYTHONS = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
+PYTHONS.default_msec_format = f"%s.%03d{time.strftime('%z')[:3]}:{time.strftime('%z')[3:]}"
 
 
 def record(created: float, message: str, *args: object) -> logging.LogRecord:
@@ -22,7 +31,7 @@ def record(created: float, message: str, *args: object) -> logging.LogRecord:
     return made
 
 
-def test_a_line_is_that_of_pythons_formatter() -> None:
+def test_a_line_is_that_of_pythons_formatter_with_the_offset_from_utc() -> None:
     """Second after second, with and without arguments."""
     lines = LineFormatter()
     for created in (1_700_000_000.0, 1_700_000_000.9994, 1_700_000_001.25, 1_700_000_000.5):
@@ -82,4 +91,87 @@ def test_a_logger_writes_such_lines() -> None:
     handler = logging.StreamHandler(out)
     handler.setFormatter(LineFormatter())
     handler.handle(record(1_700_000_000.0, "hello"))
-    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,000 INFO kwire.x: hello\n", out.getvalue())
+    assert re.fullmatch(
+        r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.000[+-]\d\d:\d\d INFO kwire.x: hello\n", out.getvalue()
+    )
+
+
+def test_the_offset_from_utc_is_that_of_the_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Summer and winter have their own; a reader needs no knowledge of the machine's zone."""
+    monkeypatch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
+    time.tzset()
+    try:
+        lines = LineFormatter()
+        winter = lines.format(record(1_767_268_800.5, "x"))
+        summer = lines.format(record(1_782_907_200.25, "x"))
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert winter.startswith("2026-01-01 13:00:00.500+01:00 INFO")
+    assert summer.startswith("2026-07-01 14:00:00.250+02:00 INFO")
+
+
+def test_a_json_line_holds_the_message_and_its_traceback() -> None:
+    """One line for each message, whatever a client has put into it."""
+    made = record(1_700_000_000.0, "group %s", FORGED)
+    try:
+        raise ValueError(FORGED)
+    except ValueError:
+        made.exc_info = sys.exc_info()
+    (line,) = JsonFormatter().format(made).splitlines()
+    told = json.loads(line)
+    assert told["message"] == f"group {FORGED}"
+    assert (told["level"], told["logger"]) == ("INFO", "kwire.x")
+    assert told["exception"].startswith("Traceback")
+    assert told["time"] == LineFormatter().time_of(made)
+    assert len(json.loads(JsonFormatter().format(record(1.0, "g" * 9000)))["message"]) < 1100
+
+
+def test_a_full_file_is_put_aside(tmp_path: Path) -> None:
+    """The newest lines are in the file, older ones in FILE.1 and FILE.2; the oldest are gone."""
+    path = tmp_path / "kwire.log"
+    file = LogFile(str(path), 1000, 2)
+    file.setFormatter(LineFormatter())
+    for number in range(100):
+        file.handle(record(1_700_000_000.0, "number %d", number))
+    file.close()
+    assert path.read_text().splitlines()[-1].endswith("number 99")
+    assert sorted(one.name for one in tmp_path.iterdir()) == [
+        "kwire.log",
+        "kwire.log.1",
+        "kwire.log.2",
+    ]
+    assert all(one.stat().st_size <= 1000 for one in tmp_path.iterdir())
+
+
+def test_a_file_that_cannot_be_written_is_told_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The broker goes on."""
+    file = LogFile(str(tmp_path / "kwire.log"), 1000, 1)
+    file.setFormatter(LineFormatter())
+    file.stream.close()
+    for _ in range(3):
+        file.handle(record(1_700_000_000.0, "x"))
+    assert capsys.readouterr().err.count("log lines are lost") == 1
+
+
+def test_a_broker_logs_its_clean_stop_to_the_file(tmp_path: Path) -> None:
+    """In the form that was asked for, and nothing of it on standard error."""
+    path = tmp_path / "kwire.log"
+    options = ("--log-file", str(path), "--log-format", "json")
+    broker = BrokerProcess(tmp_path / "data", options=options)
+    with broker:
+        assert broker.stop() == 0
+    assert broker.log() == ""
+    [line] = path.read_text().splitlines()
+    told = json.loads(line)
+    assert told["message"].startswith("stopped cleanly in ")
+    assert told["level"] == "INFO"
+
+
+def test_a_file_that_cannot_be_opened_is_a_wrong_command_line(tmp_path: Path) -> None:
+    """One line that names it."""
+    options = ("--log-file", str(tmp_path / "missing" / "kwire.log"))
+    with pytest.raises(BrokerFailed, match=r"kwire\.log: cannot write to it: No such file"):
+        BrokerProcess(tmp_path / "data", options=options).start()

@@ -66,7 +66,7 @@ class Draft:
 
     def note(self, text: str) -> None:
         """Note what happens to the group."""
-        self.turn.note(self.group.group_id, text)
+        self.turn.note(self.group.group_id, text, is_detail=len(self.group.members) <= 1)
 
     # Members
 
@@ -220,7 +220,8 @@ class Draft:
                 record = assignment.records.get(member_id)
                 self.set_target(member_id, partitions, record)
         self.set_target_epoch(epoch, self.turn.date_ms)
-        self.note(f"assigned at epoch {epoch} to {len(assignment.shares)} members, {assignor}")
+        text = f"assigned at epoch {epoch} to {len(assignment.shares)} members, {assignor}"
+        self.turn.note(self.group.group_id, text, is_detail=not self.group.members)
 
     def _question(self) -> AssignmentQuestion:
         group = self.group

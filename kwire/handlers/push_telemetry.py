@@ -1,0 +1,59 @@
+"""PushTelemetry: takes the metrics of a client (KIP-714).
+
+Behaviour: metrics that can't be read are INVALID_RECORD, after which a client pushes no more. A
+thread of their own decompresses and reads them, so that a client with many metrics delays no other
+client. They may decompress to ``MOST_TIMES`` the bytes that a client may push.
+"""
+
+from kwire.errors import ErrorCode, KafkaError
+from kwire.handlers.context import RequestContext
+from kwire.handlers.get_telemetry_subscriptions import client_of
+from kwire.handlers.waiting import Unfinished, at_once_or_later, later
+from kwire.protocol.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
+from kwire.protocol.otlp import Point, points
+from kwire.protocol.wire import MalformedRequest
+from kwire.record.batch import InvalidRecords, TooLarge
+from kwire.record.compression import decompress
+
+UNITS = 20
+MOST_TIMES = 8
+
+
+def handle(
+    request: PushTelemetryRequest, context: RequestContext
+) -> PushTelemetryResponse | Unfinished:
+    """Take the metrics."""
+    return at_once_or_later(_handle(request, context))
+
+
+async def _handle(request: PushTelemetryRequest, context: RequestContext) -> PushTelemetryResponse:
+    context.work.spend(UNITS)
+    broker, client = context.broker, client_of(context)
+    try:
+        broker.client_metrics.check_push(
+            request.client_instance_id,
+            client,
+            request.subscription_id,
+            request.compression_type,
+            len(request.metrics),
+            terminating=request.terminating,
+        )
+    except KafkaError as error:
+        return PushTelemetryResponse(error_code=error.code)
+    if request.metrics:
+        most_bytes = MOST_TIMES * broker.integer("telemetry.max.bytes")
+        codec, metrics = request.compression_type, bytes(request.metrics)
+
+        async def read() -> list[Point]:
+            return await broker.threads.telemetry.run(_read, codec, metrics, most_bytes)
+
+        try:
+            found = await later(read)
+        except (InvalidRecords, TooLarge, MalformedRequest):
+            return PushTelemetryResponse(error_code=ErrorCode.INVALID_RECORD)
+        broker.client_metrics.take(request.client_instance_id, client, found)
+    return PushTelemetryResponse()
+
+
+def _read(codec: int, metrics: bytes, most_bytes: int) -> list[Point]:
+    return points(memoryview(decompress(codec, metrics, most_bytes)))
