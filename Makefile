@@ -16,6 +16,9 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -q --disable-pip-version-check
 WHICH_PYTHON := import sys; print(sys.version, sys.base_prefix)
 
+# Tests start hundreds of Python processes: what each would compile is compiled once and kept.
+unexport PYTHONDONTWRITEBYTECODE
+
 # The unit tests use several processes; a selection of tests with ARGS is faster in one process.
 PARALLEL := -n auto --maxprocesses 4 --dist worksteal
 
