@@ -157,7 +157,7 @@ $(VENV)/.core: requirements/core.txt pyproject.toml | usable-python $(BIN)/pytho
 	@touch $@
 
 $(VENV)/.test: requirements/test.txt pyproject.toml $(VENV)/.core
-	@echo "installing the test tools …"
+	@echo "installing the test tools (downloads about 150 MB once) …"
 	@$(PIP) --require-hashes -r requirements/test.txt
 	@touch $@
 

@@ -32,7 +32,7 @@ PARTS = (
     Part("check", "format, lint, types, structure, unit tests", "1 to 2 min"),
     Part("short-fuzz", "property tests with new examples", "1 min"),
     Part("compat", "stock clients and Kafka's Java tools", "5 min", "160 MB, Java tools"),
-    Part("spark", "PySpark, two versions of it", "10 min", "900 MB, PySpark and Java"),
+    Part("spark", "PySpark, two versions of it", "10 min", "about 1 GB, PySpark and Java"),
     Part("compiled-tests", "unit tests and clients, compiled", "4 min"),
 )
 
