@@ -16,7 +16,12 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -q --disable-pip-version-check
 WHICH_PYTHON := import sys; print(sys.version, sys.base_prefix)
 
+# Tests start hundreds of Python processes: what each would compile is compiled once and kept.
+unexport PYTHONDONTWRITEBYTECODE
+
 # The unit tests use several processes; a selection of tests with ARGS is faster in one process.
+# QUIET= names each file of tests while it is run.
+QUIET := -q
 PARALLEL := -n auto --maxprocesses 4 --dist worksteal
 
 # Extension modules need a C compiler and Python's headers; kwire itself needs neither.
@@ -26,7 +31,7 @@ NO_COMPILER = it needs a C compiler and Python.h \
 	(Debian and Ubuntu: apt install gcc python3-dev)
 # The compiled kwire is first on the path, also in processes that tests start.
 COMPILED := PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/compiled:$(CURDIR)
-COMPILED_PYTEST := $(COMPILED) $(BIN)/pytest -q -o "pythonpath=build/compiled ."
+COMPILED_PYTEST := $(COMPILED) $(BIN)/pytest $(QUIET) -o "pythonpath=build/compiled ."
 COMPILED_COMPAT := $(addprefix compat_tests/test_,clients.py produce_records.py fetch_limits.py \
 	aborted.py compaction.py list_offsets.py broker_kills.py)
 
@@ -38,19 +43,20 @@ help: ## list these targets
 run: $(VENV)/.core ## serve on 127.0.0.1:9092 with data in ./kwire-data (ARGS="…" adds options)
 	@exec $(BIN)/python -m kwire serve $(ARGS)
 
-test: check short-fuzz compat spark compiled-tests ## every test: check, a short fuzz, stock clients and Java tools, Spark, demo, the compiled build
+test: $(VENV)/.test ## every test: check, a short fuzz, stock clients and Java tools, Spark, demo, the compiled build (PARTS="check compat": only these)
+	@MAKE="$(MAKE_COMMAND)" $(BIN)/python -m tests.parts $(PARTS)
 
-check: $(VENV)/.test ## format, lint, types, structure and unit tests, in less than a minute
+check: $(VENV)/.test ## format, lint, types, structure and unit tests, in about a minute
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/pytest -q tests $(PARALLEL)
+	$(BIN)/pytest $(QUIET) tests $(PARALLEL)
 
 unit: $(VENV)/.test ## unit tests only (ARGS="tests/log -k roll")
-	$(BIN)/pytest -q $(or $(ARGS),tests $(PARALLEL))
+	$(BIN)/pytest $(QUIET) $(or $(ARGS),tests $(PARALLEL))
 
 compat: $(VENV)/.test ## test with stock clients and Kafka's Java tools (kwire, or BOOTSTRAP=host:port)
-	KWIRE_BOOTSTRAP=$(BOOTSTRAP) $(BIN)/pytest -q compat_tests $(ARGS)
+	KWIRE_BOOTSTRAP=$(BOOTSTRAP) $(BIN)/pytest $(QUIET) compat_tests $(ARGS)
 
 spark: $(VENV)/.test ## test with PySpark, both lanes (kwire, or BOOTSTRAP=host:port)
 	KWIRE_BOOTSTRAP=$(BOOTSTRAP) $(BIN)/python -m spark_tests.environment --lane stock $(ARGS)
@@ -73,7 +79,7 @@ bench: $(VENV)/.test ## measure kwire and Apache Kafka 4.3.1 in one table (KAFKA
 	$(BIN)/python -m bench $(ARGS)
 
 costs: $(VENV)/.test ## accept the new costs of requests (calls, system calls, wake-ups, memory) after a change
-	KWIRE_RENEW_COSTS=1 $(BIN)/pytest -q tests/performance/test_costs.py tests/performance/test_start.py
+	KWIRE_RENEW_COSTS=1 $(BIN)/pytest $(QUIET) tests/performance/test_costs.py tests/performance/test_start.py
 
 hostile: $(VENV)/.test ## measure how a hostile client slows others down, kwire and Apache Kafka (KAFKA=no: only kwire)
 	$(BIN)/python -m bench.hostile $(ARGS)
@@ -98,7 +104,7 @@ fuzz: $(VENV)/.test ## run the property tests with many new examples (EXAMPLES=5
 	@[[ "$(SEED)" =~ ^[0-9]+$$ ]] || { \
 		echo "SEED=$(SEED): give the number that an earlier run printed, as in SEED=42"; exit 1; }
 	@echo "to repeat this run: make fuzz EXAMPLES=$(or $(EXAMPLES),5000) SEED=$(SEED) ARGS=\"$(ARGS)\""
-	KWIRE_FUZZ_EXAMPLES=$(or $(EXAMPLES),5000) KWIRE_FUZZ_SHRINK=$(SHRINK) $(BIN)/pytest -q tests \
+	KWIRE_FUZZ_EXAMPLES=$(or $(EXAMPLES),5000) KWIRE_FUZZ_SHRINK=$(SHRINK) $(BIN)/pytest $(QUIET) tests \
 		-m hypothesis --hypothesis-seed=$(SEED) $(PARALLEL) $(ARGS)
 
 short-fuzz: ## run the property tests for about a minute, as CI does, with new examples each time
@@ -110,7 +116,7 @@ mutants: $(VENV)/.test ## seed bugs and check that a test catches each; takes ha
 soak: $(VENV)/.test ## create, use and delete everything that clients can create; memory must not grow (CYCLES=200)
 	@[[ "$(or $(CYCLES),1)" =~ ^[1-9][0-9]*$$ ]] || { \
 		echo "CYCLES=$(CYCLES): give the number of repetitions, as in CYCLES=1000"; exit 1; }
-	KWIRE_SOAK_CYCLES=$(or $(CYCLES),200) $(BIN)/pytest -q tests/soak $(ARGS)
+	KWIRE_SOAK_CYCLES=$(or $(CYCLES),200) $(BIN)/pytest $(QUIET) tests/soak $(ARGS)
 
 docs: $(VENV)/.test ## update the README's table of APIs and docs/SETTINGS.md
 	PYTHONPATH=. $(BIN)/python docs/api_table.py
@@ -151,7 +157,7 @@ $(VENV)/.core: requirements/core.txt pyproject.toml | usable-python $(BIN)/pytho
 	@touch $@
 
 $(VENV)/.test: requirements/test.txt pyproject.toml $(VENV)/.core
-	@echo "installing the test tools …"
+	@echo "installing the test tools (downloads about 150 MB once) …"
 	@$(PIP) --require-hashes -r requirements/test.txt
 	@touch $@
 

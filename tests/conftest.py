@@ -6,8 +6,10 @@ examples again. Hypothesis may need minutes to make a failing example small, so 
 the example as it was found, unless SHRINK=yes asks for the small one.
 """
 
+import gc
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -31,6 +33,31 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("fuzz" if "KWIRE_FUZZ_EXAMPLES" in os.environ else "repeatable")
+
+MEMORY = Path("/dev/shm")
+ROOM_BYTES = 1 << 30
+TEMPROOT = "PYTEST_DEBUG_TEMPROOT"
+"""Where pytest makes its temporary directories; ``--basetemp`` is stronger."""
+
+
+def takes_files(directory: Path) -> bool:
+    """Whether it has room for the tests' files, and lets programs run that are among them."""
+    if not (directory.is_dir() and os.access(directory, os.W_OK)):
+        return False
+    found = os.statvfs(directory)
+    return found.f_bavail * found.f_frsize >= ROOM_BYTES and not found.f_flag & os.ST_NOEXEC
+
+
+# Tests make some 100,000 files. In memory this takes a third less time in all, and no writer has to
+# wait for a disk that others use. They are real files of a real file system there as well.
+if TEMPROOT not in os.environ and takes_files(MEMORY):
+    os.environ[TEMPROOT] = str(MEMORY)
+
+
+def pytest_collection_finish() -> None:
+    """Nothing of what the tests are made of becomes garbage: collections needn't look at it."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -56,12 +56,67 @@ WORLD_MODULES = {"os", "time", "socket", "random", "pathlib", "threading", "subp
 PURE_METADATA = {"image", "changes", "controller", "store"}
 
 
+Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
+class Facts:
+    """What all tests need of one file, from one walk over its syntax tree.
+
+    The tree isn't kept: those of all files together are a million objects, which every collection
+    of garbage in later tests would look at.
+    """
+
+    def __init__(self, tree: ast.Module) -> None:
+        self.has_docstring = ast.get_docstring(tree) is not None
+        self.without_docstring = list(_public_without_docstring(tree.body, ""))
+        self.imports: list[tuple[str, int]] = []
+        self.relative_imports: list[int] = []
+        self.functions: list[tuple[str, int, int]] = []
+        """Every function's name, line and number of lines, nested ones included."""
+        self.dotted: list[tuple[str, int]] = []
+        """Every ``a.b.c`` in the file, with its line."""
+        self.calls: list[tuple[str, int]] = []
+        """What is called by a name or as ``a.b.c``, with its line."""
+        for node in ast.walk(tree):
+            self._note(node)
+
+    def _note(self, node: ast.AST) -> None:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            self.imports += imported_names(node)
+            if isinstance(node, ast.ImportFrom) and node.level:
+                self.relative_imports.append(node.lineno)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            length = (node.end_lineno or 0) - node.lineno + 1
+            self.functions.append((node.name, node.lineno, length))
+        elif isinstance(node, ast.Attribute):
+            self.dotted.append((dotted(node), node.lineno))
+        elif isinstance(node, ast.Call):
+            self.calls.append((dotted(node.func), node.lineno))
+
+
+def dotted(node: ast.expr) -> str:
+    """``a.b.c`` as it is written; what is no name has an empty one, as in ``().c``."""
+    names = []
+    while isinstance(node, ast.Attribute):
+        names.append(node.attr)
+        node = node.value
+    names.append(node.id if isinstance(node, ast.Name) else "")
+    return ".".join(reversed(names))
+
+
 @cache
-def parse(path: Path) -> ast.Module:
-    """The syntax tree of one file, read once for all tests."""
-    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+def text_of(path: Path) -> str:
+    """A file, read once for all tests."""
+    return path.read_text(encoding="utf-8")
 
 
+@cache
+def facts(path: Path) -> Facts:
+    """What all tests need of a file of Python, parsed once for all tests."""
+    return Facts(ast.parse(text_of(path), filename=str(path)))
+
+
+@cache
 def python_files(*folders: str) -> list[Path]:
     """Every Python file of these top-level folders."""
     return sorted(
@@ -78,16 +133,15 @@ def module_name(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def imported_names(tree: ast.AST) -> Iterator[tuple[str, int]]:
-    """Every module a syntax tree imports, wherever the import stands, with its line."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                yield alias.name, node.lineno
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            yield node.module, node.lineno
-            for alias in node.names:
-                yield f"{node.module}.{alias.name}", node.lineno
+def imported_names(node: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, int]]:
+    """Every module that an import names, with its line."""
+    if isinstance(node, ast.Import):
+        for alias in node.names:
+            yield alias.name, node.lineno
+    elif node.module:
+        yield node.module, node.lineno
+        for alias in node.names:
+            yield f"{node.module}.{alias.name}", node.lineno
 
 
 def room_of(module: str) -> str | None:
@@ -96,21 +150,12 @@ def room_of(module: str) -> str | None:
     return parts[1] if parts[0] == "kwire" and len(parts) > 1 else None
 
 
-def definitions(
-    tree: ast.Module,
-) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]:
-    """Every function and class of a file, nested ones included."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            yield node
-
-
 def test_rooms_import_only_downwards() -> None:
     """A room imports the rooms below it and nothing else (ARCHITECTURE: who may import whom)."""
     wrong = []
     for path in python_files("kwire"):
         room = room_of(module_name(path))
-        for name, line in imported_names(parse(path)):
+        for name, line in facts(path).imports:
             target = room_of(name)
             if room is None or target in (None, room, "__version__"):
                 continue
@@ -133,7 +178,7 @@ def test_no_event_loop_below_the_runtime() -> None:
             continue
         wrong += [
             f"{path.relative_to(ROOT)}:{line}: {name}"
-            for name, line in imported_names(parse(path))
+            for name, line in facts(path).imports
             if name.split(".")[0] == "trio"
         ]
     assert not wrong, "\n".join(wrong)
@@ -149,7 +194,7 @@ def test_pure_rooms_do_not_reach_the_world() -> None:
             continue
         wrong += [
             f"{path.relative_to(ROOT)}:{line}: {name}"
-            for name, line in imported_names(parse(path))
+            for name, line in facts(path).imports
             if name.split(".")[0] in WORLD_MODULES and name != "random.Random" and name != "random"
         ]
     assert not wrong, "\n".join(wrong)
@@ -158,23 +203,22 @@ def test_pure_rooms_do_not_reach_the_world() -> None:
 def test_no_relative_imports() -> None:
     """Imports are absolute, so a name is the same wherever it is read."""
     wrong = [
-        f"{path.relative_to(ROOT)}:{node.lineno}"
+        f"{path.relative_to(ROOT)}:{line}"
         for path in python_files(*CODE_FOLDERS)
-        for node in ast.walk(parse(path))
-        if isinstance(node, ast.ImportFrom) and node.level
+        for line in facts(path).relative_imports
     ]
     assert not wrong, "\n".join(wrong)
 
 
-def import_cycles(trees: Mapping[str, ast.Module]) -> list[str]:
-    """The cycles among modules, by their syntax trees; every import counts, wherever it stands.
+def import_cycles(imports: Mapping[str, set[str]]) -> list[str]:
+    """The cycles among modules, by what each imports; every import counts, wherever it stands.
 
     An import under TYPE_CHECKING or in a function puts off the loading. Whoever reads one of the
     two modules still has to know the other.
     """
     graph = {
-        module: {name for name, _ in imported_names(tree) if name in trees and name != module}
-        for module, tree in trees.items()
+        module: {name for name in names if name in imports and name != module}
+        for module, names in imports.items()
     }
     cycles: list[str] = []
     done: set[str] = set()
@@ -194,7 +238,12 @@ def import_cycles(trees: Mapping[str, ast.Module]) -> list[str]:
 
 def test_no_import_cycles() -> None:
     """No module of kwire imports itself through others, not even for its types."""
-    cycles = import_cycles({module_name(path): parse(path) for path in python_files("kwire")})
+    cycles = import_cycles(
+        {
+            module_name(path): {name for name, _ in facts(path).imports}
+            for path in python_files("kwire")
+        }
+    )
     assert not cycles, "\n".join(cycles)
 
 
@@ -210,9 +259,12 @@ def test_no_import_cycles() -> None:
 def test_a_cycle_is_seen_wherever_its_imports_stand(back: str) -> None:
     """At the top of a module, under TYPE_CHECKING, and in a function."""
     sources = {"kwire.a": "from kwire.b import B", "kwire.b": "import kwire.c", "kwire.c": back}
-    trees = {module: ast.parse(source) for module, source in sources.items()}
-    assert import_cycles(trees) == ["kwire.a → kwire.b → kwire.c → kwire.a"]
-    assert import_cycles(trees | {"kwire.c": ast.parse("import os")}) == []
+    imports = {
+        module: {name for name, _ in Facts(ast.parse(source)).imports}
+        for module, source in sources.items()
+    }
+    assert import_cycles(imports) == ["kwire.a → kwire.b → kwire.c → kwire.a"]
+    assert import_cycles(imports | {"kwire.c": {"os"}}) == []
 
 
 def test_files_are_small() -> None:
@@ -220,7 +272,7 @@ def test_files_are_small() -> None:
     wrong = [
         f"{path.relative_to(ROOT)}: {lines} lines"
         for path in python_files(*CODE_FOLDERS)
-        if (lines := len(path.read_text(encoding="utf-8").splitlines())) > MAX_FILE_LINES
+        if (lines := len(text_of(path).splitlines())) > MAX_FILE_LINES
     ]
     assert not wrong, "\n".join(wrong)
 
@@ -228,11 +280,10 @@ def test_files_are_small() -> None:
 def test_functions_are_small() -> None:
     """A function fits on a screen."""
     wrong = [
-        f"{path.relative_to(ROOT)}:{node.lineno}: {node.name} has {length} lines"
+        f"{path.relative_to(ROOT)}:{line}: {name} has {length} lines"
         for path in python_files(*CODE_FOLDERS)
-        for node in definitions(parse(path))
-        if not isinstance(node, ast.ClassDef)
-        and (length := (node.end_lineno or 0) - node.lineno + 1) > MAX_FUNCTION_LINES
+        for name, line, length in facts(path).functions
+        if length > MAX_FUNCTION_LINES
     ]
     assert not wrong, "\n".join(wrong)
 
@@ -242,7 +293,7 @@ def test_every_module_says_what_it_is() -> None:
     wrong = [
         str(path.relative_to(ROOT))
         for path in python_files(*CODE_FOLDERS)
-        if ast.get_docstring(parse(path)) is None
+        if not facts(path).has_docstring
     ]
     assert not wrong, "\n".join(wrong)
 
@@ -250,7 +301,7 @@ def test_every_module_says_what_it_is() -> None:
 def _public_without_docstring(body: list[ast.stmt], prefix: str) -> Iterator[str]:
     """Names of public functions, methods and classes in ``body`` that say nothing."""
     for node in body:
-        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        if not isinstance(node, Definition):
             continue
         if node.name.startswith("_"):
             continue
@@ -267,7 +318,7 @@ def test_every_public_name_says_what_it_is() -> None:
     wrong = [
         f"{path.relative_to(ROOT)}: {name}"
         for path in python_files("kwire")
-        for name in _public_without_docstring(parse(path).body, "")
+        for name in facts(path).without_docstring
     ]
     assert not wrong, "\n".join(wrong)
 
@@ -276,10 +327,10 @@ def test_tests_never_sleep() -> None:
     """Tests wait for a state, never for a time."""
     sleeps = {"time.sleep", "trio.sleep", "asyncio.sleep"}
     wrong = [
-        f"{path.relative_to(ROOT)}:{node.lineno}"
+        f"{path.relative_to(ROOT)}:{line}"
         for path in python_files("tests", "compat_tests", "spark_tests")
-        for node in ast.walk(parse(path))
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in sleeps
+        for name, line in facts(path).calls
+        if name in sleeps
     ]
     assert not wrong, "\n".join(wrong)
 
@@ -301,11 +352,9 @@ def test_no_marks_of_a_conflict_are_left() -> None:
 def test_threads_have_limits_of_their_own() -> None:
     """Work runs in the threads of its kind: trio's default limit would be shared by all kinds."""
     wrong = [
-        f"{path.relative_to(ROOT)}:{node.lineno}"
+        f"{path.relative_to(ROOT)}:{line}"
         for path in python_files("kwire")
-        for node in ast.walk(parse(path))
-        if isinstance(node, ast.Attribute)
-        and ast.unparse(node) == "trio.to_thread.run_sync"
-        and path != PACKAGE / "budget" / "kind.py"
+        for name, line in facts(path).dotted
+        if name == "trio.to_thread.run_sync" and path != PACKAGE / "budget" / "kind.py"
     ]
     assert not wrong, "\n".join(wrong)

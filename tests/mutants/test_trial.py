@@ -89,6 +89,6 @@ def test_a_bug_that_never_ends_is_caught(trial: Trial, monkeypatch: pytest.Monke
     """A test has a limit of its own."""
     endless = find(8, "plus/minus")
     tests = trial.near(endless)
-    monkeypatch.setattr("tests.mutants.pytest_run.CPU_S", 1.0)
+    monkeypatch.setattr("tests.mutants.pytest_run.CPU_S", 0.3)
     name = "tests/log/test_numbers.py::test_twice"
     assert trial.try_out(endless, SOURCE, tests) == f"CUT {name}"

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 import tracemalloc
+from functools import cache
 from pathlib import Path
 
 import cramjam
@@ -42,6 +43,7 @@ other_decode = {
 }
 
 
+@cache
 def bombs() -> dict[Compression, bytes]:
     """64 MB of zeros in every codec, as large blocks as it allows."""
     zeros = bytes(64_000_000)
