@@ -197,8 +197,11 @@ def _serve(config: "BrokerConfig") -> int:
     from kwire.housekeeping import StorageLost
     from kwire.server import Server, StartError, data_directories
 
+    servers: list[Server] = []  # keeps the server's objects until own_process.leave
+
     async def serve() -> None:
         server = Server(config, own_wait=own_wait())
+        servers.append(server)
         ended = trio.Event()
 
         async def serve_to_the_end(task_status: trio.TaskStatus[None]) -> None:
@@ -233,7 +236,9 @@ def _serve(config: "BrokerConfig") -> int:
         trio.run(serve)
     except* (StartError, StorageLost) as group:
         reasons.append(_reason(group))
-    return fail(reasons[0]) if reasons else 0
+    if reasons:
+        return fail(reasons[0])
+    return own_process.leave(0)
 
 
 def _ending_signals() -> list[signal.Signals]:
