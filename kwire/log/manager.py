@@ -371,7 +371,7 @@ class LogManager:
         """
         unclean: set[Path] = set()
         logs = list(self.logs.values()) if clean else []
-        errors = sync_all([_closing(opened) for opened in logs])
+        errors = sync_all([_closing(opened) for opened in logs], self._disk.syncers)
         for opened, error in zip(logs, errors, strict=True):
             if error is not None:
                 log.error("cannot close %s cleanly: %s", opened.name, error)

@@ -11,13 +11,16 @@ they are. If a sync fails, the generator gets the OSError.
 from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from kwire.errors import KafkaError
 from kwire.log.disk import Disk
 
+_T = TypeVar("_T")
+_R = TypeVar("_R")
+
 FEW = 16
-"""So many files are synced one after the other, without further threads."""
+"""So many files or logs are served one after the other, without further threads."""
 
 
 class Unsynced(NamedTuple):
@@ -36,29 +39,43 @@ Syncing: TypeAlias = Generator[Unsynced, None, None]
 """One log's part in a sync of many logs."""
 
 
-def sync_all(logs: Sequence[Syncing]) -> list[KafkaError | None]:
-    """Carry out the syncs of these logs; returns the error of each log, None for success."""
-    errors: list[KafkaError | None] = [None] * len(logs)
-    waiting: list[tuple[int, Unsynced]] = []
-    for number, log in enumerate(logs):
-        try:
-            waiting.append((number, next(log)))
-        except StopIteration:
-            continue  # everything is on the disk already
-        except KafkaError as error:
-            errors[number] = error
-    failures = _synced([files for _, files in waiting])
-    for (number, _), failure in zip(waiting, failures, strict=True):
-        try:
-            if failure is None:
-                next(logs[number], None)
-            else:
-                logs[number].throw(failure)
-        except StopIteration:
-            continue  # the log was deleted meanwhile
-        except KafkaError as error:
-            errors[number] = error
-    return errors
+def sync_all(logs: Sequence[Syncing], threads: int = 1) -> list[KafkaError | None]:
+    """Carry out the syncs of these logs; returns the error of each log, None for success.
+
+    So many ``threads`` do what a log does before its sync and afterwards. More than one is worth
+    while if that makes files, because the disk may keep each of them waiting.
+    """
+    begun = _mapped(_begin, logs, threads)
+    waiting = [
+        (log, one) for log, one in zip(logs, begun, strict=True) if isinstance(one, Unsynced)
+    ]
+    failures = _synced([unsynced for _, unsynced in waiting])
+    pairs = [(log, failure) for (log, _), failure in zip(waiting, failures, strict=True)]
+    ended = iter(_mapped(_end, pairs, threads))
+    return [next(ended) if isinstance(one, Unsynced) else one for one in begun]
+
+
+def _begin(log: Syncing) -> Unsynced | KafkaError | None:
+    """The files to sync, None if everything is on the disk already, or the log's error."""
+    try:
+        return next(log, None)
+    except KafkaError as error:
+        return error
+
+
+def _end(pair: tuple[Syncing, OSError | None]) -> KafkaError | None:
+    """Tell a log whether its sync has failed; returns the log's error, or None."""
+    log, failure = pair
+    try:
+        if failure is None:
+            next(log, None)
+        else:
+            log.throw(failure)
+    except StopIteration:
+        return None  # the log was deleted meanwhile
+    except KafkaError as error:
+        return error
+    return None
 
 
 def sync_one(log: Syncing) -> None:
@@ -82,20 +99,20 @@ def _synced(unsynced: Sequence[Unsynced]) -> list[OSError | None]:
     ]
     failures: list[OSError | None] = [None] * len(unsynced)
     syncers = min([one.disk.syncers for one in unsynced], default=1)
-    results = _called([call for _, call in calls], syncers)
+    results = _mapped(_error_of, [call for _, call in calls], syncers)
     for (number, _), failure in zip(calls, results, strict=True):
         failures[number] = failures[number] or failure
     return failures
 
 
-def _called(calls: Sequence[Callable[[], None]], syncers: int) -> list[OSError | None]:
-    """Call all functions, in threads if there are many; the OSError of each, or None."""
-    if len(calls) <= FEW or syncers == 1:
-        return [_error_of(call) for call in calls]
+def _mapped(function: Callable[[_T], _R], values: Sequence[_T], threads: int) -> list[_R]:
+    """The results of a function, which is called in threads if there are many values."""
+    if len(values) <= FEW or threads == 1:
+        return [function(value) for value in values]
     from concurrent.futures import ThreadPoolExecutor
 
-    with ThreadPoolExecutor(syncers, "sync") as pool:
-        return list(pool.map(_error_of, calls))
+    with ThreadPoolExecutor(threads, "sync") as pool:
+        return list(pool.map(function, values))
 
 
 def _error_of(call: Callable[[], None]) -> OSError | None:
