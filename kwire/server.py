@@ -53,7 +53,8 @@ KAFKA_METADATA = "__cluster_metadata-0"
 
 LISTEN_BACKLOG = 1024
 MAX_OPEN_FILES = 10_000
-STOP_GRACE_S = 5.0
+STOP_GRACE_S = 1.0
+"""So long requests in progress may go on after the stop has begun; others are given up at once."""
 
 
 class StartError(Exception):
@@ -303,8 +304,13 @@ class Server:
         await self.broker.compaction.run()
 
     async def _finish_requests(self, connections: trio.CancelScope) -> None:
-        """End every connection after its current request, at the latest after ``STOP_GRACE_S``."""
+        """End every connection after its current request, at the latest after ``STOP_GRACE_S``.
+
+        Requests that go on in slices or wait for a thread are given up at once: no client was
+        promised anything.
+        """
         self.broker.stop()
+        self.poller.turns.close()
         connections.deadline = trio.current_time() + STOP_GRACE_S
         for connection in self.poller.connections:
             connection.close_nowait()

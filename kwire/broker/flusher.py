@@ -26,6 +26,7 @@ from kwire.broker.tally import Spread
 from kwire.budget.threads import Kind
 from kwire.errors import KafkaError
 from kwire.log.partition_log import PartitionLog
+from kwire.log.syncing import sync_all
 
 
 class Flushed(Protocol):
@@ -144,12 +145,5 @@ async def _after(flushes: set[Flush], response: Any) -> Any:
 
 
 def _flush_all(logs: list[PartitionLog], steady_ms: int) -> list[KafkaError | None]:
-    """Flush logs one after the other; called in a thread."""
-    errors: list[KafkaError | None] = []
-    for log in logs:
-        try:
-            log.flush(steady_ms)
-            errors.append(None)
-        except KafkaError as error:
-            errors.append(error)
-    return errors
+    """Flush logs together; called in a thread."""
+    return sync_all([log.flushing(steady_ms) for log in logs])

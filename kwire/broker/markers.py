@@ -11,7 +11,7 @@ from kwire.broker.flusher import Flush
 from kwire.broker.groups import Groups
 from kwire.broker.internal_topics import OFFSETS_TOPIC
 from kwire.broker.view import BrokerView
-from kwire.log.partition_log import AppendOrigin
+from kwire.log.validation import AppendOrigin
 from kwire.record.control import ControlType, end_transaction_marker
 
 

@@ -14,9 +14,9 @@ from typing import Protocol
 
 from kwire.broker.flusher import Flush, Flusher
 from kwire.errors import ErrorCode, KafkaError
-from kwire.log.partition_log import AppendInfo, AppendOrigin, PartitionLog
+from kwire.log.partition_log import AppendInfo, PartitionLog
 from kwire.log.plain_append import append_plain
-from kwire.log.validation import CheckedBatch
+from kwire.log.validation import AppendOrigin, CheckedBatch
 from kwire.protocol.file_slice import FileSlice
 from kwire.record.batch import NO_PRODUCER_ID, Buffer, RecordBatch
 

@@ -63,6 +63,7 @@ class Lane:
         self._kind = Kind(1)
         self._line = Line()
         self._floor = 0
+        self._running = trio.CancelScope()
 
     @property
     def is_closed(self) -> bool:
@@ -96,14 +97,17 @@ class Lane:
         try:
             if work.is_gone():
                 raise ClientGone
-            return await self._kind.run(function, argument, stretches)
+            with trio.CancelScope() as self._running:
+                return await self._kind.run(function, argument, stretches, abandon=True)
+            raise ClientGone  # the broker stops
         finally:
             work.thread_units = used + stretches.units
             self._line.leave()
 
     def close(self) -> None:
-        """Refuse the connections that wait, and make the thread give up its current work."""
+        """Refuse the connections that wait, and give up the thread's current work."""
         self._line.close()
+        self._running.cancel()
 
 
 class Checking:

@@ -21,6 +21,12 @@ class Kind:
         """How many threads of this kind are at work."""
         return self._limiter.statistics().borrowed_tokens
 
-    async def run(self, function: Callable[..., _T], *args: object) -> _T:
-        """Run ``function(*args)`` in a thread; return its result or raise its error."""
-        return await trio.to_thread.run_sync(function, *args, limiter=self._limiter)
+    async def run(self, function: Callable[..., _T], *args: object, abandon: bool = False) -> _T:
+        """Run ``function(*args)`` in a thread; return its result or raise its error.
+
+        If this call is cancelled, it waits for the thread. With ``abandon`` it doesn't: then the
+        function may only compute, and change nothing that others see.
+        """
+        return await trio.to_thread.run_sync(
+            function, *args, limiter=self._limiter, abandon_on_cancel=abandon
+        )

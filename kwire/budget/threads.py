@@ -47,5 +47,6 @@ class Threads:
         self.telemetry = Kind(TELEMETRY)
 
     def close(self) -> None:
-        """Give up work that no client was promised: batches that are checked or wait for it."""
+        """Give up work that no client was promised: large requests, and batches to check."""
+        self.coding.close()
         self.checking.close()

@@ -27,7 +27,7 @@ from collections.abc import Callable
 import trio
 
 from kwire.budget.large import LargeRequests
-from kwire.budget.line import Line
+from kwire.budget.line import Line, LineClosed
 
 SLICE_UNITS = 1000
 PASS_UNITS = 4000
@@ -49,7 +49,7 @@ OBJECT_BYTES = 3
 
 
 class ClientGone(Exception):
-    """The client closed its connection before its request was answered."""
+    """The client closed its connection before its request was answered, or the broker stops."""
 
 
 class AnswerTooLarge(Exception):
@@ -82,15 +82,23 @@ class Turns:
     async def wait(self, work: "Work") -> None:
         """Wait for a slice, at least until the next pass of the event loop.
 
-        Connections that have used fewer units get their slices first.
+        Connections that have used fewer units get their slices first. Raises ClientGone if the
+        broker stops.
         """
         work.used_units = max(work.used_units, self._floor - CREDIT_UNITS)
-        await self._line.enter(work.used_units)
+        try:
+            await self._line.enter(work.used_units)
+        except LineClosed as error:
+            raise ClientGone from error
         try:
             await trio.lowlevel.checkpoint()
         finally:
             self._line.leave()
         self._floor = max(self._floor, work.used_units)
+
+    def close(self) -> None:
+        """Grant no more slices, because the broker stops: requests that need one are given up."""
+        self._line.close()
 
 
 class Work:

@@ -7,15 +7,18 @@ Rules:
   rarely.
 - A thread gives the interpreter back to the event loop after half a millisecond.
 - Modules that a broker usually doesn't need are deferred (``kwire.cli.deferred``).
+- After a clean stop the process ends at once (``leave``).
 - A broker that a test has started ends with the test: if ``KWIRE_ENDS_WITH_STDIN`` is set, the end
   of standard input has the effect of SIGTERM. The test's process holds the other end of that pipe,
   and the system closes it however the process dies.
 """
 
+import atexit
 import gc
 import os
 import sys
 from contextlib import suppress
+from typing import NoReturn
 
 from kwire.cli.deferred import UNUSED_BY_A_BROKER, defer
 
@@ -56,6 +59,17 @@ def _end_with_stdin() -> None:
         os._exit(1)
 
     threading.Thread(target=wait, name="end of stdin", daemon=True).start()
+
+
+def leave(exit_code: int) -> NoReturn:
+    """End the process after a clean stop, without freeing its objects one by one.
+
+    Freeing them takes Python seconds when clients have made the broker keep millions of objects.
+    """
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(exit_code)
 
 
 async def settle() -> None:

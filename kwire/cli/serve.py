@@ -246,8 +246,11 @@ def _serve(config: "BrokerConfig") -> int:
     from kwire.housekeeping import StorageLost
     from kwire.server import Server, StartError, data_directories
 
+    servers: list[Server] = []  # keeps the server's objects until own_process.leave
+
     async def serve() -> None:
         server = Server(config, own_wait=own_wait())
+        servers.append(server)
         ended = trio.Event()
 
         async def serve_to_the_end(task_status: trio.TaskStatus[None]) -> None:
@@ -282,7 +285,9 @@ def _serve(config: "BrokerConfig") -> int:
         trio.run(serve)
     except* (StartError, StorageLost) as group:
         reasons.append(_reason(group))
-    return fail(reasons[0]) if reasons else 0
+    if reasons:
+        return fail(reasons[0])
+    return own_process.leave(0)
 
 
 def _tell_of_the_end(failures: "Mapping[Path, str]", took_s: float) -> None:

@@ -42,6 +42,8 @@ class Disk:
     """
 
     max_open_files = 512
+    syncers = 16
+    """How many files are synced at a time."""
 
     @cached_property
     def open_files(self) -> OpenFiles:
@@ -121,6 +123,15 @@ class Disk:
     def sync(self, fd: int) -> None:
         """Wait until a file's content is on the disk."""
         os.fsync(fd)
+
+    def sync_path(self, path: Path) -> None:
+        """Wait until a file's content is on the disk, unless the file was deleted."""
+        with suppress(FileNotFoundError):
+            fd = self.open_briefly(path)
+            try:
+                self.sync(fd)
+            finally:
+                self.close(fd)
 
     def sync_directory(self, path: Path) -> None:
         """Wait until a directory's entries are on the disk."""

@@ -35,6 +35,7 @@ from kwire.log.partition_metadata import holds_another_log, write_topic_id
 from kwire.log.recovery import NO_TOPIC_ID, open_log
 from kwire.log.retention import delete_old_segments, has_doomed, remove_doomed
 from kwire.log.strays import STRAY_SUFFIX
+from kwire.log.syncing import Syncing, sync_all
 
 log = logging.getLogger(__name__)
 
@@ -372,15 +373,20 @@ class LogManager:
         its logs.
         """
         unclean: set[Path] = set()
-        for opened in self.logs.values() if clean else ():
-            try:
-                opened.close(now_ms)
-            except OSError as error:
-                opened.health.refused(f"cannot close {opened.name}", error)
-                unclean.add(opened.health.path)
-            except KafkaError as error:
+        logs = list(self.logs.values()) if clean else []
+        errors = sync_all([_closing(opened) for opened in logs], self._disk.syncers)
+        for opened, error in zip(logs, errors, strict=True):
+            if error is not None:
                 log.error("cannot close %s cleanly: %s", opened.name, error)
                 unclean.add(opened.health.path)
         for data in self._data_directories.values():
             is_clean = clean and data.is_online and data.path not in unclean
             data.close(clean=is_clean and self._checkpoint(data, {}, ALL_CHECKPOINTS))
+
+
+def _closing(opened: PartitionLog) -> Syncing:
+    """The part of one log in the close of all logs; KafkaError after an error of the disk."""
+    try:
+        yield from opened.closing()
+    except OSError as error:
+        raise opened.health.refused(f"cannot close {opened.name}", error) from error

@@ -15,7 +15,6 @@ Source: UnifiedLog and LocalLog of Kafka.
 """
 
 from contextlib import suppress
-from enum import Enum
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,8 +28,10 @@ from kwire.log.producer_state import ProducerStates
 from kwire.log.rolling import is_full
 from kwire.log.segment import LogSegment
 from kwire.log.segments import LogSegments
+from kwire.log.syncing import Syncing, Unsynced, sync_one
 from kwire.log.transaction_index import AbortedTransaction
 from kwire.log.validation import (
+    AppendOrigin,
     CheckedBatch,
     check_of_coordinator,
     check_replicated,
@@ -40,14 +41,6 @@ from kwire.log.validation import (
 )
 from kwire.protocol.file_slice import FileSlice
 from kwire.record.batch import Buffer, RecordBatch, assign_offsets, batches
-
-
-class AppendOrigin(Enum):
-    """The source of an append: clients' batches are validated, replicated ones keep offsets."""
-
-    CLIENT = "client"
-    COORDINATOR = "coordinator"
-    REPLICATION = "replication"
 
 
 class AppendInfo(NamedTuple):
@@ -295,36 +288,39 @@ class PartitionLog:
     def flush(self, steady_ms: int) -> None:
         """Wait until everything appended so far is on the disk; may be called in a thread.
 
-        Raises KafkaError (KAFKA_STORAGE_ERROR) and takes the directory offline, because nobody can
-        tell which pages the disk has.
+        KafkaError (KAFKA_STORAGE_ERROR) takes the directory offline: some pages may be lost.
         """
-        self._sync(self.log_end_offset, self.active, list(self.unflushed))
+        sync_one(self.flushing(steady_ms))
+
+    def flushing(self, steady_ms: int) -> Syncing:
+        """The part of this log in a flush of several logs, see ``flush``."""
+        yield from self._sync(self.log_end_offset, self.active, list(self.unflushed))
         self.flushed_ms = steady_ms
 
     def flush_rolled(self) -> None:
         """Wait until the rolled segments are on the disk; raises as ``flush`` does."""
         if self.unflushed:
-            self._sync(self.active.base_offset, None, list(self.unflushed))
+            sync_one(self._sync(self.active.base_offset, None, list(self.unflushed)))
 
-    def _sync(self, end_offset: int, active: LogSegment | None, rolled: list[LogSegment]) -> None:
+    def _sync(
+        self, end_offset: int, active: LogSegment | None, rolled: list[LogSegment]
+    ) -> Syncing:
         files_made = self._files_made  # read first: a file created meanwhile may not be synced
-        for segment in [*rolled, active] if active else rolled:
-            try:
-                segment.transaction_index.write_missing()
-            except OSError as error:
-                raise self.health.refused(f"cannot flush {self.name}", error) from error
+        directory = self.directory if files_made > self._files_sure else None
+        files: list[Path] = []
         try:
-            for segment in rolled:
-                segment.sync()
-            if active is not None:
-                active.sync(log_only=True)
-            if files_made > self._files_sure:
-                self._disk.sync_directory(self.directory)
-                self._files_sure = max(self._files_sure, files_made)
+            for segment in [*rolled, active] if active else rolled:
+                segment.transaction_index.write_missing()
+                files += segment.files(log_only=segment is active)
+        except OSError as error:
+            raise self.health.refused(f"cannot flush {self.name}", error) from error
+        try:
+            yield Unsynced(self._disk, files, directory)
         except FileNotFoundError:
             return  # the partition was deleted meanwhile
         except OSError as error:
             raise self.health.sync_failed(f"cannot flush {self.name}", error) from error
+        self._files_sure = max(self._files_sure, files_made)
         for segment in rolled:  # not the active one: it may have grown and been rolled meanwhile
             with suppress(ValueError):
                 self.unflushed.remove(segment)
@@ -388,11 +384,15 @@ class PartitionLog:
 
     def close(self, now_ms: int) -> None:
         """Flush and close, leaving the files as Kafka's clean stop does; raises as ``flush``."""
+        sync_one(self.closing())
+
+    def closing(self) -> Syncing:
+        """The part of this log in the close of several logs, see ``close``."""
         if not self.is_offline:
             self._cut_refused()
             self.active.finish()
             if self.unflushed or self.sure_end_offset != self.log_end_offset:
-                self._sync(self.log_end_offset, None, [*self.unflushed, self.active])
+                yield from self._sync(self.log_end_offset, None, [*self.unflushed, self.active])
                 self.sure_end_offset = self.log_end_offset
             write_snapshot(self.producers, self.directory, self.log_end_offset, self._disk)
             self.leader_epochs.save()

@@ -339,20 +339,23 @@ class LogSegment:
         self.offset_index.trim()
         self.time_index.trim()
 
-    def sync(self, *, log_only: bool = False) -> None:
+    def files(self, *, log_only: bool = False) -> list[Path]:
+        """The paths of the files to sync, of which some may not exist.
+
+        With ``log_only`` the indexes are left out, because recovery rebuilds those of the active
+        segment.
+        """
+        suffixes = (LOG_SUFFIX,) if log_only else (LOG_SUFFIX, *_INDEX_SUFFIXES)
+        return [self.path(suffix) for suffix in suffixes]
+
+    def sync(self) -> None:
         """Wait until the files are on the disk; files that were deleted meanwhile don't count.
 
-        With ``log_only`` the indexes aren't synced, because recovery rebuilds those of the active
-        segment. The method opens the files by name and changes nothing in this object, so a thread
-        may call it.
+        The method opens the files by name and changes nothing in this object, so a thread may call
+        it.
         """
-        for suffix in (LOG_SUFFIX,) if log_only else (LOG_SUFFIX, *_INDEX_SUFFIXES):
-            with suppress(FileNotFoundError):
-                fd = self._disk.open_briefly(self.path(suffix))
-                try:
-                    self._disk.sync(fd)
-                finally:
-                    self._disk.close(fd)
+        for path in self.files():
+            self._disk.sync_path(path)
 
     def close(self) -> None:
         """Close the files; the next use opens them again."""

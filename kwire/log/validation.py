@@ -20,6 +20,7 @@ Source: LogValidator, UnifiedLog.analyzeAndValidateRecords and ProduceRequest of
 """
 
 from contextlib import suppress
+from enum import Enum
 from typing import NamedTuple
 
 from kwire.errors import ErrorCode, KafkaError
@@ -57,6 +58,14 @@ FULL_LIMITS = Limits(100 * 1024 * 1024, 1_000_000, 1_000_000)
 
 _MULTIPLE = 4
 """A batch may always decompress to this multiple of ``max.message.bytes``."""
+
+
+class AppendOrigin(Enum):
+    """The source of an append: clients' batches are validated, replicated ones keep offsets."""
+
+    CLIENT = "client"
+    COORDINATOR = "coordinator"
+    REPLICATION = "replication"
 
 
 class InvalidBatch(KafkaError):

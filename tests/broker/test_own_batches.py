@@ -5,8 +5,8 @@ from random import Random
 import pytest
 
 from kwire.errors import KafkaError
-from kwire.log.partition_log import AppendOrigin
 from kwire.log.producer_snapshot import to_snapshot
+from kwire.log.validation import AppendOrigin
 from kwire.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,

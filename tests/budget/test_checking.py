@@ -152,3 +152,23 @@ async def test_a_request_that_is_cancelled_gives_its_thread_back():
         await blocked.begun()
         nursery.cancel_scope.cancel()
     assert await lane.run(Client().work, lambda value, between: value, 7) == 7
+
+
+async def test_a_stop_does_not_wait_for_a_long_stretch():
+    """The decoding of a large request has no stretches; its thread is left alone."""
+    lane, gate, has_begun = Lane(), threading.Event(), threading.Event()
+
+    def decode(_argument, _between):
+        has_begun.set()
+        gate.wait()
+
+    async def check():
+        with pytest.raises(ClientGone):
+            await lane.run(Client().work, decode, None)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(check)
+        await trio.to_thread.run_sync(has_begun.wait)
+        lane.close()
+    assert not gate.is_set()
+    gate.set()

@@ -179,3 +179,27 @@ def test_an_answer_has_a_limit():
         work.answer(41)
     work.begin_request(1)
     work.answer(100)
+
+
+async def test_a_stop_gives_up_requests_that_need_another_slice():
+    """Those that wait for a slice, and those that ask later."""
+    turns = Turns()
+    given_up = []
+
+    async def client(work):
+        try:
+            while True:
+                work.spend(SLICE_UNITS)
+                await work.next_slice()
+        except ClientGone:
+            given_up.append(work)
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(5):
+            nursery.start_soon(client, a_work(turns))
+        for _ in range(3):
+            await trio.lowlevel.checkpoint()
+        turns.close()
+    assert len(given_up) == 5
+    with pytest.raises(ClientGone):
+        await a_work(turns).next_slice()

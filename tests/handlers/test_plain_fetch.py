@@ -9,7 +9,7 @@ from kwire.handlers.context import ConnectionInfo, RequestContext
 from kwire.handlers.waiting import Slow, Unfinished
 from kwire.log import disk
 from kwire.log.page_cache import ColdPages
-from kwire.log.partition_log import AppendOrigin
+from kwire.log.validation import AppendOrigin
 from kwire.protocol.file_slice import FileSlice
 from kwire.protocol.frame import decode_request_header, encode_request, skip_header_tags
 from kwire.protocol.messages.create_topics import (

@@ -11,8 +11,9 @@ import pytest
 from kwire.errors import ErrorCode, KafkaError
 from kwire.log.disk import Disk
 from kwire.log.log_config import LogConfig
-from kwire.log.partition_log import AppendOrigin, PartitionLog
+from kwire.log.partition_log import PartitionLog
 from kwire.log.recovery import open_log
+from kwire.log.validation import AppendOrigin
 from kwire.record.batch import Buffer, RecordBatch, complete_batches
 from kwire.record.control import ControlType, end_transaction_marker
 from kwire.record.records import BatchBuilder, ProducerState, Record, records

@@ -10,8 +10,8 @@ from kwire.errors import ErrorCode, KafkaError
 from kwire.log.data_directory import LogDirectoryError
 from kwire.log.log_config import LogConfig
 from kwire.log.manager import LogManager
-from kwire.log.partition_log import AppendOrigin
 from kwire.log.truncation import truncate_log
+from kwire.log.validation import AppendOrigin
 from kwire.testing.log_scan import check_log
 from kwire.testing.machine import Died, Machine
 from tests.log.history import History

@@ -21,7 +21,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from kwire.log.partition_log import AppendOrigin
+from kwire.log.validation import AppendOrigin
 from kwire.record.batch import complete_batches
 from tests.log.conftest import LogTools
 from tests.log.history import Batch, Sequence

@@ -6,9 +6,9 @@ from struct import unpack
 import pytest
 
 from kwire.errors import ErrorCode, KafkaError
-from kwire.log.partition_log import AppendOrigin
 from kwire.log.retention import delete_old_segments, remove_doomed
 from kwire.log.truncation import truncate_log
+from kwire.log.validation import AppendOrigin
 from kwire.record.batch import complete_batches
 
 

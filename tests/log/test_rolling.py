@@ -11,9 +11,9 @@ import pytest
 
 from kwire.log.disk import Disk
 from kwire.log.log_config import LogConfig
-from kwire.log.partition_log import AppendOrigin
 from kwire.log.rolling import is_full, note_room
 from kwire.log.segment import LogSegment
+from kwire.log.validation import AppendOrigin
 from kwire.record.batch import RecordBatch
 from kwire.record.records import BatchBuilder
 

@@ -7,8 +7,8 @@ import pytest
 from crc32c import crc32c
 
 from kwire.log.page_cache import ColdPages
-from kwire.log.partition_log import AppendOrigin
 from kwire.log.time_search import HEADERS_PER_STEP, MOST_OPENED, LargestSearch, TimeSearch
+from kwire.log.validation import AppendOrigin
 from kwire.record.batch import InvalidRecords, TooLarge, build_header
 from kwire.record.compression import Compression
 from kwire.record.feed import NO_LIMITS, Limits, nothing_between

@@ -7,8 +7,7 @@ from crc32c import crc32c
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.log.log_config import LogConfig
-from kwire.log.partition_log import AppendOrigin
-from kwire.log.validation import INLINE_LIMITS, InvalidBatch, checked_batch, is_slow
+from kwire.log.validation import INLINE_LIMITS, AppendOrigin, InvalidBatch, checked_batch, is_slow
 from kwire.record.batch import LOG_APPEND_TIME, RecordBatch, TooLarge
 from kwire.record.compression import MOST_FROM_A_BYTE, Compression
 from kwire.record.feed import Limits

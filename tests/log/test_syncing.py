@@ -1,0 +1,100 @@
+"""Syncs of many logs: at the same time, and each log with an error of its own."""
+
+import errno
+import threading
+from pathlib import Path
+
+import pytest
+
+from kwire.errors import KafkaError
+from kwire.log.disk import Disk
+from kwire.log.log_config import LogConfig
+from kwire.log.manager import LogManager
+from kwire.log.recovery import open_log
+from kwire.log.syncing import FEW, sync_all
+from tests.log.conftest import NOW_MS, LogTools
+
+MEETING = 4
+TIMEOUT_S = 20
+
+
+class MeetingDisk(Disk):
+    """A disk whose syncs wait for each other: one after the other they would never end."""
+
+    def __init__(self) -> None:
+        self.meeting = threading.Barrier(MEETING, timeout=TIMEOUT_S)
+        self.is_meeting = False
+        self.refused: set[Path] = set()
+
+    def sync_path(self, path: Path) -> None:
+        """Wait for other syncs, or fail."""
+        if path.parent in self.refused:
+            raise OSError(errno.EIO, "broken", str(path))
+        if self.is_meeting:
+            self.meeting.wait()
+
+
+def manager_with_segments(tmp_path: Path, disk: Disk, partitions: int, segments: int) -> LogManager:
+    """Logs whose rolled segments haven't been synced."""
+    manager = LogManager.open([tmp_path / "data"], node_id=1, now_ms=NOW_MS, disk=disk)
+    for index in range(partitions):
+        log = manager.get_or_create("t", index, bytes(16), LogConfig(), NOW_MS)
+        for number in range(segments):
+            log.append(LogTools.batch(b"%d" % number), leader_epoch=0, now_ms=NOW_MS)
+            log.roll(NOW_MS)
+    return manager
+
+
+@pytest.mark.parametrize(("partitions", "segments"), [(8, 2), (1, 16)])
+def test_a_stop_syncs_many_files_at_a_time(tmp_path: Path, partitions: int, segments: int) -> None:
+    """Those of many logs, and those of one log with many segments."""
+    disk = MeetingDisk()
+    manager = manager_with_segments(tmp_path, disk, partitions, segments)
+    disk.is_meeting = True
+    manager.close(NOW_MS)
+    assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+
+
+def test_a_flush_syncs_the_files_of_many_logs_at_a_time(tmp_path: Path) -> None:
+    """Afterwards everything counts as on the disk."""
+    disk = MeetingDisk()
+    manager = manager_with_segments(tmp_path, disk, 8, 2)
+    logs = list(manager.logs.values())
+    disk.is_meeting = True
+    assert sync_all([log.flushing(0) for log in logs]) == [None] * 8
+    disk.is_meeting = False
+    assert all(log.recovery_point == log.log_end_offset == 2 for log in logs)
+    assert not any(log.unflushed for log in logs)
+    manager.close(NOW_MS)
+
+
+@pytest.mark.parametrize("segments", [1, FEW])
+def test_a_failed_sync_is_the_error_of_its_own_log(tmp_path: Path, segments: int) -> None:
+    """The other logs are on the disk, whether threads have synced them or not."""
+    disk = MeetingDisk()
+    logs = [
+        open_log(tmp_path / name / "t-0", "t", 0, LogConfig(), disk=disk, now_ms=NOW_MS, clean=True)
+        for name in "abc"
+    ]
+    for log in logs:
+        for _ in range(segments):
+            log.append(LogTools.batch(b"v"), leader_epoch=0, now_ms=NOW_MS)
+            log.roll(NOW_MS)
+    disk.refused = {logs[1].directory}
+    first, second, third = sync_all([log.flushing(0) for log in logs])
+    assert first is None
+    assert third is None
+    assert isinstance(second, KafkaError)
+    assert [log.is_offline for log in logs] == [False, True, False]
+    assert [log.recovery_point for log in logs] == [segments, 0, segments]
+
+
+def test_a_log_that_is_deleted_meanwhile_is_no_error(tmp_path: Path, tools: LogTools) -> None:
+    """Neither for itself nor for the logs beside it."""
+    log = tools.open()
+    tools.append(log, b"v")
+    flushing = log.flushing(0)
+    next(flushing)
+    with pytest.raises(StopIteration):
+        flushing.throw(FileNotFoundError(errno.ENOENT, "gone"))
+    assert not log.is_offline

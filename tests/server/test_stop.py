@@ -1,0 +1,50 @@
+"""A stop is quick: no client is waited for that was promised nothing."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from kwire.budget.work import SLICE_UNITS
+from kwire.connection.connection import Connection
+from kwire.protocol.messages.describe_groups import DescribeGroupsRequest
+from kwire.testing.in_process import running_server
+from kwire.testing.waiting import until
+
+LEAVE = """
+import atexit, sys
+from kwire.cli import own_process
+
+class Large:
+    def __del__(self):
+        print("freed")
+
+kept = [Large()]
+kept.append(kept)
+atexit.register(lambda: print("at exit"))
+own_process.leave(3)
+"""
+
+
+async def test_a_request_in_slices_is_given_up(tmp_path: Path) -> None:
+    """Its client's connection ends without an answer; the client asks another broker."""
+    async with running_server(tmp_path) as running:
+        client = await running.connect()
+        names = [f"{n:x}" for n in range(200_000)]
+        await client.send(DescribeGroupsRequest(groups=names), 5)
+        (connection,) = await until(lambda: running.server.poller.connections)
+        assert isinstance(connection, Connection)
+        await until(lambda: connection._work.used_units > 2 * SLICE_UNITS)
+        running.server.stop()
+        await until(lambda: running.broker.is_stopping)
+        units = connection._work.used_units
+        assert await client.is_closed()
+        assert connection._work.used_units <= units + 2 * SLICE_UNITS
+        await client.aclose()
+
+
+def test_the_process_ends_without_freeing_its_objects() -> None:
+    """Python takes seconds for millions of them; what is to run at exit runs."""
+    done = subprocess.run(
+        [sys.executable, "-c", LEAVE], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout) == (3, "at exit\n")
