@@ -21,8 +21,6 @@ from kwire.protocol.messages.incremental_alter_configs import (
 
 _SET = 0
 _DELETE = 1
-_APPEND = 2
-_SUBTRACT = 3
 
 
 class ResourceType(IntEnum):
@@ -62,8 +60,6 @@ class Change(NamedTuple):
 
     set: Mapping[str, str]
     unset: Sequence[str] = ()
-    append: Mapping[str, str] = {}  # noqa: RUF012  # never changed
-    subtract: Mapping[str, str] = {}  # noqa: RUF012
 
 
 async def describe_configs(
@@ -102,8 +98,6 @@ async def alter_configs(
     operations = [
         *((name, _SET, value) for name, value in change.set.items()),
         *((name, _DELETE, None) for name in change.unset),
-        *((name, _APPEND, value) for name, value in change.append.items()),
-        *((name, _SUBTRACT, value) for name, value in change.subtract.items()),
     ]
     request = IncrementalAlterConfigsRequest(
         resources=[

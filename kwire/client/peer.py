@@ -4,6 +4,7 @@ After a failure the next attempt waits for a pause that grows from one failure t
 a broker that is down or overloaded isn't bothered (``reconnect.backoff.ms`` of Kafka's clients).
 """
 
+import os
 from collections.abc import Awaitable, Callable
 from random import Random
 from typing import TypeAlias, TypeVar
@@ -133,6 +134,7 @@ def _reason(error: OSError) -> str:
     cause: BaseException | None = error.__cause__
     while isinstance(cause, BaseExceptionGroup):
         cause = cause.exceptions[0]
-    if isinstance(cause, OSError) and cause.strerror:
-        return cause.strerror
-    return error.strerror or str(error)
+    found = cause if isinstance(cause, OSError) else error
+    if found.errno is not None and found.errno > 0:
+        return os.strerror(found.errno).lower()
+    return found.strerror or str(found)
