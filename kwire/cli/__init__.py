@@ -9,25 +9,11 @@ Rules:
 - A reader that ends early, such as head, is no error.
 """
 
-import argparse
 import os
 import sys
-from collections.abc import Iterable, Sequence
-from importlib import import_module
+from collections.abc import Sequence
 
-from kwire.build import version_text
-
-COMMANDS = {
-    "serve": "kwire.cli.serve",
-    "topics": "kwire.cli.topics",
-    "produce": "kwire.cli.produce",
-    "consume": "kwire.cli.consume",
-    "dump-log": "kwire.cli.dump_log",
-    "groups": "kwire.cli.groups",
-    "mend-log": "kwire.cli.mend_log",
-    "strays": "kwire.cli.strays",
-}
-"""The module of each command, in the order of the help text."""
+from kwire.cli.parser import COMMANDS, make_parser
 
 INTERRUPTED = 130
 """A shell's exit code for a command that ended with Ctrl-C."""
@@ -50,17 +36,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     return exit_code
-
-
-def make_parser(
-    names: Iterable[str],
-) -> "tuple[argparse.ArgumentParser, argparse._SubParsersAction[argparse.ArgumentParser]]":
-    """The parser of the command line with some of the commands, and its commands."""
-    parser = argparse.ArgumentParser(
-        prog="kwire", description="Kafka in Python: a broker for tests, laptops and pipelines."
-    )
-    parser.add_argument("--version", action="version", version=f"kwire {version_text()}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name in names:
-        import_module(COMMANDS[name]).add_parser(commands)
-    return parser, commands

@@ -48,9 +48,15 @@ class _Commits:
             print(f"kwire: {text}", file=sys.stderr)
         self._committed.update(changed)
 
-    def begin(self, positions: dict[TopicPartition, int]) -> None:
-        """Forget the partitions of the last assignment; ``positions`` are committed already."""
-        self._committed = dict(positions)
+    def begin(
+        self, committed: dict[TopicPartition, int], positions: dict[TopicPartition, int]
+    ) -> None:
+        """Begin with a new assignment: what is committed already, and where reading starts.
+
+        A place to start that isn't committed yet is committed too, so that the next member
+        misses nothing that is written meanwhile.
+        """
+        self._committed = dict(committed)
         self._reader.done = dict(positions)
 
 
@@ -68,8 +74,10 @@ async def read_in_group(
         try:
             while not is_finished:
                 partitions = await member.settle()
-                positions = await _positions(cluster, options.group, partitions, first)
-                commits.begin(positions)
+                committed = await committed_offsets(cluster, options.group, partitions)
+                missing = [one for one in partitions if one not in committed]
+                positions = committed | await start_positions(cluster, missing, first)
+                commits.begin(committed, positions)
                 is_finished = await _read_assignment(reader, member, commits, positions, options)
                 await commits.commit()
         except BaseException:  # also Ctrl-C
@@ -98,16 +106,3 @@ async def _read_assignment(
     return await reader.read(
         positions, ends=ends, after=commits.from_time_to_time, stop=member.wait_moved
     )
-
-
-async def _positions(
-    cluster: Cluster, group: str, partitions: list[TopicPartition], first: Start
-) -> dict[TopicPartition, int]:
-    """The committed offset of each partition, or the place to start without one."""
-    if not partitions:
-        return {}
-    found = await committed_offsets(cluster, group, partitions)
-    missing = [one for one in partitions if one not in found]
-    if missing:
-        found |= await start_positions(cluster, missing, first)
-    return {one: found[one] for one in partitions}

@@ -37,7 +37,7 @@ class LineProducer:
         self._batches: dict[int, BatchBuilder] = {}
         self._counts: dict[int, int] = {}
         self._bytes = 0
-        self._keyless = 0
+        self._keyless = cluster.random.randrange(len(partitions))
         self._written = 0
         self._started_s = trio.current_time()
         self._progress = Progress("written", is_on=not options.quiet)

@@ -49,7 +49,7 @@ def run_on_cluster(options: argparse.Namespace, work: "Callable[[Cluster], Await
     import trio
 
     from kwire.client.cluster import open_cluster
-    from kwire.client.errors import CannotConnect, ClientError
+    from kwire.client.errors import AnswerTimeout, BadAnswer, CannotConnect, ClientError
     from kwire.client.leaders import first_error
     from kwire.client.settings import ClientSettings
     from kwire.errors import KafkaError
@@ -76,6 +76,8 @@ def run_on_cluster(options: argparse.Namespace, work: "Callable[[Cluster], Await
             )
         if isinstance(cause, KafkaError):
             return fail(described(cause))
+        if isinstance(cause, BadAnswer | AnswerTimeout):
+            return fail(f"{cause}; is it a Kafka broker, and the port of a plaintext listener?")
         if isinstance(cause, ClientError | CommandError):
             return fail(str(cause))
         if cause is raised:

@@ -33,7 +33,11 @@ def show(
         if nothing:
             print(nothing, file=sys.stderr)
         return
-    numeric = {key for key in columns if all(_is_number(row.get(key)) for row in rows)}
+    numeric = {
+        key
+        for key in columns
+        if {type(row.get(key)) for row in rows} - {type(None)} in ({int}, {float}, {int, float})
+    }
     cells = [[_cell(row.get(key)) for key in columns] for row in rows]
     is_right = [key in numeric for key in columns]
     if sys.stdout.isatty() and _draw(cells, list(columns.values()), is_right):
@@ -59,10 +63,6 @@ def show_fields(fields: Mapping[str, Any]) -> None:
 def one_line(text: str) -> str:
     """A text without control characters, which could change what a terminal shows."""
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
-
-
-def _is_number(value: object) -> bool:
-    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
 def _cell(value: object) -> str:
