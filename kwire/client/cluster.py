@@ -73,6 +73,8 @@ class Cluster:
         self._bootstrap = list(bootstrap)
         self._nodes: dict[int, tuple[str, int]] = {}
         self._coordinators: dict[tuple[int, str], int] = {}
+        self.known_leaders: dict[tuple[str, int], int] = {}
+        """The last known leader by topic and partition; it may have moved since."""
 
     async def any_peer(self) -> Peer:
         """A broker that a request can be sent to; CannotConnect names all addresses tried."""

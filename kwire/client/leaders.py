@@ -48,15 +48,19 @@ async def ask_leaders(
     left = dict(wanted)
     backoff = cluster.backoff()
     deadline_s = trio.current_time() + cluster.settings.give_up_s
+    codes = TRY_AGAIN | {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}  # the known leader may be wrong
     while left:
         outcomes = await _round(cluster, left, ask, repeats_lost)
         pause_s = backoff.next_s()
         is_late = trio.current_time() + pause_s > deadline_s
         for partition, outcome in outcomes.items():
             failure = outcome if isinstance(outcome, KafkaError) else None
-            if failure is None or failure.code not in TRY_AGAIN or is_late:
+            if failure is None or failure.code not in codes or is_late:
                 results[partition] = outcome
                 del left[partition]
+            else:
+                cluster.known_leaders.pop(partition, None)
+        codes = TRY_AGAIN
         if left:
             await trio.sleep(pause_s)
     return {partition: results[partition] for partition in wanted}
@@ -71,7 +75,14 @@ async def _round(
     """Ask every leader once, all at the same time."""
     outcomes: dict[TopicPartition, W | KafkaError] = {}
     by_node: dict[int, dict[TopicPartition, V]] = {}
-    for partition, leader in (await find_leaders(cluster, wanted)).items():
+    known = cluster.known_leaders
+    leaders: dict[TopicPartition, int | KafkaError] = {
+        one: known[one] for one in wanted if one in known
+    }
+    missing = [one for one in wanted if one not in known]
+    if missing:
+        leaders |= await find_leaders(cluster, missing)
+    for partition, leader in leaders.items():
         if isinstance(leader, KafkaError):
             outcomes[partition] = leader
         else:
@@ -118,7 +129,7 @@ def first_error(error: BaseException) -> BaseException:
 async def find_leaders(
     cluster: Cluster, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, int | KafkaError]:
-    """The node id of each partition's leader, or why there is none."""
+    """The node id of each partition's leader, asked anew, or why there is none."""
     wanted = list(partitions)
     answer = await cluster.metadata(sorted({partition.topic for partition in wanted}))
     found: dict[TopicPartition, int | KafkaError] = {}
@@ -130,6 +141,7 @@ async def find_leaders(
             known = TopicPartition(name, row.partition_index)
             if row.leader_id >= 0:
                 found[known] = row.leader_id
+                cluster.known_leaders[known] = row.leader_id
             else:
                 code = code_of(row.error_code or ErrorCode.LEADER_NOT_AVAILABLE)
                 found[known] = KafkaError(code, f"{known} has no leader")
