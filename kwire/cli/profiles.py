@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 _DEFAULT_CLIENT_ID = "kwire"
+_LAST_PORT = 65535
 _KEYS = {"bootstrap-server", "client-id"}
 
 
@@ -110,9 +111,8 @@ def parse_addresses(text: str) -> list[tuple[str, int]]:
 
 
 def _address(text: str) -> tuple[str, int]:
-    from kwire.config.broker import is_port
-
     host, _, port = text.rpartition(":")
-    if not host or not is_port(port):
+    is_number = port.isascii() and port.isdigit() and len(port) < 6
+    if not host or not is_number or not 0 < int(port) <= _LAST_PORT:
         raise ProfileError(f"{text} is not HOST:PORT")
     return host.strip("[]"), int(port)

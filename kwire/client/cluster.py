@@ -4,6 +4,8 @@ Rules:
 
 - Bootstrap addresses are tried one after the other until one answers. Its Metadata names the
   brokers, by node id; from then on any of them may be asked.
+- A coordinator has a connection of its own, as in Kafka's clients: a broker answers in order, so a
+  heartbeat would wait for the fetch before it.
 - A coordinator is remembered until it says that it is none (NOT_COORDINATOR) or is gone.
 - An answer that says "not here" or "not yet" is not an error: the same is asked again, at the right
   place, with growing pauses, until ``settings.give_up_s`` has passed. ``KafkaError`` then names
@@ -69,7 +71,7 @@ class Cluster:
         self.random = random
         self._nursery = nursery
         self._open_stream = open_stream
-        self._peers: dict[tuple[str, int], Peer] = {}
+        self._peers: dict[tuple[str, int, bool], Peer] = {}
         self._bootstrap = list(bootstrap)
         self._nodes: dict[int, tuple[str, int]] = {}
         self._coordinators: dict[tuple[int, str], int] = {}
@@ -133,13 +135,13 @@ class Cluster:
         extra = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION} if creates else set()
         return await self.retrying(attempt, extra)
 
-    async def peer(self, node: int) -> Peer:
-        """A broker by its node id; NoSuchBroker."""
+    async def peer(self, node: int, *, coordinates: bool = False) -> Peer:
+        """A broker by its node id, or the connection to it as a coordinator; NoSuchBroker."""
         if node not in self._nodes:
             await self.metadata()
         if node not in self._nodes:
             raise NoSuchBroker("", f"the cluster has no broker {node}")
-        return self._peer(*self._nodes[node])
+        return self._peer(*self._nodes[node], coordinates=coordinates)
 
     async def nodes(self) -> dict[int, tuple[str, int]]:
         """Host and port of every broker, by node id."""
@@ -189,13 +191,9 @@ class Cluster:
         async def attempt() -> R:
             node = await self.coordinator(key, key_type)
             try:
-                answer = await self.ask(
-                    request,
-                    response,
-                    node=node,
-                    at_most=at_most,
-                    version=version,
-                    timeout_s=timeout_s,
+                peer = await self.peer(node, coordinates=True)
+                answer = await peer.ask(
+                    request, response, at_most=at_most, version=version, timeout_s=timeout_s
                 )
             except ConnectionLost:
                 self._coordinators.pop((key_type, key), None)
@@ -250,10 +248,10 @@ class Cluster:
         """New pauses for something that is tried again."""
         return Backoff(self.settings.backoff_s, self.settings.max_backoff_s, self.random)
 
-    def _peer(self, host: str, port: int) -> Peer:
-        peer = self._peers.get((host, port))
+    def _peer(self, host: str, port: int, *, coordinates: bool = False) -> Peer:
+        peer = self._peers.get((host, port, coordinates))
         if peer is None:
-            peer = self._peers[host, port] = Peer(
+            peer = self._peers[host, port, coordinates] = Peer(
                 host, port, self._nursery, self.settings, self._open_stream, self.random
             )
         return peer

@@ -75,14 +75,7 @@ async def _round(
     """Ask every leader once, all at the same time."""
     outcomes: dict[TopicPartition, W | KafkaError] = {}
     by_node: dict[int, dict[TopicPartition, V]] = {}
-    known = cluster.known_leaders
-    leaders: dict[TopicPartition, int | KafkaError] = {
-        one: known[one] for one in wanted if one in known
-    }
-    missing = [one for one in wanted if one not in known]
-    if missing:
-        leaders |= await find_leaders(cluster, missing)
-    for partition, leader in leaders.items():
+    for partition, leader in (await _leaders(cluster, wanted)).items():
         if isinstance(leader, KafkaError):
             outcomes[partition] = leader
         else:
@@ -124,6 +117,19 @@ def first_error(error: BaseException) -> BaseException:
         inner = [one for one in error.exceptions if not isinstance(one, trio.Cancelled)]
         error = (inner or error.exceptions)[0]
     return error
+
+
+async def _leaders(
+    cluster: Cluster, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, int | KafkaError]:
+    """The known leader of each partition; the cluster is asked about the others."""
+    known = cluster.known_leaders
+    wanted = list(partitions)
+    found: dict[TopicPartition, int | KafkaError] = {one: known.get(one, -1) for one in wanted}
+    missing = [one for one in wanted if one not in known]
+    if missing:
+        found |= await find_leaders(cluster, missing)
+    return found
 
 
 async def find_leaders(
