@@ -89,12 +89,11 @@ def run(options: argparse.Namespace) -> int:
 
 async def _produce(cluster: "Cluster", options: argparse.Namespace) -> int:
     from kwire.cli.producing import LineProducer
-    from kwire.cli.record_input import inputs
+    from kwire.cli.record_input import read_inputs
 
     topics = await cluster.topics([options.topic], creates=True)
     partitions = sorted(row.partition_index for row in topics[options.topic].partitions)
     producer = LineProducer(cluster, options, partitions)
-    async for piece in inputs(options):
-        await producer.put(piece)
+    await read_inputs(options, producer.put)
     await producer.finish()
     return 0

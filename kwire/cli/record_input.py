@@ -6,7 +6,7 @@ and a large file comes in large pieces. Reading happens in a thread.
 
 import argparse
 import os
-from collections.abc import AsyncIterator
+from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 import trio
@@ -28,29 +28,30 @@ class Piece(NamedTuple):
     """The size of the whole input, if it is known."""
 
 
-async def inputs(options: argparse.Namespace) -> AsyncIterator[Piece]:
-    """The pieces of all inputs; CommandError if one can't be read."""
+async def read_inputs(
+    options: argparse.Namespace, take: Callable[[Piece], Awaitable[None]]
+) -> None:
+    """Give every piece of all inputs to ``take``; CommandError if one can't be read."""
     for name in options.files or ["-"]:
         try:
             fd = 0 if name == "-" else os.open(name, os.O_RDONLY)
         except OSError as error:
             raise CommandError(f"cannot read {name}: {error.strerror}") from error
         try:
-            async for piece in _pieces(fd, name, whole=options.format == "raw"):
-                yield piece
-        except OSError as error:
-            raise CommandError(f"cannot read {name}: {error.strerror}") from error
+            await _read(fd, name, take, whole=options.format == "raw")
         finally:
             if fd:
                 os.close(fd)
 
 
-async def _pieces(fd: int, name: str, *, whole: bool) -> AsyncIterator[Piece]:
+async def _read(
+    fd: int, name: str, take: Callable[[Piece], Awaitable[None]], *, whole: bool
+) -> None:
     source = "standard input" if name == "-" else name
     total = os.fstat(fd).st_size or None
     line = 1
     rest = b""
-    while content := await trio.to_thread.run_sync(os.read, fd, READ_BYTES, abandon_on_cancel=True):
+    while content := await _some(fd, source):
         size_bytes = len(content)
         content = rest + content
         if len(content) > MAX_LINE_BYTES + READ_BYTES:
@@ -59,7 +60,15 @@ async def _pieces(fd: int, name: str, *, whole: bool) -> AsyncIterator[Piece]:
         cut = 0 if whole else content.rfind(b"\n") + 1
         rest = content[cut:]
         lines = [one.removesuffix(b"\r") for one in content[:cut].split(b"\n")[:-1]]
-        yield Piece(source, line, lines, size_bytes, total)
+        await take(Piece(source, line, lines, size_bytes, total))
         line += len(lines)
     if rest or whole:
-        yield Piece(source, line, [rest], 0, total)
+        await take(Piece(source, line, [rest], 0, total))
+
+
+async def _some(fd: int, source: str) -> bytes:
+    """What one read gives; empty at the end."""
+    try:
+        return await trio.to_thread.run_sync(os.read, fd, READ_BYTES, abandon_on_cancel=True)
+    except OSError as error:
+        raise CommandError(f"cannot read {source}: {error.strerror}") from error

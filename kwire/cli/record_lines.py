@@ -54,7 +54,10 @@ def write_json(partition: TopicPartition, record: Record) -> bytes:
             for name, value in record.headers
         ],
     }
-    return json.dumps(fields, ensure_ascii=False).encode() + b"\n"
+    text = json.dumps(fields, ensure_ascii=False)
+    if not text.isprintable():  # a terminal may obey such characters, and readers cut lines there
+        text = "".join(one if one.isprintable() else json.dumps(one)[1:-1] for one in text)
+    return text.encode() + b"\n"
 
 
 def write_value(partition: TopicPartition, record: Record) -> bytes:

@@ -30,6 +30,8 @@ REBALANCE_TIMEOUT_MS = 60_000
 _JOIN = 0
 _LEAVE = -1
 _FIRST_PAUSE_S = 0.1
+_SOON_S = (0.05, 0.1, 0.2, 0.4, 0.8)
+"""When a member without partitions asks again: a coordinator may still be computing them."""
 
 _THROWN_OUT = {ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID}
 
@@ -66,12 +68,17 @@ class ConsumerMember:
 
         The first call joins and waits until the coordinator has sent an assignment.
         """
-        while self._target is None or self._owned != self._target:
+        soon = iter(_SOON_S)
+        while self._target is None or self._owned != self._target or not self._owned:
+            is_new = self._target is None
             if self._target is not None:
                 self._owned = set(self._target)
             await self._heartbeat()
-            if self._target is None:
-                await trio.sleep(self._pause_s)
+            if not self._target and not is_new:
+                pause_s = next(soon, None)
+                if pause_s is None:
+                    break
+                await trio.sleep(pause_s)
         await self._learn_names()
         async with self._change:
             self.is_moved = self._owned != self._target
