@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from kafka import KafkaAdminClient
 
+from compat_tests.command_line import CommandLine
 from kwire.testing.process import BrokerProcess
 
 collect_ignore = [] if shutil.which("kcat") else ["test_kcat.py"]
@@ -73,3 +74,9 @@ def names(admin: KafkaAdminClient) -> Iterator[Names]:
     doomed = [name for name in used.topics if name in existing]
     if doomed:
         admin.delete_topics(doomed)
+
+
+@pytest.fixture
+def cli(bootstrap: str, tmp_path: Path) -> CommandLine:
+    """kwire's command line, for the broker under test."""
+    return CommandLine(bootstrap, tmp_path)

@@ -35,7 +35,8 @@ BELOW_RUNTIME = {
     "budget",
 }
 ALLOWED["runtime"] = BELOW_RUNTIME
-ALLOWED["broker"] = BELOW_RUNTIME | {"runtime"}
+ALLOWED["client"] = {"errors", "config", "protocol", "record"}
+ALLOWED["broker"] = BELOW_RUNTIME | {"runtime", "client"}
 ALLOWED["security"] = BELOW_RUNTIME | {"runtime"}
 ALLOWED["handlers"] = ALLOWED["broker"] | {"broker", "security"}
 ALLOWED["connection"] = ALLOWED["handlers"] | {"handlers"}

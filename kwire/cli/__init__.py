@@ -6,23 +6,14 @@ Rules:
   command is given, and imports its own needs in ``run``, so that no command loads another's code.
 - Exit codes: 0 after success, 1 after a failure, with one line on stderr that names it, 2 for a
   wrong command line, 130 for Ctrl-C in a command that doesn't handle it.
+- A reader that ends early, such as head, is no error.
 """
 
-import argparse
+import os
 import sys
 from collections.abc import Sequence
-from importlib import import_module
 
-from kwire.build import version_text
-
-COMMANDS = {
-    "serve": "kwire.cli.serve",
-    "dump-log": "kwire.cli.dump_log",
-    "groups": "kwire.cli.groups",
-    "mend-log": "kwire.cli.mend_log",
-    "strays": "kwire.cli.strays",
-}
-"""The module of each command."""
+from kwire.cli.parser import COMMANDS, make_parser
 
 INTERRUPTED = 130
 """A shell's exit code for a command that ended with Ctrl-C."""
@@ -31,18 +22,17 @@ INTERRUPTED = 130
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     given = sys.argv[1:] if arguments is None else list(arguments)
-    parser = argparse.ArgumentParser(
-        prog="kwire", description="Kafka in Python: a broker for tests, laptops and pipelines."
-    )
-    parser.add_argument("--version", action="version", version=f"kwire {version_text()}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for command in given[:1] if given and given[0] in COMMANDS else COMMANDS:
-        import_module(COMMANDS[command]).add_parser(commands)
+    parser, commands = make_parser(given[:1] if given and given[0] in COMMANDS else COMMANDS)
     options, unknown = parser.parse_known_args(given)
     if unknown:  # the command's own error shows its usage, with the options that exist
         commands.choices[options.command].error(f"unrecognized arguments: {' '.join(unknown)}")
     try:
         exit_code: int = options.run(options)
+        sys.stdout.flush()
     except KeyboardInterrupt:  # a command that has to undo something handles signals itself
         return INTERRUPTED
+    except BrokenPipeError:
+        # The reader, such as head, has ended. Python would try to flush again at its own end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     return exit_code

@@ -5,7 +5,6 @@ line.
 """
 
 import argparse
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -55,14 +54,9 @@ def run(options: argparse.Namespace) -> int:
 
     problems = Problems()
     broken = 0
-    try:
-        for given in options.files:
-            broken |= _dump_all(given, options, problems)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader, such as head, has ended. Python would try to flush again at its own end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    for given in options.files:
+        broken |= _dump_all(given, options, problems)
+    sys.stdout.flush()
     for line in problems.lines():
         print(line, file=sys.stderr)
     return 1 if broken or problems else 0

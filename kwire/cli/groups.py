@@ -1,113 +1,220 @@
-"""``kwire groups explain``: why and when a group has rebalanced.
+"""``kwire groups``: list, describe with lag, reset offsets, delete, explain rebalances.
 
-Only kwire knows the request. Another broker closes the connection.
+Only kwire knows the request of ``explain``. Another broker closes the connection.
 """
 
 import argparse
-import time
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from kwire.cli.output import fail
+from kwire.cli import group_reset
+from kwire.cli.options import add_cluster_options, add_json
 
 if TYPE_CHECKING:
+    from kwire.client.cluster import Cluster
+    from kwire.client.groups import GroupView
     from kwire.protocol.messages.explain_group import ExplainGroupResponse
-    from kwire.protocol.messages.find_coordinator import Coordinator
-
-DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
-_FIND_VERSION = 4
-TRY_AGAIN_S = 0.25
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the command and its options."""
-    groups = commands.add_parser("groups", help="ask a broker about groups")
+    """Add the command, its actions and their options."""
+    groups = commands.add_parser("groups", help="list, describe, reset, delete, explain groups")
     actions = groups.add_subparsers(dest="action", required=True, metavar="ACTION")
+    listing = actions.add_parser("list", help="list groups")
+    describe = actions.add_parser(
+        "describe",
+        help="show the state, the members, the offsets and the lag of groups",
+        description="Shows the state of groups, and for each partition the committed offset, the "
+        "end, the lag (how many records are left) and the member that has it.",
+    )
+    describe.add_argument("groups", metavar="GROUP", nargs="+")
+    describe.add_argument("--members", action="store_true", help="one line for each member")
+    delete = actions.add_parser("delete", help="delete groups with their offsets")
+    delete.add_argument("groups", metavar="GROUP", nargs="+")
     explain = actions.add_parser(
         "explain",
-        help="explain why a group has rebalanced",
+        help="explain why a group has rebalanced (kwire only)",
         description="Prints which members joined, left or sent no heartbeat in time, and which "
         "rebalances followed.",
     )
     explain.add_argument("group", metavar="GROUP", help="the id of the group")
-    explain.add_argument(
-        "--bootstrap-server",
-        metavar="HOST:PORT",
-        default=DEFAULT_BOOTSTRAP,
-        help=f"the broker to ask (default: {DEFAULT_BOOTSTRAP})",
-    )
-    explain.set_defaults(run=run)
+    for action, run in (
+        (listing, run_list),
+        (describe, run_describe),
+        (delete, run_delete),
+        (explain, run_explain),
+    ):
+        if action is not delete:
+            add_json(action)
+        add_cluster_options(action)
+        action.set_defaults(run=run)
+    group_reset.add_parsers(actions)
 
 
-def run(options: argparse.Namespace) -> int:
-    """Explain a group; returns the exit code."""
-    from kwire.config.broker import is_port
-    from kwire.errors import ErrorCode, KafkaError
+def run_list(options: argparse.Namespace) -> int:
+    """List groups; returns the exit code."""
+    from kwire.cli.session import run_on_cluster
+    from kwire.cli.tables import show
+    from kwire.client.groups import list_groups
 
-    host, _, port = options.bootstrap_server.rpartition(":")
-    if not host or not is_port(port):
-        return fail(f"{options.bootstrap_server} is not HOST:PORT")
-    try:
-        found = _ask(host.strip("[]"), int(port), options.group)
-    except KafkaError as error:
-        return fail(str(error))
-    except ConnectionResetError:
-        return fail(f"{options.bootstrap_server} closed the connection: is it a kwire broker?")
-    except TimeoutError as error:
-        return fail(f"{error}: is it a broker? name one with --bootstrap-server HOST:PORT")
-    except OSError as error:
-        return fail(
-            f"cannot ask {options.bootstrap_server}: {error.strerror or error}; "
-            "name a running broker with --bootstrap-server HOST:PORT"
+    async def work(cluster: "Cluster") -> int:
+        rows = [
+            {
+                "group": group.group_id,
+                "state": group.group_state or None,
+                "type": group.group_type or None,
+                "protocol": group.protocol_type or None,
+            }
+            for group in await list_groups(cluster)
+        ]
+        columns = {"group": "GROUP", "state": "STATE", "type": "TYPE", "protocol": "PROTOCOL"}
+        show(rows, columns, as_json=options.json, nothing="no groups yet")
+        return 0
+
+    return run_on_cluster(options, work)
+
+
+def run_describe(options: argparse.Namespace) -> int:
+    """Describe groups; returns the exit code."""
+    from kwire.cli.session import run_on_cluster
+    from kwire.cli.tables import show_json
+    from kwire.client.groups import describe_group
+
+    async def work(cluster: "Cluster") -> int:
+        described = []
+        for name in options.groups:
+            group = await describe_group(cluster, name)
+            described.append(await _described(cluster, group))
+        if options.json:
+            show_json(described)
+            return 0
+        for place, found in enumerate(described):
+            if place:
+                print()
+            _show(found, members=options.members)
+        return 0
+
+    return run_on_cluster(options, work)
+
+
+async def _described(cluster: "Cluster", group: "GroupView") -> dict[str, Any]:
+    """Everything about a group, ready for JSON."""
+    from kwire.client.group_offsets import committed_offsets
+    from kwire.client.offsets import LATEST, list_offsets
+
+    committed = await committed_offsets(cluster, group.group)
+    owners = {one: member for member in group.members for one in member.partitions}
+    partitions = sorted({*committed, *owners})
+    ends = await list_offsets(cluster, dict.fromkeys(partitions, LATEST))
+    rows = []
+    for one in partitions:
+        end = ends[one]
+        known_end = end if isinstance(end, int) else None
+        offset = committed.get(one)
+        owner = owners.get(one)
+        rows.append(
+            {
+                "topic": one.topic,
+                "partition": one.partition,
+                "committed": offset,
+                "end": known_end,
+                "lag": None if offset is None or known_end is None else max(known_end - offset, 0),
+                "member": owner.member_id if owner else None,
+                "client": owner.client_id if owner else None,
+                "host": owner.host if owner else None,
+            }
         )
-    if found.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
-        return fail(f"{options.bootstrap_server} knows no group {options.group}")
-    if found.error_code:
-        return fail(f"group {options.group}: {ErrorCode(found.error_code).name}")
-    _print(options.group, found)
-    return 0
+    return {
+        "group": group.group,
+        "type": group.type,
+        "state": group.state,
+        "assignor": group.assignor or None,
+        "coordinator": group.coordinator,
+        "lag": sum(row["lag"] or 0 for row in rows),
+        "partitions": rows,
+        "members": [
+            {
+                "member": member.member_id,
+                "client": member.client_id,
+                "host": member.host,
+                "partitions": [str(one) for one in sorted(member.partitions)],
+            }
+            for member in group.members
+        ],
+    }
 
 
-def _ask(host: str, port: int, group: str) -> "ExplainGroupResponse":
-    """Ask the coordinator of a group, which may be another broker than the given one."""
-    from kwire.cli.connection import Connection
+def _show(found: dict[str, Any], *, members: bool) -> None:
+    from kwire.cli.tables import show, show_fields
+
+    names = ("group", "type", "state", "assignor", "coordinator", "lag")
+    show_fields({name: found[name] for name in names} | {"members": len(found["members"])})
+    rows, titles = found["partitions"], "topic partition committed end lag client host"
+    if members:
+        rows, titles = found["members"], "member client host partitions"
+    columns = {key: key.upper() for key in titles.split()}
+    show(rows, columns, as_json=False)
+
+
+def run_delete(options: argparse.Namespace) -> int:
+    """Delete groups; returns the exit code."""
+    from kwire.cli.output import fail
+    from kwire.cli.session import described, run_on_cluster
+    from kwire.client.groups import delete_groups
+
+    async def work(cluster: "Cluster") -> int:
+        exit_code = 0
+        for name, error in (await delete_groups(cluster, options.groups)).items():
+            if error is None:
+                print(f"deleted {name}")
+            else:
+                exit_code = fail(described(error))
+        return exit_code
+
+    return run_on_cluster(options, work)
+
+
+def run_explain(options: argparse.Namespace) -> int:
+    """Explain a group; returns the exit code."""
+    from kwire.cli.session import CommandError, run_on_cluster
+    from kwire.client.cluster import check
+    from kwire.client.errors import AnswerTimeout, ConnectionLost
+    from kwire.errors import ErrorCode
     from kwire.protocol.messages.explain_group import ExplainGroupRequest, ExplainGroupResponse
 
-    home = _find_coordinator(host, port, group)
-    with Connection(home.host, home.port) as connection:
+    async def work(cluster: "Cluster") -> int:
         try:
-            response = connection.ask(ExplainGroupRequest(group_id=group), 0)
-        except ConnectionError as error:
-            raise ConnectionResetError from error
-    assert isinstance(response, ExplainGroupResponse)
-    return response
+            found = await cluster.ask_coordinator(
+                options.group,
+                ExplainGroupRequest(group_id=options.group),
+                ExplainGroupResponse,
+                lambda answer: [answer.error_code],
+                version=0,
+            )
+        except AnswerTimeout:
+            raise
+        except ConnectionLost as error:
+            raise CommandError(f"{error}: is it a kwire broker?") from error
+        if found.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
+            raise CommandError(f"the broker knows no group {options.group}")
+        check(found.error_code, f"group {options.group}")
+        _explain(options, found)
+        return 0
+
+    return run_on_cluster(options, work)
 
 
-def _find_coordinator(host: str, port: int, group: str) -> "Coordinator":
-    """The coordinator of a group. A broker that has just started is asked again for a while."""
-    from kwire.cli.connection import TIMEOUT_S, Connection
-    from kwire.errors import ErrorCode, KafkaError
-    from kwire.protocol.messages.find_coordinator import FindCoordinatorRequest
-
-    give_up_s = time.monotonic() + TIMEOUT_S
-    with Connection(host, port) as connection:
-        while True:
-            asked = FindCoordinatorRequest(coordinator_keys=[group])
-            [home] = connection.ask(asked, _FIND_VERSION).coordinators
-            if not home.error_code:
-                found: Coordinator = home
-                return found
-            code = ErrorCode(home.error_code)
-            if code is not ErrorCode.COORDINATOR_NOT_AVAILABLE or time.monotonic() > give_up_s:
-                raise KafkaError(code, home.error_message or "the group has no coordinator yet")
-            time.sleep(TRY_AGAIN_S)
-
-
-def _print(group: str, found: "ExplainGroupResponse") -> None:
+def _explain(options: argparse.Namespace, found: "ExplainGroupResponse") -> None:
     from kwire.cli.log_lines import one_line
+    from kwire.cli.tables import show_json
 
-    state = f"{found.group_state} ({found.group_type})" if found.group_state else "gone"
-    print(f"{group}: {state}")
+    if options.json:
+        events = [{"at_ms": event.at_ms, "text": event.text} for event in found.events]
+        state = {"state": found.group_state or None, "type": found.group_type or None}
+        show_json({"group": options.group, **state, "events": events})
+        return
+    state_text = f"{found.group_state} ({found.group_type})" if found.group_state else "gone"
+    print(f"{options.group}: {state_text}")
     for event in found.events:
         at = datetime.fromtimestamp(event.at_ms / 1000).astimezone()
         print(f"  {at.isoformat(sep=' ', timespec='milliseconds')}  {one_line(event.text)}")

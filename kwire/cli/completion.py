@@ -1,0 +1,32 @@
+"""``kwire completion``: the script that lets a shell complete commands and options."""
+
+import argparse
+
+from kwire.cli.output import fail
+
+SHELLS = ("bash", "zsh", "tcsh")
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the command and its options."""
+    completion = commands.add_parser(
+        "completion",
+        help="print a script for shell completion",
+        description='Prints a script that completes commands and options. bash: eval "$(kwire '
+        'completion bash)" in ~/.bashrc; zsh: kwire completion zsh > a directory of $fpath/_kwire.',
+    )
+    completion.add_argument("shell", metavar="SHELL", choices=SHELLS, help=", ".join(SHELLS))
+    completion.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the script; returns the exit code."""
+    try:
+        import shtab
+    except ImportError:
+        return fail("shell completion needs shtab: pip install 'kwire[cli]'")
+    from kwire.cli.parser import COMMANDS, make_parser
+
+    parser, _ = make_parser(COMMANDS)
+    print(shtab.complete(parser, shell=options.shell))
+    return 0

@@ -1,0 +1,108 @@
+"""``kwire consume --group``: reading as a member of a group, with commits."""
+
+import argparse
+import sys
+
+import trio
+
+from kwire.cli.positions import BEGINNING, END, Start, start_positions
+from kwire.cli.printing import Printer
+from kwire.cli.reading import Reader
+from kwire.client.cluster import Cluster
+from kwire.client.errors import ClientError
+from kwire.client.group_offsets import committed_offsets
+from kwire.client.leaders import TopicPartition
+from kwire.client.members import GroupMember, open_member
+from kwire.errors import KafkaError
+
+COMMIT_INTERVAL_S = 5.0
+LAST_COMMIT_TIMEOUT_S = 5.0
+
+
+class _Commits:
+    """Commits what a reader has printed, from time to time."""
+
+    def __init__(self, member: GroupMember, reader: Reader) -> None:
+        self._member = member
+        self._reader = reader
+        self._committed: dict[TopicPartition, int] = {}
+        self._next_s = trio.current_time() + COMMIT_INTERVAL_S
+
+    async def from_time_to_time(self) -> None:
+        """Commit if the last commit is long ago."""
+        if trio.current_time() >= self._next_s:
+            await self.commit()
+
+    async def commit(self) -> None:
+        """Commit what has changed; a line on stderr if the group doesn't take it."""
+        self._next_s = trio.current_time() + COMMIT_INTERVAL_S
+        changed = {
+            one: offset
+            for one, offset in self._reader.done.items()
+            if self._committed.get(one) != offset
+        }
+        try:
+            await self._member.commit(changed)
+        except (KafkaError, ClientError) as error:
+            text = f"offsets were not committed, so records may be read again: {error}"
+            print(f"kwire: {text}", file=sys.stderr)
+        self._committed.update(changed)
+
+    def begin(
+        self, committed: dict[TopicPartition, int], positions: dict[TopicPartition, int]
+    ) -> None:
+        """Begin with a new assignment: what is committed already, and where reading starts.
+
+        A place to start that isn't committed yet is committed too, so that the next member
+        misses nothing that is written meanwhile.
+        """
+        self._committed = dict(committed)
+        self._reader.done = dict(positions)
+
+
+async def read_in_group(
+    cluster: Cluster, options: argparse.Namespace, start: Start, printer: Printer
+) -> int:
+    """Read as a member until the end that the options ask for; returns the exit code."""
+    reader = Reader(cluster, printer, read_committed=options.read_committed)
+    first = Start(BEGINNING) if start.kind == BEGINNING else Start(END)
+    async with open_member(
+        cluster, options.group, options.topics, protocol=options.group_protocol
+    ) as member:
+        commits = _Commits(member, reader)
+        is_finished = False
+        try:
+            while not is_finished:
+                partitions = await member.settle()
+                committed = await committed_offsets(cluster, options.group, partitions)
+                missing = [one for one in partitions if one not in committed]
+                positions = committed | await start_positions(cluster, missing, first)
+                commits.begin(committed, positions)
+                is_finished = await _read_assignment(reader, member, commits, positions, options)
+                await commits.commit()
+        except BaseException:  # also Ctrl-C
+            with trio.move_on_after(LAST_COMMIT_TIMEOUT_S, shield=True):
+                await commits.commit()
+            raise
+    return 0
+
+
+async def _read_assignment(
+    reader: Reader,
+    member: GroupMember,
+    commits: _Commits,
+    positions: dict[TopicPartition, int],
+    options: argparse.Namespace,
+) -> bool:
+    """Read the assigned partitions until they change; whether the command is finished."""
+    if options.exit and not positions:
+        text = "the group gives this member no partition: others read them all"
+        print(f"kwire: {text}", file=sys.stderr)
+        return True
+    ends = await reader.ends(positions) if options.exit else None
+    if not positions:
+        await member.wait_moved()
+        return False
+    return await reader.read(
+        positions, ends=ends, after=commits.from_time_to_time, stop=member.wait_moved
+    )

@@ -1,0 +1,201 @@
+"""``kwire groups reset`` and ``delete-offsets``: change what a group has committed.
+
+Without ``--execute`` only the plan is printed, as with Kafka's own tool.
+"""
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from kwire.cli.options import add_cluster_options, add_json, count, partition_numbers
+
+if TYPE_CHECKING:
+    from kwire.cli.positions import Start
+    from kwire.client.cluster import Cluster
+    from kwire.client.leaders import TopicPartition
+
+
+def add_parsers(actions: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the two actions and their options."""
+    reset = actions.add_parser(
+        "reset",
+        help="set the committed offsets of a group that has no members",
+        description="Sets the committed offsets of a group without members. Prints what would "
+        "change; --execute changes it.",
+    )
+    reset.add_argument("group", metavar="GROUP")
+    _add_topics(reset, "default: all that have an offset")
+    place = reset.add_mutually_exclusive_group(required=True)
+    place.add_argument("--to-beginning", action="store_true", help="the first record")
+    place.add_argument("--to-end", action="store_true", help="after the last record")
+    place.add_argument("--to-offset", metavar="N", type=count, help="an offset")
+    place.add_argument("--to-time", metavar="TIME", help="as --from-time of kwire consume")
+    place.add_argument("--by", metavar="N", type=int, help="forward, or back with a negative N")
+    safety = reset.add_mutually_exclusive_group()
+    safety.add_argument("--execute", action="store_true", help="change the offsets")
+    safety.add_argument("--dry-run", action="store_true", help="only print the plan (default)")
+    add_json(reset)
+    forget = actions.add_parser("delete-offsets", help="delete committed offsets of a group")
+    forget.add_argument("group", metavar="GROUP")
+    _add_topics(forget, "the topics")
+    for action, run in ((reset, run_reset), (forget, run_delete_offsets)):
+        add_cluster_options(action)
+        action.set_defaults(run=run)
+
+
+def _add_topics(parser: argparse.ArgumentParser, text: str) -> None:
+    parser.add_argument(
+        "-t",
+        "--topic",
+        metavar="TOPIC[:N]",
+        dest="topics",
+        action="append",
+        default=[],
+        help=f"a topic, or some of its partitions, orders:0-2; may be repeated; {text}",
+    )
+
+
+def run_reset(options: argparse.Namespace) -> int:
+    """Reset offsets; returns the exit code."""
+    from kwire.cli.output import fail
+    from kwire.cli.session import run_on_cluster
+    from kwire.cli.tables import show
+    from kwire.client.group_offsets import commit_offsets
+
+    try:
+        start = _start(options)
+    except ValueError as error:
+        return fail(str(error))
+
+    async def work(cluster: "Cluster") -> int:
+        await _refuse_members(cluster, options.group)
+        rows, offsets = await _plan(cluster, options, start)
+        if options.execute and offsets:
+            await commit_offsets(cluster, options.group, offsets)
+        keys = ("topic", "partition", "committed", "new", "change")
+        columns = {key: key.upper() for key in keys}
+        show(rows, columns, as_json=options.json, nothing="no offset is committed")
+        if not options.json and rows:
+            print("done" if options.execute else "nothing is changed yet: --execute changes it")
+        return 0
+
+    return run_on_cluster(options, work)
+
+
+def _start(options: argparse.Namespace) -> "Start | None":
+    """The place to set offsets to, None for ``--by``; ValueError."""
+    import time
+
+    from kwire.cli.options import time_ms
+    from kwire.cli.positions import BEGINNING, END, OFFSET, TIME, Start
+
+    if options.to_beginning:
+        return Start(BEGINNING)
+    if options.to_end:
+        return Start(END)
+    if options.to_offset is not None:
+        return Start(OFFSET, options.to_offset)
+    if options.by is not None:
+        return None
+    try:
+        return Start(TIME, time_ms(options.to_time, int(time.time() * 1000)))
+    except ValueError as error:
+        text = "write 2026-01-31T12:00, @MILLISECONDS, or 1h for an hour ago"
+        raise ValueError(f"--to-time {options.to_time}: {text}") from error
+
+
+async def _refuse_members(cluster: "Cluster", group: str) -> None:
+    """CommandError if the group has members: they would overwrite what is set."""
+    from kwire.cli.session import CommandError
+    from kwire.client.groups import describe_group
+    from kwire.errors import ErrorCode, KafkaError
+
+    try:
+        found = await describe_group(cluster, group)
+    except KafkaError as error:
+        if error.code is ErrorCode.GROUP_ID_NOT_FOUND:
+            return
+        raise
+    if found.members:
+        raise CommandError(
+            f"group {group} has {len(found.members)} member(s): stop them first; "
+            f"kwire groups describe {group} --members shows them"
+        )
+
+
+async def _plan(
+    cluster: "Cluster", options: argparse.Namespace, start: "Start | None"
+) -> "tuple[list[dict[str, Any]], dict[TopicPartition, int]]":
+    """What changes, for people and for the commit. New offsets stay within the partitions."""
+    from kwire.cli.positions import start_positions
+    from kwire.cli.session import CommandError
+    from kwire.client.group_offsets import committed_offsets
+    from kwire.client.offsets import ends_of, starts_of
+
+    committed = await committed_offsets(cluster, options.group)
+    partitions = await _named(cluster, options.topics) if options.topics else sorted(committed)
+    if not partitions:
+        raise CommandError(
+            f"group {options.group} has no committed offset: name topics with --topic"
+        )
+    first, last = await starts_of(cluster, partitions), await ends_of(cluster, partitions)
+    if start is None:
+        missing = [one for one in partitions if one not in committed]
+        if missing:
+            raise CommandError(f"--by: {missing[0]} has no committed offset to start from")
+        wanted = {one: committed[one] + options.by for one in partitions}
+    else:
+        wanted = await start_positions(cluster, partitions, start)
+    offsets = {one: min(max(wanted[one], first[one]), last[one]) for one in partitions}
+    rows = [
+        {
+            "topic": one.topic,
+            "partition": one.partition,
+            "committed": committed.get(one),
+            "new": offset,
+            "change": offset - committed[one] if one in committed else None,
+        }
+        for one, offset in offsets.items()
+    ]
+    return rows, offsets
+
+
+async def _named(cluster: "Cluster", texts: list[str]) -> "list[TopicPartition]":
+    """The partitions of ``TOPIC`` or ``TOPIC:0,2``; CommandError for numbers that are none."""
+    from kwire.cli.positions import partitions_of_topics
+    from kwire.cli.session import CommandError
+
+    found = []
+    for text in texts:
+        topic, colon, numbers = text.partition(":")
+        try:
+            only = partition_numbers(numbers) if colon else None
+        except argparse.ArgumentTypeError as error:
+            raise CommandError(f"--topic {text}: {error}") from error
+        mine = await partitions_of_topics(cluster, [topic], only)
+        missing = set(only or ()) - {one.partition for one in mine}
+        if missing:
+            raise CommandError(f"{topic} has no partition {min(missing)}")
+        found += mine
+    return sorted(set(found))
+
+
+def run_delete_offsets(options: argparse.Namespace) -> int:
+    """Delete offsets; returns the exit code."""
+    from kwire.cli.output import fail
+    from kwire.cli.session import described, run_on_cluster
+    from kwire.client.group_offsets import delete_offsets
+
+    if not options.topics:
+        return fail("name the topics with --topic; kwire groups delete deletes a whole group")
+
+    async def work(cluster: "Cluster") -> int:
+        exit_code = 0
+        partitions = await _named(cluster, options.topics)
+        for one, error in (await delete_offsets(cluster, options.group, partitions)).items():
+            if error is None:
+                print(f"deleted the offset of {one}")
+            else:
+                exit_code = fail(described(error))
+        return exit_code
+
+    return run_on_cluster(options, work)

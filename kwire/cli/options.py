@@ -1,0 +1,95 @@
+"""Options that many commands have, and the types of their values."""
+
+import argparse
+import re
+from datetime import datetime
+
+DEFAULT_TIMEOUT_S = 15.0
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_UNITS_S = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def add_cluster_options(parser: argparse.ArgumentParser) -> None:
+    """The options of a command that talks to a cluster."""
+    group = parser.add_argument_group("cluster")
+    group.add_argument(
+        "-b",
+        "--bootstrap-server",
+        metavar="HOST:PORT",
+        help="a broker of the cluster, or several with commas (default: that of --cluster, of "
+        "KWIRE_BOOTSTRAP_SERVER, of KWIRE_CLUSTER, of the profile file, else 127.0.0.1:9092)",
+    )
+    group.add_argument("--cluster", metavar="NAME", help="a cluster of the profile file")
+    group.add_argument(
+        "--timeout",
+        metavar="SECONDS",
+        type=seconds,
+        default=DEFAULT_TIMEOUT_S,
+        help=f"how long to wait and to try again (default: {DEFAULT_TIMEOUT_S:g})",
+    )
+
+
+def add_json(parser: argparse.ArgumentParser, what: str = "print one JSON document") -> None:
+    """``--json``."""
+    parser.add_argument("--json", action="store_true", help=what)
+
+
+def seconds(text: str) -> float:
+    """A positive number of seconds, also written as 500ms, 2m, 1h or 7d."""
+    match = _DURATION.fullmatch(text)
+    try:
+        found = float(match[1]) * _UNITS_S[match[2]] if match else float(text)
+    except ValueError:
+        found = -1.0
+    if not 0 < found < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is no duration: write 5, 500ms, 2m, 1h or 7d")
+    return found
+
+
+def count(text: str) -> int:
+    """A whole number from 0 on."""
+    if not text.isascii() or not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text} must be a whole number from 0 on")
+    return int(text)
+
+
+def positive(text: str) -> int:
+    """A whole number from 1 on."""
+    found = count(text)
+    if not found:
+        raise argparse.ArgumentTypeError(f"{text} must be at least 1")
+    return found
+
+
+def partition_numbers(text: str) -> list[int]:
+    """Numbers of partitions: 0, or 0,2 or 0-3."""
+    found: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.partition("-")
+        start = count(first)
+        found += range(start, count(last) + 1) if dash else [start]
+    return found
+
+
+def name_value(text: str) -> tuple[str, str]:
+    """``NAME=VALUE``."""
+    name, separator, value = text.partition("=")
+    if not separator or not name.strip():
+        raise argparse.ArgumentTypeError(f"{text}: write it as NAME=VALUE")
+    return name.strip(), value.strip()
+
+
+def time_ms(text: str, now_ms: int) -> int:
+    """A point in time, in ms since the epoch; ValueError.
+
+    Written as ISO 8601 (local time unless it names a zone), as ``@`` and ms since the epoch, or as
+    a duration before now, ``-1h``.
+    """
+    if text.startswith("@"):
+        return int(text[1:])
+    match = _DURATION.fullmatch(text.removeprefix("-"))
+    if match:
+        return now_ms - int(float(match[1]) * _UNITS_S[match[2]] * 1000)
+    found = datetime.fromisoformat(text)
+    return int((found if found.tzinfo else found.astimezone()).timestamp() * 1000)

@@ -1,0 +1,66 @@
+"""Printing of fetched records: filtered, formatted, counted."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+import trio
+
+from kwire.cli.record_filter import RecordFilter, expression, header_expression
+from kwire.cli.record_lines import FORMATS, Format, write_key_value
+from kwire.client.leaders import TopicPartition
+from kwire.record.records import Record
+
+
+class Printer:
+    """Writes records to stdout; ``is_full`` when the wanted number is written."""
+
+    def __init__(self, form: Format, keeps: RecordFilter, most: int | None) -> None:
+        self._form = form
+        self._filter = keeps
+        self._left = most
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more records are to be printed."""
+        return self._left == 0
+
+    def keeps(self, record: Record) -> bool:
+        """Whether the filters let a record through."""
+        return self._filter.keeps(record)
+
+    async def put(self, partition: TopicPartition, found: Sequence[Record]) -> int | None:
+        """Print records of a partition; the offset after the last one looked at, None for none.
+
+        Writing happens in a thread, because the reader of a pipe may be slow, and a member of a
+        group has to send heartbeats meanwhile.
+        """
+        out = bytearray()
+        next_offset = None
+        for record in found:
+            if self.is_full:
+                break
+            next_offset = record.offset + 1
+            if self._filter.keeps(record):
+                out += self._form(partition, record)
+                if self._left is not None:
+                    self._left -= 1
+        if out:
+            await trio.to_thread.run_sync(_write, bytes(out), abandon_on_cancel=True)
+        return next_offset
+
+
+def _write(content: bytes) -> None:
+    sys.stdout.buffer.write(content)
+    sys.stdout.buffer.flush()
+
+
+def make_printer(options: argparse.Namespace) -> Printer:
+    """The printer that the options of ``kwire consume`` ask for; ArgumentTypeError."""
+    keeps = RecordFilter(
+        None if options.key is None else expression(options.key),
+        None if options.value is None else expression(options.value),
+        [header_expression(text) for text in options.header],
+    )
+    form = FORMATS.get(options.format) or write_key_value(options.key_separator.encode())
+    return Printer(form, keeps, options.count)

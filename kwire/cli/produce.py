@@ -1,0 +1,99 @@
+"""``kwire produce``: write records from standard input or files.
+
+Rules:
+
+- Each line is a record: its value, key and value with ``--key-separator``, or a line of JSON as
+  ``kwire consume --json`` prints it. ``--format raw`` makes one record of a whole input.
+- Input is read in pieces and sent in batches, so memory doesn't depend on its size. A line that is
+  typed is sent at once.
+- A record with a key goes to the partition that Kafka's own producers choose.
+- The first error stops the command. It names the line, and how many records were written before.
+"""
+
+import argparse
+import sys
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kwire.cli.options import add_cluster_options, count
+
+if TYPE_CHECKING:
+    from kwire.client.cluster import Cluster
+
+FORMATS = ("line", "json", "raw")
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+DEFAULT_BATCH_BYTES = 256 * 1024
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the command and its options."""
+    produce = commands.add_parser(
+        "produce",
+        help="write records from standard input or files",
+        description="Writes a record for each line of standard input or of files.",
+    )
+    produce.add_argument("topic", metavar="TOPIC")
+    produce.add_argument("files", metavar="FILE", nargs="*", help="- is standard input (default)")
+    reading = produce.add_argument_group("what is read")
+    reading.add_argument(
+        "-f",
+        "--format",
+        choices=FORMATS,
+        default="line",
+        help="line: a value each; json: as consume --json prints; raw: one record for each input",
+    )
+    reading.add_argument(
+        "-K", "--key-separator", metavar="TEXT", help="the text between key and value in a line"
+    )
+    reading.add_argument(
+        "--tombstones", action="store_true", help="an empty value is written as null"
+    )
+    writing = produce.add_argument_group("what is written")
+    writing.add_argument("-k", "--key", metavar="TEXT", help="the key of every record")
+    writing.add_argument(
+        "-H", "--header", metavar="NAME=VALUE", action="append", default=[], help="may be repeated"
+    )
+    writing.add_argument("-p", "--partition", metavar="N", type=count, help="default: by the key")
+    writing.add_argument(
+        "-z", "--compression", choices=CODECS, default="none", help="default: none"
+    )
+    writing.add_argument(
+        "--acks", choices=("all", "1", "0"), default="all", help="who must have it (default: all)"
+    )
+    writing.add_argument("--rate", metavar="N", type=float, help="at most N records a second")
+    writing.add_argument(
+        "--batch-bytes",
+        metavar="N",
+        type=count,
+        default=DEFAULT_BATCH_BYTES,
+        help=f"the size of a batch before compression (default: {DEFAULT_BATCH_BYTES})",
+    )
+    writing.add_argument("-q", "--quiet", action="store_true", help="no count and no progress")
+    add_cluster_options(produce)
+    produce.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Produce; returns the exit code."""
+    from kwire.cli.output import fail
+    from kwire.cli.session import run_on_cluster
+
+    if options.rate is not None and options.rate <= 0:
+        return fail(f"--rate {options.rate:g} must be more than 0")
+    if options.key_separator == "":
+        return fail("--key-separator must not be empty")
+    if sys.stdin.isatty() and not options.files and not options.quiet:
+        print("one record a line; Ctrl-D ends the input", file=sys.stderr)
+    return run_on_cluster(options, partial(_produce, options=options))
+
+
+async def _produce(cluster: "Cluster", options: argparse.Namespace) -> int:
+    from kwire.cli.producing import LineProducer
+    from kwire.cli.record_input import read_inputs
+
+    topics = await cluster.topics([options.topic], creates=True)
+    partitions = sorted(row.partition_index for row in topics[options.topic].partitions)
+    producer = LineProducer(cluster, options, partitions)
+    await read_inputs(options, producer.put)
+    await producer.finish()
+    return 0

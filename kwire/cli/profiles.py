@@ -1,0 +1,118 @@
+"""Which cluster a command talks to: options, environment, and a file with named clusters.
+
+The file is ``$XDG_CONFIG_HOME/kwire/config.toml``, by default ``~/.config/kwire/config.toml``; the
+variable ``KWIRE_CONFIG`` names another one::
+
+    default = "local"
+
+    [clusters.local]
+    bootstrap-server = "127.0.0.1:9092"
+
+    [clusters.staging]
+    bootstrap-server = ["broker-1:9092", "broker-2:9092"]
+    client-id = "me"
+
+Rules:
+
+- The first of these that is there counts: ``--bootstrap-server``, ``--cluster``,
+  ``KWIRE_BOOTSTRAP_SERVER``, ``KWIRE_CLUSTER``, the file's ``default``, 127.0.0.1:9092.
+- A key that the file must not have is an error, so that a misspelt key doesn't go unnoticed.
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+_DEFAULT_CLIENT_ID = "kwire"
+_LAST_PORT = 65535
+_KEYS = {"bootstrap-server", "client-id"}
+
+
+class ProfileError(Exception):
+    """The profile file or an address is wrong; the text says how to correct it."""
+
+
+class Profile(NamedTuple):
+    """A cluster that commands can talk to."""
+
+    addresses: list[tuple[str, int]]
+    client_id: str = _DEFAULT_CLIENT_ID
+
+
+def profile_file(environment: Mapping[str, str]) -> Path:
+    """Where the profile file is, whether it exists or not."""
+    given = environment.get("KWIRE_CONFIG")
+    if given:
+        return Path(given)
+    base = environment.get("XDG_CONFIG_HOME")
+    return (Path(base) if base else Path.home() / ".config") / "kwire" / "config.toml"
+
+
+def find_profile(
+    bootstrap: str | None, cluster: str | None, environment: Mapping[str, str] = os.environ
+) -> Profile:
+    """The cluster to talk to, by the two options and the environment; ProfileError."""
+    if bootstrap and cluster:
+        raise ProfileError("--bootstrap-server and --cluster exclude each other: leave one out")
+    if bootstrap:
+        return Profile(parse_addresses(bootstrap))
+    if not cluster:
+        bootstrap = environment.get("KWIRE_BOOTSTRAP_SERVER")
+        if bootstrap:
+            return Profile(parse_addresses(bootstrap))
+        cluster = environment.get("KWIRE_CLUSTER")
+    return _named(cluster, profile_file(environment))
+
+
+def _named(cluster: str | None, path: Path) -> Profile:
+    """The cluster with a name, or the default one."""
+    content = _read(path)
+    known = content.get("clusters", {})
+    name = cluster or content.get("default")
+    if name is None:
+        return Profile(parse_addresses(DEFAULT_BOOTSTRAP))
+    if name not in known:
+        names = ", ".join(sorted(known)) or "none"
+        raise ProfileError(f"there is no cluster {name} in {path}; it has: {names}")
+    entry = known[name]
+    unknown = sorted(set(entry) - _KEYS)
+    if unknown or "bootstrap-server" not in entry:
+        wrong = f"{unknown[0]} is unknown" if unknown else "bootstrap-server is missing"
+        raise ProfileError(f"{path}, cluster {name}: {wrong}; it takes {', '.join(sorted(_KEYS))}")
+    servers = entry["bootstrap-server"]
+    text = servers if isinstance(servers, str) else ",".join(map(str, servers))
+    return Profile(parse_addresses(text), str(entry.get("client-id", _DEFAULT_CLIENT_ID)))
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise ProfileError(f"cannot read {path}: {error}") from error
+    import tomllib
+
+    try:
+        content = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ProfileError(f"{path}: {error}") from error
+    unknown = sorted(set(content) - {"default", "clusters"})
+    if unknown:
+        raise ProfileError(f"{path}: {unknown[0]} is unknown; it takes default and clusters")
+    return content
+
+
+def parse_addresses(text: str) -> list[tuple[str, int]]:
+    """Hosts and ports of ``HOST:PORT,HOST:PORT``; ProfileError."""
+    return [_address(part.strip()) for part in text.split(",")]
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    is_number = port.isascii() and port.isdigit() and len(port) < 6
+    if not host or not is_number or not 0 < int(port) <= _LAST_PORT:
+        raise ProfileError(f"{text} is not HOST:PORT")
+    return host.strip("[]"), int(port)

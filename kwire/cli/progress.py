@@ -1,0 +1,51 @@
+"""Progress of long commands, on stderr: one line that is rewritten, and one that stays.
+
+Nothing is drawn when stderr isn't a terminal; the last line is printed there too.
+"""
+
+import sys
+import time
+
+_INTERVAL_S = 0.2
+
+
+class Progress:
+    """How many records, how much of the input, how fast."""
+
+    def __init__(self, verb: str, *, is_on: bool = True) -> None:
+        self._verb = verb
+        self._is_on = is_on
+        self._draws = is_on and sys.stderr.isatty()
+        self._started_s = time.monotonic()
+        self._next_s = self._started_s + _INTERVAL_S
+        self._read_bytes = 0
+        self._total_bytes: int | None = None
+        self._has_drawn = False
+
+    def take_input(self, size_bytes: int, total_bytes: int | None) -> None:
+        """Note how much of the input is read."""
+        self._read_bytes += size_bytes
+        self._total_bytes = total_bytes
+
+    def advance(self, records: int) -> None:
+        """Draw the line again, a few times a second; ``records`` is the count so far."""
+        now_s = time.monotonic()
+        if self._draws and now_s >= self._next_s:
+            self._next_s = now_s + _INTERVAL_S
+            share = ""
+            if self._total_bytes:
+                share = f", {min(self._read_bytes / self._total_bytes, 1):.0%} of the input"
+            self._has_drawn = True
+            sys.stderr.write(f"\r\x1b[K{self._text(records)}{share}")
+            sys.stderr.flush()
+
+    def finish(self, records: int) -> None:
+        """Print the last line."""
+        if self._is_on:
+            start = "\r\x1b[K" if self._has_drawn else ""
+            sys.stderr.write(f"{start}{self._text(records)}\n")
+
+    def _text(self, records: int) -> str:
+        took_s = max(time.monotonic() - self._started_s, 1e-6)
+        rate = f", {records / took_s:,.0f}/s" if took_s > 1 else ""
+        return f"{records:,} record{'s' * (records != 1)} {self._verb}{rate}"

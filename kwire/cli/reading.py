@@ -1,0 +1,129 @@
+"""Reading partitions from one place to another, and printing what is found."""
+
+import heapq
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+
+import trio
+
+from kwire.cli.printing import Printer
+from kwire.client.cluster import Cluster
+from kwire.client.fetcher import Fetched, Fetcher
+from kwire.client.leaders import TopicPartition
+from kwire.client.offsets import ends_of
+from kwire.record.records import Record
+
+
+class Reader:
+    """Reads and prints; ``done`` has the offset to go on with of each partition."""
+
+    def __init__(self, cluster: Cluster, printer: Printer, *, read_committed: bool) -> None:
+        self.done: dict[TopicPartition, int] = {}
+        self._cluster = cluster
+        self.printer = printer
+        self._read_committed = read_committed
+
+    async def ends(self, partitions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """The present end of each partition."""
+        return await ends_of(self._cluster, partitions, read_committed=self._read_committed)
+
+    async def read(
+        self,
+        positions: Mapping[TopicPartition, int],
+        *,
+        ends: Mapping[TopicPartition, int] | None = None,
+        take: Callable[[TopicPartition, list[Record]], Awaitable[int | None]] | None = None,
+        after: Callable[[], Awaitable[None]] | None = None,
+        stop: Callable[[], Awaitable[None]] | None = None,
+    ) -> bool:
+        """Read until the ends, until enough is printed, or until ``stop`` returns.
+
+        ``take`` gets the records instead of the printer; ``after`` is awaited after each fetch.
+        Returns False if it was stopped.
+        """
+        left = {one for one in positions if ends is None or positions[one] < ends[one]}
+        self.done = dict(positions)
+        fetcher = Fetcher(
+            self._cluster,
+            {one: positions[one] for one in left},
+            read_committed=self._read_committed,
+            moved=_warn_of_a_gap,
+        )
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(fetcher.run)
+            while left and not self.printer.is_full:
+                fetched = await _next(fetcher, stop)
+                if fetched is None:
+                    break
+                end = ends[fetched.partition] if ends is not None else None
+                await self._take(fetched, end, take or self.printer.put)
+                if end is not None and fetched.next_offset >= end:
+                    fetcher.pause(fetched.partition)
+                    left.discard(fetched.partition)
+                if after is not None:
+                    await after()
+            nursery.cancel_scope.cancel()
+        return not left or self.printer.is_full
+
+    async def _take(
+        self,
+        fetched: Fetched,
+        end: int | None,
+        take: Callable[[TopicPartition, list[Record]], Awaitable[int | None]],
+    ) -> None:
+        """Print what was fetched, and note how far."""
+        found = fetched.records
+        if end is not None:
+            found = [record for record in found if record.offset < end]
+        next_offset = await take(fetched.partition, found)
+        if self.printer.is_full and next_offset is not None:
+            self.done[fetched.partition] = next_offset
+        elif not self.printer.is_full:
+            self.done[fetched.partition] = fetched.next_offset
+
+
+async def _next(fetcher: Fetcher, stop: Callable[[], Awaitable[None]] | None) -> Fetched | None:
+    """What was read next, None if ``stop`` returns before."""
+    if stop is None:
+        return await fetcher.next()
+    fetched: Fetched | None = None
+    async with trio.open_nursery() as nursery:
+
+        async def end(stop: Callable[[], Awaitable[None]]) -> None:
+            await stop()
+            nursery.cancel_scope.cancel()
+
+        nursery.start_soon(end, stop)
+        fetched = await fetcher.next()
+        nursery.cancel_scope.cancel()
+    return fetched
+
+
+async def print_tail(
+    reader: Reader, positions: Mapping[TopicPartition, int], most: int
+) -> dict[TopicPartition, int]:
+    """Print the last records of all partitions in the order of their time; where to go on."""
+    ends = await reader.ends(positions)
+    kept: list[tuple[int, TopicPartition, int, Record]] = []
+    printer = reader.printer
+
+    async def take(partition: TopicPartition, found: list[Record]) -> int | None:
+        for record in found:
+            if printer.keeps(record):
+                entry = (record.timestamp, partition, record.offset, record)
+                if len(kept) < most:
+                    heapq.heappush(kept, entry)
+                else:
+                    heapq.heappushpop(kept, entry)
+        return None
+
+    if most:
+        await reader.read(positions, ends=ends, take=take)
+    for _, partition, _, record in sorted(kept):
+        await printer.put(partition, [record])
+    return ends
+
+
+def _warn_of_a_gap(partition: TopicPartition, asked: int, start: int) -> None:
+    text = f"offset {asked} of {partition} is deleted: reading goes on at {start}"
+    print(f"kwire: {text}", file=sys.stderr)

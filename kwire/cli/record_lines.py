@@ -1,0 +1,189 @@
+"""How records are written as lines, and read back from lines of JSON.
+
+A record as a line of JSON::
+
+    {"topic": "orders", "partition": 0, "offset": 7, "timestamp": 1700000000000,
+     "key": "customer-1", "value": "order 7", "headers": [["trace", "a1"]]}
+
+Rules:
+
+- Bytes are a JSON string if they are UTF-8, else ``{"base64": "…"}``. null stays null.
+- ``kwire produce --format json`` reads what ``kwire consume --json`` writes. It takes the partition
+  and the timestamp from the line unless told otherwise, and ignores topic and offset.
+"""
+
+import base64
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, NamedTuple, TypeAlias
+
+from kwire.cli.tables import one_line
+from kwire.client.leaders import TopicPartition
+from kwire.record.records import Headers, Record
+
+Format: TypeAlias = Callable[[TopicPartition, Record], bytes]
+"""Writes one record, with the end of its line."""
+
+
+class RecordLineError(ValueError):
+    """A line is not a record; the text says why."""
+
+
+class ReadRecord(NamedTuple):
+    """A record from a line; None where the line doesn't say."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+    partition: int | None = None
+    timestamp: int | None = None
+
+
+def write_json(partition: TopicPartition, record: Record) -> bytes:
+    """A line of JSON."""
+    fields = {
+        "topic": partition.topic,
+        "partition": partition.partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+        "key": _json_bytes(record.key),
+        "value": _json_bytes(record.value),
+        "headers": [
+            [_json_bytes(name.encode(errors="surrogateescape")), _json_bytes(value)]
+            for name, value in record.headers
+        ],
+    }
+    text = json.dumps(fields, ensure_ascii=False)
+    if not text.isprintable():  # a terminal may obey such characters, and readers cut lines there
+        text = "".join(one if one.isprintable() else json.dumps(one)[1:-1] for one in text)
+    return text.encode() + b"\n"
+
+
+def write_value(partition: TopicPartition, record: Record) -> bytes:
+    """The value and a line feed; an empty line for a record without a value."""
+    return (record.value or b"") + b"\n"
+
+
+def write_raw(partition: TopicPartition, record: Record) -> bytes:
+    """The value alone."""
+    return record.value or b""
+
+
+def write_key_value(separator: bytes) -> Format:
+    """Key, separator and value."""
+
+    def write(partition: TopicPartition, record: Record) -> bytes:
+        return (record.key or b"") + separator + (record.value or b"") + b"\n"
+
+    return write
+
+
+def write_hex(partition: TopicPartition, record: Record) -> bytes:
+    """Partition, offset, and the bytes of key and value in hexadecimal digits."""
+    parts = [f"{partition}@{record.offset}", f"key={_hex(record.key)}"]
+    parts.append(f"value={_hex(record.value)}")
+    parts += [
+        f"{_shown(name.encode(errors='surrogateescape'))}={_hex(value)}"
+        for name, value in record.headers
+    ]
+    return " ".join(parts).encode() + b"\n"
+
+
+def write_pretty(partition: TopicPartition, record: Record) -> bytes:
+    """For people: where and when, the key, the value, the headers."""
+    headers = " ".join(
+        f"{_shown(name.encode(errors='surrogateescape'))}={_shown(value)}"
+        for name, value in record.headers
+    )
+    parts = [f"{partition}@{record.offset}", _time(record.timestamp)]
+    if record.key is not None:
+        parts.append(f"[{_shown(record.key)}]")
+    parts.append(_shown(record.value))
+    if headers:
+        parts.append(f"({headers})")
+    return "  ".join(parts).encode() + b"\n"
+
+
+FORMATS: dict[str, Format] = {
+    "value": write_value,
+    "pretty": write_pretty,
+    "json": write_json,
+    "hex": write_hex,
+    "raw": write_raw,
+}
+"""The formats by name; ``key-value`` needs a separator."""
+
+
+def read_json(line: bytes) -> ReadRecord:
+    """A record from a line of JSON; RecordLineError."""
+    try:
+        found = json.loads(line)
+    except ValueError as error:
+        raise RecordLineError(f"it is not JSON ({error})") from error
+    if not isinstance(found, dict):
+        raise RecordLineError("it is not a JSON object")
+    headers = found.get("headers") or []
+    if not isinstance(headers, list) or any(
+        not isinstance(one, list) or len(one) != 2 for one in headers
+    ):
+        raise RecordLineError('headers must be a list of pairs, [["name", "value"]]')
+    return ReadRecord(
+        key=_bytes(found.get("key"), "key"),
+        value=_bytes(found.get("value"), "value"),
+        headers=tuple(
+            (
+                (_bytes(name, "a header") or b"").decode(errors="surrogateescape"),
+                _bytes(value, "a header"),
+            )
+            for name, value in headers
+        ),
+        partition=_number(found.get("partition"), "partition"),
+        timestamp=_number(found.get("timestamp"), "timestamp"),
+    )
+
+
+def _bytes(found: Any, what: str) -> bytes | None:
+    if found is None:
+        return None
+    if isinstance(found, str):
+        return found.encode(errors="surrogatepass")
+    if isinstance(found, dict) and isinstance(found.get("base64"), str):
+        try:
+            return base64.b64decode(found["base64"], validate=True)
+        except ValueError as error:
+            raise RecordLineError(f"{what} is not base64") from error
+    raise RecordLineError(f'{what} must be a string, null or {{"base64": "…"}}')
+
+
+def _number(found: Any, what: str) -> int | None:
+    if found is None or (isinstance(found, int) and not isinstance(found, bool)):
+        return found
+    raise RecordLineError(f"{what} must be a whole number")
+
+
+def _json_bytes(content: bytes | None) -> Any:
+    if content is None:
+        return None
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(content).decode()}
+
+
+def _hex(content: bytes | None) -> str:
+    return "null" if content is None else content.hex() or '""'
+
+
+def _shown(content: bytes | None) -> str:
+    return "null" if content is None else one_line(content.decode(errors="backslashreplace"))
+
+
+def _time(timestamp_ms: int) -> str:
+    if timestamp_ms < 0:
+        return "-"
+    try:
+        at = datetime.fromtimestamp(timestamp_ms / 1000, UTC).astimezone()
+    except (ValueError, OverflowError, OSError):
+        return f"@{timestamp_ms}"
+    return at.isoformat(sep=" ", timespec="milliseconds")

@@ -1,0 +1,37 @@
+"""What goes wrong between a client and a broker; the text names the address and the request.
+
+A broker's own answers, Kafka's error codes, are ``kwire.errors.KafkaError``.
+"""
+
+
+class ClientError(Exception):
+    """The base class. ``address`` is ``host:port`` of the broker, empty for several brokers."""
+
+    def __init__(self, address: str, text: str) -> None:
+        super().__init__(f"{address}: {text}" if address else text)
+        self.address = address
+        self.text = text
+
+
+class CannotConnect(ClientError):
+    """No connection could be opened; the request was not sent."""
+
+
+class ConnectionLost(ClientError):
+    """The connection ended before the answer came; the request may have been carried out."""
+
+
+class AnswerTimeout(ConnectionLost):
+    """The broker didn't answer in time; the connection is closed, as Kafka's clients do."""
+
+
+class BadAnswer(ConnectionLost):
+    """The broker sent something that isn't an answer of Kafka's protocol."""
+
+
+class NotSupported(ClientError):
+    """The broker has no version of the request that this client can send."""
+
+
+class NoSuchBroker(ClientError):
+    """The cluster has no broker with this node id, or the partition has no leader."""

@@ -1,0 +1,220 @@
+"""Reading partitions: one Fetch in flight for each leader, batches handed on as they come.
+
+Rules:
+
+- Fetch is sent without a session, with the names of topics (version 12 at the most), so that it
+  works with every broker.
+- An offset that has been deleted meanwhile moves to the log start offset, as with
+  ``auto.offset.reset=earliest``; the caller is told. An offset beyond the end is an error.
+- With ``read_committed`` the records of aborted transactions are left out, by the list of aborted
+  transactions in the answer (Fetcher.CompletedFetch of Kafka).
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+import trio
+
+from kwire.client.cluster import TRY_AGAIN, Cluster, code_of
+from kwire.client.errors import CannotConnect, ConnectionLost
+from kwire.client.leaders import TopicPartition, find_leaders, first_error
+from kwire.client.offsets import by_topic, ends_of, starts_of
+from kwire.errors import ErrorCode, KafkaError
+from kwire.protocol.messages.fetch import (
+    AbortedTransaction,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+from kwire.record.batch import Buffer, RecordBatch, complete_batches
+from kwire.record.control import ControlType, control_type
+from kwire.record.records import Record, records
+
+_NEWEST_WITH_NAMES = 12
+_MAX_BYTES = 16 * 1024 * 1024
+
+
+class Fetched(NamedTuple):
+    """What was read from a partition: its records and the offset after them."""
+
+    partition: TopicPartition
+    records: list[Record]
+    next_offset: int
+    end: int
+    """The high watermark, or the last stable offset with ``read_committed``."""
+
+
+class Fetcher:
+    """Reads partitions from ``positions`` on; ``positions`` advance with what was handed on."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        positions: dict[TopicPartition, int],
+        *,
+        read_committed: bool = False,
+        max_wait_ms: int = 500,
+        partition_max_bytes: int = 1024 * 1024,
+        moved: Callable[[TopicPartition, int, int], None] = lambda *_: None,
+    ) -> None:
+        self.positions = positions
+        self._cluster = cluster
+        self._read_committed = read_committed
+        self._max_wait_ms = max_wait_ms
+        self._partition_max_bytes = partition_max_bytes
+        self._moved = moved
+        self._paused: set[TopicPartition] = set()
+        self._out, self._in = trio.open_memory_channel[Fetched](0)
+
+    async def next(self) -> Fetched:
+        """What was read next, of any partition; it may be empty at the end of a partition."""
+        return await self._in.receive()
+
+    def pause(self, partition: TopicPartition) -> None:
+        """Read no more of a partition."""
+        self._paused.add(partition)
+
+    async def run(self) -> None:
+        """Read until cancelled; KafkaError, or a ClientError if no broker answers for long."""
+        backoff = self._cluster.backoff()
+        lost_since_s: float | None = None
+        while True:
+            try:
+                if await self._follow_leaders():
+                    lost_since_s = None
+                    backoff.reset()
+            except (CannotConnect, ConnectionLost, KafkaError) as error:
+                if isinstance(error, KafkaError) and error.code not in TRY_AGAIN:
+                    raise
+                now_s = trio.current_time()
+                lost_since_s = now_s if lost_since_s is None else lost_since_s
+                if now_s - lost_since_s > self._cluster.settings.give_up_s:
+                    raise
+            await trio.sleep(backoff.next_s())
+
+    async def _follow_leaders(self) -> bool:
+        """Read from the present leaders until one of them has changed; whether any answered."""
+        by_node: dict[int, list[TopicPartition]] = {}
+        for partition, leader in (await find_leaders(self._cluster, self.positions)).items():
+            if isinstance(leader, KafkaError):
+                raise leader
+            by_node.setdefault(leader, []).append(partition)
+        answered: set[int] = set()
+        try:
+            async with trio.open_nursery() as nursery:
+                for node, mine in by_node.items():
+                    nursery.start_soon(self._follow, node, mine, answered, nursery.cancel_scope)
+        except BaseExceptionGroup as group:
+            raise first_error(group) from group
+        return bool(answered)
+
+    async def _follow(
+        self, node: int, mine: list[TopicPartition], answered: set[int], all_: trio.CancelScope
+    ) -> None:
+        """Read from one leader until it no longer leads one of the partitions."""
+        while True:
+            wanted = [one for one in mine if one not in self._paused]
+            if not wanted:
+                return
+            answer = await self._cluster.ask(
+                self._request(wanted),
+                FetchResponse,
+                node=node,
+                at_most=_NEWEST_WITH_NAMES,
+                timeout_s=self._cluster.settings.request_timeout_s + self._max_wait_ms / 1000,
+            )
+            if answer.error_code:
+                raise KafkaError(code_of(answer.error_code), f"fetch from broker {node}")
+            answered.add(node)
+            has_moved = False
+            for topic in answer.responses:
+                for data in topic.partitions:
+                    partition = TopicPartition(topic.topic, data.partition_index)
+                    has_moved |= await self._take(partition, data)
+            if has_moved:
+                all_.cancel()
+            mine.append(mine.pop(0))  # a broker fills its answer in the order of the request
+
+    async def _take(self, partition: TopicPartition, data: PartitionData) -> bool:
+        """Hand on what was read; whether the partition has another leader now."""
+        if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            await self._into_range(partition)
+            return False
+        if data.error_code:
+            code = code_of(data.error_code)
+            if code in TRY_AGAIN:
+                return True
+            raise KafkaError(code, str(partition))
+        position = self.positions[partition]
+        found: list[Record] = []
+        kept = _Kept(data.aborted_transactions or ()) if self._read_committed else None
+        for batch in complete_batches(_bytes(data)):
+            if (kept is None or kept.keeps(batch)) and not batch.is_control:
+                batch.verify_crc()
+                found += [record for record in records(batch) if record.offset >= position]
+            position = max(position, batch.next_offset)
+        end = data.last_stable_offset if self._read_committed else data.high_watermark
+        await self._out.send(Fetched(partition, found, position, end))
+        self.positions[partition] = position
+        return False
+
+    async def _into_range(self, partition: TopicPartition) -> None:
+        """Move to the log start offset; KafkaError if the position is beyond the end."""
+        position = self.positions[partition]
+        start = (await starts_of(self._cluster, [partition]))[partition]
+        if position >= start:
+            end = (await ends_of(self._cluster, [partition]))[partition]
+            text = f"{partition} has the offsets {start} to {end}, and {position} was asked for"
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
+        self._moved(partition, position, start)
+        self.positions[partition] = start
+
+    def _request(self, partitions: Iterable[TopicPartition]) -> FetchRequest:
+        return FetchRequest(
+            max_wait_ms=self._max_wait_ms,
+            min_bytes=1,
+            max_bytes=_MAX_BYTES,
+            isolation_level=int(self._read_committed),
+            topics=[
+                FetchTopic(
+                    topic=topic,
+                    partitions=[
+                        FetchPartition(
+                            partition=one.partition,
+                            fetch_offset=self.positions[one],
+                            partition_max_bytes=self._partition_max_bytes,
+                        )
+                        for one in group
+                    ],
+                )
+                for topic, group in by_topic(partitions)
+            ],
+        )
+
+
+def _bytes(data: PartitionData) -> Buffer:
+    assert data.records is None or isinstance(data.records, bytes | bytearray | memoryview)
+    return data.records if data.records is not None else b""
+
+
+class _Kept:
+    """Which batches of one answer belong to no aborted transaction."""
+
+    def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
+        ordered = sorted(aborted, key=lambda one: one.first_offset)
+        self._coming: Iterator[AbortedTransaction] = iter(ordered)
+        self._next = next(self._coming, None)
+        self._aborted: set[int] = set()
+
+    def keeps(self, batch: RecordBatch) -> bool:
+        """Whether consumers see the batch; the batches come in order."""
+        while self._next is not None and self._next.first_offset <= batch.last_offset:
+            self._aborted.add(self._next.producer_id)
+            self._next = next(self._coming, None)
+        if batch.is_control:
+            if batch.is_transactional and control_type(batch) == ControlType.ABORT:
+                self._aborted.discard(batch.producer_id)
+            return False
+        return not (batch.is_transactional and batch.producer_id in self._aborted)

@@ -1,0 +1,159 @@
+"""Groups: list those of all brokers, describe, delete."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from kwire.client.cluster import Cluster, check, code_of
+from kwire.client.leaders import TopicPartition
+from kwire.errors import ErrorCode, KafkaError
+from kwire.protocol.codec import MalformedRequest, decoder
+from kwire.protocol.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from kwire.protocol.messages.consumer_group_describe import DescribedGroup as DescribedNew
+from kwire.protocol.messages.consumer_protocol import ConsumerProtocolAssignment
+from kwire.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from kwire.protocol.messages.describe_groups import (
+    DescribedGroup,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from kwire.protocol.messages.list_groups import (
+    ListedGroup,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
+
+_VERSION_BYTES = 2
+_NEWEST_ASSIGNMENT = 3
+
+
+class MemberView(NamedTuple):
+    """A member of a group, and the partitions that it has."""
+
+    member_id: str
+    client_id: str
+    host: str
+    partitions: list[TopicPartition]
+
+
+class GroupView(NamedTuple):
+    """A group as its coordinator describes it; ``type`` is classic or consumer."""
+
+    group: str
+    type: str
+    state: str
+    assignor: str
+    coordinator: int
+    members: list[MemberView]
+
+
+async def list_groups(cluster: Cluster) -> list[ListedGroup]:
+    """The groups of every broker, sorted by id; KafkaError."""
+    await cluster.metadata()
+    found: list[ListedGroup] = []
+    for node in await cluster.nodes():
+
+        async def attempt(node: int = node) -> ListGroupsResponse:
+            answer = await cluster.ask(ListGroupsRequest(), ListGroupsResponse, node=node)
+            check(answer.error_code, f"groups of broker {node}")
+            return answer
+
+        found += (await cluster.retrying(attempt)).groups
+    return sorted(found, key=lambda group: group.group_id)
+
+
+async def describe_group(cluster: Cluster, group: str) -> GroupView:
+    """A group of either protocol; KafkaError, GROUP_ID_NOT_FOUND if there is no such group."""
+    peer = await cluster.any_peer()
+    if ConsumerGroupDescribeRequest.API_KEY in (await peer.served()).ranges:
+        found = await cluster.ask_coordinator(
+            group,
+            ConsumerGroupDescribeRequest(group_ids=[group]),
+            ConsumerGroupDescribeResponse,
+            lambda answer: [row.error_code for row in answer.groups],
+        )
+        if not found.groups[0].error_code:
+            return _of_new(found.groups[0], await cluster.coordinator(group))
+        if found.groups[0].error_code != ErrorCode.GROUP_ID_NOT_FOUND:
+            _raise(found.groups[0].error_code, found.groups[0].error_message, group)
+    answer = await cluster.ask_coordinator(
+        group,
+        DescribeGroupsRequest(groups=[group]),
+        DescribeGroupsResponse,
+        lambda answer: [row.error_code for row in answer.groups],
+    )
+    [row] = answer.groups
+    _raise(row.error_code, row.error_message, group)
+    if row.group_state == "Dead":
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group}")
+    return _of_classic(row, await cluster.coordinator(group))
+
+
+async def delete_groups(cluster: Cluster, groups: Sequence[str]) -> dict[str, KafkaError | None]:
+    """Delete groups; the error of each, None after success."""
+    results: dict[str, KafkaError | None] = {}
+    for group in groups:
+        answer = await cluster.ask_coordinator(
+            group,
+            DeleteGroupsRequest(groups_names=[group]),
+            DeleteGroupsResponse,
+            lambda answer: [row.error_code for row in answer.results],
+        )
+        [row] = answer.results
+        failure = KafkaError(code_of(row.error_code), f"group {group}") if row.error_code else None
+        results[group] = failure
+    return results
+
+
+def _of_new(row: DescribedNew, coordinator: int) -> GroupView:
+    members = [
+        MemberView(
+            member.member_id,
+            member.client_id,
+            member.client_host,
+            [
+                TopicPartition(topic.topic_name, index)
+                for topic in member.assignment.topic_partitions
+                for index in topic.partitions
+            ],
+        )
+        for member in row.members
+    ]
+    return GroupView(
+        row.group_id, "consumer", row.group_state, row.assignor_name, coordinator, members
+    )
+
+
+def _of_classic(row: DescribedGroup, coordinator: int) -> GroupView:
+    members = [
+        MemberView(
+            member.member_id,
+            member.client_id,
+            member.client_host,
+            _assigned(member.member_assignment) if row.protocol_type == "consumer" else [],
+        )
+        for member in row.members
+    ]
+    return GroupView(
+        row.group_id, "classic", row.group_state, row.protocol_data, coordinator, members
+    )
+
+
+def _assigned(assignment: bytes) -> list[TopicPartition]:
+    """The partitions in a classic member's assignment; none if it is something else."""
+    version = int.from_bytes(assignment[:_VERSION_BYTES], signed=True)
+    if version < 0 or len(assignment) < _VERSION_BYTES:
+        return []
+    try:
+        read = decoder(ConsumerProtocolAssignment, min(version, _NEWEST_ASSIGNMENT))
+        topics = read(assignment, _VERSION_BYTES)[0].assigned_partitions
+    except MalformedRequest:
+        return []
+    return [TopicPartition(row.topic, index) for row in topics for index in row.partitions]
+
+
+def _raise(number: int, message: str | None, group: str) -> None:
+    if number:
+        raise KafkaError(code_of(number), message or f"group {group}")

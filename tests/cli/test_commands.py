@@ -1,0 +1,185 @@
+"""All commands: pipes, Ctrl-C, start-up, completion, what is said about a wrong command line."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trio
+
+from kwire.cli import INTERRUPTED, main
+from kwire.cli.parser import COMMANDS, make_parser
+from kwire.testing.in_process import running_server
+
+KWIRE = [sys.executable, "-m", "kwire"]
+
+NOT_LOADED = {
+    *("kwire.broker", "kwire.handlers", "kwire.server", "kwire.log", "kwire.coordinator"),
+    *("kwire.config.broker", "rich", "asyncio", "ssl", "http", "email", "multiprocessing"),
+    *("cramjam", "lz4", "zstandard", "decimal", "tomllib", "kwire.cli.serve"),
+}
+"""What a command that asks a broker has no use for: milliseconds each."""
+
+LOADED = """
+import json, sys
+from kwire.cli import main
+code = main(sys.argv[1:])
+loaded = [name for name, module in sys.modules.items() if type(module).__name__ == "module"]
+found = [name for name in loaded if "__getattr__" not in vars(sys.modules[name])]
+print(json.dumps([code, found]), file=sys.stderr)
+"""
+
+
+@pytest.fixture
+async def bootstrap(tmp_path: Path):
+    """The address of a broker with topic t of 1,000 records."""
+    async with running_server(tmp_path) as server:
+        address = f"{server.host}:{server.port}"
+        path = tmp_path / "lines"
+        path.write_text("".join(f"line {n}\n" for n in range(1000)), encoding="utf-8")
+        await run(["produce", "t", str(path), "-q", "-b", address])
+        yield address
+
+
+async def run(arguments: list[str]) -> int:
+    """Run a command in a thread, beside the broker."""
+    return await trio.to_thread.run_sync(partial(main, arguments))
+
+
+async def process(script: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
+    """Run a shell script in which $KWIRE is the command."""
+    return await trio.run_process(
+        ["bash", "-o", "pipefail", "-c", script],
+        capture_stdout=True,
+        capture_stderr=True,
+        check=False,
+        env=os.environ | {"KWIRE": " ".join(KWIRE)} | environment,
+    )
+
+
+async def test_a_pipe_goes_through(bootstrap: str):
+    """produce reads a pipe, consume writes one; a reader that ends early is no error."""
+    done = await process(
+        "seq 100000 | $KWIRE produce numbers -q && "
+        "$KWIRE consume numbers --from-beginning | head -2 && "
+        "$KWIRE consume numbers --from-beginning --exit | sort -n | tail -1",
+        KWIRE_BOOTSTRAP_SERVER=bootstrap,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout == b"1\n2\n100000\n"
+
+
+async def test_ctrl_c_ends_a_consumer_that_has_committed_and_left(bootstrap: str):
+    """Exit code 130, no trace; the group has the offset after the last printed line."""
+    arguments = ["consume", "t", "-g", "g", "--from-beginning", "-b", bootstrap]
+    consumer = await trio.lowlevel.open_process(
+        [*KWIRE, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    received = b""
+    while received.count(b"\n") < 1000:
+        received += await consumer.stdout.receive_some()
+    consumer.send_signal(signal.SIGINT)
+    assert await consumer.wait() == INTERRUPTED
+    assert await consumer.stderr.receive_some() == b""
+    await consumer.stdout.aclose()
+    await consumer.stderr.aclose()
+    shown = await process("$KWIRE groups describe g --json", KWIRE_BOOTSTRAP_SERVER=bootstrap)
+    [group] = json.loads(shown.stdout)
+    assert (group["members"], group["lag"]) == ([], 0)
+    assert [row["committed"] for row in group["partitions"]] == [1000]
+
+
+async def test_a_command_loads_only_what_it_needs(bootstrap: str):
+    """So that it starts in a moment."""
+    command = [sys.executable, "-c", LOADED, "topics", "list", "-b", bootstrap]
+    done = await trio.run_process(command, capture_stdout=True, capture_stderr=True, check=False)
+    code, loaded = json.loads(done.stderr)
+    assert code == 0
+    assert not set(loaded) & NOT_LOADED
+
+
+async def test_rate_is_kept(bootstrap: str, tmp_path: Path):
+    """Ten records at 1,000 a second take at least nine milliseconds, on any machine."""
+    path = tmp_path / "ten"
+    path.write_text("x\n" * 10, encoding="utf-8")
+    started_s = trio.current_time()
+    assert await run(["produce", "r", str(path), "--rate", "1000", "-q", "-b", bootstrap]) == 0
+    assert trio.current_time() - started_s >= 0.009
+
+
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name != "serve"])
+def test_every_command_and_action_explains_itself(command: str, capsys):
+    """A help text for each, for every action, and for every argument of each."""
+    _, commands = make_parser([command])
+    parsers = [commands.choices[command]]
+    while parsers:
+        parser = parsers.pop()
+        parser.format_help()
+        for action in parser._actions:
+            if action.choices and hasattr(action, "add_parser"):
+                parsers += action.choices.values()
+                helped = {one.dest for one in action._choices_actions if one.help}
+                assert helped == set(action.choices)
+            elif action.option_strings:
+                assert action.help or action.metavar == "N", f"{command}: {action.option_strings}"
+    with pytest.raises(SystemExit) as ended:
+        main([command, "--help"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["topics"],
+        ["topics", "create"],
+        ["topics", "create", "t", "-p", "0"],
+        ["groups", "reset", "g"],
+        ["groups", "reset", "g", "--to-end", "--to-beginning"],
+        ["consume", "t", "--tail", "1", "--from-beginning"],
+        ["produce", "t", "--compression", "brotli"],
+        ["configs", "describe", "quota", "x"],
+        ["records", "delete", "t"],
+        ["transactions", "list", "--state", "Hanging"],
+        ["nonsense"],
+    ],
+)
+def test_a_wrong_command_line_is_exit_code_2(arguments: list[str], capsys):
+    """With the usage."""
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    assert "usage: kwire" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["consume", "t", "--exit", "--follow"], "--exit and --follow exclude each other"),
+        (["consume", "t", "-g", "g", "--offset", "1"], "kwire groups reset moves a group"),
+        (["topics", "alter", "t"], "give --set NAME=VALUE or --unset NAME"),
+        (["groups", "delete-offsets", "g"], "name the topics with --topic"),
+        (["transactions", "abort", "x", "--topic", "t"], "name a transactional ID, or all of"),
+        (["groups", "reset", "g", "--to-time", "soon"], "--to-time soon: write 2026"),
+        (["records", "delete", "t", "--before-time", "soon"], "--before-time soon: write 2026"),
+        (["produce", "t", "--rate", "0"], "--rate 0 must be more than 0"),
+    ],
+)
+def test_options_that_do_not_fit_are_one_line(arguments: list[str], said: str, capsys):
+    """Before any connection is opened."""
+    assert main(arguments) == 1
+    assert said in capsys.readouterr().err
+
+
+def test_completion_is_a_script(capsys, monkeypatch):
+    """For each shell; without shtab it says what to install."""
+    for shell in ("bash", "zsh", "tcsh"):
+        assert main(["completion", shell]) == 0
+        assert "add-partitions" in capsys.readouterr().out
+    monkeypatch.setitem(sys.modules, "shtab", None)
+    assert main(["completion", "bash"]) == 1
+    assert "pip install 'kwire[cli]'" in capsys.readouterr().err

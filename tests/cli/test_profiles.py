@@ -1,0 +1,83 @@
+"""Which cluster a command talks to: options, environment, the file with named clusters."""
+
+from pathlib import Path
+
+import pytest
+
+from kwire.cli.profiles import ProfileError, find_profile, parse_addresses
+
+FILE = """
+default = "local"
+[clusters.local]
+bootstrap-server = "127.0.0.1:9093"
+[clusters.far]
+bootstrap-server = ["a:1", "[::1]:2"]
+client-id = "me"
+[clusters.wrong]
+bootstrap-servers = "a:1"
+[clusters.empty]
+client-id = "me"
+"""
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """An environment whose profile file is FILE."""
+    path = tmp_path / "kwire" / "config.toml"
+    path.parent.mkdir()
+    path.write_text(FILE, encoding="utf-8")
+    return {"XDG_CONFIG_HOME": str(tmp_path)}
+
+
+def test_the_first_place_that_names_a_cluster_counts(environment: dict[str, str]) -> None:
+    """Options, then the environment, then the file, then this machine."""
+    both = environment | {"KWIRE_BOOTSTRAP_SERVER": "e:1", "KWIRE_CLUSTER": "far"}
+    assert find_profile("o:1", None, both).addresses == [("o", 1)]
+    assert find_profile(None, "local", both).addresses == [("127.0.0.1", 9093)]
+    assert find_profile(None, None, both).addresses == [("e", 1)]
+    only_name = environment | {"KWIRE_CLUSTER": "far"}
+    assert find_profile(None, None, only_name) == ([("a", 1), ("::1", 2)], "me")
+    assert find_profile(None, None, environment).addresses == [("127.0.0.1", 9093)]
+    nowhere = {"KWIRE_CONFIG": "/nowhere"}
+    assert find_profile(None, None, nowhere).addresses == [("127.0.0.1", 9092)]
+
+
+@pytest.mark.parametrize(
+    ("bootstrap", "cluster", "said"),
+    [
+        ("a:1", "local", "exclude each other"),
+        (None, "lokal", "there is no cluster lokal in .*it has: empty, far, local, wrong"),
+        (None, "wrong", "bootstrap-servers is unknown; it takes bootstrap-server, client-id"),
+        (None, "empty", "bootstrap-server is missing"),
+        ("localhost", None, "localhost is not HOST:PORT"),
+        ("a:1,b", None, "b is not HOST:PORT"),
+    ],
+)
+def test_a_mistake_is_named(
+    environment: dict[str, str], bootstrap: str | None, cluster: str | None, said: str
+) -> None:
+    """With the file, and with what may stand there."""
+    with pytest.raises(ProfileError, match=said):
+        find_profile(bootstrap, cluster, environment)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("defualt = 1", "defualt is unknown; it takes default and clusters"),
+        ("[", "config.toml: "),
+    ],
+)
+def test_a_file_that_is_wrong_is_named(tmp_path: Path, content: str, said: str) -> None:
+    """A misspelt key doesn't go unnoticed."""
+    path = tmp_path / "config.toml"
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(ProfileError, match=said):
+        find_profile(None, None, {"KWIRE_CONFIG": str(path)})
+
+
+@pytest.mark.parametrize("port", ["0", "65536", "-1", "²", ""])
+def test_a_port_that_nobody_listens_on(port: str) -> None:
+    """A client needs a number from 1 to 65535."""
+    with pytest.raises(ProfileError):
+        parse_addresses(f"h:{port}")

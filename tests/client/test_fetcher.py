@@ -1,0 +1,136 @@
+"""Reading partitions: positions, deleted records, aborted transactions, leaders that move."""
+
+from pathlib import Path
+
+import pytest
+import trio
+
+from kwire.client.cluster import open_cluster
+from kwire.client.deletion import delete_records
+from kwire.client.fetcher import Fetcher
+from kwire.client.leaders import TopicPartition, first_error
+from kwire.client.offsets import ends_of
+from kwire.client.producer import produce
+from kwire.client.topics import create_topics
+from kwire.errors import ErrorCode, KafkaError
+from kwire.protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from kwire.record.records import BatchBuilder
+from kwire.testing.in_process import running_server
+from kwire.testing.raw_producer import RawProducer
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def batch(*values: bytes, base_offset: int = 0) -> bytes:
+    """A batch with a record for each value."""
+    builder = BatchBuilder(base_offset)
+    for value in values:
+        builder.add(0, None, value)
+    return bytes(builder.build())
+
+
+async def read(fetcher: Fetcher, ends: dict[TopicPartition, int]) -> dict[TopicPartition, list]:
+    """The values up to the ends."""
+    found: dict[TopicPartition, list] = {one: [] for one in ends}
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(fetcher.run)
+        while any(fetcher.positions[one] < end for one, end in ends.items()):
+            fetched = await fetcher.next()
+            found[fetched.partition] += [record.value for record in fetched.records]
+            await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    return found
+
+
+@pytest.fixture
+async def server(tmp_path: Path):
+    """A broker."""
+    async with running_server(tmp_path) as found:
+        yield found
+
+
+@pytest.fixture
+async def cluster(server):
+    """A client of the broker, with topic t of two partitions."""
+    async with open_cluster([(server.host, server.port)]) as found:
+        await create_topics(found, ["t"], partitions=2)
+        yield found
+
+
+async def test_all_partitions_are_read_from_their_positions(cluster):
+    """A position within a batch leaves out the records before it."""
+    await produce(cluster, {T0: batch(b"a", b"b", b"c"), T1: batch(b"x")})
+    found = await read(Fetcher(cluster, {T0: 1, T1: 0}), {T0: 3, T1: 1})
+    assert found == {T0: [b"b", b"c"], T1: [b"x"]}
+
+
+async def test_deleted_records_are_passed_over_and_told(cluster):
+    """Reading goes on at the log start offset."""
+    await produce(cluster, {T0: batch(b"a", b"b", b"c")})
+    await delete_records(cluster, {T0: 2})
+    told = []
+    fetcher = Fetcher(cluster, {T0: 0}, moved=lambda *what: told.append(what))
+    assert await read(fetcher, {T0: 3}) == {T0: [b"c"]}
+    assert told == [(T0, 0, 2)]
+
+
+async def test_an_offset_beyond_the_end_is_an_error(cluster):
+    """With the offsets that there are."""
+    await produce(cluster, {T0: batch(b"a")})
+    with pytest.raises(BaseExceptionGroup) as caught:
+        await read(Fetcher(cluster, {T0: 5}), {T0: 6})
+    error = first_error(caught.value)
+    assert isinstance(error, KafkaError)
+    assert error.code is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert "t-0 has the offsets 0 to 1, and 5 was asked for" in str(error)
+
+
+async def test_read_committed_leaves_out_aborted_and_open_transactions(server, cluster):
+    """Of three transactions only the committed one is read, and the markers never."""
+    producer = RawProducer(await server.connect(), "tx")
+    await producer.init()
+    for value, committed in ((b"aborted", False), (b"committed", True)):
+        await producer.produce("t", 0, value)
+        await producer.end(committed=committed)
+    await produce(cluster, {T0: batch(b"plain")})
+    await producer.produce("t", 0, b"open")
+    stable = await ends_of(cluster, [T0], read_committed=True)
+    found = await read(Fetcher(cluster, {T0: 0}, read_committed=True), stable)
+    assert found == {T0: [b"committed", b"plain"]}
+    everything = await read(Fetcher(cluster, {T0: 0}), await ends_of(cluster, [T0]))
+    assert everything == {T0: [b"aborted", b"committed", b"plain", b"open"]}
+    await producer.client.aclose()
+
+
+async def test_a_leader_that_moves_is_followed(brokers, autojump_clock):
+    """The same offset is fetched from the new leader; the old one is asked no more."""
+    brokers.leaders = {0: 1}
+
+    def answer(port, request, version):
+        if not isinstance(request, FetchRequest):
+            return brokers.default(port, request, version)
+        [topic] = request.topics
+        offset = topic.partitions[0].fetch_offset
+        if port == 1 and offset == 1:
+            brokers.leaders = {0: 2}
+            data = PartitionData(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER, records=None)
+        else:
+            content = batch(b"from %d" % port, base_offset=offset)
+            data = PartitionData(high_watermark=offset + 1, records=content)
+        return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[data])])
+
+    brokers.answer = answer
+    async with open_cluster([("h", 1)], open_stream=brokers.open) as cluster:
+        fetcher = Fetcher(cluster, {T0: 0})
+        values = []
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(fetcher.run)
+            while len(values) < 3:
+                values += [record.value for record in (await fetcher.next()).records]
+            nursery.cancel_scope.cancel()
+    assert values == [b"from 1", b"from 2", b"from 2"]
