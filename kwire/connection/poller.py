@@ -39,6 +39,7 @@ from kwire.budget.work import Turns
 from kwire.connection.deadlines import Deadlines
 from kwire.connection.inbox import Scratch
 from kwire.connection.own_wait import OwnWait
+from kwire.connection.routing import OpenFrame, open_frame
 
 TURN_S = 0.002
 LOOK_S = 50e-6
@@ -99,10 +100,17 @@ class Pollable(Protocol):
 class Poller:
     """The connections of a server. ``run`` serves them; tasks for slow work run in ``nursery``.
 
-    With ``own_wait`` the poller sleeps in its own selector.
+    With ``own_wait`` the poller sleeps in its own selector. ``open_frame`` finds what serves a
+    request, for all connections.
     """
 
-    def __init__(self, nursery: trio.Nursery, own_wait: OwnWait | None = None) -> None:
+    def __init__(
+        self,
+        nursery: trio.Nursery,
+        own_wait: OwnWait | None = None,
+        open_frame: OpenFrame = open_frame,
+    ) -> None:
+        self.open_frame = open_frame
         self.connections: set[Pollable] = set()
         self.per_address: Counter[str] = Counter()
         self.scratch = Scratch()
