@@ -23,6 +23,8 @@ from kwire.testing.broker_log import BrokerLog
 from kwire.testing.process import LOG_TAIL_LINES, BrokerFailed
 
 STACK_FRAMES = 6
+WORKERS = "_thread_cache.py"
+"""A part of the stack of each thread that works for an event loop of trio."""
 
 
 class Serving:
@@ -126,8 +128,9 @@ class BrokerThread:
         stacks = []
         for thread in threading.enumerate():
             frame = frames.get(thread.ident or 0)
-            if frame is not None and (thread is self._thread or "Trio" in thread.name):
-                lines = traceback.format_stack(frame)[-STACK_FRAMES:]
+            lines = [] if frame is None else traceback.format_stack(frame)
+            if thread is self._thread or any(WORKERS in line for line in lines):
+                lines = lines[-STACK_FRAMES:]
                 stacks.append(f"thread {thread.name!r}:\n{''.join(lines).rstrip()}")
         tail = "\n".join(self._log.text().splitlines()[-LOG_TAIL_LINES:])
         return "\n".join([f"{what}; it is here:", *stacks, f"the end of its log:\n{tail or '-'}"])

@@ -18,6 +18,7 @@ Rules:
 
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
@@ -40,6 +41,7 @@ __all__ = ["BrokerFailed", "Kafka", "Record"]
 
 START_TIMEOUT_S = 10.0
 STOP_TIMEOUT_S = 10.0
+FAILED_STOP_TIMEOUT_S = 0.2
 
 TEST_SETTINGS = {
     "offsets.topic.num.partitions": "1",
@@ -52,7 +54,8 @@ class Kafka(Helpers):
     """A broker in a thread. ``settings`` are Kafka's, by name.
 
     ``data_dir`` is a new directory, which is removed at the end, unless one is given. ``disk`` may
-    be a disk that fails (``kwire.testing.faulty_disk``).
+    be a disk that fails (``kwire.testing.faulty_disk``). ``is_used`` belongs to code that
+    shares a broker among tests.
     """
 
     def __init__(
@@ -68,6 +71,7 @@ class Kafka(Helpers):
         self.settings = _checked(settings or {})
         self.faults = Faults()
         self.bootstrap = ""
+        self.is_used = False
         self._given_dir = None if data_dir is None else Path(data_dir)
         self._directory: TestDirectory | None = None
         self._disk = disk
@@ -86,7 +90,8 @@ class Kafka(Helpers):
             self._make_directory()
             self._serve("127.0.0.1:0")
         except BaseException:
-            self._end_thread(1.0)
+            with suppress(BrokerFailed):  # the reason why it doesn't end is that of the start
+                self._end_thread(FAILED_STOP_TIMEOUT_S)
             raise
         return self
 
@@ -125,6 +130,10 @@ class Kafka(Helpers):
             self._directory.remove()
         self._make_directory()
         self._serve(self.bootstrap)
+
+    def raise_bug(self) -> None:
+        """Raise the first unexpected exception of the broker, if there is one; then forget it."""
+        _raise_bug(self._serving)
 
     def log(self) -> str:
         """The last lines that the broker has logged."""
@@ -217,5 +226,8 @@ def _raise_bug(serving: Serving | None) -> None:
         return
     if serving.error is not None:
         raise serving.error
-    if serving.server.broker.bugs:
-        raise serving.server.broker.bugs[0]
+    bugs = serving.server.broker.bugs
+    if bugs:
+        first = bugs[0]
+        bugs.clear()
+        raise first
