@@ -6,6 +6,8 @@ Rules:
   which its tasks and threads inherit, says which broker has logged a line.
 - While a broker runs, its lines go to its own log and nowhere else, like those of another process.
   Lines of kwire that no test broker has logged go on to the handlers of the program.
+- The logger ``kwire`` gets another parent for that, a logger that nobody can find. pytest and others
+  add handlers to the loggers that they find, and to those that don't propagate.
 - The log keeps the last ``LINES`` lines.
 """
 
@@ -48,7 +50,11 @@ class _Collector(logging.Handler):
         self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
         self._logs: list[BrokerLog] = []
         self._lock_of_logs = threading.Lock()
-        self._before = (logging.NOTSET, True, logging.WARNING)
+        self._sink = logging.Logger(f"{LOGGER} test brokers")
+        self._sink.addHandler(self)
+        self._parent: logging.Logger | None = None
+        self._level_before = logging.NOTSET
+        self._least_before = logging.WARNING
         self._level_set = logging.NOTSET
 
     def begin(self, log: BrokerLog) -> None:
@@ -56,9 +62,9 @@ class _Collector(logging.Handler):
         logger = logging.getLogger(LOGGER)
         with self._lock_of_logs:
             if not self._logs:
-                self._before = (logger.level, logger.propagate, logger.getEffectiveLevel())
-                logger.propagate = False
-                logger.addHandler(self)
+                self._level_before = logger.level
+                self._least_before = logger.getEffectiveLevel()
+                self._parent, logger.parent = logger.parent, self._sink
             self._logs.append(log)
             self._set_level(logger)
 
@@ -70,13 +76,12 @@ class _Collector(logging.Handler):
             if self._logs:
                 self._set_level(logger)
                 return
-            logger.removeHandler(self)
-            logger.propagate = self._before[1]
+            logger.parent = self._parent
             if logger.level == self._level_set:
-                logger.setLevel(self._before[0])
+                logger.setLevel(self._level_before)
 
     def _set_level(self, logger: logging.Logger) -> None:
-        self._level_set = min([self._before[2], *(log.level for log in self._logs)])
+        self._level_set = min([self._least_before, *(log.level for log in self._logs)])
         logger.setLevel(self._level_set)
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -87,9 +92,9 @@ class _Collector(logging.Handler):
                 owner.add(self.format(record))
             return
         logger = logging.getLogger(LOGGER)
-        level = self._before[2] if logger.level == self._level_set else logger.level
-        if self._before[1] and record.levelno >= level:
-            logging.getLogger().handle(record)
+        least = self._least_before if logger.level == self._level_set else logger.level
+        if record.levelno >= least and self._parent is not None:
+            self._parent.handle(record)
 
 
 COLLECTOR = _Collector()

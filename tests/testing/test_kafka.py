@@ -229,14 +229,14 @@ def test_a_start_that_hangs_says_where(tmp_path: Path) -> None:
 def test_the_brokers_log_is_its_own(caplog: pytest.LogCaptureFixture) -> None:
     """Its lines don't disturb the log of the test, and two brokers don't mix theirs."""
     logger = logging.getLogger("kwire")
-    before = logger.level, logger.propagate, list(logger.handlers)
+    before = logger.level, logger.parent, list(logger.handlers)
     with Kafka() as first, Kafka() as second:
         first.topic("orders", records=["a"])
         consume(first, "orders", 1, group="mine")
         logging.getLogger("kwire.other").warning("of the program")
         assert "mine" in first.log()
         assert "mine" not in second.log()
-    assert (logger.level, logger.propagate, list(logger.handlers)) == before
+    assert (logger.level, logger.parent, list(logger.handlers)) == before
     assert [record.getMessage() for record in caplog.records] == ["of the program"]
 
 

@@ -157,14 +157,17 @@ def _with(message: Message, name: str, elements: list[Any]) -> Any:
 
 
 def refusal(request: Request, version: int, code: int, *, general: bool, text: str) -> Response:
-    """The response in which everything that a request asks for has failed with an error code."""
+    """The response in which everything that a request asks for has failed with an error code.
+
+    The response to a request that names nothing may have no place for the error.
+    """
     response = message_classes(request.API_KEY)[1]()
     if not _refuse(request, response, version, (code, text), general=general):
         field = _told(type(response), version)
         assert field is not None
         element = field.element()  # type: ignore[misc]
-        _set_error(element, version, (code, text))
-        setattr(response, field.name, [element])
+        if _set_error(element, version, (code, text)):
+            setattr(response, field.name, [element])
     return response
 
 
