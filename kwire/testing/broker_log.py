@@ -6,8 +6,8 @@ Rules:
   which its tasks and threads inherit, says which broker has logged a line.
 - While a broker runs, its lines go to its own log and nowhere else, like those of another process.
   Lines of kwire that no test broker has logged go on to the handlers of the program.
-- The logger ``kwire`` gets another parent for that, a logger that nobody can find. pytest and others
-  add handlers to the loggers that they find, and to those that don't propagate.
+- The logger ``kwire`` gets another parent for that, a logger that nobody can find. pytest adds
+  handlers to the loggers that it finds, also to those that don't propagate.
 - The log keeps the last ``LINES`` lines.
 """
 
