@@ -27,11 +27,11 @@ from kwire.config.broker import BrokerConfig
 from kwire.config.settings import ConfigError
 from kwire.log.disk import Disk
 from kwire.server import Server
-from kwire.testing import ended
 from kwire.testing.asking import NoAnswer
 from kwire.testing.broker_log import COLLECTOR, BrokerLog
 from kwire.testing.broker_thread import BrokerThread, Serving
 from kwire.testing.directories import TestDirectory
+from kwire.testing.ended import REPORTS
 from kwire.testing.faults.planning import Faults
 from kwire.testing.helpers import Helpers, Record, setting
 from kwire.testing.process import BrokerFailed
@@ -199,7 +199,7 @@ class Kafka(Helpers):
         if error is None:
             self.stop()
             return
-        ended.REPORTS.append(self.report())
+        REPORTS.append(self.report())
         try:
             self.stop()
         except Exception as own:

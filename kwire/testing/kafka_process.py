@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
-from kwire.testing import ended
 from kwire.testing.asking import NoAnswer
 from kwire.testing.directories import TestDirectory
+from kwire.testing.ended import REPORTS
 from kwire.testing.helpers import Helpers, setting
 from kwire.testing.kafka import START_TIMEOUT_S, TEST_SETTINGS
 from kwire.testing.process import BrokerProcess
@@ -108,5 +108,5 @@ class KafkaProcess(Helpers):
         traceback: TracebackType | None,
     ) -> None:
         if error is not None:
-            ended.REPORTS.append(self.report())
+            REPORTS.append(self.report())
         self.stop()
