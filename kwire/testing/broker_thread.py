@@ -35,6 +35,7 @@ class Serving:
         self.scope = trio.CancelScope()
         self.ready: Future[None] = Future()
         self.ended = threading.Event()
+        self.has_ended = trio.Event()
         self.error: BaseException | None = None
 
     async def run(self) -> None:
@@ -49,6 +50,7 @@ class Serving:
         finally:
             if not self.ready.done():
                 self.ready.set_exception(self.error or BrokerFailed("the start was cancelled"))
+            self.has_ended.set()
             self.ended.set()
 
 
@@ -76,10 +78,20 @@ class BrokerThread:
             if self._thread.is_alive():
                 raise BrokerFailed(self._hangs(f"the broker had not ended after {timeout_s:g} s"))
 
-    def start(self, server: Server, timeout_s: float) -> Serving:
-        """Run a server, and wait until it is ready; BrokerFailed says why it isn't."""
+    def start(self, server: Server, timeout_s: float, old: Serving | None = None) -> Serving:
+        """Run a server, and wait until it is ready; BrokerFailed says why it isn't.
+
+        An ``old`` server ends first, as by a kill. The calling thread has to wait only once then.
+        """
         serving = Serving(server)
-        self._soon(lambda: self._nursery.start_soon(serving.run))
+
+        async def run() -> None:
+            if old is not None:
+                old.scope.cancel()
+                await old.has_ended.wait()
+            await serving.run()
+
+        self._soon(lambda: self._nursery.start_soon(run))
         try:
             self._wait(serving.ready, timeout_s, "broker was not ready")
         except BrokerFailed:

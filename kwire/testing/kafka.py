@@ -122,14 +122,19 @@ class Kafka(Helpers):
 
         The old broker ends as by ``kill``, and a new one starts with empty directories.
         """
-        self._end_server(clean=False)
+        if self._directory is None:
+            raise ValueError(f"reset would remove the data in {self._given_dir}; use restart")
         self.faults.clear()
         if settings is not None:
             self.settings = _checked(settings)
-        if self._directory is not None:
-            self._directory.remove()
+        old, directory = self._serving, self._directory
+        self._asker.close()
         self._make_directory()
-        self._serve(self.bootstrap)
+        try:
+            self._serve(self.bootstrap, old)
+        finally:
+            directory.remove()
+        _raise_bug(old)
 
     def raise_bug(self) -> None:
         """Raise the first unexpected exception of the broker, if there is one; then forget it."""
@@ -156,7 +161,8 @@ class Kafka(Helpers):
             self._directory = TestDirectory()
             self.data_dir = self._directory.path
 
-    def _serve(self, address: str) -> None:
+    def _serve(self, address: str, old: Serving | None = None) -> None:
+        """Run a server at ``host:port``, in place of an ``old`` one if there is one."""
         assert self._thread is not None, "the broker has not been started"
         given = {name: setting(value) for name, value in self.settings.items()}
         try:
@@ -165,7 +171,8 @@ class Kafka(Helpers):
             raise BrokerFailed(f"the broker can't start: {error}") from error
         config = config.with_places(str(self.data_dir), f"PLAINTEXT://{address}")
         server = Server(config, disk=self._disk or QuickDisk(), open_frame=self.faults.open_frame)
-        self._serving = self._thread.start(server, self._start_timeout_s)
+        self._serving = None
+        self._serving = self._thread.start(server, self._start_timeout_s, old)
         host, port = server.addresses[0]
         self.bootstrap = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 

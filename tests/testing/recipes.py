@@ -3,7 +3,8 @@
 import re
 from pathlib import Path
 
-TESTING = Path(__file__).parents[2] / "docs" / "TESTING.md"
+ROOT = Path(__file__).parents[2]
+TESTING = ROOT / "docs" / "TESTING.md"
 
 
 def recipes(kind: str = "recipe") -> dict[str, str]:

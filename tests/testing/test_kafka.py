@@ -1,6 +1,7 @@
 """``kwire.testing.Kafka``: a broker for a test, in a thread, with helpers."""
 
 import logging
+import os
 import subprocess
 import sys
 import threading
@@ -12,6 +13,8 @@ import trio
 from confluent_kafka import Consumer, Producer
 
 from kwire.errors import ErrorCode, KafkaError
+from kwire.metadata import embedded
+from kwire.metadata.embedded import EmbeddedStore
 from kwire.testing import BrokerFailed, Kafka, KafkaProcess, Record
 from kwire.testing.faulty_disk import FaultyDisk
 from kwire.testing.helpers import Helpers
@@ -273,3 +276,33 @@ def test_importing_the_package_loads_neither_trio_nor_the_broker() -> None:
     )
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "['kwire', 'kwire.testing', 'kwire.testing.pytest_plugin']"
+
+
+def test_a_reset_keeps_a_given_directory(tmp_path: Path) -> None:
+    """It would remove data that aren't the test's own."""
+    with Kafka(data_dir=tmp_path) as kafka, pytest.raises(ValueError, match="use restart"):
+        kafka.reset()
+
+
+def test_a_reset_that_fails_leaves_a_broker_that_can_be_reset(tmp_path: Path) -> None:
+    """The next test of the session isn't to suffer from the settings of this one."""
+    with Kafka() as kafka:
+        with pytest.raises(BrokerFailed, match=r"num\.partitions"):
+            kafka.reset({"num.partitions": 0})
+        kafka.reset({})
+        assert kafka.describe() == "no topics"
+
+
+def test_a_test_broker_waits_for_no_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither for its logs nor for its metadata; other brokers do."""
+    synced: list[int] = []
+    opened: list[str] = []
+    load = embedded._load
+    monkeypatch.setattr(os, "fsync", synced.append)
+    monkeypatch.setattr(embedded, "_load", lambda *given: opened.append(given[2]) or load(*given))
+    monkeypatch.setattr(embedded, "SYNCHRONOUS", "FULL")
+    with Kafka({"log.flush.interval.messages": 1}, data_dir=tmp_path) as kafka:
+        kafka.topic("orders", records=["a"])
+    assert (synced, opened) == ([], ["OFF"])
+    EmbeddedStore.open(tmp_path / "other.db")._connection.close()
+    assert opened == ["OFF", "FULL"]

@@ -1,4 +1,7 @@
-"""The recipes of docs/TESTING.md run as they stand; those of Spark and Java in their own suites."""
+"""The recipes of docs/TESTING.md, and the README's, run as they stand.
+
+Those of Spark and Java run in their own suites.
+"""
 
 import os
 import re
@@ -6,7 +9,7 @@ import sys
 
 import pytest
 
-from tests.testing.recipes import TESTING, recipes
+from tests.testing.recipes import ROOT, TESTING, recipes
 
 pytest_plugins = ["pytester"]
 
@@ -34,10 +37,25 @@ class Application:
 '''
 
 
+RUN = """
+class application:
+    @staticmethod
+    def run(bootstrap):
+        Application(bootstrap).bill_all()
+
+
+"""
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+README_SNIPPETS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+
+
 def test_the_recipes(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the stock clients, each in a file of its own."""
     found = recipes()
     found["fixtures"] = APPLICATION + found["fixtures"]
+    [readme] = [text for text in README_SNIPPETS if "(kafka):" in text]
+    found["readme"] = APPLICATION + RUN + readme
     pytester.makepyfile(**{f"test_{name}": text for name, text in found.items()})
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
     result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "--strict-markers")
