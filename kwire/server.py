@@ -28,6 +28,7 @@ from kwire.connection.connection import Connection
 from kwire.connection.liveness import is_gone
 from kwire.connection.own_wait import OwnWait
 from kwire.connection.poller import Poller
+from kwire.connection.routing import OpenFrame, open_frame
 from kwire.errors import KafkaError
 from kwire.handlers.context import ConnectionInfo, Software
 from kwire.housekeeping import Housekeeping
@@ -70,9 +71,11 @@ class Server:
         clock: Clock | None = None,
         disk: Disk | None = None,
         own_wait: OwnWait | None = None,
+        open_frame: OpenFrame = open_frame,
     ) -> None:
         self.config = config
         self._own_wait = own_wait
+        self._open_frame = open_frame
         self._disk = disk or Disk()
         self.addresses: list[tuple[str, int]] = []
         self.http: HttpPort | None = None
@@ -204,7 +207,7 @@ class Server:
             if directory not in manager.directories:
                 self._disk.make_directory(directory)
                 self._metadata_lock = self._disk.lock(directory / LOCK_FILE)
-            store = EmbeddedStore.open(directory / FILE_NAME)
+            store = EmbeddedStore.open(directory / FILE_NAME, is_durable=self._disk.is_durable)
             self._disk.sync_directory(directory)  # or a power loss could remove a new file
             return store
         except StoreFull as error:
@@ -274,7 +277,7 @@ class Server:
             broker = self.broker
             broker.begin(background)
             async with trio.open_nursery() as connections:
-                self.poller = Poller(connections, self._own_wait, broker.tally)
+                self.poller = Poller(connections, self._own_wait, broker.tally, self._open_frame)
                 self.poller.resting.max_bytes = partial(broker.integer, RESTING)
                 self.poller.turns.large.max_bytes = partial(broker.integer, LARGE)
                 broker.do_afterwards = self.poller.do_afterwards

@@ -24,7 +24,7 @@ from kwire.connection.inbox import BadFrameSize, Inbox
 from kwire.connection.outbox import Outbox, SliceEnded
 from kwire.connection.poller import Poller
 from kwire.connection.rest import Rest
-from kwire.connection.routing import open_frame, unknown_api_versions
+from kwire.connection.routing import unknown_api_versions
 from kwire.connection.stopwatch import Stopwatch
 from kwire.connection.waiting import COME_LATER, Waiting, held
 from kwire.connection.watch import Watch
@@ -196,7 +196,7 @@ class Connection:
 
     def _serve(self, frame: memoryview) -> None:
         """Serve one request; raise ConnectionClosed if kwire cannot answer it."""
-        header, served_by, position = open_frame(frame)
+        header, served_by, position = self._poller.open_frame(frame)
         if served_by is None:
             by, response = unknown_api_versions(self._context(header))
             self._outbox.append(by, response, header.correlation_id)

@@ -41,6 +41,7 @@ from kwire.budget.work import Turns
 from kwire.connection.deadlines import Deadlines
 from kwire.connection.inbox import Scratch
 from kwire.connection.own_wait import OwnWait
+from kwire.connection.routing import OpenFrame, open_frame
 
 TURN_S = 0.002
 LOOK_S = 50e-6
@@ -104,11 +105,17 @@ class Poller:
 
     With ``own_wait`` the poller sleeps in its own selector. ``tally`` counts what it does.
     ``ready_s`` is when the connections of this pass were found ready, by ``perf_counter``.
+    ``open_frame`` finds what serves a request, for all connections.
     """
 
     def __init__(
-        self, nursery: trio.Nursery, own_wait: OwnWait | None = None, tally: Tally | None = None
+        self,
+        nursery: trio.Nursery,
+        own_wait: OwnWait | None = None,
+        tally: Tally | None = None,
+        open_frame: OpenFrame = open_frame,
     ) -> None:
+        self.open_frame = open_frame
         self.tally = tally or Tally()
         self.ready_s = perf_counter()
         self.connections: set[Pollable] = set()

@@ -1,6 +1,7 @@
 """From a frame to the API that serves it."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
 
 from kwire.connection.ends import ConnectionClosed
 from kwire.errors import KafkaError
@@ -17,9 +18,15 @@ from kwire.protocol.wire import MalformedRequest
 if TYPE_CHECKING:
     from kwire.protocol.messages.api_versions import ApiVersionsResponse
 
+Opened: TypeAlias = tuple[RequestHeader, Route | None, int]
+"""The header of a frame, the route of its request, and the position where the body begins."""
 
-def open_frame(frame: memoryview) -> tuple[RequestHeader, Route | None, int]:
-    """The header of a frame, the route of its request, and the position where the body begins.
+OpenFrame: TypeAlias = Callable[[memoryview], Opened]
+"""``open_frame``, or in a broker for tests a function that may give another route."""
+
+
+def open_frame(frame: memoryview) -> Opened:
+    """Find what serves the request in a frame.
 
     The route is None for ApiVersions in a version that kwire doesn't serve: this request has a
     special response. Raises ConnectionClosed if kwire cannot answer the request.

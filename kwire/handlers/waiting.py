@@ -110,7 +110,8 @@ class Unfinished:
             return done.value
         return self
 
-    def _go_on_with(self, error: BaseException) -> Any:
+    def go_on_with(self, error: BaseException) -> Any:
+        """Raise an error in the coroutine; return as ``go_on`` does."""
         try:
             self.waits_for = self._begun.throw(error)
         except StopIteration as done:
@@ -123,7 +124,7 @@ class Unfinished:
             try:
                 result = await self.waits_for()
             except BaseException as error:
-                response = self._go_on_with(error)
+                response = self.go_on_with(error)
             else:
                 response = self.go_on(result)
             if response is not self:

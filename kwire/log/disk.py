@@ -38,12 +38,14 @@ class Hurry:
 class Disk:
     """The operating system's file calls; ``fd`` is a file descriptor, sizes are in bytes.
 
-    ``max_open_files`` limits how many log files stay open between two uses.
+    ``max_open_files`` limits how many log files stay open between two uses. ``is_durable`` says
+    whether what was synced has to survive a power loss.
     """
 
     max_open_files = 512
     syncers = 16
     """How many files are synced at a time."""
+    is_durable = True
 
     @cached_property
     def open_files(self) -> OpenFiles:

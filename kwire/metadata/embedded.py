@@ -72,16 +72,20 @@ class EmbeddedStore:
         self._watchers: list[trio.MemorySendChannel[Commit]] = []
 
     @classmethod
-    def open(cls, path: Path) -> "EmbeddedStore":
-        """Open or create the file; StoreUnusable if it is unreadable, StoreFull on a full disk."""
+    def open(cls, path: Path, *, is_durable: bool = True) -> "EmbeddedStore":
+        """Open or create the file; StoreUnusable if it is unreadable, StoreFull on a full disk.
+
+        A commit in a file that isn't durable survives the end of the process, but no power cut.
+        """
+        synchronous = SYNCHRONOUS if is_durable else "OFF"
         try:
             if not path.exists():
-                _create(path)
+                _create(path, synchronous)
             connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         except sqlite3.Error as error:
             raise _unusable(path, error) from error
         try:
-            return cls(connection, *_load(connection, path))
+            return cls(connection, *_load(connection, path, synchronous))
         except StoreUnusable:
             connection.close()
             raise
@@ -211,10 +215,12 @@ def _unusable(path: Path, error: Exception) -> StoreUnusable:
     )
 
 
-def _load(connection: sqlite3.Connection, path: Path) -> tuple[MetadataImage, list[int]]:
+def _load(
+    connection: sqlite3.Connection, path: Path, synchronous: str
+) -> tuple[MetadataImage, list[int]]:
     """The image that the file's commits make, and the size of each commit in bytes."""
     connection.execute("PRAGMA journal_mode=WAL")
-    connection.execute(f"PRAGMA synchronous={SYNCHRONOUS}")
+    connection.execute(f"PRAGMA synchronous={synchronous}")
     _check_format(connection, path)
     image = MetadataImage()
     written: list[int] = []
@@ -225,13 +231,13 @@ def _load(connection: sqlite3.Connection, path: Path) -> tuple[MetadataImage, li
     return image, written
 
 
-def _create(path: Path) -> None:
+def _create(path: Path, synchronous: str) -> None:
     """Make a file without commits; the caller syncs its directory."""
     unfinished = path.with_name(f"{path.name}.new")
     unfinished.unlink(missing_ok=True)
     with closing(sqlite3.connect(unfinished, isolation_level=None)) as connection:
         connection.execute("PRAGMA journal_mode=OFF")
-        connection.execute(f"PRAGMA synchronous={SYNCHRONOUS}")
+        connection.execute(f"PRAGMA synchronous={synchronous}")
         connection.execute("BEGIN")
         _create_tables(connection)
         connection.execute("COMMIT")

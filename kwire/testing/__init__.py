@@ -1,1 +1,23 @@
-"""Tools for tests: brokers in another process or in this one, and ways to wait for states."""
+"""Tools for tests: brokers in another process or in this one, and ways to wait for states.
+
+``with Kafka() as kafka:`` is a broker for a test, and the pytest fixtures ``kafka``,
+``kafka_session`` and ``kafka_process`` are made of it: docs/TESTING.md.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kwire.testing.kafka import BrokerFailed, Kafka, Record
+    from kwire.testing.kafka_process import KafkaProcess
+
+__all__ = ["BrokerFailed", "Kafka", "KafkaProcess", "Record"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for: the pytest plugin loads this package in every run of pytest."""
+    if name not in __all__:
+        raise AttributeError(f"module 'kwire.testing' has no attribute {name!r}")
+    from importlib import import_module
+
+    place = "kwire.testing.kafka_process" if name == "KafkaProcess" else "kwire.testing.kafka"
+    return getattr(import_module(place), name)

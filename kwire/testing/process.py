@@ -2,7 +2,8 @@
 
 The module needs only the standard library. The broker listens on 127.0.0.1, by default on a free
 port. It ends with the ``with`` block. It also ends when the process that started it dies: its
-standard input is a pipe that nobody writes to, and the end of the pipe stops the broker.
+standard input is a pipe that nobody writes to, and the end of the pipe stops the broker. With
+``dies_with_parent`` Linux kills it, so it can't hang, nor outlive a forked copy of the parent.
 """
 
 import os
@@ -12,6 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import weakref
 from collections.abc import Mapping, Sequence
@@ -52,6 +54,7 @@ class BrokerProcess:
         package_parent: Path = _PACKAGE_PARENT,
         start_timeout_s: float = START_TIMEOUT_S,
         options: Sequence[str] = (),
+        dies_with_parent: bool = False,
     ) -> None:
         self.data_dir = Path(data_dir)
         self.bootstrap = ""
@@ -62,6 +65,7 @@ class BrokerProcess:
         self._package_parent = package_parent
         self._start_timeout_s = start_timeout_s
         self._options = options
+        self._dies_with_parent = dies_with_parent
         self._process: subprocess.Popen[bytes] | None = None
         handle, name = tempfile.mkstemp(prefix="kwire-", suffix=".log")
         os.close(handle)
@@ -79,9 +83,17 @@ class BrokerProcess:
         # -P: the working directory may contain another kwire.
         command = [sys.executable, "-P", "-m", "kwire", "serve", "--data-dir", str(self.data_dir)]
         command += ["--listen", self._listen, *self._options]
+        environment = dict(os.environ)
+        module = "kwire"
+        # Linux means the thread that has started a child when it looks for its parent.
+        is_main_thread = threading.current_thread() is threading.main_thread()
+        if self._dies_with_parent and sys.platform == "linux" and is_main_thread:
+            module = "kwire.testing.child"
+            environment["KWIRE_DIES_WITH"] = str(os.getpid())
+        command = [sys.executable, "-P", "-m", module, "serve", "--data-dir", str(self.data_dir)]
+        command += ["--listen", self._listen]
         for name, value in self._settings.items():
             command += ["-o", f"{name}={value}"]
-        environment = dict(os.environ)
         paths = [str(self._package_parent), environment.get("PYTHONPATH", "")]
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
         environment["PYTHONSAFEPATH"] = "1"  # ignores a kwire in the working directory

@@ -3,8 +3,9 @@
 Only this module polls. A test says what it waits for, so that a timeout explains itself.
 """
 
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import trio
@@ -36,17 +37,36 @@ def wait_until(
         if value:
             return value
         if time.monotonic() >= deadline:
-            awaited = what or condition.__name__
-            raise WaitTimeout(f"waited {timeout_s:g} s for {awaited}; last seen: {value!r}")
+            raise _timeout(condition, value, timeout_s, what)
         time.sleep(interval_s)
 
 
-async def until(condition: Callable[[], T], *, timeout_s: float = 30.0) -> T:
-    """Like ``wait_until``, for a state in the same event loop, which runs on meanwhile."""
-    with trio.move_on_after(timeout_s):
-        while True:
-            value = condition()
-            if value:
-                return value
-            await trio.sleep(POLL_INTERVAL_S)
-    raise WaitTimeout(f"waited {timeout_s:g} s for {condition.__name__}")
+async def until(condition: Callable[[], T], *, timeout_s: float = 30.0, what: str = "") -> T:
+    """Like ``wait_until``, for a coroutine of trio or asyncio, whose event loop runs on."""
+    sleep = _sleep_of_the_loop()
+    deadline = time.monotonic() + timeout_s
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() >= deadline:
+            raise _timeout(condition, value, timeout_s, what)
+        await sleep(POLL_INTERVAL_S)
+
+
+def _timeout(condition: Callable[[], T], value: T, timeout_s: float, what: str) -> WaitTimeout:
+    awaited = what or condition.__name__
+    return WaitTimeout(f"waited {timeout_s:g} s for {awaited}; last seen: {value!r}")
+
+
+def _sleep_of_the_loop() -> Callable[[float], Awaitable[None]]:
+    """The ``sleep`` of the event loop that runs in this thread."""
+    asyncio = sys.modules.get("asyncio")
+    if asyncio is not None:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return trio.sleep
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+        return sleep
+    return trio.sleep

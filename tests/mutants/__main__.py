@@ -3,7 +3,7 @@
 ``python -m tests.mutants --folder kwire/log --count 200 --seed 1``, or ``make mutants``. The seed
 chooses the bugs: first one of the kinds, then a place for it. What was found is kept in
 ``.cache/mutants``: a run that was interrupted goes on, and ``--survivors`` tries those again that
-no test has caught. docs/TESTING.md explains those that are left.
+no test has caught. docs/CONTRIBUTING-TESTS.md explains those that are left.
 """
 
 import argparse

@@ -65,3 +65,23 @@ def test_a_start_that_hangs_is_told_with_the_end_of_the_log(tmp_path: Path) -> N
         broker.start()
     assert "cannot go on" in str(failed.value)
     assert broker.stop() == 0, "there is nothing to stop"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere only the pipe ends a broker")
+def test_a_broker_dies_with_its_parent_even_if_it_hangs(tmp_path: Path) -> None:
+    """A stopped process reads no end of a pipe; a forked child keeps the pipe open besides."""
+    script = PARENT.replace(
+        "BrokerProcess(sys.argv[1])", "BrokerProcess(sys.argv[1], dies_with_parent=True)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    ) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        os.kill(pid, signal.SIGSTOP)
+        parent.send_signal(signal.SIGKILL)
+        parent.wait()
+    wait_until(lambda: not _is_alive(pid), what="the broker to die")

@@ -1,0 +1,155 @@
+"""A thread with an event loop of its own, in which test brokers run, one after the other.
+
+Rules:
+
+- The calls come from any other thread, also from one in which trio or asyncio runs. They block
+  until the event loop has answered, at most for the time that the caller gives.
+- A broker that isn't ready in time is an error that says where it hangs: the stacks of the threads,
+  and the end of the log.
+- The thread is a daemon: it never keeps a process from ending.
+"""
+
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+
+import trio
+
+from kwire.server import Server, StartError
+from kwire.testing.broker_log import BrokerLog
+from kwire.testing.process import LOG_TAIL_LINES, BrokerFailed
+
+STACK_FRAMES = 6
+WORKERS = "_thread_cache.py"
+"""A part of the stack of each thread that works for an event loop of trio."""
+
+
+class Serving:
+    """A server that runs in the thread, until ``ended``."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.scope = trio.CancelScope()
+        self.ready: Future[None] = Future()
+        self.ended = threading.Event()
+        self.has_ended = trio.Event()
+        self.error: BaseException | None = None
+
+    async def run(self) -> None:
+        """Serve to the end; the error, if there is one, is kept."""
+        try:
+            with self.scope:
+                async with trio.open_nursery() as nursery:
+                    await nursery.start(self.server.serve)
+                    self.ready.set_result(None)
+        except Exception as error:
+            self.error = _first(error)
+        finally:
+            if not self.ready.done():
+                self.ready.set_exception(self.error or BrokerFailed("the start was cancelled"))
+            self.has_ended.set()
+            self.ended.set()
+
+
+class BrokerThread:
+    """The thread; it begins with ``begin`` and ends with ``end``."""
+
+    def __init__(self, log: BrokerLog) -> None:
+        self._log = log
+        self._token: trio.lowlevel.TrioToken | None = None
+        self._nursery: trio.Nursery
+        self._has_begun: Future[None] = Future()
+        self._thread = threading.Thread(target=self._run, name="kwire test broker", daemon=True)
+
+    def begin(self, timeout_s: float) -> None:
+        """Start the thread, and wait until its event loop runs."""
+        self._thread.start()
+        self._wait(self._has_begun, timeout_s, "event loop of the broker was not there")
+
+    def end(self, timeout_s: float) -> None:
+        """End the event loop and the thread, and every broker in it, as a kill would."""
+        if self._token is not None:
+            with suppress(trio.RunFinishedError):
+                self._token.run_sync_soon(lambda: self._nursery.cancel_scope.cancel())
+            self._thread.join(timeout_s)
+            if self._thread.is_alive():
+                raise BrokerFailed(self._hangs(f"the broker had not ended after {timeout_s:g} s"))
+
+    def start(self, server: Server, timeout_s: float, old: Serving | None = None) -> Serving:
+        """Run a server, and wait until it is ready; BrokerFailed says why it isn't.
+
+        An ``old`` server ends first, as by a kill. The calling thread has to wait only once then.
+        """
+        serving = Serving(server)
+
+        async def run() -> None:
+            if old is not None:
+                old.scope.cancel()
+                await old.has_ended.wait()
+            await serving.run()
+
+        self._soon(lambda: self._nursery.start_soon(run))
+        try:
+            self._wait(serving.ready, timeout_s, "broker was not ready")
+        except BrokerFailed:
+            self._soon(serving.scope.cancel)
+            raise
+        except StartError as error:
+            raise BrokerFailed(f"the broker can't start: {error}") from error
+        return serving
+
+    def stop(self, serving: Serving, timeout_s: float, *, clean: bool) -> None:
+        """End a server and wait for its end: a clean stop, or an end as by a kill."""
+        if not serving.ended.is_set():
+            self._soon(serving.server.stop if clean else serving.scope.cancel)
+        if not serving.ended.wait(timeout_s):
+            raise BrokerFailed(self._hangs(f"the broker had not ended after {timeout_s:g} s"))
+
+    def _run(self) -> None:
+        self._log.own_this_context()
+        try:
+            trio.run(self._main)
+        except BaseException as error:
+            self._log.add("".join(traceback.format_exception(error)))
+            if not self._has_begun.done():
+                self._has_begun.set_exception(BrokerFailed(f"no event loop: {error!r}"))
+
+    async def _main(self) -> None:
+        async with trio.open_nursery() as self._nursery:
+            self._token = trio.lowlevel.current_trio_token()
+            self._has_begun.set_result(None)
+            await trio.sleep_forever()
+
+    def _soon(self, function: Callable[[], object]) -> None:
+        assert self._token is not None
+        with suppress(trio.RunFinishedError):
+            self._token.run_sync_soon(function)
+
+    def _wait(self, future: "Future[None]", timeout_s: float, what: str) -> None:
+        try:
+            future.result(timeout_s)
+        except TimeoutError:
+            raise BrokerFailed(self._hangs(f"the {what} after {timeout_s:g} s")) from None
+
+    def _hangs(self, what: str) -> str:
+        """What has happened, where the threads are, and what the broker has logged."""
+        frames = sys._current_frames()
+        stacks = []
+        for thread in threading.enumerate():
+            frame = frames.get(thread.ident or 0)
+            lines = [] if frame is None else traceback.format_stack(frame)
+            if thread is self._thread or any(WORKERS in line for line in lines):
+                lines = lines[-STACK_FRAMES:]
+                stacks.append(f"thread {thread.name!r}:\n{''.join(lines).rstrip()}")
+        tail = "\n".join(self._log.text().splitlines()[-LOG_TAIL_LINES:])
+        return "\n".join([f"{what}; it is here:", *stacks, f"the end of its log:\n{tail or '-'}"])
+
+
+def _first(error: BaseException) -> BaseException:
+    """The first error in an exception group."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,27 @@
+"""``python -m kwire.testing.child …`` is ``kwire …`` that dies with the process that started it.
+
+Linux kills it as soon as its parent is dead, even if it hangs or another process has inherited the
+pipe of its standard input. That pipe does the same elsewhere (``kwire.cli.own_process``).
+"""
+
+import ctypes
+import os
+import signal
+import sys
+
+PARENT = "KWIRE_DIES_WITH"
+PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent(parent: int) -> None:
+    """Have the system kill this process with its parent; exit if that one is dead already."""
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+if __name__ == "__main__":
+    die_with_parent(int(os.environ.pop(PARENT)))
+    from kwire.cli import main
+
+    sys.exit(main())

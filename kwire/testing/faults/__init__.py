@@ -1,0 +1,6 @@
+"""Faults for unmodified clients: a broker for tests answers some requests wrongly, late or never.
+
+``planning`` has what a test calls, ``acting`` carries a fault out, ``mirror`` splits requests and
+builds responses with errors. A broker without faults has none of this code: a ``Server`` is given
+``Faults.open_frame`` in place of ``kwire.connection.routing.open_frame``.
+"""

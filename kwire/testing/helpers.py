@@ -1,0 +1,315 @@
+"""What tests always write: make a topic with records, look at records, wait for a group.
+
+Rules:
+
+- The helpers ask the broker over its port, so they work with a broker in a thread as with one in a
+  process. ``records`` reads the files of the log.
+- ``wait_for_…`` blocks the calling thread. In a coroutine use the twin that ends in ``_async``: the
+  client under test runs in the same event loop.
+"""
+
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+from zlib import crc32
+
+from kwire.errors import ErrorCode, KafkaError
+from kwire.log import open_partition
+from kwire.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from kwire.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from kwire.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+from kwire.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchResponse,
+)
+from kwire.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from kwire.record.records import BatchBuilder
+from kwire.testing.asking import Asker
+from kwire.testing.waiting import until, wait_until
+
+TIMEOUT_MS = 10_000
+EARLIEST, LATEST = -2, -1
+BATCH_RECORDS = 10_000
+TOPICS_DESCRIBED = 50
+
+Partition: TypeAlias = tuple[str, int]
+
+
+class Record(NamedTuple):
+    """A record of a topic. For ``topic(records=…)`` only the fields that matter have to be given.
+
+    ``timestamp`` is in milliseconds since the epoch; None stands for now. A partition of None is
+    chosen by the key.
+    """
+
+    value: bytes | None
+    key: bytes | None = None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    partition: int | None = None
+    timestamp: int | None = None
+    offset: int = -1
+
+
+NewRecord: TypeAlias = Record | bytes | str | tuple[bytes | str | None, bytes | str | None] | None
+"""A record to write: a value, a pair of key and value, or a Record."""
+
+
+class Helpers:
+    """A broker under test, at ``bootstrap``, with its data in ``data_dir``."""
+
+    bootstrap: str
+    data_dir: Path
+
+    def __init__(self) -> None:
+        self._asker = Asker()
+
+    def unique(self, name: str) -> str:
+        """A name for a topic or a group that no other test uses."""
+        return f"{name}-{uuid.uuid4().hex[:10]}"
+
+    def topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        records: Iterable[NewRecord] = (),
+        configs: Mapping[str, object] | None = None,
+    ) -> str:
+        """Create a topic, unless it exists, and write records to it; returns its name.
+
+        Raises KafkaError if the broker refuses one of them.
+        """
+        wanted = CreatableTopic(
+            name=name,
+            num_partitions=partitions,
+            replication_factor=1,
+            configs=[
+                CreatableTopicConfig(name=key, value=setting(value))
+                for key, value in (configs or {}).items()
+            ],
+        )
+        request = CreateTopicsRequest(topics=[wanted], timeout_ms=TIMEOUT_MS)
+        result = self._asker.ask(self.bootstrap, request, 7, CreateTopicsResponse).topics[0]
+        if result.error_code != ErrorCode.TOPIC_ALREADY_EXISTS:
+            _check(result.error_code, f"topic {name!r}: {result.error_message or ''}")
+        self.produce(name, records)
+        return name
+
+    def produce(self, topic: str, records: Iterable[NewRecord]) -> None:
+        """Write records: those with a key by the key's checksum, the others in turn."""
+        new = [_record(one) for one in records]
+        if not new:
+            return
+        count = self._partition_counts([topic])[topic]
+        builders: dict[int, BatchBuilder] = {}
+        now_ms = time.time_ns() // 1_000_000
+        for number, record in enumerate(new):
+            index = record.partition
+            if index is None:
+                index = number % count if record.key is None else crc32(record.key) % count
+            builder = builders.setdefault(index, BatchBuilder())
+            timestamp = now_ms if record.timestamp is None else record.timestamp
+            builder.add(timestamp, record.key, record.value, record.headers)
+            if (number + 1) % BATCH_RECORDS == 0:
+                self._write(topic, builders)
+                builders = {}
+        self._write(topic, builders)
+
+    def _write(self, topic: str, builders: Mapping[int, BatchBuilder]) -> None:
+        if not builders:
+            return
+        data = [
+            PartitionProduceData(index=index, records=bytes(builder.build()))
+            for index, builder in builders.items()
+        ]
+        request = ProduceRequest(
+            acks=-1,
+            timeout_ms=TIMEOUT_MS,
+            topic_data=[TopicProduceData(name=topic, partition_data=data)],
+        )
+        response = self._asker.ask(self.bootstrap, request, 11, ProduceResponse)
+        for partition in response.responses[0].partition_responses:
+            _check(partition.error_code, f"{topic}-{partition.index}: {partition.error_message}")
+
+    def records(self, topic: str) -> list[Record]:
+        """The records that a consumer with read_committed would get, by partition and offset."""
+        found = []
+        for index in range(self._partition_counts([topic])[topic]):
+            reader = open_partition(self.data_dir / f"{topic}-{index}")
+            found += [
+                Record(one.value, one.key, tuple(one.headers), index, one.timestamp, one.offset)
+                for one in reader.records(isolation="read_committed")
+            ]
+        return found
+
+    def wait_for_records(self, topic: str, count: int, timeout_s: float = 10.0) -> list[Record]:
+        """Wait until a topic has at least ``count`` records, and return all of them."""
+        return wait_until(
+            lambda: self._records_if(topic, count),
+            timeout_s=timeout_s,
+            what=f"{count} records in {topic!r}",
+        )
+
+    async def wait_for_records_async(
+        self, topic: str, count: int, timeout_s: float = 10.0
+    ) -> list[Record]:
+        """Like ``wait_for_records``, in a coroutine of trio or asyncio."""
+        what = f"{count} records in {topic!r}"
+        return await until(lambda: self._records_if(topic, count), timeout_s=timeout_s, what=what)
+
+    def _records_if(self, topic: str, count: int) -> list[Record]:
+        with suppress(KafkaError, FileNotFoundError):  # the topic may still have to be created
+            found = self.records(topic)
+            if len(found) >= count:
+                return found
+        return []
+
+    def lag(self, group: str, topic: str | None = None) -> int | None:
+        """How many records a group has not committed yet; None if it has committed nothing.
+
+        The topics are those of which the group has committed an offset, or only ``topic``, which
+        counts from its start if the group has committed nothing of it.
+        """
+        committed = self._committed(group)
+        topics = {name for name, _ in committed} if topic is None else {topic}
+        if not topics:
+            return None
+        counts = self._partition_counts(sorted(topics))
+        partitions = [(name, index) for name in topics for index in range(counts[name])]
+        ends = self._offsets(partitions, LATEST)
+        starts = self._offsets([one for one in partitions if one not in committed], EARLIEST)
+        return sum(ends[one] - committed.get(one, starts.get(one, 0)) for one in partitions)
+
+    def wait_for_lag(
+        self, group: str, lag: int = 0, *, topic: str | None = None, timeout_s: float = 10.0
+    ) -> None:
+        """Wait until a group has committed all but ``lag`` records."""
+        wait_until(
+            lambda: self._lag_is(group, lag, topic),
+            timeout_s=timeout_s,
+            what=f"group {group!r} to have a lag of {lag}",
+        )
+
+    async def wait_for_lag_async(
+        self, group: str, lag: int = 0, *, topic: str | None = None, timeout_s: float = 10.0
+    ) -> None:
+        """Like ``wait_for_lag``, in a coroutine of trio or asyncio."""
+        what = f"group {group!r} to have a lag of {lag}"
+        await until(lambda: self._lag_is(group, lag, topic), timeout_s=timeout_s, what=what)
+
+    def _lag_is(self, group: str, most: int, topic: str | None) -> "_Lag":
+        try:
+            return _Lag(self.lag(group, topic), most)
+        except KafkaError:
+            return _Lag(None, most)  # the topic may still have to be created
+
+    def _committed(self, group: str) -> dict[Partition, int]:
+        wanted = OffsetFetchRequestGroup(group_id=group, topics=None)
+        request = OffsetFetchRequest(groups=[wanted])
+        response = self._asker.ask(self.bootstrap, request, 8, OffsetFetchResponse).groups[0]
+        return {
+            (topic.name, partition.partition_index): partition.committed_offset
+            for topic in response.topics
+            for partition in topic.partitions
+            if partition.committed_offset >= 0
+        }
+
+    def _offsets(self, partitions: Iterable[Partition], timestamp: int) -> dict[Partition, int]:
+        request = ListOffsetsRequest(
+            replica_id=-1,
+            topics=[
+                ListOffsetsTopic(
+                    name=topic,
+                    partitions=[ListOffsetsPartition(partition_index=index, timestamp=timestamp)],
+                )
+                for topic, index in partitions
+            ],
+        )
+        if not request.topics:
+            return {}
+        response = self._asker.ask(self.bootstrap, request, 6, ListOffsetsResponse)
+        offsets = {}
+        for topic in response.topics:
+            for partition in topic.partitions:
+                _check(partition.error_code, f"{topic.name}-{partition.partition_index}")
+                offsets[topic.name, partition.partition_index] = partition.offset
+        return offsets
+
+    def _partition_counts(self, topics: Iterable[str] | None) -> dict[str, int]:
+        """How many partitions topics have; KafkaError if one of them doesn't exist."""
+        named = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
+        request = MetadataRequest(topics=named, allow_auto_topic_creation=False)
+        response = self._asker.ask(self.bootstrap, request, 9, MetadataResponse)
+        for topic in response.topics:
+            _check(topic.error_code, f"topic {topic.name!r}")
+        return {topic.name or "": len(topic.partitions) for topic in response.topics}
+
+    def describe(self) -> str:
+        """The topics and how many records each partition has, for reports of failing tests."""
+        return "\n".join(self._described()) or "no topics"
+
+    def _described(self) -> Iterator[str]:
+        counts = sorted(self._partition_counts(None).items())
+        for topic, count in counts[:TOPICS_DESCRIBED]:
+            shown = [(topic, index) for index in range(min(count, TOPICS_DESCRIBED))]
+            starts, ends = self._offsets(shown, EARLIEST), self._offsets(shown, LATEST)
+            offsets = ", ".join(f"{one[1]}: {starts[one]} to {ends[one]}" for one in shown)
+            more = " …" if count > len(shown) else ""
+            yield f"{topic} ({count} partitions): {offsets}{more}"
+        if len(counts) > TOPICS_DESCRIBED:
+            yield f"… and {len(counts) - TOPICS_DESCRIBED} more topics"
+
+
+class _Lag(NamedTuple):
+    """A group's lag; true when it is small enough. It is what a timeout shows as last seen."""
+
+    lag: int | None
+    most: int
+
+    def __bool__(self) -> bool:
+        return self.lag is not None and self.lag <= self.most
+
+
+def setting(value: object) -> str:
+    """A setting's value as Kafka writes it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _bytes(text: bytes | str | None) -> bytes | None:
+    return text.encode() if isinstance(text, str) else text
+
+
+def _record(new: NewRecord) -> Record:
+    if isinstance(new, Record):
+        return new
+    if isinstance(new, tuple):
+        key, value = new
+        return Record(_bytes(value), _bytes(key))
+    return Record(_bytes(new))
+
+
+def _check(code: int, what: str) -> None:
+    if code:
+        raise KafkaError(ErrorCode(code), what)

@@ -1,0 +1,240 @@
+"""A broker for a test, in a thread of the test's own process.
+
+Example::
+
+    with Kafka() as kafka:
+        kafka.topic("orders", records=["first", "second"])
+        application.run(bootstrap=kafka.bootstrap)
+        kafka.wait_for_lag("billing", 0)
+
+Rules:
+
+- The broker is ready when the block begins, on a free port of 127.0.0.1. It ends with the block,
+  and nothing of it is left on the disk.
+- The broker doesn't wait for the disk: its data survive ``kill`` and ``restart``, but no power cut.
+- The end of the block raises the first unexpected exception of the broker, unless the test has
+  failed already.
+"""
+
+import logging
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+from types import TracebackType
+
+from kwire.config.broker import BrokerConfig
+from kwire.config.settings import ConfigError
+from kwire.log.disk import Disk
+from kwire.server import Server
+from kwire.testing.asking import NoAnswer
+from kwire.testing.broker_log import COLLECTOR, BrokerLog
+from kwire.testing.broker_thread import BrokerThread, Serving
+from kwire.testing.directories import TestDirectory
+from kwire.testing.ended import REPORTS
+from kwire.testing.faults.planning import Faults
+from kwire.testing.helpers import Helpers, Record, setting
+from kwire.testing.process import BrokerFailed
+from kwire.testing.quick_disk import QuickDisk
+
+__all__ = ["BrokerFailed", "Kafka", "Record"]
+
+START_TIMEOUT_S = 10.0
+STOP_TIMEOUT_S = 10.0
+FAILED_STOP_TIMEOUT_S = 0.2
+
+TEST_SETTINGS = {
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
+}
+"""Settings of test brokers that differ from kwire's: fewer files make the first group quicker."""
+
+
+class Kafka(Helpers):
+    """A broker in a thread. ``settings`` are Kafka's, by name.
+
+    ``data_dir`` is a new directory, which is removed at the end, unless one is given. ``disk`` may
+    be a disk that fails (``kwire.testing.faulty_disk``). ``is_used`` belongs to code that
+    shares a broker among tests.
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[str, object] | None = None,
+        *,
+        data_dir: Path | str | None = None,
+        disk: Disk | None = None,
+        start_timeout_s: float = START_TIMEOUT_S,
+        log_level: int = logging.INFO,
+    ) -> None:
+        super().__init__()
+        self.settings = _checked(settings or {})
+        self.faults = Faults()
+        self.bootstrap = ""
+        self.is_used = False
+        self._given_dir = None if data_dir is None else Path(data_dir)
+        self._directory: TestDirectory | None = None
+        self._disk = disk
+        self._start_timeout_s = start_timeout_s
+        self._log = BrokerLog(log_level)
+        self._thread: BrokerThread | None = None
+        self._serving: Serving | None = None
+
+    def start(self) -> "Kafka":
+        """Start the broker and wait until it is ready; BrokerFailed says why it isn't."""
+        assert self._thread is None, "the broker has been started already"
+        COLLECTOR.begin(self._log)
+        self._thread = BrokerThread(self._log)
+        try:
+            self._thread.begin(self._start_timeout_s)
+            self._make_directory()
+            self._serve("127.0.0.1:0")
+        except BaseException:
+            with suppress(BrokerFailed):  # the reason why it doesn't end is that of the start
+                self._end_thread(FAILED_STOP_TIMEOUT_S)
+            raise
+        return self
+
+    def stop(self) -> None:
+        """End the broker and remove its data; raises its first unexpected exception, if any."""
+        if self._thread is None:
+            return
+        serving, self._serving = self._serving, None
+        self._asker.close()
+        try:
+            if serving is not None:  # a clean stop would only save what is removed
+                self._thread.stop(serving, STOP_TIMEOUT_S, clean=self._given_dir is not None)
+        finally:
+            self._end_thread(STOP_TIMEOUT_S)
+        _raise_bug(serving)
+
+    def restart(self) -> None:
+        """Stop the broker cleanly, unless it is gone, and start it on the same port and data."""
+        self._end_server(clean=True)
+        self._serve(self.bootstrap)
+
+    def kill(self) -> None:
+        """End the broker at once, without a clean stop, as ``kill -9`` would; then ``restart``."""
+        self._end_server(clean=False)
+
+    def reset(self, settings: Mapping[str, object] | None = None) -> None:
+        """Give the broker back as new, on the same port: without topics, groups, data and faults.
+
+        The old broker ends as by ``kill``, and a new one starts with empty directories.
+        """
+        if self._directory is None:
+            raise ValueError(f"reset would remove the data in {self._given_dir}; use restart")
+        self.faults.clear()
+        if settings is not None:
+            self.settings = _checked(settings)
+        old, directory = self._serving, self._directory
+        self._asker.close()
+        self._make_directory()
+        try:
+            self._serve(self.bootstrap, old)
+        finally:
+            directory.remove()
+        _raise_bug(old)
+
+    def raise_bug(self) -> None:
+        """Raise the first unexpected exception of the broker, if there is one; then forget it."""
+        _raise_bug(self._serving)
+
+    def log(self) -> str:
+        """The last lines that the broker has logged."""
+        return self._log.text()
+
+    def report(self) -> str:
+        """The topics and the log, for the report of a failing test."""
+        try:
+            topics = self.describe()
+        except (NoAnswer, OSError) as error:
+            topics = str(error)
+        faults = "\n".join(map(repr, self.faults))
+        parts = [f"topics of {self.bootstrap}:\n{topics}", f"log:\n{self.log() or '(empty)'}"]
+        return "\n\n".join([*parts, f"faults:\n{faults}"] if faults else parts)
+
+    def _make_directory(self) -> None:
+        if self._given_dir is not None:
+            self.data_dir = self._given_dir
+        else:
+            self._directory = TestDirectory()
+            self.data_dir = self._directory.path
+
+    def _serve(self, address: str, old: Serving | None = None) -> None:
+        """Run a server at ``host:port``, in place of an ``old`` one if there is one."""
+        assert self._thread is not None, "the broker has not been started"
+        given = {name: setting(value) for name, value in self.settings.items()}
+        try:
+            config = _config(frozenset(given.items()))
+        except ConfigError as error:
+            raise BrokerFailed(f"the broker can't start: {error}") from error
+        config = config.with_places(str(self.data_dir), f"PLAINTEXT://{address}")
+        server = Server(config, disk=self._disk or QuickDisk(), open_frame=self.faults.open_frame)
+        self._serving = None
+        self._serving = self._thread.start(server, self._start_timeout_s, old)
+        host, port = server.addresses[0]
+        self.bootstrap = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+    def _end_server(self, *, clean: bool) -> None:
+        assert self._thread is not None, "the broker has not been started"
+        serving, self._serving = self._serving, None
+        self._asker.close()
+        if serving is not None:
+            self._thread.stop(serving, STOP_TIMEOUT_S, clean=clean)
+        _raise_bug(serving)
+
+    def _end_thread(self, timeout_s: float) -> None:
+        thread, self._thread = self._thread, None
+        assert thread is not None
+        try:
+            thread.end(timeout_s)
+        finally:
+            COLLECTOR.end(self._log)
+            if self._directory is not None:
+                self._directory.remove()
+
+    def __enter__(self) -> "Kafka":
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is None:
+            self.stop()
+            return
+        REPORTS.append(self.report())
+        try:
+            self.stop()
+        except Exception as own:
+            error.add_note(f"the broker failed too: {own!r}")
+
+
+def _checked(settings: Mapping[str, object]) -> dict[str, object]:
+    """Settings of a test; ValueError for those that the test broker chooses itself."""
+    for name in ("log.dir", "log.dirs", "listeners"):
+        if name in settings:
+            raise ValueError(f"{name} is chosen by kwire.testing; data_dir= names a directory")
+    return dict(settings)
+
+
+@lru_cache(maxsize=16)
+def _config(given: frozenset[tuple[str, str]]) -> BrokerConfig:
+    """The settings of a test broker. They are parsed once, as this is a third of a start."""
+    return BrokerConfig.load(TEST_SETTINGS | dict(given))
+
+
+def _raise_bug(serving: Serving | None) -> None:
+    """Raise the first unexpected exception of a server that has ended."""
+    if serving is None:
+        return
+    if serving.error is not None:
+        raise serving.error
+    bugs = serving.server.broker.bugs
+    if bugs:
+        first = bugs[0]
+        bugs.clear()
+        raise first

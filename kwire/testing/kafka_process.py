@@ -1,0 +1,112 @@
+"""A broker for a test, in a process of its own: it can be killed for real, and has its own memory.
+
+The helpers are those of ``Kafka``. Faults and ``reset`` are only for brokers in a thread.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+
+from kwire.testing.asking import NoAnswer
+from kwire.testing.directories import TestDirectory
+from kwire.testing.ended import REPORTS
+from kwire.testing.helpers import Helpers, setting
+from kwire.testing.kafka import START_TIMEOUT_S, TEST_SETTINGS
+from kwire.testing.process import BrokerProcess
+
+
+class KafkaProcess(Helpers):
+    """``kwire serve`` on a free port of 127.0.0.1; ``settings`` are Kafka's, by name.
+
+    The process ends with the ``with`` block, and with the process of the test however that ends.
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[str, object] | None = None,
+        *,
+        data_dir: Path | str | None = None,
+        start_timeout_s: float = START_TIMEOUT_S,
+    ) -> None:
+        super().__init__()
+        self._directory: TestDirectory | None = None
+        if data_dir is None:
+            self._directory = TestDirectory()
+            data_dir = self._directory.path
+        self.data_dir = Path(data_dir)
+        given = {name: setting(value) for name, value in (settings or {}).items()}
+        self._process = BrokerProcess(
+            self.data_dir,
+            TEST_SETTINGS | given,
+            start_timeout_s=start_timeout_s,
+            dies_with_parent=True,
+        )
+
+    @property
+    def bootstrap(self) -> str:  # type: ignore[override]
+        """The broker's address."""
+        return self._process.bootstrap
+
+    @property
+    def pid(self) -> int:
+        """The process id of the running broker."""
+        return self._process.pid
+
+    def start(self) -> "KafkaProcess":
+        """Start the broker and wait until it is ready; BrokerFailed says why it isn't."""
+        try:
+            self._process.start()
+        except BaseException:
+            self._remove()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """End the broker and remove its data, unless the directory was given."""
+        self._asker.close()
+        try:
+            if self._directory is None:
+                self._process.stop()
+            else:
+                self._process.kill()
+        finally:
+            self._remove()
+
+    def restart(self) -> None:
+        """Stop the broker cleanly, unless it is gone, and start it on the same port and data."""
+        self._asker.close()
+        self._process.restart()
+
+    def kill(self) -> None:
+        """End the broker with SIGKILL, as a crash would; then ``restart``."""
+        self._asker.close()
+        self._process.kill()
+
+    def log(self) -> str:
+        """Everything that the broker has logged."""
+        return self._process.log()
+
+    def report(self) -> str:
+        """The topics and the log, for the report of a failing test."""
+        try:
+            topics = self.describe()
+        except (NoAnswer, OSError) as error:
+            topics = str(error)
+        return f"topics of {self.bootstrap}:\n{topics}\n\nlog:\n{self.log() or '(empty)'}"
+
+    def _remove(self) -> None:
+        if self._directory is not None:
+            self._directory.remove()
+
+    def __enter__(self) -> "KafkaProcess":
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            REPORTS.append(self.report())
+        self.stop()
