@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from kwire.build import version_text
+from kwire.cli.output import fail
 
 COMMANDS = {
     "serve": "kwire.cli.serve",
@@ -24,12 +25,19 @@ COMMANDS = {
 }
 """The module of each command."""
 
+NOT_ON_WINDOWS = (
+    "this is Windows, where kwire does not run: its log needs POSIX file locks, and files that can "
+    "be renamed and deleted while they are open. Run kwire in WSL (wsl --install) or in a Linux "
+    "container; clients on Windows can connect to it there"
+)
 INTERRUPTED = 130
 """A shell's exit code for a command that ended with Ctrl-C."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
+    if sys.platform == "win32":
+        return fail(NOT_ON_WINDOWS)
     given = sys.argv[1:] if arguments is None else list(arguments)
     parser = argparse.ArgumentParser(
         prog="kwire", description="Kafka in Python: a broker for tests, laptops and pipelines."
