@@ -91,7 +91,8 @@ def _is_committed(consumer: Consumer, offset: int) -> bool:
 def _records(bootstrap: str, topic: str) -> list[tuple[int, int, bytes]]:
     """Partition, offset and value of every record that a consumer of committed records gets."""
     reader = _client(bootstrap, group_id="reader", isolation_level="read_committed")
-    consumer = Consumer(reader | {"enable.partition.eof": True, "enable.auto.commit": False})
+    reader |= {"enable.partition.eof": True, "enable.auto.commit": False, "fetch.wait.max.ms": 5}
+    consumer = Consumer(reader)
     consumer.assign([TopicPartition(topic, index, 0) for index in (0, 1)])
     found, ended = [], 0
     while ended < 2:
