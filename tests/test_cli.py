@@ -337,3 +337,49 @@ def test_an_early_ctrl_c_says_nothing(
     monkeypatch.setattr(trio, "run", run)
     assert main(["serve"]) == INTERRUPTED == 130
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("listen", "settings", "expected"),
+    [
+        ("127.0.0.1:0", {}, 0),
+        ("*:0", {}, 1),
+        ("*:0", {"kwire.network.trusted": "true"}, 0),
+    ],
+)
+def test_a_broker_that_is_open_to_the_network_warns_once(
+    tmp_path: Path, listen: str, settings: dict[str, str], expected: int
+) -> None:
+    """Unless its operator says that the network is trusted."""
+    with BrokerProcess(tmp_path, settings, listen=listen) as broker:
+        port = broker.bootstrap.rpartition(":")[2]
+        broker.stop()
+        said = [line for line in broker.log().splitlines() if "password" in line]
+    assert len(said) == expected
+    assert all(f"0.0.0.0:{port} asks nobody for a password" in line for line in said)
+
+
+ON_WINDOWS = """
+import sys
+sys.platform = "win32"
+for name in ("fcntl", "resource", "pwd", "grp", "termios"):
+    sys.modules[name] = None  # an import of it fails, as there
+from kwire.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("arguments", [[], ["serve"], ["--version"], ["nothing"]])
+def test_windows_says_at_once_why_it_cannot(arguments: list[str]) -> None:
+    """One line, with the way out, instead of a traceback about a missing module."""
+    done = subprocess.run(
+        [sys.executable, "-c", ON_WINDOWS, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("kwire: this is Windows, where kwire does not run: its log")
+    assert "Run kwire in WSL" in done.stderr
+    assert len(done.stderr.splitlines()) == 1

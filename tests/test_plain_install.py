@@ -54,7 +54,7 @@ sys.meta_path.insert(0, Blocker())
 '''
 
 
-def _core() -> set[str]:
+def core_distributions() -> set[str]:
     """The distributions that a plain install of kwire brings, by their normalised names."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     found: set[str] = {"kwire"}
@@ -74,7 +74,7 @@ def _core() -> set[str]:
 
 def _blocked() -> set[str]:
     """The packages that tests have and a plain install hasn't."""
-    core = _core()
+    core = core_distributions()
     return {
         package
         for package, owners in metadata.packages_distributions().items()

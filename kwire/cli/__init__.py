@@ -13,14 +13,22 @@ import os
 import sys
 from collections.abc import Sequence
 
+from kwire.cli.output import fail
 from kwire.cli.parser import COMMANDS, make_parser
 
+NOT_ON_WINDOWS = (
+    "this is Windows, where kwire does not run: its log needs POSIX file locks, and files that can "
+    "be renamed and deleted while they are open. Run kwire in WSL (wsl --install) or in a Linux "
+    "container; clients on Windows can connect to it there"
+)
 INTERRUPTED = 130
 """A shell's exit code for a command that ended with Ctrl-C."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
+    if sys.platform == "win32":
+        return fail(NOT_ON_WINDOWS)
     given = sys.argv[1:] if arguments is None else list(arguments)
     parser, commands = make_parser(given[:1] if given and given[0] in COMMANDS else COMMANDS)
     options, unknown = parser.parse_known_args(given)

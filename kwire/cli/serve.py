@@ -1,13 +1,15 @@
 """``kwire serve``: run a broker until Ctrl-C, SIGTERM or SIGHUP.
 
 SIGHUP, which a terminal sends when it is closed, is a clean stop, as for Kafka's JVM. Under
-``nohup`` it is ignored.
+``nohup`` it is ignored. Under systemd the broker tells its unit when it is ready and when it stops
+(``kwire.service``).
 
 Exit codes: 0 after a clean stop, 1 if kwire can't start or fails, 2 for a wrong command line.
 """
 
 import argparse
 import logging
+import os
 import signal
 from itertools import count
 from typing import TYPE_CHECKING
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kwire.config.broker import BrokerConfig
+    from kwire.service import ServiceManager
 
 log = logging.getLogger(__name__)
 
@@ -247,6 +250,7 @@ def _serve(config: "BrokerConfig") -> int:
     from kwire.server import Server, StartError, data_directories
 
     servers: list[Server] = []  # keeps the server's objects until own_process.leave
+    service_manager = _service_manager()
 
     async def serve() -> None:
         server = Server(config, own_wait=own_wait())
@@ -268,12 +272,18 @@ def _serve(config: "BrokerConfig") -> int:
                     f"data={directories} cluster={server.broker.cluster_id}{http}",
                     flush=True,
                 )
+                _warn_if_open(config, server.addresses)
                 async with trio.open_nursery() as serving:
                     serving.start_soon(own_process.settle)
+                    if service_manager is not None:
+                        service_manager.ready(addresses)
+                        serving.start_soon(service_manager.keep_telling)
                     if await anext(signals) == signal.SIGHUP:
                         log.warning("stopping: the terminal was closed (SIGHUP)")
                     serving.cancel_scope.cancel()
                 began_s = trio.current_time()
+                if service_manager is not None:
+                    service_manager.stopping()
                 server.stop()
                 nursery.start_soon(_pass_over, signals)  # a second Ctrl-C must not kill the process
                 await ended.wait()
@@ -302,6 +312,30 @@ def _tell_of_the_end(failures: "Mapping[Path, str]", took_s: float) -> None:
 def _shown(address: tuple[str, int]) -> str:
     host, port = address
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _service_manager() -> "ServiceManager | None":
+    """The service manager that has started this process and waits for word; None without one."""
+    if not os.environ.get("NOTIFY_SOCKET"):
+        return None
+    from kwire.service import ServiceManager
+
+    service_manager = ServiceManager()
+    service_manager.starting()
+    return service_manager
+
+
+def _warn_if_open(config: "BrokerConfig", addresses: "list[tuple[str, int]]") -> None:
+    """Warn about addresses that other machines reach and that ask for no authentication."""
+    from kwire.config.broker import is_loopback
+
+    if all(is_loopback(host) for host, _ in addresses):
+        return
+    from kwire.config.exposure import warning
+
+    text = warning(config, addresses)
+    if text:
+        log.warning("%s", text)
 
 
 def _ending_signals() -> list[signal.Signals]:

@@ -240,6 +240,11 @@ def is_port(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) < 6 and int(text) <= 65535
 
 
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches an address, given in numbers as the system prints it."""
+    return host == "::1" or host.removeprefix("::ffff:").startswith("127.")
+
+
 def _warn(properties: Mapping[str, str], config: BrokerConfig, places: Mapping[str, str]) -> None:
     """Log a warning about unknown settings, and about settings that have no effect."""
     if properties.keys() <= _MOST_OFTEN_GIVEN:
