@@ -17,6 +17,7 @@ Source: ClientMetricsManager of Kafka.
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from math import isfinite
 from typing import NamedTuple, Protocol
 from zlib import crc32
 
@@ -190,7 +191,10 @@ class ClientMetrics:
                     continue
                 self._count += 1
                 held[series] = 0.0
-            held[series] = held[series] + point.value if point.is_delta else point.value
+            if not point.is_delta:
+                held[series] = point.value
+            elif isfinite(point.value):
+                held[series] += point.value
         if instance_id not in self._instances:  # forgotten while a thread read its push
             self._forget_series(instance_id)
 

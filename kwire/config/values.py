@@ -28,10 +28,6 @@ _THROTTLED_REPLICAS = (
     "must be * or a list of partition:broker",
 )
 _DURATION = r"P(?=.)(-?[0-9]+D)?(T(?=.)(-?[0-9]+H)?(-?[0-9]+M)?(-?[0-9]+(\.[0-9]{1,9})?S)?)?"
-_CLIENT_SELECTORS = (
-    "client_instance_id|client_id|client_software_name|client_software_version"
-    "|client_source_address|client_source_port"
-)
 
 FORMS: dict[str, tuple[str, str]] = {
     "follower.replication.throttled.replicas": _THROTTLED_REPLICAS,
@@ -43,10 +39,6 @@ FORMS: dict[str, tuple[str, str]] = {
     "share.auto.offset.reset": (
         f"latest|earliest|by_duration:{_DURATION}",
         "must be latest, earliest or by_duration:PnDTnHnMn.nS",
-    ),
-    "match": (
-        rf"(({_CLIENT_SELECTORS})=[^,]+(,({_CLIENT_SELECTORS})=[^,]+)*)?",
-        "must be a list of selector=pattern",
     ),
 }
 """Settings whose text has a syntax of its own: a pattern, and the words of the error about it."""

@@ -124,7 +124,6 @@ def test_allowed_values_of_topics(name, good, bad):
         (GROUP, "share.auto.offset.reset", ["earliest", "by_duration:PT1H"], ["by_duration:x"]),
         (GROUP, "share.auto.offset.reset", ["by_duration:P1DT0.5S"], ["by_duration:P", "now"]),
         (BROKER, "max.connections.per.ip.overrides", ["", "h:1,i:2"], ["foo", "h:"]),
-        (CLIENT_METRICS, "match", ["", "client_id=a.*,client_source_port=1"], ["foo", "a=b"]),
         (DYNAMIC_BROKER, "leader.replication.throttled.rate", ["0"], ["-1"]),
     ],
 )

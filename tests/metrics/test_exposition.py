@@ -46,7 +46,7 @@ from kwire.protocol.messages.produce import (
 )
 from kwire.record.records import BatchBuilder
 from kwire.testing.in_process import RawClient, RunningServer
-from kwire.testing.waiting import wait_until_async
+from kwire.testing.waiting import until
 from tests.web.conftest import http_server
 
 METRICS = "kafka_server_brokertopicmetrics_"
@@ -139,8 +139,8 @@ async def used(running: RunningServer) -> RawClient:
     """A client that has used the fast paths, the slow ones, and a group."""
     client = await running.connect()
     await create(client, "orders")
-    assert await produce(client, "orders", batch(3)) == 0
     assert await produce(client, "orders", batch(4), version=8) == 0
+    assert await produce(client, "orders", batch(3)) == 0
     assert await produce(client, "missing", batch(1), version=8) != 0
     assert await fetch(client, "orders", 12) > 700
     assert await fetch(client, "orders", 11) > 700
@@ -196,7 +196,7 @@ async def test_the_totals_outlive_a_topic(tmp_path: Path) -> None:
         before = await read(http)
         request = DeleteTopicsRequest(topics=[DeleteTopicState(name="orders")], timeout_ms=5000)
         await client.request(request, 6, DeleteTopicsResponse)
-        await wait_until_async(lambda: running.broker.partition_if_served("orders", 0) is None)
+        await until(lambda: running.broker.partition_if_served("orders", 0) is None)
         after = await read(http)
         for name in ("messagesin", "bytesin", "bytesout"):
             total = f"{METRICS}{name}_total"
