@@ -1,7 +1,7 @@
 """The settings in force: those of the broker, and those of a topic's logs.
 
-Rule: this broker's dynamic configs count first, then the dynamic configs of all brokers, then the
-configuration that the broker was started with.
+Rule: a topic's own configs count first, then this broker's dynamic configs, then the dynamic
+configs of all brokers, then the configuration that the broker was started with.
 """
 
 from collections.abc import Mapping

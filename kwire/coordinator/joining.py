@@ -1,16 +1,16 @@
-"""Rules for members that join a classic group: new, returning, and static members.
+"""How members join a classic group: new, returning, and static members.
 
 Rules:
 
 - A member without an id gets one. From version 4 on it has to join again with this id (KIP-394), so
   that a client which gave up leaves no member behind.
-- A static member is known by its instance. When it comes back, it replaces its former self, which
-  is fenced. That causes no rebalance if nothing else has changed (KIP-345). Kafka compares only the
-  metadata of the chosen protocol, and leaves a member whose subscription has changed with
-  partitions that it no longer wants; here that rebalances.
+- A static member is known by its instance id. When it comes back without a member id, it gets a new
+  one, and the old one is fenced. That causes no rebalance if nothing else has changed (KIP-345).
+  Kafka compares only which protocol is chosen, so a member with another subscription keeps
+  partitions that it no longer wants. In kwire another subscription causes a rebalance.
 - A member that joins again without a change gets the present generation. If the leader of a stable
   group does so, the group rebalances, because the leader may see other partitions than before.
-- A leader that came back keeps its old assignment and doesn't assign anew (KIP-814).
+- A static leader that came back keeps its old assignment and doesn't assign anew (KIP-814).
 
 Source: classicGroupJoin… of GroupMetadataManager.
 """
@@ -36,7 +36,7 @@ MAX_PENDING_JOINS = 10_000
 """How many pending ids a group remembers; a client with an older id has to begin anew."""
 
 MAX_PENDING_CHARACTERS = 1_048_576
-"""How many characters these ids have together: a group remembers fewer long ids."""
+"""How many characters the pending ids of a group have together; of long ids fewer fit."""
 
 
 class Client(NamedTuple):
@@ -81,9 +81,9 @@ class JoinAttempt(NamedTuple):
 
 
 def join(group: ClassicGroup, attempt: JoinAttempt, turn: Turn) -> None:
-    """Let a member join, or raise KafkaError.
+    """Let a member join.
 
-    INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
+    Raises KafkaError: INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
     """
     request = attempt.request
     if not _has_room(group, request.member_id, turn.settings.max_size):
@@ -99,8 +99,8 @@ def join(group: ClassicGroup, attempt: JoinAttempt, turn: Turn) -> None:
 def _has_room(group: ClassicGroup, member_id: str, max_size: int) -> bool:
     """Whether one more member may join.
 
-    During a rebalance, members that have joined count, and not all known members. So the last to
-    join are refused if ``group.max.size`` has become smaller.
+    During a rebalance, only the members that have joined it count. So if ``group.max.size`` has
+    become smaller, the members that join last are refused.
     """
     if group.state is GroupState.EMPTY:
         return True
@@ -140,7 +140,7 @@ def _join_without_id(group: ClassicGroup, attempt: JoinAttempt, turn: Turn) -> N
 
 
 def _expect(group: ClassicGroup, member_id: str, until_ms: int) -> None:
-    """Expect a client to join with the id that it was given; the oldest ids make room."""
+    """Remember the id with which a client is to join; beyond the limits, forget the oldest ids."""
     pending = group.pending_joins
     most = min(MAX_PENDING_JOINS, 1 + MAX_PENDING_CHARACTERS // len(member_id))
     while len(pending) >= most:
@@ -160,7 +160,7 @@ def _add(group: ClassicGroup, member_id: str, attempt: JoinAttempt, turn: Turn) 
 
 def _join_with_id(group: ClassicGroup, attempt: JoinAttempt, turn: Turn) -> None:
     request = attempt.request
-    # Only dynamic members are told to join again with an id; an instance would take it over.
+    # Only dynamic members are given pending ids, so a static member may not join with one.
     if request.member_id in group.pending_joins and request.group_instance_id is None:
         _add(group, request.member_id, attempt, turn)
         return
@@ -212,7 +212,7 @@ def _replace_static(
     if attempt.client.api_version >= SKIP_ASSIGNMENT_SINCE:
         response.skip_assignment = group.leader == attempt.new_id
     else:
-        # An older leader must not assign anew, so the answer names its former self as the leader.
+        # Without that field, only another leader id keeps the client from assigning anew.
         response.leader, response.members = old_leader or "", []
     turn.effects.reply(attempt.waiter, response)
 

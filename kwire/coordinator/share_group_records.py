@@ -63,7 +63,7 @@ class TopicPartition(Nested):
 
 
 class ShareGroupTargetAssignmentMemberValue(Schema, versions=(0, 0), flexible=0):
-    """The target of a member."""
+    """The partitions that a member is to get."""
 
     topic_partitions: list[TopicPartition] = array(TopicPartition)
 
@@ -83,7 +83,7 @@ class TopicPartitions(Nested):
 
 
 class ShareGroupCurrentMemberAssignmentValue(Schema, versions=(0, 0), flexible=0):
-    """The partitions of a member."""
+    """The partitions that a member has now, with its epochs and its state."""
 
     member_epoch: int = int32()
     previous_member_epoch: int = int32()
@@ -113,7 +113,7 @@ class TopicInfo(Nested):
 
 
 class ShareGroupStatePartitionMetadataValue(Schema, versions=(0, 0), flexible=0):
-    """The partitions whose share state exists, is being initialised, or is being deleted."""
+    """The partitions whose share state is being initialised or exists; topics being deleted."""
 
     initializing_topics: list[TopicPartitionsInfo] = array(TopicPartitionsInfo)
     initialized_topics: list[TopicPartitionsInfo] = array(TopicPartitionsInfo)

@@ -2,11 +2,11 @@
 
 Rules:
 
-- An API or a version that isn't in a table is neither advertised nor answered.
-- A handler is ``handle(request, context)``. It returns the response, or None to send nothing, or
-  what gives the response later: ``Unfinished`` if it may wait, or a coroutine if it needs a task.
+- kwire serves the APIs and versions in ``APIS`` and ``OWN_APIS``, and no others.
+- A handler is ``handle(request, context)``. It returns the response, or None to send nothing. If it
+  can't answer at once, it returns ``Unfinished``, or a coroutine, which runs in a task.
 - The module and the messages of an API are imported with the first request that needs them.
-- Responses that are ready are sent before a response that has to wait.
+- Before a request waits, its connection sends the responses to earlier requests.
 """
 
 from collections.abc import Callable
@@ -27,8 +27,8 @@ PlainAnswer: TypeAlias = bytes | list[bytes | FileSlice]
 PlainHandler: TypeAlias = Callable[
     [memoryview, int, RequestHeader, Any], PlainAnswer | Unfinished | None
 ]
-"""(frame, start of the body, header, broker) → the response with its size in front; None leaves the
-request to the handler."""
+"""(frame, start of the body, header, broker) → the response with its size in front, now or later;
+None leaves the request to the handler."""
 
 
 class Api(NamedTuple):

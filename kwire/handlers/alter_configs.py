@@ -3,10 +3,8 @@
 Behaviour: each resource has its own result. A resource that is named twice is refused each time.
 """
 
-from kwire.handlers import unfollowed
 from kwire.handlers.context import RequestContext
-from kwire.handlers.resources import UNITS, UNITS_TO_WARN, alter_all
-from kwire.handlers.slices import pieces
+from kwire.handlers.resources import alter_all, responses, warn_all
 from kwire.metadata.changes import Change
 from kwire.metadata.config_control import replace_configs, resource_type
 from kwire.metadata.image import MetadataImage
@@ -27,24 +25,12 @@ async def handle(request: AlterConfigsRequest, context: RequestContext) -> Alter
         return replace_configs(image, target, configs, context.broker.settings)
 
     outcomes = await alter_all(request.resources, decide, context, request.validate_only)
-    for resource, outcome in [] if request.validate_only else outcomes:
-        if context.work.spend(UNITS_TO_WARN):
-            await context.work.next_slice()
-        if outcome.code:
-            continue
-        target = (resource_type(resource.resource_type), resource.resource_name)
-        unfollowed.warn(target, [config.name for config in resource.configs])
-    responses: list[AlterConfigsResourceResponse] = []
-    for piece in pieces(outcomes):
-        if context.work.spend(UNITS * len(piece)):
-            await context.work.next_slice()
-        responses += [
-            AlterConfigsResourceResponse(
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-                error_code=outcome.code,
-                error_message=outcome.message,
-            )
-            for resource, outcome in piece
-        ]
-    return AlterConfigsResponse(responses=responses)
+    if not request.validate_only:
+        await warn_all(outcomes, _set_names, context)
+    return AlterConfigsResponse(
+        responses=await responses(outcomes, AlterConfigsResourceResponse, context)
+    )
+
+
+def _set_names(resource: AlterConfigsResource) -> list[str]:
+    return [config.name for config in resource.configs]

@@ -1,7 +1,7 @@
 """ApiVersions: the APIs, versions and features of this broker.
 
-Behaviour: this is the first request of every client. The connection answers an unknown version of
-it with the body of version 0. Features are those that are true of kwire.
+Behaviour: this is the first request of every client. A request of an unknown version is answered in
+version 0 (``of_unknown_version``). The features are those that kwire supports.
 """
 
 import re
@@ -20,6 +20,7 @@ from kwire.protocol.messages.api_versions import (
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _SOFTWARE_SINCE = 3
+_LEVEL_ZERO_SINCE = 4
 
 TELEMETRY_KEYS = (71, 72)
 """Clients push metrics only to a broker that shows them, on its HTTP port."""
@@ -46,10 +47,10 @@ def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsR
             if takes_telemetry or key not in TELEMETRY_KEYS
         ],
         supported_features=[
-            # Versions up to 3 cannot carry a lowest level of 0, so they leave such features out.
+            # Older versions cannot carry a lowest level of 0, so they leave such features out.
             SupportedFeatureKey(name=name, min_version=low, max_version=high)
             for name, (low, high) in SUPPORTED.items()
-            if low > 0 or context.api_version > _SOFTWARE_SINCE
+            if low > 0 or context.api_version >= _LEVEL_ZERO_SINCE
         ],
         finalized_features_epoch=context.broker.image.revision,
         finalized_features=[

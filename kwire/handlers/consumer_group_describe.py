@@ -34,7 +34,7 @@ UNITS = 2
 UNITS_PER_NAME = 8
 BYTES = 50
 BYTES_PER_UNIT = 8
-"""What the parts of a response cost, and their bytes besides clients' own strings."""
+"""What each part of a response costs in units of work, and its bytes without its strings."""
 
 
 def handle(
@@ -55,7 +55,7 @@ async def _handle(
         if work.spend(UNITS):
             await later(work.next_slice)
         if group_id not in described:
-            group = _described(group_id, operations, context)
+            group = _description_or_error(group_id, operations, context)
             size_bytes = BYTES + sum(_size_bytes(member) for member in group.members)
             work.spend(UNITS_PER_NAME + id_units(group_id) + size_bytes // BYTES_PER_UNIT)
             described[group_id] = group, size_bytes
@@ -73,8 +73,9 @@ def _size_bytes(member: Member) -> int:
     return size_bytes
 
 
-def _described(group_id: str, operations: int, context: RequestContext) -> DescribedGroup:
-    """A group's description, or its error."""
+def _description_or_error(
+    group_id: str, operations: int, context: RequestContext
+) -> DescribedGroup:
     try:
         group = _describe(group_id, context)
         group.authorized_operations = operations
@@ -134,7 +135,7 @@ def _assignment(partitions: Mapping[bytes, Iterable[int]], topics: Topics) -> As
 def check_consumer_protocol(broker: Broker) -> None:
     """Raise KafkaError (UNSUPPORTED_VERSION) if the consumer group protocol is switched off.
 
-    The setting ``group.coordinator.rebalance.protocols`` or the feature ``group.version`` does so.
+    The setting ``group.coordinator.rebalance.protocols`` or the feature ``group.version`` decides.
     """
     allowed = broker.setting("group.coordinator.rebalance.protocols")
     assert isinstance(allowed, Iterable)

@@ -1,7 +1,7 @@
 """DeleteGroups: deletes groups without members, and their offsets.
 
-A group is deleted as a whole or not at all. Where that takes several slices, other requests about
-the group are told meanwhile to try again (COORDINATOR_LOAD_IN_PROGRESS).
+A group is deleted as a whole or not at all. While a deletion takes several slices, other requests
+about the group get COORDINATOR_LOAD_IN_PROGRESS, after which clients try again.
 """
 
 from contextlib import suppress
@@ -61,7 +61,7 @@ async def _delete(group_id: str, context: RequestContext) -> ErrorCode:
 
 
 async def _delete_the_rest(home: LoadedCoordinator, group_id: str, work: Work) -> None:
-    """Delete a group that has been begun on, even if the client goes away or the broker stops."""
+    """Finish a deletion that has begun, even if the client disconnects or the broker stops."""
     with trio.CancelScope(shield=True):
         while home.groups.state_of(group_id) is not None:
             if work.spend(UNITS_PER_OFFSET * PIECE):

@@ -1,7 +1,8 @@
 """DescribeTopicPartitions: topics in pages, for clusters with many partitions (KIP-966).
 
 Behaviour: topics are sorted by name. After ``response_partition_limit`` partitions, a cursor says
-where the next page begins. No topics mean all topics. A cursor must name one of the topics.
+where the next page begins. A request without topics means all topics. If a request names topics,
+its cursor has to name one of them.
 """
 
 from collections.abc import Sequence
@@ -73,7 +74,7 @@ async def _handle(
 
 
 def _limit(request: DescribeTopicPartitionsRequest, context: RequestContext) -> int:
-    """How many partitions the response may have: at least one, so that paging ends."""
+    """How many partitions the response may have: at least one, so that no page is empty."""
     most = context.broker.integer("max.request.partition.size.limit")
     return max(1, min(request.response_partition_limit, most))
 
@@ -81,7 +82,7 @@ def _limit(request: DescribeTopicPartitionsRequest, context: RequestContext) -> 
 async def _refused(
     request: DescribeTopicPartitionsRequest, context: RequestContext
 ) -> DescribeTopicPartitionsResponse:
-    """The answer to an invalid request: its topics get the error, for want of a common field."""
+    """Refuse a request: every topic gets the error, because the response itself has no code."""
     response = DescribeTopicPartitionsResponse()
     for piece in pieces(request.topics):
         if context.work.spend(UNITS * len(piece)):

@@ -20,7 +20,7 @@ BYTES = 50
 def handle(
     request: DescribeTransactionsRequest, context: RequestContext
 ) -> DescribeTransactionsResponse | Unfinished:
-    """Answer every transactional id; a repeated id has the same answer again."""
+    """Answer every transactional id; a repeated id gets the same answer again."""
     return at_once_or_later(_handle(request, context))
 
 

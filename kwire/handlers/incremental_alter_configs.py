@@ -6,10 +6,8 @@ This API also changes the levels of this broker's loggers (KIP-412).
 
 from kwire.broker.loggers import alter_loggers
 from kwire.errors import ErrorCode, KafkaError
-from kwire.handlers import unfollowed
 from kwire.handlers.context import RequestContext
-from kwire.handlers.resources import UNITS, UNITS_TO_WARN, alter_all
-from kwire.handlers.slices import pieces
+from kwire.handlers.resources import alter_all, responses, warn_all
 from kwire.metadata.changes import Change
 from kwire.metadata.config_checks import check_number
 from kwire.metadata.config_control import Alteration, Operation, alter_configs, resource_type
@@ -40,32 +38,18 @@ async def handle(
         return True
 
     outcomes = await alter_all(request.resources, decide, context, validate_only, alter_own)
-    for resource, outcome in [] if validate_only else outcomes:
-        if context.work.spend(UNITS_TO_WARN):
-            await context.work.next_slice()
-        if not outcome.code:
-            _warn(resource)
-    responses: list[AlterConfigsResourceResponse] = []
-    for piece in pieces(outcomes):
-        if context.work.spend(UNITS * len(piece)):
-            await context.work.next_slice()
-        responses += [
-            AlterConfigsResourceResponse(
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-                error_code=outcome.code,
-                error_message=outcome.message,
-            )
-            for resource, outcome in piece
-        ]
-    return IncrementalAlterConfigsResponse(responses=responses)
+    if not validate_only:
+        await warn_all(outcomes, _set_names, context)
+    return IncrementalAlterConfigsResponse(
+        responses=await responses(outcomes, AlterConfigsResourceResponse, context)
+    )
 
 
-def _warn(resource: AlterConfigsResource) -> None:
-    if resource.resource_type != ConfigResourceType.BROKER_LOGGER:
-        target = (resource_type(resource.resource_type), resource.resource_name)
-        configs = [c.name for c in resource.configs if c.config_operation != Operation.DELETE]
-        unfollowed.warn(target, configs)
+def _set_names(resource: AlterConfigsResource) -> list[str]:
+    """The configs that the request sets; the levels of loggers are no configs."""
+    if resource.resource_type == ConfigResourceType.BROKER_LOGGER:
+        return []
+    return [c.name for c in resource.configs if c.config_operation != Operation.DELETE]
 
 
 def _alterations(resource: AlterConfigsResource) -> list[Alteration]:

@@ -1,4 +1,7 @@
-"""ListGroups: every group, filtered by state (version 4) and type (version 5), in any case."""
+"""ListGroups: every group, filtered by state (from version 4) and type (from version 5).
+
+The filters ignore upper and lower case.
+"""
 
 from collections.abc import Sequence
 
@@ -54,7 +57,7 @@ async def _lower(names: Sequence[str], work: Work) -> set[str]:
 
 
 def _listed(home: LoadedCoordinator, group_id: str) -> ListedGroup | None:
-    """A group's entry in the list, None if the group is gone by now."""
+    """A group's entry in the list, None if the group was deleted meanwhile."""
     group = home.groups.groups.get(group_id)
     state = home.groups.state_of(group_id)
     if state is None:

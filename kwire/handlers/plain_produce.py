@@ -39,10 +39,11 @@ _TOPIC_AT = _BEGIN.size - 1
 _PARTITION = Struct(">BiBB")
 # Size, correlation id, no tags, one topic.
 _RESPONSE_BEGIN = Struct(">iiBB")
-# One partition: index, error code, base offset, log append time, log start offset, and the rest:
-# no record errors, no message, no tags; no tags of the topic; throttle time; no tags at the end.
+# One partition: index, error code, base offset, log append time, log start offset, empty fields.
 _RESPONSE_END = Struct(">Bihqqq9s")
-_REST = b"\1" + bytes(8)
+_EMPTY_FIELDS = b"\1" + bytes(8)
+"""No record errors, message, tags; no tags of the topic; throttle time 0; no tags at the end."""
+
 _NO_TAGS = b"\0\0\0"
 
 
@@ -89,7 +90,7 @@ def answer(frame: memoryview, position: int, header: RequestHeader, broker: Brok
         (
             _RESPONSE_BEGIN.pack(size, header.correlation_id, 0, _ONE),
             topic,
-            _RESPONSE_END.pack(_ONE, index, 0, first_offset, -1, start_offset, _REST),
+            _RESPONSE_END.pack(_ONE, index, 0, first_offset, -1, start_offset, _EMPTY_FIELDS),
         )
     )
 

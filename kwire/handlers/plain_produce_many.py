@@ -1,10 +1,10 @@
-"""Produce, plain batches for many partitions.
+"""The fast path of Produce for plain batches in several partitions.
 
-This is a fast path like ``kwire.handlers.plain_produce``, which serves one partition. It has the
-same slow and obvious twin: ``kwire.handlers.produce``. It takes a request as a whole: it reads
-every batch before it appends the first. If a batch isn't plain or a partition doesn't exist, it
-does nothing, and the twin serves the request. Whether a batch may be appended is known only at its
-turn. A batch that can't be appended in one step takes the way of the twin, and so do its errors.
+``kwire.handlers.plain_produce`` is the fast path for one partition. Both have the same slow and
+obvious twin: ``kwire.handlers.produce``. This fast path reads every batch before it appends the
+first. If a batch isn't plain or a partition doesn't exist, it appends nothing, and the twin serves
+the request. Whether ``append_plain`` can append a batch is known only when the batches before it
+are appended. If not, the batch is appended as in the twin, with the same errors.
 """
 
 from struct import Struct
@@ -35,12 +35,12 @@ _TOPICS_AT = 7
 _PARTITION = Struct(">iBB")
 # Size, correlation id, no tags.
 _RESPONSE_BEGIN = Struct(">iiB")
-# Index, error code, base offset, log append time, log start offset, and the rest.
+# Index, error code, base offset, log append time, log start offset, empty fields.
 _APPENDED = Struct(">ihqqq3s")
-_NOTHING_WRONG = b"\1\0\0"
+_EMPTY_FIELDS = b"\1\0\0"
 """No record errors, no error message, no tags."""
 
-# The same without the rest, and no record errors.
+# The same fields up to the log start offset, and no record errors.
 _REFUSED = Struct(">ihqqqB")
 _NO_TAGS = b"\0"
 _RESPONSE_END = bytes(5)
@@ -52,10 +52,11 @@ class Uncommon(Exception):
 
 
 class Batches:
-    """The batches of a request, all of them plain; ``at`` is how far the request has been read.
+    """The batches of a request, all of them plain; ``at`` is the position of the next byte to read.
 
-    ``topics`` holds for each topic its first bytes in the response, which are its name or id and
-    the number of its partitions, and its partitions, each with its batch.
+    ``topics`` holds a pair for each topic. The first is the beginning of its part of the response:
+    its name or id, and the number of its partitions. The second is its partitions, each with its
+    batch.
     """
 
     __slots__ = ("_broker", "_frame", "_now_ms", "_version", "at", "count", "topics")
@@ -70,7 +71,7 @@ class Batches:
         self.topics: list[tuple[bytes, list[tuple[Partition, RecordBatch]]]] = []
 
     def read(self) -> None:
-        """Read and check everything; Uncommon, or the errors of cut bytes."""
+        """Read and check the whole request; Uncommon, or the error of reading malformed bytes."""
         count, self.at = read_unsigned_varint(self._frame, self.at)
         for _ in range(count - 1):
             self._read_topic()
@@ -140,12 +141,12 @@ class Batches:
                     parts.append(self._append_slowly(partition, batch, acks))
                     continue
                 index, start = partition.index, partition.log.log_start_offset
-                parts.append(_APPENDED.pack(index, 0, first_offset, -1, start, _NOTHING_WRONG))
+                parts.append(_APPENDED.pack(index, 0, first_offset, -1, start, _EMPTY_FIELDS))
             parts.append(_NO_TAGS)
         return b"".join(parts)
 
     def _append_slowly(self, partition: Partition, batch: RecordBatch, acks: int) -> bytes:
-        """Append a batch by the way of the twin; return its part of the response, or its error."""
+        """Append a batch as the twin does; return its part of the response, or its error there."""
         index, start = partition.index, partition.log.log_start_offset
         checked = CheckedBatch(batch, NO_TIMESTAMP)
         try:
@@ -155,14 +156,14 @@ class Batches:
             self._broker.tally.errors[PRODUCE_KEY, error.code] += 1
             told = bytearray(_REFUSED.pack(index, error.code, -1, -1, start, 1))
             message = error.message.encode()
-            append_unsigned_varint(told, len(message) + 1 if message else 0)
-            return bytes(told + message + _NO_TAGS)
+            append_unsigned_varint(refused, len(message) + 1 if message else 0)
+            return bytes(refused + message + _NO_TAGS)
         first_offset, time_ms, start = (
             info.first_offset,
             info.log_append_time_ms,
             info.log_start_offset,
         )
-        return _APPENDED.pack(index, 0, first_offset, time_ms, start, _NOTHING_WRONG)
+        return _APPENDED.pack(index, 0, first_offset, time_ms, start, _EMPTY_FIELDS)
 
 
 def answer_many(
@@ -170,7 +171,7 @@ def answer_many(
 ) -> bytes | None:
     """The whole response with its size in front; None if the twin has to serve the request.
 
-    ``position`` is where the body of the request begins, which has no transactional id.
+    ``position`` is where the body begins. The caller has checked that it has no transactional id.
     """
     batches = Batches(frame, position + _TOPICS_AT, header.api_version, broker)
     try:

@@ -3,14 +3,14 @@
 Behaviour:
 
 - acks 0 has no response; an error closes the connection instead, so that the client notices.
-- acks 1 and all are the same while a partition has one replica, but all asks for
-  ``min.insync.replicas`` of them.
+- acks 1 and all wait for the same append, because a partition has one replica. But acks=all fails
+  if fewer than ``min.insync.replicas`` are in sync.
 - If an idempotent producer repeats a batch, the answer is the offset that the batch already has.
 - A large batch that has to be opened is checked and compressed anew in a thread; so is a batch that
-  turns out to be large. A batch beyond ``kwire.decompressed.max.bytes`` is MESSAGE_TOO_LARGE.
+  decompresses to a large one. Beyond ``kwire.decompressed.max.bytes`` it is MESSAGE_TOO_LARGE.
 - The producer's coordinator verifies a transactional batch. From version 12 on, the batch adds its
-  partition to the transaction (KIP-890). A passing error of the coordinator is
-  NOT_ENOUGH_REPLICAS, at which every client tries again.
+  partition to the transaction (KIP-890). The client gets NOT_ENOUGH_REPLICAS for a temporary error
+  of the coordinator, because every client retries after that code.
 - Only the broker and the admin client may write to internal topics.
 """
 
@@ -65,6 +65,7 @@ UNITS = 25
 
 BACKOFF = "add.partitions.to.txn.retry.backoff.ms"
 PATIENCE = "add.partitions.to.txn.retry.backoff.max.ms"
+"""How long a batch waits for the previous transaction: before each new try, and in all."""
 
 PASSING = (
     ErrorCode.CONCURRENT_TRANSACTIONS,
@@ -72,7 +73,7 @@ PASSING = (
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
 )
-"""Errors of a coordinator that pass soon; old clients get another error in their place."""
+"""Temporary errors of a coordinator; clients get another code, after which all of them retry."""
 
 WITHOUT_LOG_START = (
     ErrorCode.CORRUPT_MESSAGE,
@@ -236,7 +237,7 @@ async def _verify(
 ) -> None:
     """Check that a transactional batch belongs to its producer's transaction; KafkaError.
 
-    While the previous transaction is being completed, the batch of a newer client waits a little.
+    From version 12 on, the batch waits while the previous transaction is being completed.
     """
     writer = Writer(
         request.transactional_id,
@@ -248,15 +249,15 @@ async def _verify(
     give_up_at = trio.current_time() + broker.integer(PATIENCE) / 1000
     while True:
         try:
-            awaited = verify(broker, writer, partition, batch.base_sequence)
-            if awaited is None:
+            flush = verify(broker, writer, partition, batch.base_sequence)
+            if flush is None:
                 return
-            broker.flusher.leave_to_handler(awaited)
-            wait = awaited.wait
+            broker.flusher.leave_to_handler(flush)
+            wait = flush.wait
         except KafkaError as error:
             is_busy = error.code is ErrorCode.CONCURRENT_TRANSACTIONS
             if not is_busy or writer.support < Support.ADDS or trio.current_time() >= give_up_at:
-                raise _as_told(error) from error
+                raise _client_error(error) from error
             wait = partial(trio.sleep, broker.integer(BACKOFF) / 1000)
         await later(wait)
 
@@ -278,7 +279,7 @@ class _Partitions:
                     yield name, data.index
 
 
-def _as_told(error: KafkaError) -> KafkaError:
+def _client_error(error: KafkaError) -> KafkaError:
     if error.code not in PASSING:
         return error
     return KafkaError(
@@ -297,7 +298,7 @@ def _support(version: int) -> Support:
 def _partition(
     request: ProduceRequest, context: RequestContext, name: str | None, data: PartitionProduceData
 ) -> Partition:
-    """The partition to append to; KafkaError if the client may not."""
+    """The partition to append to; KafkaError if the client may not write to it."""
     if request.acks not in VALID_ACKS:
         raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}")
     if name is None:

@@ -1,7 +1,7 @@
-"""Alters the configs of many resources in one commit, for both requests that do so.
+"""Alters the configs of many resources in one commit, for AlterConfigs and IncrementalAlterConfigs.
 
 Behaviour: each resource has its own result. A resource that is named twice is refused each time.
-Resources don't depend on each other, so one image serves for all decisions.
+Resources don't depend on each other, so all changes are decided on one image.
 """
 
 from collections import Counter
@@ -9,10 +9,12 @@ from collections.abc import Callable, Sequence
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from kwire.errors import ErrorCode, KafkaError
+from kwire.handlers import unfollowed
 from kwire.handlers.context import RequestContext
 from kwire.handlers.decisions import Price, commit_in_slices
 from kwire.handlers.slices import pieces
 from kwire.metadata.changes import Change
+from kwire.metadata.config_control import resource_type
 from kwire.metadata.image import MetadataImage
 
 UNITS = 2
@@ -44,6 +46,7 @@ _DONE = Outcome()
 _TWICE = Outcome(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
 
 _R = TypeVar("_R", bound=Resource)
+_Response = TypeVar("_Response")
 
 
 async def alter_all(
@@ -55,11 +58,11 @@ async def alter_all(
 ) -> list[tuple[_R, Outcome]]:
     """Alter every resource whose change is allowed; return the results in order.
 
-    ``decide`` gives the changes of one resource. ``alter_own`` alters a resource that isn't in the
-    metadata, and returns whether it was of that kind. Both raise KafkaError.
+    ``decide`` gives the changes of one resource. ``alter_own`` alters a resource that the metadata
+    doesn't hold, and returns True; it returns False for the other resources. Both raise KafkaError.
     """
     alteration = _Alteration(resources, decide, alter_own, context)
-    await alteration.read()
+    await alteration.begin()
     try:
         await commit_in_slices(context, alteration.decide, validate_only=validate_only)
     except KafkaError as error:
@@ -67,8 +70,48 @@ async def alter_all(
     return list(zip(resources, alteration.outcomes, strict=True))
 
 
+async def warn_all(
+    outcomes: Sequence[tuple[_R, Outcome]],
+    set_names: Callable[[_R], list[str]],
+    context: RequestContext,
+) -> None:
+    """Log a warning for each altered resource with configs that have no effect.
+
+    ``set_names`` gives the names of the configs that the request set for a resource.
+    """
+    for resource, outcome in outcomes:
+        if context.work.spend(UNITS_TO_WARN):
+            await context.work.next_slice()
+        names = [] if outcome.code else set_names(resource)
+        if names:
+            target = (resource_type(resource.resource_type), resource.resource_name)
+            unfollowed.warn(target, names)
+
+
+async def responses(
+    outcomes: Sequence[tuple[_R, Outcome]],
+    response: Callable[..., _Response],
+    context: RequestContext,
+) -> list[_Response]:
+    """The results of all resources; ``response`` is the message class for one result."""
+    made: list[_Response] = []
+    for piece in pieces(outcomes):
+        if context.work.spend(UNITS * len(piece)):
+            await context.work.next_slice()
+        made += [
+            response(
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+                error_code=outcome.code,
+                error_message=outcome.message,
+            )
+            for resource, outcome in piece
+        ]
+    return made
+
+
 class _Alteration(Generic[_R]):
-    """The resources of a request; ``outcomes`` are those of the last decision."""
+    """The resources of a request; ``outcomes`` are their results, after the latest ``decide``."""
 
     def __init__(
         self,
@@ -82,10 +125,10 @@ class _Alteration(Generic[_R]):
         self._decide = decide
         self._alter_own = alter_own
         self._context = context
-        self._places: list[int] = []  # the places of the resources that need a decision
+        self._places: list[int] = []  # of the resources that need a decision
 
-    async def read(self) -> None:
-        """Refuse resources that are named twice, and alter those that aren't in the metadata."""
+    async def begin(self) -> None:
+        """Refuse resources that are named twice; alter those that the metadata doesn't hold."""
         work = self._context.work
         names: Counter[tuple[int, str]] = Counter()
         for piece in pieces(self._resources):

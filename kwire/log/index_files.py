@@ -2,8 +2,9 @@
 
 Formats: see ``kwire.log.sparse_index`` and ``kwire.log.transaction_index``.
 
-Rules: the index of a segment in use has zeros after its last entry. An entry for the base offset
-therefore ends the index, unless it is the first entry. An incomplete last entry is left out.
+Rules: the index of a segment in use has zeros after its last entry. Zeros look like an entry for
+the base offset, so such an entry ends the index, unless it is the first entry. An incomplete last
+entry is left out.
 
 Source: OffsetIndex, TimeIndex, TransactionIndex of Kafka.
 """

@@ -1,15 +1,15 @@
 """When a segment is full and the next one begins.
 
 Rules: a segment is full by size (``segment.bytes``, never beyond 2 GiB), if an index is full, if an
-offset no longer fits into an index entry, or by age. The age is the time between the first batch
-and the new one, limited by ``segment.ms`` less a part of ``segment.jitter.ms``. If the first batch
-has no timestamp, the age counts from when the segment was opened.
+offset no longer fits into an index entry, or by age. The age is the time between the timestamps of
+the first batch and the new batch. Its limit is ``segment.ms`` less a part of ``segment.jitter.ms``.
+If the first batch has no timestamp, the age counts from when the segment was opened.
 
-``is_full`` decides for one batch. ``note_room`` is a fast path: it stores three limits in the
-segment, and a batch within all of them needs no call of ``is_full``, its slow and obvious twin.
-Both accept the same batches, as tests/log/test_rolling.py shows. The segment drops the limits if it
-changes other than by an append and when an index becomes full. The log drops them when its settings
-change.
+``is_full`` decides for one batch. ``note_room`` serves a fast path: it stores three limits in the
+segment, and a batch within all of them needs no call of ``is_full``, the slow and obvious twin.
+Both accept the same batches, as tests/log/test_rolling.py shows. The segment drops the limits when
+an index becomes full, and at every change other than an append. The log drops them when its
+settings change.
 
 Source: LogSegment.shouldRoll of Kafka.
 """
@@ -36,7 +36,7 @@ def is_full(
         return True
     first = segment.first_timestamp()
     age_ms = batch.max_timestamp - first if first >= 0 else now_ms - segment.created_ms
-    # Jitter only lowers the limit, so a segment that is young even with all of it isn't full.
+    # Jitter only lowers the limit: a segment younger than the lowest possible limit isn't full.
     if age_ms <= config.segment_ms - config.segment_jitter_ms:
         return False
     return age_ms > config.segment_ms - _jitter_ms(segment, config)

@@ -1,10 +1,10 @@
-"""Stray logs, which were put aside because their topic was deleted: listing and removing them.
+"""Lists and removes stray logs, which were put aside because their topic no longer existed.
 
 Rules:
 
-- A stray is a directory ``<topic>-<partition>.<32 hex digits>-stray`` in a data directory. Neither
-  kwire nor Apache Kafka uses it after the renaming, so it can be read and removed while a broker
-  uses the data directory.
+- A stray is a log's directory that was renamed to ``<topic>-<partition>.<32 hex digits>-stray``.
+  Neither kwire nor Apache Kafka uses it any more, so it can be read and removed while a broker uses
+  the data directory.
 - Only an operator removes a stray, because it may be all that is left of a topic whose metadata was
   lost. Apache Kafka keeps strays for ever too (LogManager, "Loaded stray log").
 """
@@ -34,7 +34,7 @@ class NoSuchStray(Exception):
 
 
 def find_strays(directory: Path, disk: Disk) -> list[Stray]:
-    """The strays of a data directory by name; OSError."""
+    """The strays of a data directory, sorted by name; OSError."""
     found = []
     for name in sorted(disk.names(directory)):
         match = _STRAY_DIRECTORY.fullmatch(name)

@@ -17,7 +17,10 @@ _ENTRY = Struct(">hqqqq")
 
 
 class AbortedTransaction(NamedTuple):
-    """An aborted transaction: its first offset, its marker's offset, the stable offset after it."""
+    """An aborted transaction.
+
+    ``last_offset`` is the marker's, ``last_stable_offset`` the log's once the marker is written.
+    """
 
     producer_id: int
     first_offset: int
@@ -54,7 +57,7 @@ class TransactionIndex:
         return self._entries
 
     def append(self, aborted: AbortedTransaction) -> None:
-        """Add an entry. It counts even if writing fails; ``write_missing`` writes it later."""
+        """Add an entry; OSError. If writing fails, the entry stays for ``write_missing``."""
         self.entries().append(aborted)
         self.write_missing()
 
@@ -63,7 +66,7 @@ class TransactionIndex:
         entries = self._entries
         if entries is None or self._written == len(entries):
             return
-        first = self._written  # a flushing thread may write the same entries at the same time
+        first = self._written  # read once: a flushing thread may write the same entries meanwhile
         missing = b"".join(_ENTRY.pack(0, *entry) for entry in entries[first:])
         fd = self._disk.open_briefly(self.path, create=True)
         try:

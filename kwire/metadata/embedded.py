@@ -39,7 +39,7 @@ FILE_NAME = "kwire-metadata.db"
 FORMAT = "1"
 COMMITS_BEFORE_SNAPSHOT = 1000
 ROOM_BYTES = 1 << 20
-"""The most bytes that opening the file takes: SQLite makes its log and shared memory anew."""
+"""The most room that opening the file takes, for SQLite's write-ahead log and shared memory."""
 
 BYTES_BEFORE_SNAPSHOT = 4 << 20
 """A snapshot follows when the commits since the last snapshot have more bytes than this limit, and
@@ -57,15 +57,17 @@ class EmbeddedStore:
     """A MetadataStore in a file that this process alone has open."""
 
     def __init__(
-        self, connection: sqlite3.Connection, image: MetadataImage, written: Sequence[int]
+        self, connection: sqlite3.Connection, image: MetadataImage, commit_sizes: Sequence[int]
     ) -> None:
-        """``written`` has the size of each commit in the file, in bytes, the snapshot's first."""
+        """``commit_sizes`` are those in the file, in bytes; the first commit may be a snapshot."""
         self._connection = connection
-        self._cursor = connection.cursor()  # one for all: sqlite3 keeps each new one for a while
+        self._cursor = (
+            connection.cursor()
+        )  # for all statements: sqlite3 keeps old cursors for a while
         self._image = image
-        self._snapshot_bytes = written[0] if written else 0
-        self._commits = len(written)
-        self._bytes = sum(written[1:])
+        self._snapshot_bytes = commit_sizes[0] if commit_sizes else 0
+        self._commits = len(commit_sizes)
+        self._bytes = sum(commit_sizes[1:])
         self._recent = RecentCommits()
         self._lock = trio.Lock()
         self._threads = Kind(1)
@@ -194,11 +196,11 @@ class RecentCommits:
 
 
 _NO_LIMIT = 1 << 30
-"""The most commits that wait for a watcher. Each commit takes a thread's time, so few wait."""
+"""How many commits a watcher's channel holds. Few ever wait, because writing a commit is slow."""
 
 
 def lacks_room(directory: Path) -> bool:
-    """Whether a directory takes no file of ``ROOM_BYTES``, whatever SQLite says in that case."""
+    """Whether a directory lacks room for ``ROOM_BYTES``, which SQLite's errors don't always say."""
     try:
         with tempfile.TemporaryFile(dir=directory, buffering=0) as probe:
             return probe.write(bytes(ROOM_BYTES)) < ROOM_BYTES
@@ -223,12 +225,12 @@ def _load(
     connection.execute(f"PRAGMA synchronous={synchronous}")
     _check_format(connection, path)
     image = MetadataImage()
-    written: list[int] = []
+    commit_sizes: list[int] = []
     rows = connection.execute("SELECT revision, changes FROM commits ORDER BY revision")
     for revision, changes in rows:
         image = apply(image, from_json(changes), revision)
-        written.append(len(changes))
-    return image, written
+        commit_sizes.append(len(changes))
+    return image, commit_sizes
 
 
 def _create(path: Path, synchronous: str) -> None:

@@ -30,7 +30,8 @@ __all__ = [
 Encoder: TypeAlias = Callable[[Any, bytearray, list[tuple[int, FileSlice]]], None]
 """``encode(message, out, slices)`` appends the message to ``out``.
 
-File slices are not copied: ``slices`` gets their places in ``out`` (see ``wire.append_records``).
+It doesn't copy a file slice: it appends the slice to ``slices``, with the position in ``out`` where
+the bytes of the slice belong (see ``wire.append_records``).
 """
 
 

@@ -7,7 +7,7 @@ Rules:
   (CORRUPT_MESSAGE).
 - ``decompressed`` yields one piece after the other. It holds only one piece in memory, and the data
   that the codec refers back to: 32 KiB (gzip), a block (lz4, snappy), the frame's window (zstd, at
-  most 128 MiB, of which only as much is used as was decompressed).
+  most 128 MiB, and no more than was decompressed so far).
 - gzip is RFC 1952, with one or several members. zstd is a frame, with or without a content size.
 - lz4 is the frame format. Its blocks are written independent of each other, because Kafka's Java
   reader (Lz4BlockInputStream) can't read linked blocks.
@@ -92,13 +92,13 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
     return compressor(data, default if level is None else level)
 
 
-def compressed(codec: int, stretches: Iterable[Buffer], level: int | None) -> Iterator[bytes]:
+def compressed(codec: int, pieces: Iterable[Buffer], level: int | None) -> Iterator[bytes]:
     """As ``compress``, for data that comes in pieces; yields pieces."""
     compressor = _STREAM_COMPRESSORS.get(codec)
     if compressor is None:
         raise _unknown(codec)
     default = DEFAULT_LEVELS.get(Compression(codec), 0)
-    return compressor(stretches, default if level is None else level)
+    return compressor(pieces, default if level is None else level)
 
 
 def decompress(codec: int, data: Buffer, max_bytes: int = DEFAULT_MAX_BYTES) -> Buffer:
@@ -121,11 +121,11 @@ def decompressed(codec: int, data: Buffer, max_bytes: int = DEFAULT_MAX_BYTES) -
         raise _unknown(codec)
     done = 0
     try:
-        for stretch in decompressor(memoryview(data), max_bytes):
-            done += len(stretch)
+        for piece in decompressor(memoryview(data), max_bytes):
+            done += len(piece)
             if done > max_bytes:
                 raise _too_large(max_bytes)
-            yield stretch
+            yield piece
     except InvalidRecords:
         raise
     except Exception as error:  # each library raises its own exceptions, some of them bare
@@ -156,8 +156,8 @@ def _compress_none(data: Buffer, level: int) -> bytes:
     return bytes(data)
 
 
-def _stream_none(stretches: Iterable[Buffer], level: int) -> Iterator[bytes]:
-    return map(bytes, stretches)
+def _stream_none(pieces: Iterable[Buffer], level: int) -> Iterator[bytes]:
+    return map(bytes, pieces)
 
 
 def _decompress_none(data: memoryview, max_bytes: int) -> Iterator[bytes]:
@@ -168,12 +168,12 @@ def _compress_gzip(data: Buffer, level: int) -> bytes:
     return b"".join(_stream_gzip((data,), level))
 
 
-def _stream_gzip(stretches: Iterable[Buffer], level: int) -> Iterator[bytes]:
+def _stream_gzip(pieces: Iterable[Buffer], level: int) -> Iterator[bytes]:
     import zlib
 
     compressor = zlib.compressobj(level, zlib.DEFLATED, zlib.MAX_WBITS | 16)
-    for stretch in stretches:
-        yield compressor.compress(stretch)
+    for piece in pieces:
+        yield compressor.compress(piece)
     yield compressor.flush()
 
 
@@ -183,16 +183,16 @@ def _decompress_gzip(data: memoryview, max_bytes: int) -> Iterator[bytes]:
     decompressor = zlib.decompressobj(zlib.MAX_WBITS | 16)
     position = 0
     while True:
-        piece = data[position : position + _GZIP_STEP_BYTES]
-        stretch = decompressor.decompress(piece, STRETCH_BYTES)
-        yield stretch
+        step = data[position : position + _GZIP_STEP_BYTES]
+        piece = decompressor.decompress(step, STRETCH_BYTES)
+        yield piece
         left = decompressor.unused_data if decompressor.eof else decompressor.unconsumed_tail
-        position += len(piece) - len(left)
+        position += len(step) - len(left)
         if decompressor.eof:
             if data[position : position + len(_GZIP_MAGIC)] != _GZIP_MAGIC:
                 return
             decompressor = zlib.decompressobj(zlib.MAX_WBITS | 16)  # the next member
-        elif not piece and not stretch:
+        elif not step and not piece:
             raise _cut_short("gzip stream")
 
 
@@ -200,20 +200,20 @@ def _compress_snappy(data: Buffer, level: int) -> bytes:
     return b"".join(_stream_snappy((data,), level))
 
 
-def _stream_snappy(stretches: Iterable[Buffer], level: int) -> Iterator[bytes]:
+def _stream_snappy(pieces: Iterable[Buffer], level: int) -> Iterator[bytes]:
     import cramjam
 
     yield _XERIAL_MAGIC + _XERIAL_VERSIONS
-    for whole in _blocks(stretches):
-        block = bytes(cramjam.snappy.compress_raw(whole))
-        yield _INT32.pack(len(block)) + block
+    for block in _blocks(pieces):
+        raw_block = bytes(cramjam.snappy.compress_raw(block))
+        yield _INT32.pack(len(raw_block)) + raw_block
 
 
-def _blocks(stretches: Iterable[Buffer]) -> Iterator[bytes]:
+def _blocks(pieces: Iterable[Buffer]) -> Iterator[bytes]:
     """The same bytes in blocks of equal size, except the last one."""
     rest = b""
-    for stretch in stretches:
-        data = rest + bytes(stretch) if rest else bytes(stretch)
+    for piece in pieces:
+        data = rest + bytes(piece) if rest else bytes(piece)
         whole = len(data) - len(data) % _XERIAL_BLOCK_BYTES
         for start in range(0, whole, _XERIAL_BLOCK_BYTES):
             yield data[start : start + _XERIAL_BLOCK_BYTES]
@@ -265,13 +265,13 @@ def _compress_lz4(data: Buffer, level: int) -> bytes:
     return bytes(lz4.frame.compress(data, compression_level=level, block_linked=False))
 
 
-def _stream_lz4(stretches: Iterable[Buffer], level: int) -> Iterator[bytes]:
+def _stream_lz4(pieces: Iterable[Buffer], level: int) -> Iterator[bytes]:
     import lz4.frame
 
     compressor = lz4.frame.LZ4FrameCompressor(compression_level=level, block_linked=False)
     yield compressor.begin()
-    for stretch in stretches:
-        yield compressor.compress(stretch)
+    for piece in pieces:
+        yield compressor.compress(piece)
     yield compressor.flush()
 
 
@@ -280,8 +280,8 @@ def _decompress_lz4(data: memoryview, max_bytes: int) -> Iterator[bytes]:
 
     decompressor = lz4.frame.LZ4FrameDecompressor()
     for start in range(0, len(data), _LZ4_STEP_BYTES):
-        piece = bytes(data[start : start + _LZ4_STEP_BYTES])
-        yield decompressor.decompress(piece, max_length=STRETCH_BYTES)
+        step = bytes(data[start : start + _LZ4_STEP_BYTES])
+        yield decompressor.decompress(step, max_length=STRETCH_BYTES)
         while not (decompressor.eof or decompressor.needs_input):
             yield decompressor.decompress(b"", max_length=STRETCH_BYTES)
         if decompressor.eof:
@@ -295,19 +295,19 @@ def _compress_zstd(data: Buffer, level: int) -> bytes:
     return zstandard.ZstdCompressor(level=level).compress(data)
 
 
-def _stream_zstd(stretches: Iterable[Buffer], level: int) -> Iterator[bytes]:
+def _stream_zstd(pieces: Iterable[Buffer], level: int) -> Iterator[bytes]:
     import zstandard
 
     compressor = zstandard.ZstdCompressor(level=level).compressobj()
-    for stretch in stretches:
-        yield compressor.compress(stretch)
+    for piece in pieces:
+        yield compressor.compress(piece)
     yield compressor.flush()
 
 
 def _decompress_zstd(data: memoryview, max_bytes: int) -> Iterator[bytes]:
     import zstandard
 
-    if not len(data):  # Kafka's reader takes a missing frame for no data
+    if not len(data):  # Kafka's reader accepts a missing frame as no data
         return
     if data[: len(_ZSTD_MAGIC)] != _ZSTD_MAGIC:
         raise InvalidRecords(ErrorCode.CORRUPT_MESSAGE, "the records are not a zstd frame")
@@ -321,7 +321,7 @@ def _decompress_zstd(data: memoryview, max_bytes: int) -> Iterator[bytes]:
         yield decompressor.decompress(data[position:end])
         position = end
         if is_last:
-            end = position + _ZSTD_CHECKSUM_BYTES
+            end = position + _ZSTD_CHECKSUM_BYTES  # without a checksum, the frame has ended
             continue
         header = int.from_bytes(data[position : position + _ZSTD_BLOCK_HEADER_BYTES], "little")
         is_last = bool(header & 1)

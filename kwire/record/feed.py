@@ -2,8 +2,8 @@
 
 Rules:
 
-- ``Limits`` bound the number of records of a batch and the bytes to which they may decompress.
-  TooLarge (MESSAGE_TOO_LARGE) is raised before anything beyond them is created.
+- ``Limits`` bound the number of records of a batch and the bytes to which they may decompress. A
+  batch beyond a limit raises TooLarge (MESSAGE_TOO_LARGE) before more of it is decompressed.
 - An uncompressed batch can't hold more than the request that brought it. Only the number of its
   headers is limited, because a header takes as little as two bytes.
 - ``between`` is called after every piece. It may raise to stop the work, when the result isn't
@@ -44,7 +44,15 @@ class RecordFeed:
     Raises TooLarge if the batch's header already exceeds the limits.
     """
 
-    __slots__ = ("_before", "_between", "_headers", "_limits", "_stretches", "buffer", "position")
+    __slots__ = (
+        "_between",
+        "_bytes_before",
+        "_headers_count",
+        "_limits",
+        "_pieces",
+        "buffer",
+        "position",
+    )
 
     def __init__(
         self,
@@ -55,10 +63,10 @@ class RecordFeed:
         check_count(batch, limits)
         is_compressed = batch.compression != Compression.NONE
         max_bytes = limits.max_bytes if is_compressed else batch.size_bytes
-        self._stretches = decompressed(batch.compression, batch.payload, max_bytes)
+        self._pieces = decompressed(batch.compression, batch.payload, max_bytes)
         self._between = between
-        self._before = 0
-        self._headers = 0
+        self._bytes_before = 0  # in the pieces before the buffer
+        self._headers_count = 0
         self._limits = limits
         self.buffer = b""
         self.position = 0
@@ -66,12 +74,12 @@ class RecordFeed:
     @property
     def done_bytes(self) -> int:
         """Bytes between the start of the first record and ``position``."""
-        return self._before + self.position
+        return self._bytes_before + self.position
 
     def is_at_end(self) -> bool:
         """Whether no byte is left."""
         while self.position >= len(self.buffer):
-            if not self._next_stretch():
+            if not self._next_piece():
                 return True
         return False
 
@@ -89,7 +97,7 @@ class RecordFeed:
         return read_varint(encoded, 0)[0]
 
     def skip(self, size_bytes: int) -> None:
-        """Move ``position`` forward, over pieces that are dropped at once."""
+        """Move ``position`` forward, through as many pieces as necessary."""
         while size_bytes > len(self.buffer) - self.position:
             size_bytes -= len(self.buffer) - self.position
             self.position = len(self.buffer)
@@ -98,15 +106,16 @@ class RecordFeed:
         self.position += size_bytes
 
     def count_headers(self, count: int, room_bytes: int) -> None:
-        """Count the headers of a record, which take ``room_bytes``, before they are read.
+        """Count the headers of a record before they are read; ``room_bytes`` of it are unread.
 
-        Raises InvalidRecords if they don't fit into the room, TooLarge if there are too many.
+        Raises InvalidRecords if the headers can't fit into these bytes, TooLarge if the batch has
+        too many headers.
         """
         # A header takes two bytes at least: an empty key and a null value.
         if not 0 < count <= room_bytes // 2:
             raise invalid(f"{count} headers do not fit into the record")
-        self._headers += count
-        if self._headers > self._limits.max_headers:
+        self._headers_count += count
+        if self._headers_count > self._limits.max_headers:
             raise TooLarge(f"a batch of more than {self._limits.max_headers} headers")
 
     def next_record(self) -> int:
@@ -129,21 +138,21 @@ class RecordFeed:
         """Bring ``size_bytes`` bytes from ``position`` on into the buffer."""
         gathered = [self.buffer[self.position :]]
         have = len(gathered[0])
-        before = self.done_bytes
+        done_bytes = self.done_bytes
         while have < size_bytes:
-            if not self._next_stretch():
+            if not self._next_piece():
                 raise invalid(f"a record of {size_bytes} bytes does not fit")
             gathered.append(self.buffer)
             have += len(self.buffer)
         self.buffer, self.position = b"".join(gathered), 0
-        self._before = before
+        self._bytes_before = done_bytes
 
-    def _next_stretch(self) -> bool:
-        for stretch in self._stretches:
+    def _next_piece(self) -> bool:
+        for piece in self._pieces:
             self._between()
-            if stretch:
-                self._before += len(self.buffer)
-                self.buffer, self.position = stretch, 0
+            if piece:
+                self._bytes_before += len(self.buffer)
+                self.buffer, self.position = piece, 0
                 return True
         return False
 

@@ -24,13 +24,13 @@ _NULL_LENGTH = 1
 
 
 class RecordSpans:
-    """The records of a batch: the first starts at ``start`` in ``buffer``, ``ends`` are their ends.
+    """The records of a batch: they follow each other in ``buffer`` from ``start`` on.
 
-    ``offset_deltas`` are relative to the batch's base offset. ``deletes`` are the indexes of
-    records without a value. ``is_ascending`` says that the offsets ascend and lie within the
-    batch's offsets. Raises InvalidRecords if the batch doesn't hold as many records as its header
-    says, TooLarge beyond the limits. The object holds the whole batch, and about 100 bytes more for
-    each record.
+    ``ends`` has the position after each record. ``offset_deltas`` are relative to the batch's base
+    offset. ``deletes`` are the indexes of records without a value. ``is_ascending`` says that the
+    offsets ascend and lie within the batch's offsets. Raises InvalidRecords if the batch doesn't
+    hold as many records as its header says, TooLarge beyond the limits. The object holds the whole
+    batch, and about 100 bytes more for each record.
     """
 
     __slots__ = ("buffer", "deletes", "ends", "is_ascending", "keys", "offset_deltas", "start")
@@ -61,6 +61,7 @@ class RecordSpans:
         """Find every record; returns the position after the last one."""
         buffer = self.buffer
         ends, keys, deltas = self.ends, self.keys, self.offset_deltas
+        # Varints hold twice a value that isn't negative; - 64 removes the first byte's high bit.
         for place in range(count):
             length = buffer[position]
             if length < 0x80:

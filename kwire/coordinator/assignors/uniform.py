@@ -2,14 +2,15 @@
 
 Rules:
 
-- If all members read the same topics, the numbers of their partitions differ by at most one.
-  Otherwise the result can't be improved: no partition could be passed on, even through several
-  members, so that the loads of two members come closer.
+- A member's *load* is the number of its partitions. If all members read the same topics, their
+  loads differ by at most one. Otherwise no further move, and no chain of moves through several
+  members, could bring the loads of two members closer together.
 - A member keeps its partitions as far as that is even. It gives up only its surplus.
-- If racks are known, a member first gives up partitions that are far, and first gets near ones.
+- A partition is *near* a member if one of its replicas is in the member's rack. If racks are known,
+  a member gives up its other partitions first, and gets near ones first.
 
-Source: UniformAssignor of Kafka. If subscriptions differ, Kafka's looks for an even distribution
-topic by topic, and so may miss one. Kafka's ignores racks.
+Source: UniformAssignor of Kafka. If subscriptions differ, Kafka's assignor balances topic by topic,
+and so may miss an even distribution. It ignores racks.
 """
 
 from collections import deque
@@ -33,8 +34,8 @@ def assign_uniformly(spec: AssignmentSpec) -> Shares:
 
 
 def _kept(spec: AssignmentSpec) -> tuple[dict[str, set[Partition]], list[Partition]]:
-    """What members may keep, with one owner for each partition; and the free partitions, which
-    belong to topics with readers.
+    """The partitions that members may keep, each with one owner; and the free partitions of all
+    topics that members read.
     """
     taken: set[Partition] = set()
     given: dict[str, set[Partition]] = {}
@@ -98,9 +99,10 @@ def _give_near(
     free: list[Partition],
     needs: dict[str, int],
 ) -> list[Partition]:
-    """Give members partitions that are near them, the rarest match first; return what is left.
+    """Give members free partitions that are near them; return the free partitions that are left.
 
-    Of the members near a partition, the one that needs most partitions gets it.
+    Partitions that are near few members come first. Of the members near a partition, the one that
+    needs most partitions gets it.
     """
     by_rack: dict[str, list[tuple[int, str]]] = {}
     for member_id, count in needs.items():
@@ -156,7 +158,7 @@ class _Balance:
         racks = self.spec.racks_of(partition)
         first: tuple[int, bool, str] | None = None
         for rack_id, queue in self._queues_of(partition[0]).items():
-            while queue[0][0] < self.load[queue[0][1]]:
+            while queue[0][0] < self.load[queue[0][1]]:  # the load has grown since
                 heapreplace(queue, (self.load[queue[0][1]], queue[0][1]))
             candidate = (queue[0][0], rack_id not in racks, queue[0][1])
             if first is None or candidate < first:
@@ -177,9 +179,10 @@ class _Balance:
         return queues
 
     def _pass_on(self) -> bool:
-        """Move one partition along a chain from a member to one with two fewer, if there is one.
+        """Move partitions along a chain from a member to one whose load is at least two lower.
 
-        A member without such a chain can't be part of another member's chain: it is skipped then.
+        Returns whether there is such a chain. A search that fails would also fail from the members
+        that it reached, because searches start at the largest loads. So they are skipped.
         """
         visited: set[str] = set()
         most = max(self.load, key=self.load.__getitem__)
@@ -194,7 +197,7 @@ class _Balance:
         return False
 
     def _by_load(self) -> Iterator[str]:
-        """The members, those with most partitions first; sorted at the first use."""
+        """The members, the largest load first; a generator, because few calls need the order."""
         yield from sorted(self.load, key=lambda m: (-self.load[m], m))
 
     def _chain_from(self, start: str, visited: set[str]) -> list[tuple[str, bytes, str]]:
@@ -211,7 +214,7 @@ class _Balance:
                 seen_topics.add(topic_id)
                 takers = [m for m in self.readers[topic_id] if m not in reached]
                 came_by.update(dict.fromkeys(takers, (giver, topic_id)))
-                # Take the lowest load: a member that gets many is not asked to pass them on again.
+                # Take the lowest load, so that this member need not pass the partition on later.
                 least = min(takers, key=self.load.__getitem__, default=start)
                 if self.load[least] <= self.load[start] - 2:
                     return _trace(least, start, came_by)
@@ -250,7 +253,7 @@ class _Balance:
 def _trace(
     end: str, start: str, came_by: dict[str, tuple[str, bytes]]
 ) -> list[tuple[str, bytes, str]]:
-    """The moves that lead to ``end``, the last one first: no member ever has one too few."""
+    """The moves of a chain, the last one first; each is for another topic, so any order does."""
     chain = []
     taker = end
     while taker != start:

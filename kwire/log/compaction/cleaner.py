@@ -1,4 +1,4 @@
-"""One clean: read the keys of the dirty part, then rewrite every segment up to its end.
+"""One clean: read the keys of the dirty part, then rewrite every segment up to that part's end.
 
 Rules:
 
@@ -91,7 +91,10 @@ class Cleaner:
         return CompactionResult(end_offset, self.statistics)
 
     def _last_offsets(self) -> LastOffsets | None:
-        """The offsets of each key's last record, None if offsets alone can't tell."""
+        """The offsets of the last records of all keys.
+
+        None if the offsets don't ascend, or if the map holds hashes instead of keys.
+        """
         return self._offsets.last_offsets() if self._is_ascending else None
 
     def _read_aborted(self) -> list[AbortedTransaction]:
@@ -143,7 +146,7 @@ class Cleaner:
             self._offsets.latest_offset = segment.end_offset - 1
 
     def _map_batch(self, batch: RecordBatch) -> bool:
-        """Put the keys of a batch into the map; False if the map became full before the end."""
+        """Put the keys of a batch into the map; False if the map is full before the batch's end."""
         spans = open_spans(batch, self._job.limits)
         base_offset, start_offset = batch.base_offset, self._job.first_dirty_offset
         if not spans.is_ascending or base_offset <= self._offsets.latest_offset:
@@ -184,7 +187,7 @@ def group_segments(
     job: CompactionJob,
     index_bytes: Callable[[int], tuple[int, int]],
 ) -> list[list[SourceSegment]]:
-    """The segments in groups that become one each; ``index_bytes`` gives sizes of indexes."""
+    """Groups of segments that become one each; for ``index_bytes`` see ``Cleaner._index_bytes``."""
     groups: list[list[SourceSegment]] = []
     total = (0, 0, 0)
     for segment in segments:

@@ -1,12 +1,12 @@
-"""Which batches belong to aborted transactions, while a clean goes through a log.
+"""Finds the batches of aborted transactions, while a clean goes through a log.
 
 Rules (CleanedTransactionMetadata of Kafka):
 
 - Only the log before the last stable offset is compacted, so every transaction there has ended. The
   transaction indexes name the aborted ones.
 - Data of an aborted transaction can be removed at once. A marker can be removed when no batch of
-  its transaction is left, and not before its delete horizon.
-- An aborted transaction stays in the index as long as the clean meets one of its batches.
+  its transaction is left and the marker's delete horizon, which ``BatchFilter`` checks, has passed.
+- An aborted transaction stays in the index if the clean meets one of its batches.
 """
 
 from collections.abc import Iterable
@@ -24,11 +24,12 @@ class CleanedTransactions:
         self.kept: list[AbortedTransaction] = []
         self._coming: list[tuple[int, AbortedTransaction]] = []
         self._aborted: dict[int, AbortedTransaction] = {}
-        self._seen: set[int] = set()
-        self._committed: set[int] = set()
+        # Producers whose open transaction has data that the clean met, by how it ends.
+        self._aborted_with_data: set[int] = set()
+        self._committed_with_data: set[int] = set()
 
     def add(self, aborted: Iterable[AbortedTransaction]) -> None:
-        """Add aborted transactions that start later or are open at the current position."""
+        """Add aborted transactions, none of which ended before the current position."""
         for transaction in aborted:
             heappush(self._coming, (transaction.first_offset, transaction))
 
@@ -38,10 +39,10 @@ class CleanedTransactions:
         return kept
 
     def pass_batch(self, batch: RecordBatch) -> bool:
-        """Go past a batch; returns whether its transaction doesn't need it any more.
+        """Go past a batch; returns True if readers of its transaction no longer need the batch.
 
-        Data isn't needed if the transaction was aborted; a marker isn't needed if no data of its
-        transaction was met.
+        They don't need the data of an aborted transaction, nor a marker if the clean met no data
+        of its transaction.
         """
         while self._coming and self._coming[0][0] <= batch.last_offset:
             transaction = heappop(self._coming)[1]
@@ -51,25 +52,25 @@ class CleanedTransactions:
         if not batch.is_transactional:
             return False
         if batch.producer_id in self._aborted:
-            self._seen.add(batch.producer_id)
+            self._aborted_with_data.add(batch.producer_id)
             return True
-        self._committed.add(batch.producer_id)
+        self._committed_with_data.add(batch.producer_id)
         return False
 
     def _pass_marker(self, batch: RecordBatch) -> bool:
         if not batch.records_count:
-            return True  # emptied by an earlier clean
+            return True  # an earlier clean has removed the marker
         producer_id = batch.producer_id
         kind = control_type(batch)
         if kind == ControlType.ABORT:
             transaction = self._aborted.pop(producer_id, None)
-            if transaction is None or producer_id not in self._seen:
+            if transaction is None or producer_id not in self._aborted_with_data:
                 return True
-            self._seen.discard(producer_id)
+            self._aborted_with_data.discard(producer_id)
             self.kept.append(transaction)
             return False
         if kind == ControlType.COMMIT:
-            was_seen = producer_id in self._committed
-            self._committed.discard(producer_id)
-            return not was_seen
+            has_data = producer_id in self._committed_with_data
+            self._committed_with_data.discard(producer_id)
+            return not has_data
         return False

@@ -39,7 +39,7 @@ def dump_offset_index(
         yield Line(f"{path} is empty.", {"type": "emptyIndex"})
         return
     if options.index_sanity_check:
-        last = OFFSET_ENTRY.unpack_from(data, _last(data, OFFSET_ENTRY.size))[0]
+        last = OFFSET_ENTRY.unpack_from(data, _last_position(data, OFFSET_ENTRY.size))[0]
         yield from _sanity(path, len(data), OFFSET_ENTRY.size, last > 0, problems)
         return
     for entry in offset_entries(data, base):
@@ -63,12 +63,12 @@ def dump_time_index(path: Path, options: Options, disk: Disk, problems: Problems
     base = base_offset(path)
     data = _content(path, disk)
     if options.index_sanity_check:
-        is_sound = True
+        ascends = True
         if len(data) >= TIME_ENTRY.size:
             first = TIME_ENTRY.unpack_from(data)
-            last = TIME_ENTRY.unpack_from(data, _last(data, TIME_ENTRY.size))
-            is_sound = last[0] >= first[0] and last[1] >= 0
-        yield from _sanity(path, len(data), TIME_ENTRY.size, is_sound, problems)
+            last = TIME_ENTRY.unpack_from(data, _last_position(data, TIME_ENTRY.size))
+            ascends = last[0] >= first[0] and last[1] >= 0
+        yield from _sanity(path, len(data), TIME_ENTRY.size, ascends, problems)
         return
     positions = offset_entries(_content(path.with_suffix(".index"), disk), base)
     previous = -1
@@ -112,7 +112,7 @@ def _content(path: Path, disk: Disk) -> bytes:
     return data
 
 
-def _last(data: bytes, entry_bytes: int) -> int:
+def _last_position(data: bytes, entry_bytes: int) -> int:
     """The position of the last complete entry."""
     return (len(data) // entry_bytes - 1) * entry_bytes if len(data) >= entry_bytes else 0
 
@@ -138,7 +138,7 @@ def _first_batch(path: Path, position: int, disk: Disk, problems: Problems) -> R
 
 
 def _batches(path: Path, position: int, disk: Disk, problems: Problems) -> Iterator[RecordBatch]:
-    """The batches of the segment that an index belongs to."""
+    """The batches from ``position`` on in the segment of the index ``path``."""
     if position >= 0:
         yield from read_batches(path.with_suffix(".log"), disk, problems, position)
 

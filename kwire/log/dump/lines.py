@@ -49,7 +49,7 @@ class Options(NamedTuple):
 
 
 class Problems:
-    """Messages that are printed after the lines: errors, and notes on what may be correct.
+    """Messages that are printed after the lines: errors, and notes on oddities that are no errors.
 
     Each message has a heading, with details under it.
     """
@@ -63,23 +63,23 @@ class Problems:
         return bool(self._errors)
 
     def note(self, heading: str, detail: str) -> None:
-        """Add a message about something that may be correct."""
+        """Add a message about an oddity, such as missing offsets, that may be correct."""
         self._notes.setdefault(heading, []).append(detail)
 
     def error(self, heading: str, detail: str = "") -> None:
-        """Add a message about something that is wrong."""
+        """Add a message about an error."""
         self._errors.setdefault(heading, []).append(detail)
 
     def lines(self) -> Iterator[str]:
         """All messages, errors last."""
-        for told in (self._notes, self._errors):
-            for heading, details in told.items():
+        for messages in (self._notes, self._errors):
+            for heading, details in messages.items():
                 yield heading
                 yield from filter(None, details)
 
 
 def base_offset(path: Path) -> int:
-    """The base offset in a file's name; DumpError."""
+    """The base offset in a file's name; DumpError if there is none."""
     stem = path.name.split(".", 1)[0]
     if not stem.isdecimal():
         raise DumpError(f"the name of {path} does not begin with an offset")

@@ -1,4 +1,4 @@
-"""Replays a log of Kafka's metadata records, and gives the changes that make kwire's image of it.
+"""Replays the metadata records of a Kafka cluster; gives the changes that make kwire's image of it.
 
 Rules:
 
@@ -6,11 +6,11 @@ Rules:
   The records of an aborted or unfinished transaction have no effect.
 - A change of a partition's leader begins a new leader epoch. Every change of a partition raises its
   partition epoch.
-- kwire serves a cluster of one broker, so the node has to hold every partition with all
-  acknowledged records. A replica has them if it is in sync, or an eligible leader (KIP-966), or the
-  only replica. After the takeover the node is the only replica of each partition, and its leader in
-  a new leader epoch.
-- A feature that kwire knows keeps its level, up to the highest level that kwire supports.
+- kwire takes the cluster over as its only broker. So this node has to hold every partition with all
+  acknowledged records. A replica holds them if it is in sync, or an eligible leader (KIP-966), or
+  the only replica. After the takeover the node is the only replica and the leader of each
+  partition, in a new leader epoch.
+- A feature whose level requests may change keeps it, up to the highest level that kwire supports.
 - ACLs, credentials, tokens and quotas are counted and not taken over: kwire doesn't support them.
 
 Source: MetadataDelta, PartitionRegistration, BatchLoader of Kafka.
@@ -175,7 +175,7 @@ class KraftCluster:
                     topic.partitions[index] = partition._replace(eligible_leader_replicas=())
 
     def changes(self, node_id: int) -> list[Change]:
-        """The changes that make the image of a cluster with this one broker, without producer ids.
+        """The changes that make the image of a cluster with only this broker, except producer ids.
 
         Raises NotOneBroker if the node lacks a partition, or may lack acknowledged records of one.
         """
@@ -206,7 +206,7 @@ def _taken_over(topic: KraftTopic, node_id: int) -> TopicImage:
         if node_id not in partition.safe_replicas:
             raise NotOneBroker(
                 f"node {node_id} is not in sync for {topic.name}-{index}: "
-                "another broker may hold acknowledged records that it lacks"
+                "another broker may hold acknowledged records that this node lacks"
             )
         images.append(
             PartitionImage(
