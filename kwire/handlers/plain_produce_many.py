@@ -154,7 +154,7 @@ class Batches:
         except KafkaError as error:
             start = told_log_start(error, start)
             self._broker.tally.errors[PRODUCE_KEY, error.code] += 1
-            told = bytearray(_REFUSED.pack(index, error.code, -1, -1, start, 1))
+            refused = bytearray(_REFUSED.pack(index, error.code, -1, -1, start, 1))
             message = error.message.encode()
             append_unsigned_varint(refused, len(message) + 1 if message else 0)
             return bytes(refused + message + _NO_TAGS)
