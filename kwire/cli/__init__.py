@@ -9,11 +9,33 @@ Rules:
 - A reader that ends early, such as head, is no error.
 """
 
+import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from importlib import import_module
 
-from kwire.cli.parser import COMMANDS, make_parser
+from kwire.build import version_text
+
+COMMANDS = {
+    "serve": "kwire.cli.serve",
+    "topics": "kwire.cli.topics",
+    "produce": "kwire.cli.produce",
+    "consume": "kwire.cli.consume",
+    "groups": "kwire.cli.groups",
+    "configs": "kwire.cli.configs",
+    "records": "kwire.cli.records",
+    "transactions": "kwire.cli.transactions",
+    "cluster": "kwire.cli.cluster",
+    "health": "kwire.cli.health",
+    "doctor": "kwire.cli.doctor",
+    "bench": "kwire.cli.bench",
+    "completion": "kwire.cli.completion",
+    "dump-log": "kwire.cli.dump_log",
+    "mend-log": "kwire.cli.mend_log",
+    "strays": "kwire.cli.strays",
+}
+"""The module of each command, in the order of the help text."""
 
 INTERRUPTED = 130
 """A shell's exit code for a command that ended with Ctrl-C."""
@@ -36,3 +58,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     return exit_code
+
+
+def make_parser(
+    names: Iterable[str],
+) -> "tuple[argparse.ArgumentParser, argparse._SubParsersAction[argparse.ArgumentParser]]":
+    """The parser with some of the commands, and its commands."""
+    parser = argparse.ArgumentParser(
+        prog="kwire", description="Kafka in Python: a broker for tests, laptops and pipelines."
+    )
+    parser.add_argument("--version", action="version", version=f"kwire {version_text()}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name in names:
+        import_module(COMMANDS[name]).add_parser(commands)
+    return parser, commands

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from kwire.cli import INTERRUPTED, main
-from kwire.cli.parser import COMMANDS, make_parser
+from kwire.cli import COMMANDS, INTERRUPTED, main, make_parser
 from kwire.testing.in_process import running_server
 
 KWIRE = [sys.executable, "-m", "kwire"]
