@@ -47,7 +47,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser, commands = make_parser(given[:1] if given and given[0] in COMMANDS else COMMANDS)
     options, unknown = parser.parse_known_args(given)
     if unknown:  # the command's own error shows its usage, with the options that exist
-        commands.choices[options.command].error(f"unrecognized arguments: {' '.join(unknown)}")
+        given_parser = commands.choices[options.command]
+        for action in actions_of(given_parser):
+            given_parser = action.choices[getattr(options, action.dest)]
+        given_parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     try:
         exit_code: int = options.run(options)
         sys.stdout.flush()
@@ -72,3 +75,10 @@ def make_parser(
     for name in names:
         import_module(COMMANDS[name]).add_parser(commands)
     return parser, commands
+
+
+def actions_of(
+    parser: argparse.ArgumentParser,
+) -> "list[argparse._SubParsersAction[argparse.ArgumentParser]]":
+    """The actions of a command, such as list and create of topics: one group of them, or none."""
+    return [one for one in parser._actions if isinstance(one, argparse._SubParsersAction)]

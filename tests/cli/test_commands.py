@@ -155,6 +155,16 @@ def test_a_wrong_command_line_is_exit_code_2(arguments: list[str], capsys):
     assert "usage: kwire" in capsys.readouterr().err
 
 
+def test_an_unknown_option_of_an_action_shows_those_of_the_action(capsys):
+    """Not those of the command around it."""
+    with pytest.raises(SystemExit) as ended:
+        main(["topics", "list", "--all"])
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert "usage: kwire topics list [-h]" in said
+    assert "unrecognized arguments: --all" in said
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
