@@ -118,10 +118,11 @@ soak: $(VENV)/.test ## create, use and delete everything that clients can create
 		echo "CYCLES=$(CYCLES): give the number of repetitions, as in CYCLES=1000"; exit 1; }
 	KWIRE_SOAK_CYCLES=$(or $(CYCLES),200) $(BIN)/pytest $(QUIET) tests/soak $(ARGS)
 
-docs: $(VENV)/.test ## update the README's table of APIs, docs/SETTINGS.md and docs/METRICS.md
+docs: $(VENV)/.test ## update the README's table of APIs, docs/SETTINGS.md, docs/METRICS.md and docs/CLI.md
 	PYTHONPATH=. $(BIN)/python docs/api_table.py
 	PYTHONPATH=. $(BIN)/python docs/settings_table.py
 	PYTHONPATH=. $(BIN)/python docs/metrics_table.py
+	PYTHONPATH=. $(BIN)/python docs/cli_page.py
 
 format: $(VENV)/.test ## format the code
 	$(BIN)/ruff format .

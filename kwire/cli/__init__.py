@@ -9,12 +9,34 @@ Rules:
 - A reader that ends early, such as head, is no error.
 """
 
+import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from importlib import import_module
 
+from kwire.build import version_text
 from kwire.cli.output import fail
-from kwire.cli.parser import COMMANDS, make_parser
+
+COMMANDS = {
+    "serve": "kwire.cli.serve",
+    "topics": "kwire.cli.topics",
+    "produce": "kwire.cli.produce",
+    "consume": "kwire.cli.consume",
+    "groups": "kwire.cli.groups",
+    "configs": "kwire.cli.configs",
+    "records": "kwire.cli.records",
+    "transactions": "kwire.cli.transactions",
+    "cluster": "kwire.cli.cluster",
+    "health": "kwire.cli.health",
+    "doctor": "kwire.cli.doctor",
+    "bench": "kwire.cli.bench",
+    "completion": "kwire.cli.completion",
+    "dump-log": "kwire.cli.dump_log",
+    "mend-log": "kwire.cli.mend_log",
+    "strays": "kwire.cli.strays",
+}
+"""The module of each command, in the order of the help text."""
 
 NOT_ON_WINDOWS = (
     "this is Windows, where kwire does not run: its log needs POSIX file locks, and files that can "
@@ -33,7 +55,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser, commands = make_parser(given[:1] if given and given[0] in COMMANDS else COMMANDS)
     options, unknown = parser.parse_known_args(given)
     if unknown:  # the command's own error shows its usage, with the options that exist
-        commands.choices[options.command].error(f"unrecognized arguments: {' '.join(unknown)}")
+        given_parser = commands.choices[options.command]
+        for action in actions_of(given_parser):
+            given_parser = action.choices[getattr(options, action.dest)]
+        given_parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     try:
         exit_code: int = options.run(options)
         sys.stdout.flush()
@@ -44,3 +69,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     return exit_code
+
+
+def make_parser(
+    names: Iterable[str],
+) -> "tuple[argparse.ArgumentParser, argparse._SubParsersAction[argparse.ArgumentParser]]":
+    """The parser with some of the commands, and its commands."""
+    parser = argparse.ArgumentParser(
+        prog="kwire", description="Kafka in Python: a broker for tests, laptops and pipelines."
+    )
+    parser.add_argument("--version", action="version", version=f"kwire {version_text()}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name in names:
+        import_module(COMMANDS[name]).add_parser(commands)
+    return parser, commands
+
+
+def actions_of(
+    parser: argparse.ArgumentParser,
+) -> "list[argparse._SubParsersAction[argparse.ArgumentParser]]":
+    """The actions of a command, such as list and create of topics: one group of them, or none."""
+    return [one for one in parser._actions if isinstance(one, argparse._SubParsersAction)]

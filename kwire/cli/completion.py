@@ -25,7 +25,7 @@ def run(options: argparse.Namespace) -> int:
         import shtab
     except ImportError:
         return fail("shell completion needs shtab: pip install 'kwire[cli]'")
-    from kwire.cli.parser import COMMANDS, make_parser
+    from kwire.cli import COMMANDS, make_parser
 
     parser, _ = make_parser(COMMANDS)
     print(shtab.complete(parser, shell=options.shell))

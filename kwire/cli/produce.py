@@ -7,6 +7,8 @@ Rules:
 - Input is read in pieces and sent in batches, so memory doesn't depend on its size. A line that is
   typed is sent at once.
 - A record with a key goes to the partition that Kafka's own producers choose.
+- A batch whose answer is lost is written again, so its records may be there twice.
+- A topic that doesn't exist is created by a broker with ``auto.create.topics.enable``.
 - The first error stops the command. It names the line, and how many records were written before.
 """
 
@@ -91,9 +93,33 @@ async def _produce(cluster: "Cluster", options: argparse.Namespace) -> int:
     from kwire.cli.producing import LineProducer
     from kwire.cli.record_input import read_inputs
 
-    topics = await cluster.topics([options.topic], creates=True)
-    partitions = sorted(row.partition_index for row in topics[options.topic].partitions)
+    partitions = await _partitions(cluster, options)
     producer = LineProducer(cluster, options, partitions)
     await read_inputs(options, producer.put)
     await producer.finish()
     return 0
+
+
+async def _partitions(cluster: "Cluster", options: argparse.Namespace) -> list[int]:
+    """The partitions of the topic, which the broker may create now."""
+    from kwire.cli.session import CommandError
+    from kwire.errors import ErrorCode, KafkaError
+
+    name = options.topic
+    try:
+        found = await cluster.topics([name])
+    except KafkaError as error:
+        if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise
+        try:
+            found = await cluster.topics([name], creates=True)
+        except KafkaError as still:
+            if still.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
+            raise CommandError(
+                f"topic {name} does not exist, and the broker does not create it: "
+                f"kwire topics create {name}"
+            ) from still
+        if not options.quiet:
+            print(f"the broker has created topic {name}", file=sys.stderr)
+    return sorted(row.partition_index for row in found[name].partitions)

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from kwire.cli import INTERRUPTED, main
-from kwire.cli.parser import COMMANDS, make_parser
+from kwire.cli import COMMANDS, INTERRUPTED, main, make_parser
 from kwire.testing.in_process import running_server
 
 KWIRE = [sys.executable, "-m", "kwire"]
@@ -111,6 +110,23 @@ async def test_rate_is_kept(bootstrap: str, tmp_path: Path):
     assert trio.current_time() - started_s >= 0.009
 
 
+@pytest.mark.parametrize("creates", ["true", "false"])
+async def test_a_topic_that_does_not_exist(tmp_path: Path, creates: str, capsys):
+    """The broker creates it, or the command says how to."""
+    path = tmp_path / "one"
+    path.write_text("x\n", encoding="utf-8")
+    settings = {"auto.create.topics.enable": creates}
+    async with running_server(tmp_path / "data", settings) as server:
+        address = f"{server.host}:{server.port}"
+        code = await run(["produce", "new", str(path), "-b", address, "--timeout", "500ms"])
+    said = capsys.readouterr().err
+    if creates == "true":
+        assert (code, said) == (0, "the broker has created topic new\n1 record written\n")
+    else:
+        assert code == 1
+        assert said.endswith("the broker does not create it: kwire topics create new\n")
+
+
 @pytest.mark.parametrize("command", [name for name in COMMANDS if name != "serve"])
 def test_every_command_and_action_explains_itself(command: str, capsys):
     """A help text for each, for every action, and for every argument of each."""
@@ -154,6 +170,16 @@ def test_a_wrong_command_line_is_exit_code_2(arguments: list[str], capsys):
         main(arguments)
     assert ended.value.code == 2
     assert "usage: kwire" in capsys.readouterr().err
+
+
+def test_an_unknown_option_of_an_action_shows_those_of_the_action(capsys):
+    """Not those of the command around it."""
+    with pytest.raises(SystemExit) as ended:
+        main(["topics", "list", "--all"])
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert "usage: kwire topics list [-h]" in said
+    assert "unrecognized arguments: --all" in said
 
 
 @pytest.mark.parametrize(
