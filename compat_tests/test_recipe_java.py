@@ -1,4 +1,4 @@
-"""The Java recipe of docs/TESTING.md runs as it stands, with Kafka's own client."""
+"""Java and brokers for tests: the recipe of docs/TESTING.md as it stands, and faults."""
 
 import os
 import shutil
@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.java_tools import QUICK, TOOL_TIMEOUT_S, libs
+from compat_tests.java_tools import QUICK, TOOL_TIMEOUT_S, libs, run_tool
+from kwire.testing import Kafka
 from tests.testing.recipes import recipes
 
 
@@ -39,3 +40,25 @@ def test_a_test_in_java(tmp_path: Path) -> None:
         check=False,
     )
     assert "written: orders-0@0" in ran.stdout, ran.stdout + ran.stderr
+
+
+def test_kafkas_own_clients_get_over_faults() -> None:
+    """Errors of Produce, and of fetches, which have sessions; a coordinator that moves."""
+    tools = "org.apache.kafka.tools"
+    with Kafka() as kafka:
+        kafka.topic("orders")
+        at = ("--bootstrap-server", kafka.bootstrap, "--topic", "orders")
+        with kafka.faults.fail("Produce", topic="orders", error="NOT_LEADER_OR_FOLLOWER", times=2):
+            run_tool(f"{tools}.ConsoleProducer", *at, stdin="first\nsecond\n")
+        assert len(kafka.records("orders")) == 2
+        faults = [
+            kafka.faults.fail("Fetch", topic="orders", error="NOT_LEADER_OR_FOLLOWER", times=2),
+            kafka.faults.fail("JoinGroup", error="NOT_COORDINATOR", times=1),
+            kafka.faults.fail("OffsetFetch", error="COORDINATOR_LOAD_IN_PROGRESS", times=1),
+            kafka.faults.cut("Fetch", times=1),
+        ]
+        read = run_tool(
+            f"{tools}.consumer.ConsoleConsumer", *at, "--from-beginning", "--max-messages", "2"
+        )
+        assert read.split() == ["first", "second"]
+        assert [fault for fault in faults if not fault.observed] == []

@@ -55,9 +55,13 @@ class Serving:
 
 
 class BrokerThread:
-    """The thread; it begins with ``begin`` and ends with ``end``."""
+    """The thread; it begins with ``begin`` and ends with ``end``.
+
+    It calls ``at_end`` itself, also when it hung and ends after all.
+    """
 
     def __init__(self, log: BrokerLog) -> None:
+        self.at_end: Callable[[], object] = lambda: None
         self._log = log
         self._token: trio.lowlevel.TrioToken | None = None
         self._nursery: trio.Nursery
@@ -116,6 +120,8 @@ class BrokerThread:
             self._log.add("".join(traceback.format_exception(error)))
             if not self._has_begun.done():
                 self._has_begun.set_exception(BrokerFailed(f"no event loop: {error!r}"))
+        finally:
+            self.at_end()
 
     async def _main(self) -> None:
         async with trio.open_nursery() as self._nursery:

@@ -32,14 +32,17 @@ class TestDirectory:
         base = base_directory()
         _remove_left_over(base)
         self._root = Path(tempfile.mkdtemp(prefix=PREFIX, dir=base))
-        self._lock = os.open(self._root / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        # The lock gets its name when it is held, so that another run never finds it free.
+        unnamed = self._root / f"{LOCK_NAME}.new"
+        self._lock = os.open(unnamed, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
+        unnamed.rename(self._root / LOCK_NAME)
         self.path = self._root / "data"
 
     def remove(self) -> None:
         """Remove the directory and everything in it; harmless when it is gone."""
+        shutil.rmtree(self._root, ignore_errors=True)
         if self._lock >= 0:
-            shutil.rmtree(self._root, ignore_errors=True)
             os.close(self._lock)
             self._lock = -1
 

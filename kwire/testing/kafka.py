@@ -186,13 +186,16 @@ class Kafka(Helpers):
 
     def _end_thread(self, timeout_s: float) -> None:
         thread, self._thread = self._thread, None
+        directory, self._directory = self._directory, None
         assert thread is not None
+        if directory is not None:
+            thread.at_end = directory.remove
         try:
             thread.end(timeout_s)
         finally:
             COLLECTOR.end(self._log)
-            if self._directory is not None:
-                self._directory.remove()
+            if directory is not None:
+                directory.remove()
 
     def __enter__(self) -> "Kafka":
         return self.start()

@@ -121,6 +121,16 @@ def test_old_names_still_count():
     assert BrokerConfig.load({"log.dirs": "/a", "log.dir": "/b"})["log.dirs"] == ["/a"]
 
 
+def test_the_same_settings_in_another_place():
+    """As if they had been loaded with it; the settings before are as they were."""
+    before = BrokerConfig.load({"node.id": "7", "log.dirs": "/a"})
+    moved = before.with_places("/b", "PLAINTEXT://127.0.0.1:1234")
+    listeners = {"log.dirs": "/b", "listeners": "PLAINTEXT://127.0.0.1:1234"}
+    loaded = BrokerConfig.load({"node.id": "7", **listeners})
+    assert (dict(moved), moved.given) == (dict(loaded), loaded.given)
+    assert before["log.dirs"] == ["/a"]
+
+
 @pytest.mark.parametrize("topic", ["offsets.topic", "transaction.state.log"])
 def test_segments_of_the_coordinators_topics_have_a_least_size(topic):
     """Less is refused at once: a topic can't have it, so that nobody would have a coordinator."""

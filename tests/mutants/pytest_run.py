@@ -168,6 +168,8 @@ def _in_child(
     for name in [name for name in sys.modules if name.partition(".")[0] in ("kwire", "tests")]:
         del sys.modules[name]
     options = [*OPTIONS, f"--basetemp={temporary / 'pytest'}"]
+    if not (tree / "kwire" / "testing").exists():
+        options += ["-p", "no:kwire"]  # the tree of a test has no plugin
     code = pytest.main([*options, *arguments], plugins=[plugin()])
     sys.stdout.flush()
     os._exit(code)

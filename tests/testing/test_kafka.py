@@ -18,7 +18,7 @@ from kwire.metadata.embedded import EmbeddedStore
 from kwire.testing import BrokerFailed, Kafka, KafkaProcess, Record
 from kwire.testing.faulty_disk import FaultyDisk
 from kwire.testing.helpers import Helpers
-from kwire.testing.waiting import WaitTimeout
+from kwire.testing.waiting import WaitTimeout, wait_until
 
 
 def consume(kafka: Helpers, topic: str, count: int, group: str = "billing") -> list[bytes | None]:
@@ -212,8 +212,9 @@ def test_a_start_that_fails_says_why(tmp_path: Path) -> None:
         Kafka({"log.dirs": "/tmp"})
 
 
-def test_a_start_that_hangs_says_where(tmp_path: Path) -> None:
-    """Instead of waiting for ever."""
+def test_a_start_that_hangs_says_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Instead of waiting for ever; nothing is left when the start goes on after all."""
+    monkeypatch.setenv("KWIRE_TEST_DIR", str(tmp_path))
     released = threading.Event()
 
     class Hanging(FaultyDisk):
@@ -227,6 +228,11 @@ def test_a_start_that_hangs_says_where(tmp_path: Path) -> None:
     finally:
         released.set()
     assert "make_directory" in str(failed.value)
+    wait_until(
+        lambda: all(thread.name != "kwire test broker" for thread in threading.enumerate()),
+        what="the end of the thread that hung",
+    )
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_brokers_log_is_its_own(caplog: pytest.LogCaptureFixture) -> None:

@@ -88,7 +88,7 @@ def test_settings_by_marker(pytester: pytest.Pytester) -> None:
             pass
         """
     )
-    result = pytester.runpytest_subprocess(*RUN, "--strict-markers")
+    result = pytester.runpytest_inprocess(*RUN, "--strict-markers")
     result.assert_outcomes(passed=3, errors=1)
     result.stdout.fnmatch_lines(['*the marker kafka takes settings={"name": value}*setting*'])
 
@@ -112,7 +112,7 @@ def test_the_report_of_a_failure(pytester: pytest.Pytester) -> None:
                 assert False
         """
     )
-    result = pytester.runpytest_subprocess(*RUN)
+    result = pytester.runpytest_inprocess(*RUN)
     result.assert_outcomes(passed=1, failed=2)
     result.stdout.fnmatch_lines(
         [
@@ -141,7 +141,7 @@ def test_a_start_that_fails_is_an_error_that_says_why(pytester: pytest.Pytester)
             request.getfixturevalue(name)
         """
     )
-    result = pytester.runpytest_subprocess(*RUN)
+    result = pytester.runpytest_inprocess(*RUN)
     assert result.ret == 1
     text = result.stdout.str()
     assert text.count("num.partitions") >= 3
@@ -165,7 +165,7 @@ def test_the_session_keeps_its_address(pytester: pytest.Pytester) -> None:
             kafka_session.topic("orders", records=["a"])
         """
     )
-    pytester.runpytest_subprocess(*RUN).assert_outcomes(passed=5)
+    pytester.runpytest_inprocess(*RUN).assert_outcomes(passed=5)
 
 
 def test_xdist(pytester: pytest.Pytester, tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_unittest(pytester: pytest.Pytester) -> None:
                 self.assertEqual(self.kafka.describe(), "no topics")
         """
     )
-    pytester.runpytest_subprocess(*RUN, "-p", "no:kwire").assert_outcomes(passed=2)
+    pytester.runpytest_inprocess(*RUN, "-p", "no:kwire").assert_outcomes(passed=2)
 
 
 def test_a_run_without_the_fixtures_loads_nothing(pytester: pytest.Pytester) -> None:
