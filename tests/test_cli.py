@@ -356,7 +356,7 @@ def test_a_broker_that_is_open_to_the_network_warns_once(
         broker.stop()
         said = [line for line in broker.log().splitlines() if "password" in line]
     assert len(said) == expected
-    assert all(f"0.0.0.0:{port} asks nobody for a password" in line for line in said)
+    assert all(f"on 0.0.0.0:{port} kwire asks nobody for a password" in line for line in said)
 
 
 ON_WINDOWS = """

@@ -24,7 +24,7 @@ def warning(config: BrokerConfig, addresses: Sequence[tuple[str, int]]) -> str |
     if not exposed:
         return None
     return (
-        f"{', '.join(exposed)} asks nobody for a password: any machine that reaches it can read, "
-        "write and delete everything; listen on 127.0.0.1, or let a firewall admit only clients "
-        f"that may do all of that and say so with -o {TRUSTED}=true"
+        f"on {', '.join(exposed)} kwire asks nobody for a password: any machine that reaches it "
+        "can read, write and delete everything; listen on 127.0.0.1, or let a firewall admit only "
+        f"clients that may do all of that and say so with -o {TRUSTED}=true"
     )

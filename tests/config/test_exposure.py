@@ -38,7 +38,7 @@ def test_the_warning_names_the_open_addresses_and_the_way_out() -> None:
     )
     text = warning(config, [("127.0.0.1", 4711), ("0.0.0.0", 9092), ("::", 9093)])
     assert text is not None
-    assert text.startswith("0.0.0.0:9092, [::]:9093 asks nobody for a password: ")
+    assert text.startswith("on 0.0.0.0:9092, [::]:9093 kwire asks nobody for a password: ")
     assert "listen on 127.0.0.1" in text
     assert "-o kwire.network.trusted=true" in text
     assert "\n" not in text
