@@ -4,6 +4,7 @@ Behaviour: each resource has its own result. A resource that is named twice is r
 """
 
 from kwire.handlers import unfollowed
+from kwire.handlers.api_versions import takes_telemetry
 from kwire.handlers.context import RequestContext
 from kwire.handlers.resources import UNITS, UNITS_TO_WARN, alter_all
 from kwire.handlers.slices import pieces
@@ -33,7 +34,11 @@ async def handle(request: AlterConfigsRequest, context: RequestContext) -> Alter
         if outcome.code:
             continue
         target = (resource_type(resource.resource_type), resource.resource_name)
-        unfollowed.warn(target, [config.name for config in resource.configs])
+        unfollowed.warn(
+            target,
+            [config.name for config in resource.configs],
+            takes_telemetry=takes_telemetry(context.broker),
+        )
     responses: list[AlterConfigsResourceResponse] = []
     for piece in pieces(outcomes):
         if context.work.spend(UNITS * len(piece)):

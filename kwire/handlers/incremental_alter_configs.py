@@ -4,9 +4,11 @@ Behaviour: each resource has its own result. A resource that is named twice is r
 This API also changes the levels of this broker's loggers (KIP-412).
 """
 
+from kwire.broker.broker import Broker
 from kwire.broker.loggers import alter_loggers
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers import unfollowed
+from kwire.handlers.api_versions import takes_telemetry
 from kwire.handlers.context import RequestContext
 from kwire.handlers.resources import UNITS, UNITS_TO_WARN, alter_all
 from kwire.handlers.slices import pieces
@@ -44,7 +46,7 @@ async def handle(
         if context.work.spend(UNITS_TO_WARN):
             await context.work.next_slice()
         if not outcome.code:
-            _warn(resource)
+            _warn(resource, context.broker)
     responses: list[AlterConfigsResourceResponse] = []
     for piece in pieces(outcomes):
         if context.work.spend(UNITS * len(piece)):
@@ -61,11 +63,11 @@ async def handle(
     return IncrementalAlterConfigsResponse(responses=responses)
 
 
-def _warn(resource: AlterConfigsResource) -> None:
+def _warn(resource: AlterConfigsResource, broker: Broker) -> None:
     if resource.resource_type != ConfigResourceType.BROKER_LOGGER:
         target = (resource_type(resource.resource_type), resource.resource_name)
         configs = [c.name for c in resource.configs if c.config_operation != Operation.DELETE]
-        unfollowed.warn(target, configs)
+        unfollowed.warn(target, configs, takes_telemetry=takes_telemetry(broker))
 
 
 def _alterations(resource: AlterConfigsResource) -> list[Alteration]:
