@@ -3,13 +3,26 @@
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from confluent_kafka import Producer
 
+from compat_tests.conftest import Names
 from compat_tests.java_tools import run_tool
 from compat_tests.raw_client import RawClient
+from kwire.errors import ErrorCode
 from kwire.protocol.messages.api_versions import ApiVersionsRequest
+from kwire.protocol.messages.get_telemetry_subscriptions import (
+    GetTelemetrySubscriptionsRequest,
+    GetTelemetrySubscriptionsResponse,
+)
+from kwire.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from kwire.protocol.messages.push_telemetry import PushTelemetryRequest
 from kwire.testing.process import BrokerProcess
 from kwire.testing.waiting import wait_until
 
@@ -74,3 +87,76 @@ def test_a_broker_that_shows_no_metrics_asks_for_none(bootstrap: str) -> None:
     with RawClient(bootstrap) as raw:
         answer = raw.ask(ApiVersionsRequest(), 0)
     assert not {71, 72} & {api.api_key for api in answer.api_keys}
+
+
+def subscribe(raw: RawClient, name: str, **configs: str) -> tuple[int, str | None]:
+    """Set a subscription; the error code and its text."""
+    altered = [
+        AlterableConfig(name=key.replace("_", "."), config_operation=0, value=value)
+        for key, value in configs.items()
+    ]
+    resource = AlterConfigsResource(resource_type=16, resource_name=name, configs=altered)
+    answer = raw.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+    return answer.responses[0].error_code, answer.responses[0].error_message
+
+
+@pytest.mark.parametrize("match", ["client_id", "nothing=x", "client_id=[", "client_id=a=b"])
+def test_a_malformed_pattern_is_refused(bootstrap: str, names: Names, match: str) -> None:
+    """With the same words."""
+    with RawClient(bootstrap) as raw:
+        told = subscribe(raw, names.group(), match=match)
+    assert told == (ErrorCode.INVALID_CONFIG, f"Illegal client matching pattern: {match}")
+
+
+def test_whoever_uses_the_apis_unasked_is_answered(bootstrap: str) -> None:
+    """The APIs are served even if no client is told of them; errors are in Kafka's order."""
+    me = uuid4().bytes
+    with RawClient(bootstrap) as raw:
+
+        def push(instance: bytes = me, subscription: int = 1, **more: int | bytes) -> int:
+            request = PushTelemetryRequest(
+                client_instance_id=instance, subscription_id=subscription, **more
+            )
+            code: int = raw.ask(request, 0).error_code
+            return code
+
+        def get(instance: bytes) -> GetTelemetrySubscriptionsResponse:
+            request = GetTelemetrySubscriptionsRequest(client_instance_id=instance)
+            answer: GetTelemetrySubscriptionsResponse = raw.ask(request, 0)
+            return answer
+
+        assert get(bytes(16)).client_instance_id != bytes(16)
+        answer = get(me)
+        assert answer.accepted_compression_types == [4, 3, 1, 2]
+        assert answer.delta_temporality
+        assert answer.telemetry_max_bytes == 1 << 20
+        assert get(me).error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+        assert push(bytes(16)) == ErrorCode.INVALID_REQUEST
+        assert push(bytes(15) + b"\1") == ErrorCode.INVALID_REQUEST
+        subscription = answer.subscription_id
+        assert push(subscription=subscription + 1) == ErrorCode.UNKNOWN_SUBSCRIPTION_ID
+        assert push(subscription=subscription) == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+        assert get(me).error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+        for more, error in (
+            ({"compression_type": 9}, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
+            ({"compression_type": -1}, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
+            ({"metrics": bytes((1 << 20) + 1)}, ErrorCode.TELEMETRY_TOO_LARGE),
+        ):
+            other = uuid4().bytes
+            assert push(other, get(other).subscription_id, **more) == error
+        unknown = uuid4().bytes
+        assert push(unknown) == ErrorCode.UNKNOWN_SUBSCRIPTION_ID
+        last = uuid4().bytes
+        subscription = get(last).subscription_id
+        assert push(last, subscription, terminating=True) == 0
+        assert push(last, subscription, terminating=True) == ErrorCode.INVALID_REQUEST
+
+
+def test_an_instance_goes_with_its_connection(bootstrap: str) -> None:
+    """A client that dials again is not throttled."""
+    request = GetTelemetrySubscriptionsRequest(client_instance_id=uuid4().bytes)
+    with RawClient(bootstrap) as raw:
+        assert raw.ask(request, 0).error_code == 0
+        assert raw.ask(request, 0).error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    with RawClient(bootstrap) as raw:
+        wait_until(lambda: raw.ask(request, 0).error_code == 0, timeout_s=30, what="it to be new")

@@ -17,7 +17,8 @@ from typing import Any, Protocol
 
 import trio
 
-from kwire.coordinator.effects import Detail, Effects, Job
+from kwire.coordinator.detail import Detail
+from kwire.coordinator.effects import Effects, Job
 from kwire.coordinator.records import Content, CoordinatorRecord
 from kwire.errors import ErrorCode, KafkaError
 from kwire.protocol.codec import MalformedRequest

@@ -13,6 +13,7 @@ Rules:
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
+from kwire.coordinator.detail import Detail
 from kwire.coordinator.history import Event, Histories
 from kwire.coordinator.records import CoordinatorRecord
 from kwire.coordinator.settings import GroupSettings
@@ -20,12 +21,6 @@ from kwire.record.records import NO_PRODUCER, ProducerState
 
 Waiter: TypeAlias = Hashable
 """Waits for a reply; only the runtime knows the request behind it."""
-
-
-class Detail(str):
-    """A note for those who look closely: most are about a program that runs alone for a moment."""
-
-    __slots__ = ()
 
 
 class Job(NamedTuple):

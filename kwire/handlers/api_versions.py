@@ -6,6 +6,7 @@ version 0 (``of_unknown_version``). The features are those that kwire supports.
 
 import re
 
+from kwire.broker.broker import Broker
 from kwire.errors import ErrorCode
 from kwire.handlers import advertised_versions
 from kwire.handlers.context import RequestContext
@@ -39,12 +40,12 @@ def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsR
             request.client_software_version,
         )
     context.work.spend(UNITS)
-    takes_telemetry = bool(context.broker.setting("kwire.http.listen"))
+    has_telemetry = takes_telemetry(context.broker)
     return ApiVersionsResponse(
         api_keys=[
             ApiVersion(api_key=key, min_version=first, max_version=last)
             for key, first, last in advertised_versions()
-            if takes_telemetry or key not in TELEMETRY_KEYS
+            if has_telemetry or key not in TELEMETRY_KEYS
         ],
         supported_features=[
             # Older versions cannot carry a lowest level of 0, so they leave such features out.
@@ -58,6 +59,11 @@ def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsR
             for name, level in context.broker.image.features.items()
         ],
     )
+
+
+def takes_telemetry(broker: Broker) -> bool:
+    """Whether the broker asks clients for their metrics."""
+    return bool(broker.setting("kwire.http.listen"))
 
 
 def of_unknown_version(context: RequestContext) -> ApiVersionsResponse:

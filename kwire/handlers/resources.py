@@ -10,6 +10,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers import unfollowed
+from kwire.handlers.api_versions import takes_telemetry
 from kwire.handlers.context import RequestContext
 from kwire.handlers.decisions import Price, commit_in_slices
 from kwire.handlers.slices import pieces
@@ -85,7 +86,7 @@ async def warn_all(
         names = [] if outcome.code else set_names(resource)
         if names:
             target = (resource_type(resource.resource_type), resource.resource_name)
-            unfollowed.warn(target, names)
+            unfollowed.warn(target, names, takes_telemetry=takes_telemetry(context.broker))
 
 
 async def responses(

@@ -17,7 +17,7 @@ _SHOWN = 20
 """How many names the warning shows; a request may set thousands."""
 
 
-def warn(resource: ConfigResource, names: Iterable[str]) -> None:
+def warn(resource: ConfigResource, names: Iterable[str], *, takes_telemetry: bool) -> None:
     """Log a warning if ``names``, which were set for a resource, have configs without effect."""
     kind, resource_name = resource
     asked = {name: ascii(name)[1:-1] for name in names}
@@ -28,6 +28,8 @@ def warn(resource: ConfigResource, names: Iterable[str]) -> None:
     if kind is ConfigResourceType.GROUP:
         asked = {name: text for name, text in asked.items() if is_among(name, _GROUPS_NOT_SERVED)}
         reason = "share groups and streams groups are not served yet"
+    elif kind is ConfigResourceType.CLIENT_METRICS and not takes_telemetry:
+        reason = "nothing shows what clients push: start the broker with --http HOST:PORT"
     else:
         return
     if asked:

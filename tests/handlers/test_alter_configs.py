@@ -171,7 +171,7 @@ async def test_levels_that_are_refused(server, name, operation, code):
         (BROKER, "", "background.threads", "9", "no effect"),
         (GROUP, "g", "share.session.timeout.ms", "50000", "share groups and streams groups"),
         (GROUP, "g", "streams.session.timeout.ms", "50000", "share groups and streams groups"),
-        (METRICS, "m", "interval.ms", "5000", "clients are not asked for their metrics"),
+        (METRICS, "m", "interval.ms", "5000", "nothing shows what clients push"),
     ],
 )
 @pytest.mark.parametrize("change", [_alter, _replace])

@@ -75,6 +75,7 @@ from kwire.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from kwire.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kwire.protocol.messages.push_telemetry import PushTelemetryRequest
 from kwire.protocol.messages.sync_group import SyncGroupRequest
 from kwire.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -300,6 +301,7 @@ def transaction_requests(version: int) -> dict[str, Any]:
 def consumer_group_requests(version: int) -> dict[str, Any]:
     """Requests about consumer groups."""
     return {
+        "PushTelemetry": PushTelemetryRequest(client_instance_id=bytes(range(16))),
         "ConsumerGroupHeartbeat": ConsumerGroupHeartbeatRequest(
             group_id=f"{GROUP}-new",
             member_id=f"member-{version}",
@@ -341,6 +343,6 @@ async def test_every_version_is_answered(key: int, tmp_path: Path) -> None:
             if api.name == "ApiVersions" and version >= 3:
                 request.client_software_name = request.client_software_version = "test"
             response = await client.request(request, version, response_class)
-            acceptable = (0, 23, 25, 49, 69, 79)
+            acceptable = (0, 23, 25, 49, 69, 79, 117)
             assert getattr(response, "error_code", 0) in acceptable, f"version {version}"
         await client.aclose()
