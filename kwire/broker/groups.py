@@ -95,7 +95,7 @@ class Groups:
         self._next_expiry_ms = broker.clock.steady_ms() + self._expiry_interval_ms()
         self._is_closed = False
         self._histories = Histories()
-        self._jobs = Jobs(broker.background, broker.threads.computing, broker.bugs)
+        self._jobs = Jobs(broker.background, broker.threads, broker.bugs)
         self.surroundings = group_surroundings(broker)
 
     def now_ms(self) -> int:

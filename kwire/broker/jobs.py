@@ -2,8 +2,9 @@
 
 Rules:
 
-- One thread does the jobs of all coordinators, one after the other. Two threads would only take
-  the interpreter from each other. No other kind of work waits for this thread.
+- One thread does the jobs of one kind of all coordinators, one after the other. More threads would
+  only take the interpreter from each other. Assignments don't wait for regular expressions, whose
+  cost a client chooses. No other kind of work waits for these threads.
 - An exception in a job is a bug. It is logged, and the coordinator gets the exception in place of
   the result.
 - If a job's coordinator is gone, the job is not begun, and its result is dropped.
@@ -15,8 +16,8 @@ from typing import Any
 
 import trio
 
-from kwire.budget.threads import Kind
-from kwire.coordinator.effects import Job
+from kwire.budget.threads import Threads
+from kwire.coordinator.effects import Job, JobKind
 
 log = logging.getLogger(__name__)
 
@@ -24,11 +25,13 @@ log = logging.getLogger(__name__)
 class Jobs:
     """The jobs of a broker's coordinators, run in ``nursery``; ``bugs`` collects exceptions."""
 
-    def __init__(self, nursery: trio.Nursery, threads: Kind, bugs: list[Exception]) -> None:
+    def __init__(self, nursery: trio.Nursery, threads: Threads, bugs: list[Exception]) -> None:
         self._nursery = nursery
-        self._threads = threads
         self._bugs = bugs
-        self._turn = trio.StrictFIFOLock()
+        self._kinds = {
+            JobKind.ASSIGNMENT: (threads.computing, trio.StrictFIFOLock()),
+            JobKind.MATCHING: (threads.matching, trio.StrictFIFOLock()),
+        }
 
     def begin(
         self, job: Job, is_wanted: Callable[[], bool], hand_in: Callable[[Job, Any], object]
@@ -39,12 +42,13 @@ class Jobs:
     async def _do(
         self, job: Job, is_wanted: Callable[[], bool], hand_in: Callable[[Job, Any], object]
     ) -> None:
-        async with self._turn:
+        threads, turn = self._kinds[job.kind]
+        async with turn:
             if not is_wanted():
                 return
             result: Any
             try:
-                result = await self._threads.run(job.work)
+                result = await threads.run(job.work, abandon=True)
             except Exception as error:
                 log.exception("failed: %s", job.name)
                 self._bugs.append(error)

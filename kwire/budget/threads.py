@@ -32,7 +32,10 @@ class Threads:
     - ``logs``: the logs of partitions are opened, renamed and cut at their start.
     - ``cold_reads``: pages that are not in the page cache are read.
     - ``housekeeping``: checkpoints are written, files are removed, compaction is prepared.
-    - ``computing``: partitions of large groups are assigned, regular expressions are matched.
+    - ``computing``: partitions of large groups are assigned.
+    - ``matching``: regular expressions of groups are matched; no assignment waits for that.
+    - ``regexes``: regular expressions of requests are compiled, and matched for listings; whoever
+      has used the thread least comes first.
     - ``telemetry``: metrics that clients push are read.
     """
 
@@ -45,8 +48,11 @@ class Threads:
         self.housekeeping = Kind(HOUSEKEEPING)
         self.computing = Kind(COMPUTING)
         self.telemetry = Kind(TELEMETRY)
+        self.matching = Kind(COMPUTING)
+        self.regexes = Lane()
 
     def close(self) -> None:
         """Give up work that no client was promised: large requests, and batches to check."""
         self.coding.close()
         self.checking.close()
+        self.regexes.close()

@@ -11,6 +11,7 @@ Rules:
 """
 
 from collections.abc import Callable, Hashable, Sequence
+from enum import Enum
 from typing import Any, NamedTuple, TypeAlias
 
 from kwire.coordinator.detail import Detail
@@ -23,6 +24,13 @@ Waiter: TypeAlias = Hashable
 """Waits for a reply; only the runtime knows the request behind it."""
 
 
+class JobKind(Enum):
+    """Jobs of different kinds don't wait for each other."""
+
+    ASSIGNMENT = "assignment"
+    MATCHING = "matching"
+
+
 class Job(NamedTuple):
     """Work that takes long, and the operation that takes its result.
 
@@ -33,6 +41,7 @@ class Job(NamedTuple):
     name: str
     work: Callable[[], Any]
     hand_in: Callable[[Any, int], "Effects"]
+    kind: JobKind = JobKind.ASSIGNMENT
 
 
 class Effects:

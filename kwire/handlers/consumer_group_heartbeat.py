@@ -10,16 +10,14 @@ from kwire.errors import KafkaError
 from kwire.handlers.consumer_group_describe import check_consumer_protocol
 from kwire.handlers.context import RequestContext
 from kwire.handlers.member_size import check_member_size
+from kwire.handlers.regexes import compile_ahead
 from kwire.handlers.replies import answer
-from kwire.handlers.waiting import Unfinished, at_once_or_later, later
+from kwire.handlers.waiting import Unfinished, at_once_or_later
 from kwire.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
 from kwire.runtime import Reply
-
-UNITS_PER_CHARACTER = 5
-"""What it costs to compile a regular expression, whether or not it is one."""
 
 
 def handle(
@@ -37,8 +35,8 @@ async def _handle(
     try:
         check_consumer_protocol(context.broker)
         regex = request.subscribed_topic_regex
-        if regex and context.work.spend(len(regex) * UNITS_PER_CHARACTER):
-            await later(context.work.next_slice)
+        if regex:
+            await compile_ahead(regex, context)
         if names := request.subscribed_topic_names:
             check_member_size([(name, 0) for name in names], context)
         home = context.broker.groups.coordinator_or_empty(request.group_id)

@@ -9,11 +9,12 @@ matches the ids, a piece at a time.
 from collections.abc import Callable, Container, Mapping
 from functools import partial
 
-from kwire.coordinator.consumer.regexes import Question, answer, check_regex
+from kwire.coordinator.consumer.regexes import Question, answer
 from kwire.coordinator.transaction.state import Transaction
 from kwire.coordinator.transaction.state import TransactionState as State
 from kwire.errors import KafkaError
 from kwire.handlers.context import RequestContext
+from kwire.handlers.regexes import compile_ahead
 from kwire.handlers.slices import distinct, pieces
 from kwire.handlers.waiting import Unfinished, at_once_or_later, later
 from kwire.protocol.messages.list_transactions import (
@@ -49,7 +50,7 @@ async def _handle(
     pattern = request.transactional_id_pattern
     if pattern:
         try:
-            check_regex(pattern)
+            await compile_ahead(pattern, context)
         except KafkaError as error:
             return ListTransactionsResponse(error_code=error.code)
     states = []
@@ -80,10 +81,11 @@ async def _handle(
 async def _matching(
     pattern: str, wanted: list[Transaction], context: RequestContext
 ) -> list[Transaction]:
-    """The transactions whose id matches; a thread finds them."""
+    """The transactions whose id matches; the thread for requests' expressions finds them."""
     question = Question(pattern, frozenset(one.transactional_id for one in wanted))
-    matching = (await context.broker.threads.computing.run(answer, [question]))[pattern]
-    return [one for one in wanted if one.transactional_id in matching]
+    lane = context.broker.threads.regexes
+    matching = await lane.run(context.work, lambda asked, between: answer([asked]), question)
+    return [one for one in wanted if one.transactional_id in matching[pattern]]
 
 
 def _filter(

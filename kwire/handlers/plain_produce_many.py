@@ -15,6 +15,7 @@ from kwire.broker.internal_topics import INTERNAL_TOPICS
 from kwire.broker.partition import Partition
 from kwire.errors import KafkaError
 from kwire.handlers.produce import told_log_start
+from kwire.log.plain_append import note_room_if_any
 from kwire.log.plain_batch import plain_batch
 from kwire.log.validation import CheckedBatch
 from kwire.protocol.frame import RequestHeader
@@ -22,6 +23,9 @@ from kwire.protocol.wire import MalformedRequest, append_unsigned_varint, read_u
 from kwire.record.batch import NO_TIMESTAMP, RecordBatch
 
 TOPIC_IDS_SINCE = 13
+MOST_ROLLS = 4
+"""If more partitions of a request need a new segment by age, the request takes the slow way."""
+
 MOST_PARTITIONS = 100
 """More partitions would take longer than a slice of the event loop: the twin serves them."""
 
@@ -59,7 +63,7 @@ class Batches:
     batch.
     """
 
-    __slots__ = ("_broker", "_frame", "_now_ms", "_version", "at", "count", "topics")
+    __slots__ = ("_broker", "_frame", "_now_ms", "_rolls", "_version", "at", "count", "topics")
 
     def __init__(self, frame: memoryview, at: int, version: int, broker: Broker) -> None:
         self._frame = frame
@@ -68,6 +72,7 @@ class Batches:
         self._now_ms = broker.now_ms()
         self.at = at
         self.count = 0
+        self._rolls = 0
         self.topics: list[tuple[bytes, list[tuple[Partition, RecordBatch]]]] = []
 
     def read(self) -> None:
@@ -127,6 +132,14 @@ class Batches:
         batch = plain_batch(frame[at:end], partition.log.config, self._now_ms)
         if batch is None:
             raise Uncommon
+        log = partition.log
+        segment = log.segments[-1]
+        if segment.room_bytes < 0:
+            note_room_if_any(segment, log.config)
+        if batch.max_timestamp > segment.room_timestamp >= 0:
+            self._rolls += 1
+            if self._rolls > MOST_ROLLS:
+                raise Uncommon  # the twin lets other clients have turns between new segments
         self.at = end + 1
         return partition, batch
 

@@ -50,6 +50,7 @@ from kwire.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from kwire.record.batch import RecordBatch, TooLarge
+from kwire.record.feed import Between, Limits
 
 VALID_ACKS = (ACKS_ALL, 0, 1)
 ADMIN_CLIENT_ID = "__admin_client"
@@ -57,6 +58,9 @@ TOPIC_IDS_SINCE = 13
 ZSTD_SINCE = 7
 ABORTABLE_SINCE = 11
 ADDS_SINCE = 12
+
+ROLL_UNITS = 1000
+"""Making the files of a new segment costs about so much, on a busy disk several times as much."""
 
 BYTES_PER_UNIT = 8 * 1024
 """How many bytes of a batch are copied, checked and written in one unit of work."""
@@ -92,7 +96,6 @@ def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse 
 
 
 async def _handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse | None:
-    now_ms = context.broker.now_ms()
     by_id = context.api_version >= TOPIC_IDS_SINCE
     work = context.work
     answers_count = 0
@@ -106,7 +109,7 @@ async def _handle(request: ProduceRequest, context: RequestContext) -> ProduceRe
             if answers_count and work.spend(UNITS):
                 await later(work.next_slice)
             answers_count += 1
-            response, flush = await _produce(request, context, name, data, now_ms)
+            response, flush = await _produce(request, context, name, data)
             if flush is not None:
                 flushes.append((response, flush))
             partitions.append(response)
@@ -145,7 +148,6 @@ async def _produce(
     context: RequestContext,
     name: str | None,
     data: PartitionProduceData,
-    now_ms: int,
 ) -> tuple[PartitionProduceResponse, Flush | None]:
     """Append to one partition; return its answer, and the flush that the answer waits for.
 
@@ -156,7 +158,7 @@ async def _produce(
         partition = _partition(request, context, name, data)
         batch = _batch(request, context, data)
         log_start_offset = partition.log.log_start_offset
-        info = await _append(partition, batch, now_ms, request, context)
+        info = await _append(partition, batch, request, context)
     except KafkaError as error:
         wrong = error.record_errors if isinstance(error, InvalidBatch) else []
         answer = PartitionProduceResponse(
@@ -205,31 +207,42 @@ def _batch(
 async def _append(
     partition: Partition,
     batch: RecordBatch,
-    now_ms: int,
     request: ProduceRequest,
     context: RequestContext,
 ) -> AppendInfo:
     """Check a batch and append it."""
     if context.work.spend(batch.size_bytes // BYTES_PER_UNIT):
         await later(context.work.next_slice)
-    checked = await _check(batch, partition.log.config, now_ms, context)
+    checked = await _check(batch, partition.log.config, context)
     if batch.is_transactional and not partition.log.producers.has_open_transaction(
         batch.producer_id, batch.producer_epoch
     ):
         await _verify(partition, batch, request, context)
-    return partition.append_checked(checked, now_ms=now_ms, required_acks=request.acks)
+    now_ms = context.broker.now_ms()
+    segments = partition.log.segments
+    active = segments.active
+    info = partition.append_checked(checked, now_ms=now_ms, required_acks=request.acks)
+    if segments.active is not active:
+        context.work.spend(ROLL_UNITS)  # the next partition waits for a slice
+    return info
 
 
-async def _check(
-    batch: RecordBatch, config: LogConfig, now_ms: int, context: RequestContext
-) -> CheckedBatch:
-    """Check a batch, in a thread if that takes long."""
+async def _check(batch: RecordBatch, config: LogConfig, context: RequestContext) -> CheckedBatch:
+    """Check a batch, in a thread if that takes long.
+
+    A thread takes the time of ``LogAppendTime`` when it begins, not when the batch began to wait
+    for the thread.
+    """
+    broker = context.broker
+    now_ms = broker.now_ms()
     if not is_slow(batch, config, now_ms):
         with suppress(TooLarge):
             return checked_batch(batch, config, now_ms, INLINE_LIMITS)
-    limits = full_limits(context.broker, config)
-    in_thread = partial(checked_batch, batch, config, now_ms)
-    return await open_in_thread(in_thread, batch, limits, context)
+
+    def in_thread(limits: Limits, between: Between) -> CheckedBatch:
+        return checked_batch(batch, config, broker.now_ms(), limits, between)
+
+    return await open_in_thread(in_thread, batch, full_limits(broker, config), context)
 
 
 async def _verify(

@@ -25,7 +25,7 @@ def append_plain(log: PartitionLog, batch: RecordBatch, leader_epoch: int) -> in
     """Append the batch from ``plain_batch``, alone in its buffer; its first offset, or -1."""
     segment = log.segments[-1]
     if segment.room_bytes < 0:
-        _note_room(segment, log.config)
+        note_room_if_any(segment, log.config)
     size_bytes = batch.size_bytes
     first_offset = log.log_end_offset
     last_offset = first_offset + batch.last_offset_delta
@@ -59,7 +59,8 @@ def append_plain(log: PartitionLog, batch: RecordBatch, leader_epoch: int) -> in
     return first_offset
 
 
-def _note_room(segment: LogSegment, config: LogConfig) -> None:
+def note_room_if_any(segment: LogSegment, config: LogConfig) -> None:
+    """Store the limits of a segment that isn't empty, see ``kwire.log.rolling``."""
     if segment.size_bytes:
         with suppress(OSError, KafkaError):  # the twin meets the same error and raises it
             note_room(segment, config)

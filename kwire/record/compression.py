@@ -22,9 +22,10 @@ Rules:
   block of type 1 repeats one byte; other blocks are as long as their size says.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from enum import IntEnum
 from struct import Struct
+from typing import Any
 
 from kwire.errors import ErrorCode
 from kwire.record.batch import Buffer, InvalidRecords, TooLarge
@@ -79,6 +80,10 @@ _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _ZSTD_MAX_WINDOW_BYTES = 1 << 27  # the window of level 22, and zstd's own default limit
 _ZSTD_BLOCK_HEADER_BYTES = 3
 _ZSTD_REPEATED_BYTE = 1
+_ZSTD_SKIPPABLE = b"\x2a\x4d\x18"
+"""What follows the first byte, 0x50 to 0x5f, of a frame without data."""
+
+_ZSTD_SKIPPABLE_HEADER_BYTES = 8
 _ZSTD_CHECKSUM_BYTES = 4
 _INT32 = Struct(">i")
 
@@ -305,15 +310,32 @@ def _stream_zstd(pieces: Iterable[Buffer], level: int) -> Iterator[bytes]:
 
 
 def _decompress_zstd(data: memoryview, max_bytes: int) -> Iterator[bytes]:
+    """All frames, one after the other, as Kafka reads them. Of lz4 it reads only the first frame.
+
+    Without a frame there is no data.
+    """
     import zstandard
 
-    if not len(data):  # Kafka's reader accepts a missing frame as no data
-        return
-    if data[: len(_ZSTD_MAGIC)] != _ZSTD_MAGIC:
-        raise InvalidRecords(ErrorCode.CORRUPT_MESSAGE, "the records are not a zstd frame")
     limited = zstandard.ZstdDecompressor(max_window_size=_ZSTD_MAX_WINDOW_BYTES)
-    decompressor = limited.decompressobj()
-    position, end = 0, zstandard.frame_header_size(data)
+    position = 0
+    while position < len(data):
+        magic = bytes(data[position : position + len(_ZSTD_MAGIC)])
+        if magic[1:] == _ZSTD_SKIPPABLE and magic[0] & 0xF0 == 0x50:
+            size = data[position + 4 : position + _ZSTD_SKIPPABLE_HEADER_BYTES]
+            position += _ZSTD_SKIPPABLE_HEADER_BYTES + int.from_bytes(size, "little")
+        elif magic == _ZSTD_MAGIC:
+            header_bytes = zstandard.frame_header_size(data[position:])
+            frame = _zstd_frame(limited.decompressobj(), data, position, header_bytes)
+            position = yield from frame
+        else:
+            raise InvalidRecords(ErrorCode.CORRUPT_MESSAGE, "the records are not a zstd frame")
+
+
+def _zstd_frame(
+    decompressor: Any, data: memoryview, position: int, header_bytes: int
+) -> Generator[bytes, None, int]:
+    """Decompress the frame at ``position``, block by block; returns the position after it."""
+    end = position + header_bytes
     is_last = False
     while not decompressor.eof:
         if position >= len(data):
@@ -327,6 +349,7 @@ def _decompress_zstd(data: memoryview, max_bytes: int) -> Iterator[bytes]:
         is_last = bool(header & 1)
         repeats = header >> 1 & 3 == _ZSTD_REPEATED_BYTE
         end = position + _ZSTD_BLOCK_HEADER_BYTES + (1 if repeats else header >> 3)
+    return position
 
 
 _COMPRESSORS: dict[int, Callable[[Buffer, int], bytes]] = {

@@ -1,9 +1,11 @@
 """ConsumerGroupHeartbeat and ConsumerGroupDescribe through a server, and what else sees groups."""
 
+import threading
 from pathlib import Path
 
 import pytest
 
+from kwire.coordinator.consumer.regexes import check_regex
 from kwire.errors import ErrorCode
 from kwire.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kwire.protocol.messages.consumer_group_describe import (
@@ -160,3 +162,29 @@ async def test_members_are_still_there_after_a_restart(tmp_path: Path):
         assert answer.error_code == 0
         assert answer.member_epoch == joined.member_epoch
         await client.aclose()
+
+
+async def test_an_expression_is_compiled_in_a_thread(tmp_path: Path, monkeypatch):
+    """Compiling takes milliseconds, and the first expression loads the library."""
+    threads = []
+
+    def check(regex):
+        threads.append(threading.current_thread())
+        check_regex(regex)
+
+    monkeypatch.setattr("kwire.handlers.regexes.check_regex", check)
+    async with running_server(tmp_path, SETTINGS) as server:
+        client = await server.connect()
+        await prepare(client)
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=GROUP,
+            member_id="a",
+            rebalance_timeout_ms=10_000,
+            subscribed_topic_regex="ord.*",
+            topic_partitions=[],
+        )
+        answer = await client.request(request, 1, ConsumerGroupHeartbeatResponse)
+        assert not answer.error_code
+        await client.aclose()
+    assert threads
+    assert threading.main_thread() not in threads

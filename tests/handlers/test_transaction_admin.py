@@ -1,7 +1,10 @@
 """What operators see of transactions, and how they end one that hangs."""
 
+import threading
+
 import pytest
 
+from kwire.coordinator.consumer.regexes import check_regex
 from kwire.errors import ErrorCode
 from kwire.protocol.messages.describe_producers import (
     DescribeProducersRequest,
@@ -148,3 +151,19 @@ async def test_a_transaction_that_hangs_is_aborted(producer, client):
     ]
     assert await abort(-1, coordinator_epoch=3) == [ErrorCode.INVALID_PRODUCER_EPOCH, unknown]
     assert await abort(0, coordinator_epoch=3, version=2) == [0, unknown]
+
+
+async def test_a_pattern_is_compiled_and_matched_in_a_thread(producer, client, monkeypatch):
+    """Some patterns take milliseconds, and the first one loads the library."""
+    threads = []
+
+    def check(regex):
+        threads.append(threading.current_thread())
+        check_regex(regex)
+
+    monkeypatch.setattr("kwire.handlers.regexes.check_regex", check)
+    request = ListTransactionsRequest(transactional_id_pattern="led.*")
+    answer = await client.request(request, 2, ListTransactionsResponse)
+    assert [one.transactional_id for one in answer.transaction_states] == ["ledger"]
+    assert threads
+    assert threading.main_thread() not in threads

@@ -270,3 +270,30 @@ def test_codecs_that_do_not_exist_are_refused(codec: int) -> None:
     for function in (compress, decompress):
         with pytest.raises(KafkaError, match=f"unknown compression codec {codec}"):
             function(codec, b"x")
+
+
+SKIPPABLE = b"\x5f\x2a\x4d\x18" + (4).to_bytes(4, "little") + b"skip"
+
+
+@pytest.mark.parametrize(
+    "between", [b"", SKIPPABLE, zstandard.compress(b"")], ids=["nothing", "skippable", "empty"]
+)
+def test_all_frames_of_zstd_are_read(between: bytes) -> None:
+    """Apache Kafka 4.3.1 reads them too, whatever is between them."""
+    first, second = zstandard.compress(TEXT), zstandard.compress(b"second")
+    data = between + first + between + second + between
+    assert bytes(decompress(Compression.ZSTD, data)) == TEXT + b"second"
+
+
+def test_only_the_first_frame_of_lz4_is_read() -> None:
+    """As Apache Kafka 4.3.1 does."""
+    data = lz4.frame.compress(TEXT) + lz4.frame.compress(b"second")
+    assert bytes(decompress(Compression.LZ4, data)) == TEXT
+
+
+def test_what_follows_the_frames_of_zstd_must_be_a_frame() -> None:
+    """Apache Kafka answers UNKNOWN_SERVER_ERROR for such a batch."""
+    with pytest.raises(KafkaError, match="not a zstd frame"):
+        decompress(Compression.ZSTD, zstandard.compress(TEXT) + b"junk")
+    with pytest.raises(KafkaError, match="cut short"):
+        decompress(Compression.ZSTD, zstandard.compress(TEXT) + zstandard.compress(TEXT)[:-1])

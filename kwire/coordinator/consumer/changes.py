@@ -29,7 +29,7 @@ from kwire.coordinator.consumer.regexes import RegexMatches, answer
 from kwire.coordinator.consumer.settings import ConsumerSettings
 from kwire.coordinator.consumer.timers import Assigning
 from kwire.coordinator.consumer.topics import Topics, TopicSet
-from kwire.coordinator.effects import Effects, Job, Turn
+from kwire.coordinator.effects import Effects, Job, JobKind, Turn
 from kwire.coordinator.group import Group, GroupRegistry
 from kwire.errors import ErrorCode
 
@@ -156,7 +156,8 @@ class Changes:
         name = f"matching {len(draft.to_match)} expressions of group {draft.group.group_id}"
         version = self._around.matches.version
         take = partial(self._take_matches, original, version)
-        draft.turn.effects.begin(Job(name, partial(answer, draft.to_match), take))
+        work = partial(answer, draft.to_match)
+        draft.turn.effects.begin(Job(name, work, take, JobKind.MATCHING))
         return True
 
     def _take_matches(

@@ -1,0 +1,85 @@
+"""What a produce request costs beside its bytes, and when its batches get their time."""
+
+import threading
+from pathlib import Path
+
+import trio
+
+from kwire.budget.checking import STRETCH_UNITS
+from kwire.budget.work import Turns, Work
+from kwire.connection.connection import Connection
+from kwire.handlers.produce import ROLL_UNITS
+from kwire.metadata.controller import NewTopic, create_topic
+from kwire.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from kwire.record.compression import Compression
+from kwire.record.records import BatchBuilder
+from kwire.testing.clock import FakeClock
+from kwire.testing.in_process import running_server
+
+PARTITIONS = 5
+
+
+def request(partitions: int, timestamp_ms: int, records: int = 1, codec: int = 0) -> ProduceRequest:
+    """A batch for each of several partitions."""
+    builder = BatchBuilder()
+    for _ in range(records):
+        builder.add(timestamp_ms, b"k", b"v")
+    batch = bytes(builder.build(compression=codec))
+    data = [PartitionProduceData(index=n, records=batch) for n in range(partitions)]
+    return ProduceRequest(
+        acks=1, timeout_ms=1000, topic_data=[TopicProduceData(name="t", partition_data=data)]
+    )
+
+
+async def test_a_new_segment_costs_a_slice(tmp_path: Path) -> None:
+    """A request that rolls many partitions makes many files, so others have turns in between."""
+    clock = FakeClock()
+    async with running_server(tmp_path, clock=clock) as server:
+        new = NewTopic("t", PARTITIONS, 1, configs={"segment.ms": "1"})
+        await server.broker.commit(lambda image: create_topic(image, new, server.broker.random))
+        client = await server.connect()
+        now_ms = clock.now_ms()
+        await client.request(request(PARTITIONS, now_ms), 9, ProduceResponse)
+        (connection,) = server.server.poller.connections
+        assert isinstance(connection, Connection)
+        before = connection._work.used_units
+        await client.request(request(PARTITIONS, now_ms + 10), 9, ProduceResponse)
+        assert connection._work.used_units - before >= PARTITIONS * ROLL_UNITS
+        await client.aclose()
+
+
+async def test_the_append_time_does_not_include_the_wait_for_a_thread(tmp_path: Path) -> None:
+    """A batch that is checked in a thread gets the time at which its check begins."""
+    clock = FakeClock()
+    gate, begun = threading.Event(), threading.Event()
+
+    def block(_argument: None, _between: object) -> None:
+        begun.set()
+        gate.wait()
+
+    async with running_server(tmp_path, clock=clock) as server:
+        settings = {"message.timestamp.type": "LogAppendTime", "cleanup.policy": "compact"}
+        new = NewTopic("t", 1, 1, configs=settings)
+        await server.broker.commit(lambda image: create_topic(image, new, server.broker.random))
+        client = await server.connect()
+        lane = server.broker.threads.checking.small
+        async with trio.open_nursery() as nursery:
+            other = Work(Turns(), lambda: False)
+            nursery.start_soon(lane.run, other, block, None, STRETCH_UNITS)
+            await trio.to_thread.run_sync(begun.wait)
+            sent_ms = clock.now_ms()
+            asked = request(1, sent_ms, records=5000, codec=Compression.GZIP)
+            await client.send(asked, 9)
+            while not lane._line._waiting:
+                await trio.lowlevel.checkpoint()
+            clock.pass_time(60_000)
+            gate.set()
+        frame = await client.receive_frame()
+        assert frame is not None
+        assert (sent_ms + 60_000).to_bytes(8, "big") in frame
+        await client.aclose()
