@@ -2,6 +2,7 @@
 
 Rules:
 
+- Times and errors are counted only if ``is_on``, because only the HTTP port shows them.
 - A request on a fast path costs one addition. Its time is that of its pass of the poller: from when
   its connection was found ready until the responses of the pass were sent. Another pass of the same
   connections therefore counts each of its requests with the same time.
@@ -65,6 +66,7 @@ class Tally:
         "errors",
         "fast",
         "fast_times",
+        "is_on",
         "loop_lag",
         "malformed",
         "passes",
@@ -75,6 +77,7 @@ class Tally:
     )
 
     def __init__(self) -> None:
+        self.is_on = False
         self.fast = [0, 0]
         self.fast_times = (Spread(), Spread())
         self.requests: dict[int, RequestTimes] = {}

@@ -60,8 +60,7 @@ class Connection:
         self._max_request_bytes = max_request_bytes
         self._inbox = Inbox(poller.scratch, MIN_REQUEST_BYTES, max_request_bytes)
         self._outbox = Outbox(sock, broker.cold_reads)
-        self._tally = poller.tally
-        self._stopwatch = Stopwatch(poller.tally)
+        self._stopwatch = Stopwatch(poller.tally) if poller.tally.is_on else None
         self._work = Work(poller.turns, info.is_gone, broker.integer("kwire.response.max.bytes"))
         self._waiting: Waiting | None = None
         self._scope: trio.CancelScope | None = None
@@ -202,20 +201,21 @@ class Connection:
             self._outbox.append(by, response, header.correlation_id)
             return
         try:
+            answer = None
             if served_by.plain is not None:
                 answer = served_by.plain(frame, position, header, self._broker)
-                if isinstance(answer, Unfinished):
-                    self._stopwatch.begin(header.api_key, self._poller.ready_s)
-                    self._take(served_by, header, answer)
-                    return
-                if answer is not None:
-                    self._tally.fast[header.api_key] += 1
-                    if len(frame) > large.SMALL_BYTES:
-                        self._work.begin_request(large.plain_units(frame, answer))
-                    self._outbox.append_plain(answer)
-                    return
-            self._stopwatch.begin(header.api_key, self._poller.ready_s)
-            self._decode(served_by, header, frame, position)
+            if answer is not None and not isinstance(answer, Unfinished):
+                self._poller.tally.fast[header.api_key] += 1
+                if len(frame) > large.SMALL_BYTES:
+                    self._work.begin_request(large.plain_units(frame, answer))
+                self._outbox.append_plain(answer)
+                return
+            if self._stopwatch is not None:
+                self._stopwatch.begin(header.api_key, self._poller.ready_s)
+            if answer is not None:
+                self._take(served_by, header, answer)
+            else:
+                self._decode(served_by, header, frame, position)
         except Exception as error:
             raise failed(error, served_by, header, self._broker, self.info.peer) from error
 
@@ -256,7 +256,8 @@ class Connection:
 
     def _take(self, served_by: Route, header: RequestHeader, response: Any) -> None:
         """Keep a response, or the object that gives the response later."""
-        self._stopwatch.take(response, self._work.is_large)
+        if self._stopwatch is not None:
+            self._stopwatch.take(response, self._work.is_large)
         if type(response) in COME_LATER:
             self._waiting = Waiting(served_by, header, response)
         elif type(response) is list:

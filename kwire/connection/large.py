@@ -85,7 +85,7 @@ async def encode_large(
     correlation_id: int,
     threads: Threads,
     work: Work,
-    stopwatch: Stopwatch,
+    stopwatch: Stopwatch | None,
 ) -> PlainAnswer:
     """Encode a response in a thread; ConnectionClosed for a response of too many bytes.
 
@@ -94,7 +94,8 @@ async def encode_large(
     """
 
     def encode(response: Any, between: Callable[[], None]) -> list[bytes | FileSlice]:
-        stopwatch.note_errors(response)
+        if stopwatch is not None:
+            stopwatch.note_errors(response)
         return encoded_parts(served_by, response, correlation_id)
 
     parts = await threads.coding.run(work, encode, response)

@@ -259,7 +259,7 @@ class Poller:
             if self._woken or self._afterwards:
                 self._follow_up()
             now_s = perf_counter()
-            if ready or again:
+            if self.tally.is_on and (ready or again):
                 self.tally.end_pass(now_s - self.ready_s)
             self.ready_s = now_s
             if now_s - begin_s > TURN_S or self._again:

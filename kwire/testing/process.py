@@ -81,8 +81,6 @@ class BrokerProcess:
     def start(self) -> "BrokerProcess":
         """Start the broker and wait until it is ready; BrokerFailed if it ends or hangs."""
         # -P: the working directory may contain another kwire.
-        command = [sys.executable, "-P", "-m", "kwire", "serve", "--data-dir", str(self.data_dir)]
-        command += ["--listen", self._listen, *self._options]
         environment = dict(os.environ)
         module = "kwire"
         # Linux means the thread that has started a child when it looks for its parent.
@@ -91,7 +89,7 @@ class BrokerProcess:
             module = "kwire.testing.child"
             environment["KWIRE_DIES_WITH"] = str(os.getpid())
         command = [sys.executable, "-P", "-m", module, "serve", "--data-dir", str(self.data_dir)]
-        command += ["--listen", self._listen]
+        command += ["--listen", self._listen, *self._options]
         for name, value in self._settings.items():
             command += ["-o", f"{name}={value}"]
         paths = [str(self._package_parent), environment.get("PYTHONPATH", "")]

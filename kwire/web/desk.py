@@ -41,8 +41,9 @@ class Observed:
         self._poller: Poller | None = None
 
     def serves(self, broker: "Broker", poller: "Poller") -> None:
-        """Note that the listeners are open."""
+        """Note that the listeners are open, and begin to count requests."""
         self._broker, self._poller = broker, poller
+        broker.tally.is_on = True
         self.not_serving = ""
 
     def stops(self) -> None:
