@@ -15,7 +15,7 @@ HEAD = """# Metrics
 `make docs` writes this page from the table in `kwire/metrics/definitions.tsv`.
 
 ```sh
-pip install 'kwire[web]'
+pip install '.[web]'      # in a checkout
 kwire serve --http 127.0.0.1:9094
 curl http://127.0.0.1:9094/metrics
 ```

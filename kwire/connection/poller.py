@@ -347,6 +347,7 @@ class Poller:
 
     async def _take_turn_of_woken(self) -> None:
         self.now_s = trio.current_time()
+        self.turns.begin_pass()
         self._is_in_turn = True
         self._serve_again(list(self._again))
         self._serve_woken()

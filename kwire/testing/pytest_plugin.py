@@ -1,6 +1,6 @@
 """The pytest plugin: fixtures with a broker, and the broker's log in the report of a failing test.
 
-``pip install kwire[test]`` registers it (entry point ``pytest11``). ``-p no:kwire`` leaves it out.
+The installation of kwire registers it (entry point ``pytest11``). ``-p no:kwire`` leaves it out.
 
 Rules:
 

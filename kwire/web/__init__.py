@@ -1,6 +1,6 @@
 """The HTTP port of a broker: metrics, health, and pages, in a thread with an event loop of its own.
 
-Off unless ``kwire.http.listen`` (``--http HOST:PORT``) is set. It needs ``pip install kwire[web]``.
+Off unless ``kwire.http.listen`` (``--http HOST:PORT``) is set. It needs the extra ``web``.
 
 To add routes:
 

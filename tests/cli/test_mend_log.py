@@ -63,6 +63,15 @@ def state(server: RunningServer) -> TransactionState | None:
     return known and known.state
 
 
+def is_loaded(server: RunningServer) -> bool:
+    """Whether the coordinator of the transaction has loaded its partition."""
+    try:
+        server.broker.transactions.of(LEDGER)
+    except KafkaError:
+        return False
+    return True
+
+
 async def test_a_transaction_ends_after_its_offsets_partition_was_mended(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -83,6 +92,7 @@ async def test_a_transaction_ends_after_its_offsets_partition_was_mended(
     with caplog.at_level(logging.ERROR):
         async with running_server(tmp_path, SETTINGS) as server:
             producer.client = await server.connect()
+            await until(lambda: is_loaded(server))
             await producer.end(committed=True)
             assert state(server) is TransactionState.PREPARE_COMMIT
             assert coordinator(server) is None
@@ -94,7 +104,7 @@ async def test_a_transaction_ends_after_its_offsets_partition_was_mended(
     assert f"{file}: " in capsys.readouterr().out
     assert (tmp_path / f"{OFFSETS}.{FIRST}.damaged").read_bytes() == content
     async with running_server(tmp_path, SETTINGS) as server:
-        await until(lambda: coordinator(server) is not None)
+        await until(lambda: coordinator(server) is not None and is_loaded(server))
         await until(lambda: state(server) is TransactionState.COMPLETE_COMMIT)
         found = [committed(server, group) for group in (LOST, KEPT, "copied")]
         assert found == [None, 7, 9]
