@@ -104,10 +104,11 @@ async def test_the_event_loop_sends_the_signs_of_life(
     ],
 )
 async def test_without_a_watchdog_there_are_no_signs(
-    manager: socket.socket, watchdog: dict[str, str]
+    manager: socket.socket, autojump_clock: MockClock, watchdog: dict[str, str]
 ) -> None:
     """Nobody waits for them, or for those of another process."""
-    await ServiceManager({"NOTIFY_SOCKET": manager.getsockname(), **watchdog}).keep_telling()
+    with trio.fail_after(60):
+        await ServiceManager({"NOTIFY_SOCKET": manager.getsockname(), **watchdog}).keep_telling()
     manager.setblocking(False)
     with pytest.raises(BlockingIOError):
         _lines(manager)
