@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer
 from kafka import KafkaConsumer, TopicPartition
 
 from compat_tests.command_line import CommandLine
@@ -62,9 +62,16 @@ def test_partitions_are_shared_with_a_stock_client(
 ) -> None:
     """The members of a group show what each has; a reset is refused meanwhile."""
     group = names.group()
-    other = KafkaConsumer(topic, bootstrap_servers=bootstrap, group_id=group, client_id="other")
+    settings = {"bootstrap.servers": bootstrap, "group.id": group, "client.id": "other"}
+    other = Consumer(settings)
+    other.subscribe([topic])
     try:
-        wait_until(lambda: other.poll(100) is not None and other.assignment())
+
+        def has_both() -> bool:
+            other.poll(0.1)
+            return len(other.assignment()) == 2
+
+        wait_until(has_both)
         [found] = cli.ok("groups", "describe", group, "--json").json
         assert [member["client"] for member in found["members"]] == ["other"]
         assert found["members"][0]["partitions"] == [f"{topic}-0", f"{topic}-1"]

@@ -47,6 +47,27 @@ def test_what_is_wrong_with_a_topic_is_one_line(cli: CommandLine, names: Names) 
     assert (done.code, "INVALID_PARTITIONS" in done.err) == (1, True)
 
 
+def test_changes_as_json(cli: CommandLine, names: Names) -> None:
+    """What became of each name; a failure is said on stderr too."""
+    old, new = names.topic(), names.topic()
+    cli.ok("topics", "create", old)
+    done = cli("topics", "create", old, new, "--json")
+    assert (done.code, "TOPIC_ALREADY_EXISTS" in done.err) == (1, True)
+    [refused, created] = done.json
+    assert (refused["name"], refused["ok"], refused["error"]) == (
+        *(old, False, "TOPIC_ALREADY_EXISTS"),
+    )
+    assert (created["name"], created["ok"]) == (new, True)
+    for command in (
+        ("topics", "alter", new, "--set", "retention.ms=5"),
+        ("topics", "add-partitions", new, "--by", "1"),
+        ("configs", "unset", "topic", new, "retention.ms"),
+        ("topics", "delete", new),
+    ):
+        [row] = cli.ok(*command, "--json").json
+        assert (row["name"], row["ok"]) == (new, True)
+
+
 def test_a_dry_run_changes_nothing(cli: CommandLine, names: Names) -> None:
     """It says what would happen."""
     topic = names.topic()

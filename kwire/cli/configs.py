@@ -38,12 +38,12 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     describe.add_argument("configs", metavar="CONFIG", nargs="*", help="only these configs")
     describe.add_argument("--all", action="store_true", help="also configs with their default")
     describe.add_argument("--docs", action="store_true", help="also what each config is for")
-    add_json(describe)
     setting.add_argument("values", metavar="CONFIG=VALUE", nargs="+", type=name_value)
     unsetting.add_argument("configs", metavar="CONFIG", nargs="+")
     for action in (setting, unsetting):
         action.add_argument("--dry-run", action="store_true", help="only check it")
     for action, run in ((describe, run_describe), (setting, run_set), (unsetting, run_unset)):
+        add_json(action)
         add_cluster_options(action)
         action.set_defaults(run=run)
 
@@ -134,13 +134,16 @@ def run_unset(options: argparse.Namespace) -> int:
 
 
 def _change(options: argparse.Namespace, change: "Change") -> int:
+    from kwire.cli.outcomes import Outcomes
     from kwire.cli.session import run_on_cluster
     from kwire.client.configs import alter_configs
 
     async def work(cluster: "Cluster") -> int:
         await alter_configs(cluster, _resource(options), change, only_checks=options.dry_run)
         names = ", ".join([*change.set, *change.unset])
-        print(f"{'would change' if options.dry_run else 'changed'} {names} of {options.name}")
-        return 0
+        outcomes = Outcomes(options)
+        verb = "would change" if options.dry_run else "changed"
+        outcomes.done(options.name, f"{verb} {names} of {options.name}")
+        return outcomes.finish()
 
     return run_on_cluster(options, work)

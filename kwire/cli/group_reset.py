@@ -33,11 +33,11 @@ def add_parsers(actions: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     safety = reset.add_mutually_exclusive_group()
     safety.add_argument("--execute", action="store_true", help="change the offsets")
     safety.add_argument("--dry-run", action="store_true", help="only print the plan (default)")
-    add_json(reset)
     forget = actions.add_parser("delete-offsets", help="delete committed offsets of a group")
     forget.add_argument("group", metavar="GROUP")
     _add_topics(forget, "the topics")
     for action, run in ((reset, run_reset), (forget, run_delete_offsets)):
+        add_json(action)
         add_cluster_options(action)
         action.set_defaults(run=run)
 
@@ -181,21 +181,22 @@ async def _named(cluster: "Cluster", texts: list[str]) -> "list[TopicPartition]"
 
 def run_delete_offsets(options: argparse.Namespace) -> int:
     """Delete offsets; returns the exit code."""
+    from kwire.cli.outcomes import Outcomes
     from kwire.cli.output import fail
-    from kwire.cli.session import described, run_on_cluster
+    from kwire.cli.session import run_on_cluster
     from kwire.client.group_offsets import delete_offsets
 
     if not options.topics:
         return fail("name the topics with --topic; kwire groups delete deletes a whole group")
 
     async def work(cluster: "Cluster") -> int:
-        exit_code = 0
+        outcomes = Outcomes(options)
         partitions = await _named(cluster, options.topics)
         for one, error in (await delete_offsets(cluster, options.group, partitions)).items():
             if error is None:
-                print(f"deleted the offset of {one}")
+                outcomes.done(str(one), f"deleted the offset of {one}")
             else:
-                exit_code = fail(described(error))
-        return exit_code
+                outcomes.failed(str(one), error)
+        return outcomes.finish()
 
     return run_on_cluster(options, work)

@@ -44,8 +44,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         (delete, run_delete),
         (explain, run_explain),
     ):
-        if action is not delete:
-            add_json(action)
+        add_json(action)
         add_cluster_options(action)
         action.set_defaults(run=run)
     group_reset.add_parsers(actions)
@@ -158,18 +157,18 @@ def _show(found: dict[str, Any], *, members: bool) -> None:
 
 def run_delete(options: argparse.Namespace) -> int:
     """Delete groups; returns the exit code."""
-    from kwire.cli.output import fail
-    from kwire.cli.session import described, run_on_cluster
+    from kwire.cli.outcomes import Outcomes
+    from kwire.cli.session import run_on_cluster
     from kwire.client.groups import delete_groups
 
     async def work(cluster: "Cluster") -> int:
-        exit_code = 0
+        outcomes = Outcomes(options)
         for name, error in (await delete_groups(cluster, options.groups)).items():
             if error is None:
-                print(f"deleted {name}")
+                outcomes.done(name, f"deleted {name}")
             else:
-                exit_code = fail(described(error))
-        return exit_code
+                outcomes.failed(name, error)
+        return outcomes.finish()
 
     return run_on_cluster(options, work)
 

@@ -53,6 +53,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         (alter, run_alter),
         (adding, run_add_partitions),
     ):
+        add_json(action)
         add_cluster_options(action)
         action.set_defaults(run=run)
 
@@ -183,8 +184,8 @@ def _show_topic(topic: dict[str, Any]) -> None:
 
 def run_create(options: argparse.Namespace) -> int:
     """Create topics; returns the exit code."""
-    from kwire.cli.output import fail
-    from kwire.cli.session import described, run_on_cluster
+    from kwire.cli.outcomes import Outcomes
+    from kwire.cli.session import run_on_cluster
     from kwire.client.topics import DEFAULT, create_topics
     from kwire.errors import ErrorCode, KafkaError
 
@@ -197,45 +198,47 @@ def run_create(options: argparse.Namespace) -> int:
             configs=dict(options.configs),
             only_checks=options.dry_run,
         )
-        exit_code = 0
+        outcomes = Outcomes(options)
         for name in options.names:
             result = results[name]
             if not isinstance(result, KafkaError):
                 count = result.num_partitions
                 shape = f" ({count} partition{'s' * (count != 1)})" if count > 0 else ""
-                print(f"{'would create' if options.dry_run else 'created'} {name}{shape}")
+                verb = "would create" if options.dry_run else "created"
+                outcomes.done(name, f"{verb} {name}{shape}")
             elif options.if_not_exists and result.code is ErrorCode.TOPIC_ALREADY_EXISTS:
-                print(f"{name} exists already")
+                outcomes.done(name, f"{name} exists already")
             else:
-                exit_code = fail(described(result))
-        return exit_code
+                outcomes.failed(name, result)
+        return outcomes.finish()
 
     return run_on_cluster(options, work)
 
 
 def run_delete(options: argparse.Namespace) -> int:
     """Delete topics; returns the exit code."""
-    from kwire.cli.output import fail
-    from kwire.cli.session import described, run_on_cluster
+    from kwire.cli.outcomes import Outcomes
+    from kwire.cli.session import run_on_cluster
     from kwire.client.topics import delete_topics
     from kwire.errors import ErrorCode, KafkaError
 
     async def work(cluster: "Cluster") -> int:
-        exit_code = 0
+        outcomes = Outcomes(options)
         for name, error in (await delete_topics(cluster, options.names)).items():
             if error is None:
-                print(f"deleted {name}")
+                outcomes.done(name, f"deleted {name}")
             elif options.if_exists and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                print(f"{name} does not exist")
+                outcomes.done(name, f"{name} does not exist")
             else:
-                exit_code = fail(described(KafkaError(error.code, f"topic {name}")))
-        return exit_code
+                outcomes.failed(name, KafkaError(error.code, f"topic {name}"))
+        return outcomes.finish()
 
     return run_on_cluster(options, work)
 
 
 def run_alter(options: argparse.Namespace) -> int:
     """Change configs of a topic; returns the exit code."""
+    from kwire.cli.outcomes import Outcomes
     from kwire.cli.output import fail
     from kwire.cli.session import run_on_cluster
     from kwire.client.configs import Change, Resource, ResourceType, alter_configs
@@ -247,14 +250,17 @@ def run_alter(options: argparse.Namespace) -> int:
         resource = Resource(ResourceType.TOPIC, options.name)
         change = Change(dict(options.configs), options.unset)
         await alter_configs(cluster, resource, change, only_checks=options.dry_run)
-        print(f"{'would alter' if options.dry_run else 'altered'} {options.name}")
-        return 0
+        outcomes = Outcomes(options)
+        verb = "would alter" if options.dry_run else "altered"
+        outcomes.done(options.name, f"{verb} {options.name}")
+        return outcomes.finish()
 
     return run_on_cluster(options, work)
 
 
 def run_add_partitions(options: argparse.Namespace) -> int:
     """Add partitions to a topic; returns the exit code."""
+    from kwire.cli.outcomes import Outcomes
     from kwire.cli.session import run_on_cluster
     from kwire.client.topics import create_partitions
 
@@ -263,7 +269,9 @@ def run_add_partitions(options: argparse.Namespace) -> int:
         count: int = options.to or before + options.by
         await create_partitions(cluster, options.name, count, only_checks=options.dry_run)
         verb = "would have" if options.dry_run else "has"
-        print(f"{options.name} {verb} {count} partitions (before: {before})")
-        return 0
+        outcomes = Outcomes(options)
+        text = f"{options.name} {verb} {count} partitions (before: {before})"
+        outcomes.done(options.name, text)
+        return outcomes.finish()
 
     return run_on_cluster(options, work)

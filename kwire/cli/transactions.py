@@ -60,8 +60,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         (hanging, run_open),
         (abort, run_abort),
     ):
-        if action is not abort:
-            add_json(action)
+        add_json(action)
         add_cluster_options(action)
         action.set_defaults(run=run)
 
@@ -173,6 +172,7 @@ def run_abort(options: argparse.Namespace) -> int:
     async def work(cluster: "Cluster") -> int:
         if options.id is None:
             return await _abort_hanging(cluster, options)
+        from kwire.cli.outcomes import Outcomes
         from kwire.cli.session import CommandError
         from kwire.client.transactions import describe_transaction, fence
 
@@ -182,13 +182,16 @@ def run_abort(options: argparse.Namespace) -> int:
                 f"{options.id} has no open transaction: its state is {found.transaction_state}"
             )
         await fence(cluster, options.id)
-        print(f"aborted the transaction of {options.id}; its producer is fenced")
-        return 0
+        outcomes = Outcomes(options)
+        text = f"aborted the transaction of {options.id}; its producer is fenced"
+        outcomes.done(options.id, text)
+        return outcomes.finish()
 
     return run_on_cluster(options, work)
 
 
 async def _abort_hanging(cluster: "Cluster", options: argparse.Namespace) -> int:
+    from kwire.cli.outcomes import Outcomes
     from kwire.cli.session import CommandError
     from kwire.client.leaders import TopicPartition
     from kwire.client.transactions import abort_hanging, open_transactions
@@ -197,8 +200,10 @@ async def _abort_hanging(cluster: "Cluster", options: argparse.Namespace) -> int
     for one in await open_transactions(cluster, [partition]):
         if one.producer.current_txn_start_offset == options.start_offset:
             await abort_hanging(cluster, one)
-            print(f"aborted the transaction of producer {one.producer.producer_id} in {partition}")
-            return 0
+            outcomes = Outcomes(options)
+            text = f"aborted the transaction of producer {one.producer.producer_id} in {partition}"
+            outcomes.done(str(partition), text)
+            return outcomes.finish()
     raise CommandError(
         f"{partition} has no open transaction that starts at offset {options.start_offset}; "
         f"kwire transactions open {options.topic} shows them"

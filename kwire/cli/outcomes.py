@@ -1,0 +1,41 @@
+"""What a command has changed: a line for each thing, or one JSON document of all.
+
+A failure is one line on stderr in both cases, and makes the exit code 1.
+"""
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from kwire.cli.output import fail
+from kwire.cli.session import described
+from kwire.cli.tables import show_json
+
+if TYPE_CHECKING:
+    from kwire.errors import KafkaError
+
+
+class Outcomes:
+    """What became of each thing that a command was asked to change."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self._as_json: bool = options.json
+        self._rows: list[dict[str, Any]] = []
+        self._exit_code = 0
+
+    def done(self, name: str, text: str) -> None:
+        """The thing with this name is as it was asked for; ``text`` says so."""
+        self._rows.append({"name": name, "ok": True, "text": text})
+        if not self._as_json:
+            print(text)
+
+    def failed(self, name: str, error: "KafkaError") -> None:
+        """The thing with this name could not be changed."""
+        text = described(error)
+        self._rows.append({"name": name, "ok": False, "text": text, "error": error.code.name})
+        self._exit_code = fail(text)
+
+    def finish(self) -> int:
+        """Print the document, if it is wanted; returns the exit code."""
+        if self._as_json:
+            show_json(self._rows)
+        return self._exit_code
