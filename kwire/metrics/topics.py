@@ -10,7 +10,7 @@ from typing import NamedTuple
 from kwire.broker.broker import Broker
 from kwire.broker.partition import Partition
 from kwire.budget.slices import Slices
-from kwire.metrics.samples import Samples
+from kwire.metrics.samples import Sample, Samples
 
 _METRICS = "kafka_server_brokertopicmetrics_"
 _REPLICAS = "kafka_server_replicamanager_"
@@ -114,10 +114,12 @@ def _topic(name: str, traffic: _Traffic, samples: Samples) -> None:
 
 def _partition(partition: Partition, samples: Samples) -> None:
     log, labels = partition.log, (partition.topic, str(partition.index))
-    samples.put("kafka_log_log_size", log.size_bytes, *labels)
-    samples.put("kafka_log_log_numlogsegments", len(log.segments), *labels)
-    samples.put("kafka_log_log_logstartoffset", log.log_start_offset, *labels)
-    samples.put("kafka_log_log_logendoffset", log.log_end_offset, *labels)
+    samples += (
+        Sample("kafka_log_log_size", labels, log.size_bytes),
+        Sample("kafka_log_log_numlogsegments", labels, len(log.segments)),
+        Sample("kafka_log_log_logstartoffset", labels, log.log_start_offset),
+        Sample("kafka_log_log_logendoffset", labels, log.log_end_offset),
+    )
 
 
 def _totals(broker: Broker, every: _Traffic, offline: int, samples: Samples) -> None:
