@@ -49,11 +49,7 @@ class Stopwatch:
             return
         served_s = perf_counter() - self._began_s
         local_s = served_s if self._local_s < 0 else self._local_s
-        times = self._tally.of(self._api_key)
-        times.queue.add(self._queue_s)
-        times.local.add(local_s)
-        times.wait.add(served_s - local_s)
-        times.total.add(self._queue_s + served_s)
+        self._tally.of(self._api_key).add(self._queue_s, local_s, served_s - local_s)
         if isinstance(response, Message):
             self.note_errors(response)
         if self._codes:

@@ -4,12 +4,13 @@ Topics with the most traffic have series of their own; the totals count every to
 """
 
 from collections import Counter
+from heapq import nsmallest
 from typing import NamedTuple
 
 from kwire.broker.broker import Broker
 from kwire.broker.partition import Partition
 from kwire.budget.slices import Slices
-from kwire.metrics.samples import Samples
+from kwire.metrics.samples import Sample, Samples
 
 _METRICS = "kafka_server_brokertopicmetrics_"
 _REPLICAS = "kafka_server_replicamanager_"
@@ -44,35 +45,59 @@ class _Place(NamedTuple):
 async def gather_topics(broker: Broker, slices: Slices, samples: Samples) -> None:
     """Add the samples of topics, partitions and data directories."""
     topics: dict[str, _Traffic] = {}
+    every = _Traffic()
     place = _Place(Counter(), Counter())
     producers = below_minimum = 0
+    offline = len(broker.offline_partitions())
     for partition in list(broker.partitions()):
         await slices.turn()
         size_bytes = partition.log.size_bytes
         topics.setdefault(partition.topic, _Traffic()).add(partition, size_bytes)
+        every.add(partition, size_bytes)
         place.sizes[str(partition.log.health.path)] += size_bytes
         place.counts[str(partition.log.health.path)] += 1
         producers += len(partition.log.producers.producers)
         below_minimum += partition.isr_size < partition.min_isr
+        offline += partition.is_offline
     samples.put("kwire_producer_ids", producers)
     samples.put(f"{_REPLICAS}underminisrpartitioncount", below_minimum)
-    _totals(broker, list(topics.values()), samples)
+    _totals(broker, every, offline, samples)
+    await _cluster(broker, offline, slices, samples)
     _directories(broker, place, samples)
+    await _topics(broker, topics, slices, samples)
+
+
+async def _topics(
+    broker: Broker, topics: dict[str, _Traffic], slices: Slices, samples: Samples
+) -> None:
+    """Add the samples of the busiest topics and of their partitions."""
     most = broker.integer("kwire.metrics.max.topics")
-    busiest = sorted(topics, key=lambda name: (-_bytes(topics[name]), name))
-    samples.put("kwire_metrics_left_out", max(0, len(topics) - most), "topics")
     left = broker.integer("kwire.metrics.max.partitions")
-    left_out = sum(len(topics[name].partitions) for name in busiest[most:])
-    for name in busiest[:most]:
+    ranked = [(-_bytes(traffic), name) for name, traffic in topics.items()]
+    left_out = 0
+    for place, (_, name) in enumerate(_busiest(ranked, most)):
         await slices.turn()
-        _topic(name, topics[name], samples)
         partitions = topics[name].partitions
+        if place >= most:
+            left_out += len(partitions)
+            continue
+        _topic(name, topics[name], samples)
         for partition in partitions[:left]:
             await slices.turn()
             _partition(partition, samples)
         left_out += max(0, len(partitions) - left)
         left = max(0, left - len(partitions))
+    samples.put("kwire_metrics_left_out", max(0, len(topics) - most), "topics")
     samples.put("kwire_metrics_left_out", left_out, "partitions")
+
+
+def _busiest(ranked: list[tuple[int, str]], most: int) -> list[tuple[int, str]]:
+    """The first ``most`` in their order, then the others."""
+    if len(ranked) <= most:
+        return ranked
+    first = nsmallest(most, ranked)
+    chosen = set(first)
+    return [*first, *(one for one in ranked if one not in chosen)]
 
 
 def _bytes(traffic: _Traffic) -> int:
@@ -89,32 +114,34 @@ def _topic(name: str, traffic: _Traffic, samples: Samples) -> None:
 
 def _partition(partition: Partition, samples: Samples) -> None:
     log, labels = partition.log, (partition.topic, str(partition.index))
-    samples.put("kafka_log_log_size", log.size_bytes, *labels)
-    samples.put("kafka_log_log_numlogsegments", len(log.segments), *labels)
-    samples.put("kafka_log_log_logstartoffset", log.log_start_offset, *labels)
-    samples.put("kafka_log_log_logendoffset", log.log_end_offset, *labels)
-
-
-def _totals(broker: Broker, topics: list[_Traffic], samples: Samples) -> None:
-    gone, image = broker.gone, broker.image
-    messages = sum(topic.messages_in for topic in topics)
-    samples.put(f"{_METRICS}messagesin_total", gone.messages_in + messages)
-    size_bytes = sum(topic.bytes_in for topic in topics)
-    samples.put(f"{_METRICS}bytesin_total", gone.bytes_in + size_bytes)
-    size_bytes = sum(topic.bytes_out for topic in topics)
-    samples.put(f"{_METRICS}bytesout_total", gone.bytes_out + size_bytes)
-    served = sum(len(topic.partitions) for topic in topics)
-    offline = sum(partition.is_offline for topic in topics for partition in topic.partitions) + len(
-        broker.offline_partitions()
+    samples += (
+        Sample("kafka_log_log_size", labels, log.size_bytes),
+        Sample("kafka_log_log_numlogsegments", labels, len(log.segments)),
+        Sample("kafka_log_log_logstartoffset", labels, log.log_start_offset),
+        Sample("kafka_log_log_logendoffset", labels, log.log_end_offset),
     )
+
+
+def _totals(broker: Broker, every: _Traffic, offline: int, samples: Samples) -> None:
+    gone, served = broker.gone, len(every.partitions)
+    samples.put(f"{_METRICS}messagesin_total", gone.messages_in + every.messages_in)
+    samples.put(f"{_METRICS}bytesin_total", gone.bytes_in + every.bytes_in)
+    samples.put(f"{_METRICS}bytesout_total", gone.bytes_out + every.bytes_out)
     samples.put(f"{_REPLICAS}partitioncount", served)
     samples.put(f"{_REPLICAS}leadercount", served)
     samples.put(f"{_REPLICAS}underreplicatedpartitions", 0)
     samples.put(f"{_REPLICAS}offlinereplicacount", offline)
+
+
+async def _cluster(broker: Broker, offline: int, slices: Slices, samples: Samples) -> None:
+    topics = broker.image.topics_by_name
+    partitions = 0
+    for topic in topics.values():
+        await slices.turn()
+        partitions += len(topic.partitions)
     samples.put(f"{_CONTROLLER}activecontrollercount", 1)
     samples.put(f"{_CONTROLLER}offlinepartitionscount", offline)
-    samples.put(f"{_CONTROLLER}globaltopiccount", len(image.topics_by_name))
-    partitions = sum(len(topic.partitions) for topic in image.topics_by_name.values())
+    samples.put(f"{_CONTROLLER}globaltopiccount", len(topics))
     samples.put(f"{_CONTROLLER}globalpartitioncount", partitions)
 
 

@@ -1,63 +1,58 @@
 """The errors that a response tells: the values of all its fields called ``error_code``.
 
-Rule: at most ``MOST`` structs of a response are looked at, because a large response must not cost
-much more for being counted.
+Rules:
+
+- The function that finds them is generated for each class of responses, like the codecs, because
+  it runs for every response outside the fast paths.
+- At most ``MOST`` structs in arrays are looked at: a large response must not cost much more for
+  being counted.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
-from itertools import islice
-from typing import NamedTuple
 
+from kwire.protocol.generated import compile_function
 from kwire.protocol.types import ARRAY, STRUCT, Message, MessageType
 
 MOST = 100
 
 
-class _Places(NamedTuple):
-    """Where a message has error codes: in itself, in structs, in arrays of structs."""
-
-    is_here: bool
-    structs: tuple[str, ...]
-    arrays: tuple[str, ...]
-
-
 def error_codes(response: Message) -> list[int]:
     """The error codes of a response that stand for errors; the same one for each of its fields."""
-    places = _places(type(response))
-    if places.is_here and not places.arrays and not places.structs:  # the usual case
-        code: int = response.error_code  # type: ignore[attr-defined]
-        return [code] if code else []
-    return [code for code in islice(_codes(response), MOST) if code]
-
-
-def _codes(message: Message) -> Iterator[int]:
-    places = _places(type(message))
-    yield message.error_code if places.is_here else 0  # type: ignore[attr-defined]
-    for name in places.structs:
-        inner = getattr(message, name)
-        if inner is not None:
-            yield from _codes(inner)
-    for name in places.arrays:
-        for element in getattr(message, name) or ():
-            yield from _codes(element)
+    return _finder(type(response))(response)
 
 
 @cache
-def _places(message: MessageType) -> _Places:
-    def of_kind(kind: object) -> tuple[str, ...]:
-        return tuple(
-            field.name
-            for field in message.FIELDS
-            if field.kind is kind
-            and isinstance(field.element, MessageType)
-            and _has_codes(field.element)
-        )
+def _finder(message: MessageType) -> Callable[[Message], list[int]]:
+    body = "\n".join(_source(message, "message", 1))
+    source = f"def find(message):\n    codes = []\n    left = {MOST}\n{body}\n    return codes"
+    name = f"<error codes of {message.__name__}>"
+    found: Callable[[Message], list[int]] = compile_function(source, "find", name, {})
+    return found
 
-    is_here = any(field.name == "error_code" for field in message.FIELDS)
-    return _Places(is_here, of_kind(STRUCT), of_kind(ARRAY))
+
+def _source(message: MessageType, holder: str, depth: int) -> Iterator[str]:
+    """The lines that look at a struct, which the variable ``holder`` holds."""
+    indent = "    " * depth
+    for field in message.FIELDS:
+        if field.name == "error_code":
+            yield f"{indent}if {holder}.error_code: codes.append({holder}.error_code)"
+        inner = field.element
+        if not isinstance(inner, MessageType) or not _has_codes(inner):
+            continue
+        variable = f"inner{depth}"
+        if field.kind is STRUCT:
+            yield f"{indent}{variable} = {holder}.{field.name}"
+            yield f"{indent}if {variable} is not None:"
+        elif field.kind is ARRAY:
+            yield f"{indent}for {variable} in ({holder}.{field.name} or ())[:left]:"
+            yield f"{indent}    left = left - 1 if left else 0"
+        yield from _source(inner, variable, depth + 1)
 
 
 def _has_codes(message: MessageType) -> bool:
-    places = _places(message)
-    return places.is_here or bool(places.structs or places.arrays)
+    return any(
+        field.name == "error_code"
+        or (isinstance(field.element, MessageType) and _has_codes(field.element))
+        for field in message.FIELDS
+    )
