@@ -334,6 +334,8 @@ CONSTANT = {
     25: {"transactional_id": "x", "group_id": "big"},
     26: {"transactional_id": "x", "committed": True},
     60: {},
+    71: {},
+    72: {"metrics": bytes(1_000_000)},
     20_000: {"group_id": "big"},
 }
 """APIs whose requests have no arrays, by key; what the request says."""
