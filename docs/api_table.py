@@ -1,14 +1,14 @@
-"""The README's table of APIs, made from the table of what kwire serves.
+"""The table of APIs in docs/APIS.md, made from the table of what kwire serves.
 
-`make docs` runs this and rewrites the part of README.md between the two markers;
-tests/test_readme.py fails when the README doesn't say what the code does.
+`make docs` runs this and rewrites the part of docs/APIS.md between the two markers;
+tests/test_readme.py fails when the page doesn't say what the code does.
 """
 
 from pathlib import Path
 
 from kwire.handlers import APIS
 
-README = Path(__file__).parent.parent / "README.md"
+PAGE = Path(__file__).parent / "APIS.md"
 START = "<!-- api-table: made by `make docs` -->\n"
 END = "<!-- end of api-table -->\n"
 
@@ -23,12 +23,12 @@ def table() -> str:
     return "\n".join(rows) + "\n"
 
 
-def with_table(readme: str) -> str:
-    """The README's text with today's table between the markers."""
-    head, rest = readme.split(START)
+def with_table(page: str) -> str:
+    """The page with today's table between the markers."""
+    head, rest = page.split(START)
     _, tail = rest.split(END)
     return f"{head}{START}\n{table()}\n{END}{tail}"
 
 
 if __name__ == "__main__":
-    README.write_text(with_table(README.read_text(encoding="utf-8")), encoding="utf-8")
+    PAGE.write_text(with_table(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

@@ -37,7 +37,7 @@ def test_the_commands_of_a_page_work(
 ) -> None:
     """Every line, one after the other, against a new broker."""
     text = (ROOT / page).read_text(encoding="utf-8")
-    match = re.search(rf"## {heading}\n\n```\n(.*?)```", text, re.DOTALL)
+    match = re.search(rf"## {heading}\n.*?\n```\n(.*?)```", text, re.DOTALL)
     assert match is not None
     command = tmp_path / "kwire"
     command.write_text(f'#!/bin/sh\nexec {sys.executable} -P -m kwire "$@"\n', encoding="utf-8")
