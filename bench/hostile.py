@@ -25,13 +25,13 @@ from rich.table import Table
 from bench.attacks import ATTACKS, Attack
 from bench.brokers import MeasuredBroker, titles
 from bench.choice import add_choice, brokers_of
+from bench.hostile_table import ALONE, Kept
 from bench.load import frame_of, new_generator, run_load
-from bench.publish import OUT
+from bench.publish import OUT, publish_hostile
 from bench.rows.common import PRODUCE_VERSION, create_topic, next_offset, produce_request
 from bench.rows.warm_up import warm_up_of
 from bench.usage import peak_mb, resident_mb, start_peak
 
-ALONE = "nobody hostile"
 TABLE_WIDTH = 150
 STARTS_S = 60
 
@@ -131,13 +131,18 @@ def table_of(results: Results, names: list[str]) -> Table:
     return table
 
 
-def keep(results: Results) -> None:
-    """Write what is measured so far to ``hostile.json``."""
-    OUT.mkdir(exist_ok=True)
-    kept = {
+def as_kept(results: Results) -> Kept:
+    """The results as JSON has them."""
+    return {
         attack: {name: waits._asdict() for name, waits in row.items()}
         for attack, row in results.items()
     }
+
+
+def keep(results: Results) -> None:
+    """Write what is measured so far to ``hostile.json``."""
+    OUT.mkdir(exist_ok=True)
+    kept = as_kept(results)
     (OUT / "hostile.json").write_text(json.dumps(kept, indent=1), encoding="utf-8")
 
 
@@ -148,6 +153,7 @@ def options_of(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.set_defaults(pure=False)
     parser.add_argument("--only", metavar="TEXT", default="", help="only attacks with TEXT in them")
     parser.add_argument("--seconds", type=float, default=4.0, help="seconds of each attack")
+    parser.add_argument("--publish", action="store_true", help="write docs/PERFORMANCE.md")
     parser.add_argument("--warm-up", type=float, default=10.0, help="seconds of load before")
     options = parser.parse_args(arguments)
     if not wanted(options.only):
@@ -192,6 +198,8 @@ def main() -> None:
             finally:
                 broker.stop()
     console.print(table_of(results, list(makers)))
+    if options.publish:
+        publish_hostile(as_kept(results))
 
 
 if __name__ == "__main__":

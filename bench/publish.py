@@ -10,8 +10,17 @@ from pathlib import Path
 
 from bench.brokers import KAFKA
 from bench.chart import draw_growth, draw_ratios
+from bench.hostile_table import Kept, hostile_part
 from bench.markdown import facts, growth_tables, legend_text, losses, rows_table, whole_table
-from bench.published import NUMBERS, read_growth, read_run, write_growth, write_run
+from bench.published import (
+    NUMBERS,
+    read_growth,
+    read_hostile,
+    read_run,
+    write_growth,
+    write_hostile,
+    write_run,
+)
 from bench.report import Growth, Run, main_lines
 
 ROOT = Path(__file__).parent.parent
@@ -25,6 +34,8 @@ START = "<!-- bench: made by `make bench ARGS=--publish` -->\n"
 END = "<!-- end of bench -->\n"
 GROWTH_START = "<!-- growth: made by `make growth ARGS=--publish` -->\n"
 GROWTH_END = "<!-- end of growth -->\n"
+HOSTILE_START = "<!-- hostile: made by `make hostile ARGS=--publish` -->\n"
+HOSTILE_END = "<!-- end of hostile -->\n"
 
 
 def between_markers(text: str, made: str, start: str = START, end: str = END) -> str:
@@ -67,6 +78,14 @@ def growth_part(growth: Growth) -> str:
     return f"![growth](performance/{GROWTH_CHART})\n\n{growth_tables(growth)}"
 
 
+def publish_hostile(results: Kept) -> None:
+    """Store these waits with the documents, and rewrite docs/PERFORMANCE.md from them."""
+    write_hostile(results)
+    text = PERFORMANCE.read_text(encoding="utf-8")
+    made = between_markers(text, hostile_part(results), HOSTILE_START, HOSTILE_END)
+    PERFORMANCE.write_text(made, encoding="utf-8")
+
+
 def write_documents(run: Run) -> None:
     """Rewrite the parts between the markers."""
     for document, made in ((README, readme_part(run)), (PERFORMANCE, performance_part(run))):
@@ -102,3 +121,5 @@ if __name__ == "__main__":
         publish(published)
     if read_growth():
         publish_growth({})
+    if hostile := read_hostile():
+        publish_hostile(hostile)

@@ -1,7 +1,8 @@
-"""The numbers that were published last, in one compact file: the bench's run and the growth curves.
+"""The numbers that were published last, in one compact file.
 
-Format: JSON with a ``run`` and a ``growth`` (see ``bench.report``), with one line for each row and
-each curve. Numbers have seven digits, which is more than a table shows and more than is repeatable.
+Format: JSON with a ``run`` and a ``growth`` (see ``bench.report``) and the waits beside hostile
+clients (see ``bench.hostile``), with one line for each row and each curve. Numbers have seven
+digits, which is more than a table shows and more than is repeatable.
 """
 
 import json
@@ -25,6 +26,17 @@ def read_growth(file: Path = NUMBERS) -> Growth:
     """The published curves, empty if there are none."""
     growth: Growth = _read(file).get("growth", {})
     return growth
+
+
+def read_hostile(file: Path = NUMBERS) -> dict[str, Any]:
+    """The published waits beside hostile clients, empty if there are none."""
+    found: dict[str, Any] = _read(file).get("hostile", {})
+    return found
+
+
+def write_hostile(results: dict[str, Any], file: Path = NUMBERS) -> None:
+    """Publish waits beside hostile clients; the other numbers stay."""
+    _write(file, {**_read(file), "hostile": results})
 
 
 def write_run(run: Run, file: Path = NUMBERS) -> None:

@@ -1,16 +1,20 @@
 """What the bench says of a run: table, Markdown and the documents; no timing asserted."""
 
 import io
+import math
 from typing import Any
 
 import pytest
 from rich.console import Console
 
+from bench.hostile_table import ALONE, hostile_part
 from bench.markdown import growth_tables, whole_table
 from bench.publish import (
     END,
     GROWTH_END,
     GROWTH_START,
+    HOSTILE_END,
+    HOSTILE_START,
     PERFORMANCE,
     README,
     START,
@@ -19,7 +23,7 @@ from bench.publish import (
     performance_part,
     readme_part,
 )
-from bench.published import read_growth, read_run
+from bench.published import read_growth, read_hostile, read_run
 from bench.report import Run, behind, cell_of, lines_of, main_lines, table_of
 
 START_ROW = "start to first acknowledged record"
@@ -178,8 +182,26 @@ def test_documents_say_what_the_published_numbers_say() -> None:
         else:
             assert f"{START}{END}" in text
     text = PERFORMANCE.read_text(encoding="utf-8")
+    if hostile := read_hostile():
+        made = hostile_part(hostile)
+        assert between_markers(text, made, HOSTILE_START, HOSTILE_END) == text
+    else:
+        assert f"{HOSTILE_START}{HOSTILE_END}" in text
     if growth := read_growth():
         made = growth_part(growth)
         assert between_markers(text, made, GROWTH_START, GROWTH_END) == text
     else:
         assert f"{GROWTH_START}{GROWTH_END}" in text
+
+
+def test_waits_beside_hostile_clients_are_a_table_and_a_count() -> None:
+    """An attack that a broker didn't survive is told, and counted."""
+    alone = {"p50_ms": 0.2, "p99_ms": 1.0, "longest_ms": 3, "more_mb": 0}
+    fine = {"p50_ms": 0.3, "p99_ms": 4.9, "longest_ms": 80, "more_mb": 12}
+    dead = dict.fromkeys(alone, math.inf)
+    text = hostile_part(
+        {ALONE: {"pure": alone, "kafka": alone}, "a bomb": {"pure": fine, "kafka": dead}}
+    )
+    assert "| a bomb | 4.90 | 4.9 | 80 | 12 | no answer | - | - | - |" in text
+    assert "in 1 of 1 attacks, longest wait at most 100 ms in 1, no answer any more in 0" in text
+    assert "in 0 of 1 attacks, longest wait at most 100 ms in 0, no answer any more in 1" in text
