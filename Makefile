@@ -35,7 +35,7 @@ COMPILED_PYTEST := $(COMPILED) $(BIN)/pytest $(QUIET) -o "pythonpath=build/compi
 COMPILED_COMPAT := $(addprefix compat_tests/test_,clients.py produce_records.py fetch_limits.py \
 	aborted.py compaction.py list_offsets.py broker_kills.py)
 
-.PHONY: help run test check unit compat spark compiled compiled-tests compiled-unit compiled-compat bench costs hostile growth crash demo kafka fuzz short-fuzz mutants soak docs format lock clean usable-python
+.PHONY: help run test check processes unit compat spark compiled compiled-tests compiled-unit compiled-compat bench costs hostile growth crash demo kafka fuzz short-fuzz mutants soak docs format lock clean usable-python
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,14 +43,17 @@ help: ## list these targets
 run: $(VENV)/.core ## serve on 127.0.0.1:9092 with data in ./kwire-data (ARGS="…" adds options)
 	@exec $(BIN)/python -m kwire serve $(ARGS)
 
-test: $(VENV)/.test ## every test: check, a short fuzz, stock clients and Java tools, Spark, demo, the compiled build (PARTS="check compat": only these)
+test: $(VENV)/.test ## every test: check, other programs, a short fuzz, stock clients and Java tools, Spark, demo, the compiled build (PARTS="check compat": only these)
 	@MAKE="$(MAKE_COMMAND)" $(BIN)/python -m tests.parts $(PARTS)
 
 check: $(VENV)/.test ## format, lint, types, structure and unit tests, in about a minute
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/pytest $(QUIET) tests $(PARALLEL)
+	$(BIN)/pytest $(QUIET) tests -m "not processes" $(PARALLEL)
+
+processes: $(VENV)/.test ## tests that start other programs: builds, stock clients, the pytest plugin
+	$(BIN)/pytest $(QUIET) tests -m processes $(PARALLEL) $(ARGS)
 
 unit: $(VENV)/.test ## unit tests only (ARGS="tests/log -k roll")
 	$(BIN)/pytest $(QUIET) $(or $(ARGS),tests $(PARALLEL))

@@ -34,6 +34,7 @@ settings.register_profile(
 )
 settings.load_profile("fuzz" if "KWIRE_FUZZ_EXAMPLES" in os.environ else "repeatable")
 
+ROOT = Path(__file__).parent.parent
 MEMORY = Path("/dev/shm")
 ROOM_BYTES = 1 << 30
 TEMPROOT = "PYTEST_DEBUG_TEMPROOT"
@@ -52,6 +53,31 @@ def takes_files(directory: Path) -> bool:
 # wait for a disk that others use. They are real files of a real file system there as well.
 if TEMPROOT not in os.environ and takes_files(MEMORY):
     os.environ[TEMPROOT] = str(MEMORY)
+
+
+PROCESSES = (
+    "tests/cli/test_commands.py",
+    "tests/mutants/test_trial.py",
+    "tests/server/test_backup.py",
+    "tests/test_cli_doc.py",
+    "tests/test_distribution.py",
+    "tests/test_plain_install.py",
+    "tests/test_readme.py",
+    "tests/testing/faults/test_clients.py",
+    "tests/testing/test_process.py",
+    "tests/testing/test_pytest_plugin.py",
+    "tests/testing/test_recipes.py",
+)
+"""Tests that spend seconds in other programs: builds, stock clients, brokers, runs of pytest. `make
+processes` runs them; `make check` leaves them out, because it is for before every commit."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of ``PROCESSES``."""
+    slow = {ROOT / name for name in PROCESSES}
+    for item in items:
+        if item.path in slow:
+            item.add_marker("processes")
 
 
 def pytest_collection_finish() -> None:
