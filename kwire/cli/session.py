@@ -43,8 +43,11 @@ def run_on_cluster(options: argparse.Namespace, work: "Callable[[Cluster], Await
     except ProfileError as error:
         return fail(str(error))
 
+    import gc
+
     from kwire.cli.deferred import UNUSED_BY_A_BROKER, defer
 
+    gc.disable()  # what is imported stays: collections would only take time from a short command
     defer(UNUSED_BY_A_BROKER)
     import trio
 
@@ -54,6 +57,8 @@ def run_on_cluster(options: argparse.Namespace, work: "Callable[[Cluster], Await
     from kwire.client.settings import ClientSettings
     from kwire.errors import KafkaError
 
+    gc.freeze()
+    gc.enable()
     settings = ClientSettings(
         client_id=profile.client_id,
         connect_timeout_s=min(options.timeout, ClientSettings().connect_timeout_s),
