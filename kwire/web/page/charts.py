@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from kwire.web.page.formats import time_text
+from kwire.web.page.formats import duration, time_text
 
 WIDTH, HEIGHT = 600, 100
-WINDOW_S = 900
+WINDOWS_S = (120, 300, 900, 3600)
 
 Points = list[tuple[int, float]]
 """Times in ms since the epoch, ascending, each with its value."""
@@ -21,6 +21,7 @@ class Chart(NamedTuple):
     area: str
     now: str
     most: str
+    window: str
     summary: str
 
 
@@ -30,11 +31,16 @@ def chart(
     points: Iterable[tuple[int, float]],
     show: Callable[[float | None], str],
     end_ms: int,
-    window_s: int = WINDOW_S,
+    most_s: int = 900,
 ) -> Chart:
-    """A chart of the last ``window_s`` before ``end_ms``; ``show`` makes text of a value."""
+    """A chart of the time before ``end_ms``; ``show`` makes text of a value.
+
+    The chart is as wide as the points need, one of ``WINDOWS_S``, and ``most_s`` at the most.
+    """
+    seen = [one for one in points if end_ms - most_s * 1000 <= one[0] <= end_ms]
+    span_s = (end_ms - seen[0][0]) / 1000 if seen else 0
+    window_s = next((one for one in WINDOWS_S if span_s <= one), most_s)
     begin_ms = end_ms - window_s * 1000
-    seen = [(at_ms, value) for at_ms, value in points if begin_ms <= at_ms <= end_ms]
     most = max((value for _, value in seen), default=0.0)
     line = _line(seen, begin_ms, window_s, most)
     now = show(seen[-1][1]) if seen else show(None)
@@ -43,8 +49,9 @@ def chart(
         first, last = line[1:].partition(",")[0], line.rpartition("L")[2].partition(",")[0]
         area = f"{line}L{last},{HEIGHT}L{first},{HEIGHT}Z"
     since = f" since {time_text(seen[0][0])} UTC" if seen else ""
+    window = f"last {duration(window_s).removesuffix(' 0 s').removesuffix(' 0 min')}"
     summary = f"{title}: now {now}, at most {show(most if seen else None)}{since}"
-    return Chart(name, title, line, area, now, show(most if seen else None), summary)
+    return Chart(name, title, line, area, now, show(most if seen else None), window, summary)
 
 
 def _line(seen: Points, begin_ms: int, window_s: int, most: float) -> str:

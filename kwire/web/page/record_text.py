@@ -10,6 +10,7 @@ from typing import NamedTuple
 FORMATS = ("auto", "text", "json", "hex", "confluent")
 FRAME_BYTES = 5
 PREVIEW = 200
+PREVIEW_BYTES = 32
 MAX_JSON_BYTES = 64 * 1024
 _HEX_ROW = 16
 
@@ -30,11 +31,12 @@ def shown(start: bytes | None, form: str, size_bytes: int) -> Shown:
         return Shown("null", "", "", 0, False)
     kind, text = _read(start, form, size_bytes)
     is_cut = size_bytes > len(start)
-    preview = " ".join(text[: PREVIEW * 4].split()) if kind != "hex" else start[:32].hex(" ")
-    is_short = len(preview) <= PREVIEW and len(text) <= PREVIEW * 4
-    if kind == "hex":
-        is_short = len(start) <= 32
-    return Shown(kind, text, preview[:PREVIEW] + ("" if is_short else "…"), size_bytes, is_cut)
+    preview, is_whole = start[:PREVIEW_BYTES].hex(" "), len(start) <= PREVIEW_BYTES
+    if kind != "hex":
+        line = " ".join(text[: PREVIEW * 8].split())
+        preview, is_whole = line[:PREVIEW], len(line) <= PREVIEW and len(text) <= PREVIEW * 8
+    mark = "" if is_whole and not is_cut else "…"
+    return Shown(kind, text, preview + mark, size_bytes, is_cut)
 
 
 def _read(content: bytes, form: str, size_bytes: int) -> tuple[str, str]:

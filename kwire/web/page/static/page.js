@@ -15,6 +15,7 @@ function showFresh(part, fresh) {
     figure.querySelector(".line").setAttribute("d", chart.line);
     figure.querySelector(".area").setAttribute("d", chart.area);
     figure.querySelector("[data-chart-now]").textContent = chart.now;
+    figure.querySelector("[data-chart-window]").textContent = chart.window;
     figure.querySelector("[data-chart-most]").textContent = chart.most;
     figure.querySelector("svg").setAttribute("aria-label", chart.summary);
   }
