@@ -5,10 +5,10 @@
   and errors of every client.
 - ``site`` makes HTML from a template and answers errors. ``formats``, ``charts`` and ``paging``
   help it.
-- One module for each view: ``overview``, ``brokers``, ``topics``, ``records``, ``groups``,
-  ``producers``, ``logs``.
-- ``admin`` and ``changes`` are the only way to change anything. They exist with
-  ``kwire.http.admin.enable`` alone.
+- One module for each view: ``overview``, ``brokers``, ``topics``, ``records`` (with ``reading``
+  and ``record_text``), ``groups``, ``producers``, ``logs``. ``views`` has all their routes.
+- ``admin`` and ``changes`` are the only way to change anything (``sessions``, ``resetting`` help
+  them). Their routes exist with ``kwire.http.admin.enable`` alone.
 
 Rules:
 

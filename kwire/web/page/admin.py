@@ -1,10 +1,9 @@
-"""Who may change something over HTTP: a login with the token, a session, a guard against forgery.
+"""The login of the administrator, and the guard against forms that other sites send.
 
 Rules:
 
-- Without ``kwire.http.admin.enable`` this module isn't used, and no address changes anything.
-- A session is a random cookie that scripts can't read and other sites can't send (HttpOnly,
-  SameSite=Strict). It lasts ``SESSION_S``, and ends with the broker.
+- Without ``kwire.http.admin.enable`` these routes don't exist, and no address changes anything.
+- A session's cookie can't be read by scripts or sent by other sites (HttpOnly, SameSite=Strict).
 - A change is a POST that has the session's cookie and, in the form, the session's CSRF value. If
   the browser says that another site has sent the request, it is refused before that.
 - A wrong token costs ``WRONG_S``.
@@ -12,9 +11,6 @@ Rules:
 
 import hmac
 import logging
-import secrets
-import time
-from typing import NamedTuple
 from urllib.parse import parse_qsl
 
 import trio
@@ -22,61 +18,24 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
+from kwire.web.page.sessions import SESSION_S, Admin
 from kwire.web.page.site import PageError, Site
 
 log = logging.getLogger(__name__)
 
-SESSION_S = 8 * 3600
-MAX_SESSIONS = 100
 WRONG_S = 1.0
 MAX_FIELDS = 50
 
 
-class Session(NamedTuple):
-    """A login; ``csrf`` is in every form of its pages."""
-
-    csrf: str
-    end_s: float
-
-
-class Admin:
-    """The sessions of one HTTP port."""
-
-    def __init__(self, token: str) -> None:
-        self._token = token.encode()
-        self._sessions: dict[str, Session] = {}
-        # Brokers on other ports of the same host share the browser's cookies.
-        self.cookie = f"kwire-{secrets.token_hex(4)}"
-
-    def session_of(self, request: Request) -> Session | None:
-        """The session of a request, None without a login."""
-        session = self._sessions.get(request.cookies.get(self.cookie, ""))
-        return session if session is not None and session.end_s > time.monotonic() else None
-
-    def log_in(self, token: str) -> str | None:
-        """The id of a new session, None for a wrong token."""
-        if not hmac.compare_digest(token.encode(errors="replace"), self._token):
-            return None
-        now_s = time.monotonic()
-        alive = {name: one for name, one in self._sessions.items() if one.end_s > now_s}
-        self._sessions = dict(list(alive.items())[-MAX_SESSIONS + 1 :])
-        session_id = secrets.token_urlsafe(24)
-        self._sessions[session_id] = Session(secrets.token_urlsafe(24), now_s + SESSION_S)
-        return session_id
-
-    def log_out(self, request: Request) -> None:
-        """End the session of a request."""
-        self._sessions.pop(request.cookies.get(self.cookie, ""), None)
-
-    async def checked_form(self, request: Request) -> dict[str, str]:
-        """The fields of a form that this administrator has sent from the page; PageError."""
-        fields = await form(request)
-        session = self.session_of(request)
-        if session is None:
-            raise PageError(403, "log in first: the session has ended, or there was none")
-        if not hmac.compare_digest(fields.get("csrf", "").encode(), session.csrf.encode()):
-            raise PageError(403, "this form is not of this session: load the page again")
-        return fields
+async def checked_form(admin: Admin, request: Request) -> dict[str, str]:
+    """The fields of a form that this administrator has sent from the page; PageError."""
+    fields = await form(request)
+    session = admin.session_of(request)
+    if session is None:
+        raise PageError(403, "log in first: the session has ended, or there was none")
+    if not hmac.compare_digest(fields.get("csrf", "").encode(), session.csrf.encode()):
+        raise PageError(403, "this form is not of this session: load the page again")
+    return fields
 
 
 async def form(request: Request) -> dict[str, str]:
@@ -129,7 +88,7 @@ def routes(site: Site, admin: Admin) -> list[Route]:
         return response
 
     async def log_out(request: Request) -> Response:
-        await admin.checked_form(request)
+        await checked_form(admin, request)
         admin.log_out(request)
         response = RedirectResponse("/?done=logout", 303)
         response.delete_cookie(admin.cookie, path="/")

@@ -33,9 +33,10 @@ from kwire.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from kwire.protocol.types import Request as KafkaRequest
-from kwire.web.page.admin import Admin
+from kwire.web.page.admin import checked_form
 from kwire.web.page.asking import ask_broker
 from kwire.web.page.resetting import Reset, commit, plan
+from kwire.web.page.sessions import Admin
 from kwire.web.page.site import PageError, Site
 
 log = logging.getLogger(__name__)
@@ -84,7 +85,7 @@ def routes(site: Site, admin: Admin) -> list[Route]:
 
     def route(path: str, apply: Callable[[Change], Awaitable[Response]]) -> Route:
         async def answer(request: Request) -> Response:
-            fields = await admin.checked_form(request)
+            fields = await checked_form(admin, request)
             host = request.client.host if request.client else "127.0.0.1"
             return await apply(Change(site, request, fields, host))
 

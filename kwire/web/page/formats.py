@@ -66,7 +66,7 @@ def duration(seconds: float | None) -> str:
     if seconds is None:
         return NOTHING
     if seconds < 60:
-        return f"{max(seconds, 0):.1f} s"
+        return _below_a_minute(max(seconds, 0))
     for place, (step, unit) in enumerate(_STEPS):
         if seconds >= step:
             whole, rest = divmod(int(seconds), step)
@@ -75,6 +75,12 @@ def duration(seconds: float | None) -> str:
                 return f"{whole} {unit} {rest // smaller} {its_unit}"
             return f"{whole} {unit} {rest} s"
     raise AssertionError(seconds)
+
+
+def _below_a_minute(seconds: float) -> str:
+    if seconds >= 1 or not seconds:
+        return f"{seconds:.1f} s" if seconds else "0 s"
+    return f"{seconds * 1000:.0f} ms" if seconds >= 0.01 else f"{seconds * 1e6:,.0f} µs"
 
 
 def visible(text: str, most: int = MAX_TEXT) -> str:

@@ -20,6 +20,7 @@ _CHARTS = (
     ("bytes_out", "Read", formats.byte_rate),
     ("messages_in", "Records written", formats.rate),
     ("requests", "Requests", formats.rate),
+    ("produce_s", "Produce, 99 % faster than", formats.duration),
     ("lag", "Lag of all groups", formats.number),
 )
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 FORMATS = ("auto", "text", "json", "hex", "confluent")
 FRAME_BYTES = 5
+MAX_LIKELY_ID = 1_000_000
 PREVIEW = 200
 PREVIEW_BYTES = 32
 MAX_JSON_BYTES = 64 * 1024
@@ -29,38 +30,39 @@ def shown(start: bytes | None, form: str, size_bytes: int) -> Shown:
     """A key or value in this format, one of ``FORMATS``; ``start`` may be only its beginning."""
     if start is None:
         return Shown("null", "", "", 0, False)
-    kind, text = _read(start, form, size_bytes)
     is_cut = size_bytes > len(start)
-    preview, is_whole = start[:PREVIEW_BYTES].hex(" "), len(start) <= PREVIEW_BYTES
+    frame = _frame(start, form)
+    payload = start if frame is None else start[FRAME_BYTES:]
+    kind, text = _payload(payload, form)
+    preview, is_whole = payload[:PREVIEW_BYTES].hex(" "), len(payload) <= PREVIEW_BYTES
     if kind != "hex":
-        line = " ".join(text[: PREVIEW * 8].split())
-        preview, is_whole = line[:PREVIEW], len(line) <= PREVIEW and len(text) <= PREVIEW * 8
-    mark = "" if is_whole and not is_cut else "…"
-    return Shown(kind, text, preview + mark, size_bytes, is_cut)
+        line = " ".join(payload[: PREVIEW * 8].decode(errors="replace").split())
+        preview, is_whole = line[:PREVIEW], len(line) <= PREVIEW and len(payload) <= PREVIEW * 8
+    if frame is not None:
+        kind = f"schema {frame}, {kind}"
+    elif form == "confluent":
+        kind = f"no frame, {kind}"
+    return Shown(kind, text, preview + ("" if is_whole and not is_cut else "…"), size_bytes, is_cut)
 
 
-def _read(content: bytes, form: str, size_bytes: int) -> tuple[str, str]:
-    if form == "hex":
+def _frame(content: bytes, form: str) -> int | None:
+    """The id of the schema in Confluent's framing, None without one.
+
+    Binary content may begin with a zero byte too. Unless the framing is asked for, an id is
+    believed up to ``MAX_LIKELY_ID``.
+    """
+    if form not in ("auto", "confluent") or len(content) < FRAME_BYTES or content[0]:
+        return None
+    schema_id = int.from_bytes(content[1:FRAME_BYTES])
+    return schema_id if form == "confluent" or schema_id <= MAX_LIKELY_ID else None
+
+
+def _payload(content: bytes, form: str) -> tuple[str, str]:
+    """The kind of a payload, and its text: JSON, text, or hex, whatever it is or is asked for."""
+    text = content.decode(errors="replace") if form == "text" else _text(content)
+    if form == "hex" or text is None:
         return "hex", hex_rows(content)
-    if form == "text":
-        return "text", content.decode(errors="replace")
-    is_framed = size_bytes >= FRAME_BYTES and content[:1] == b"\0"
-    if form == "confluent" or (form == "auto" and is_framed):
-        if is_framed:
-            schema_id = int.from_bytes(content[1:FRAME_BYTES])
-            _, text = _plain(content[FRAME_BYTES:])
-            return f"schema {schema_id}", text
-        if form == "confluent":
-            return "no frame", _plain(content)[1]
-    return _plain(content)
-
-
-def _plain(content: bytes) -> tuple[str, str]:
-    """JSON, text, or hex, whatever it is."""
-    text = _text(content)
-    if text is None:
-        return "hex", hex_rows(content)
-    as_json = _json(text)
+    as_json = None if form == "text" else _json(text)
     return ("text", text) if as_json is None else ("json", as_json)
 
 

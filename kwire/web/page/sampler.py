@@ -18,8 +18,10 @@ import trio
 
 from kwire.broker.broker import Broker
 from kwire.broker.groups import LoadedCoordinator
+from kwire.broker.tally import Tally
 from kwire.budget.slices import Slices
 from kwire.coordinator.group import GroupType
+from kwire.handlers import PRODUCE_KEY
 from kwire.web.desk import Desk, NotServing, Observed
 
 EVERY_S = 10.0
@@ -28,6 +30,7 @@ SPARE = 100
 POINTS_KEPT = 500
 LAG_POINTS_KEPT = 360
 LAG_EVERY_MS = 9_000
+SLOW = 0.99
 MAX_GROUPS = 1_000
 MAX_OFFSETS = 50_000
 MAX_TOPICS_OF_GROUP = 50
@@ -65,6 +68,7 @@ class Totals(NamedTuple):
     errors: int
     connections: int
     open_transactions: int
+    produce_times: tuple[int, ...]
 
 
 class Sample(NamedTuple):
@@ -85,6 +89,7 @@ class Point(NamedTuple):
     bytes_in: float
     bytes_out: float
     requests: float
+    produce_s: float
     lag: int
 
 
@@ -162,6 +167,7 @@ class Sampler:
                 max(0, new.bytes_in - old.bytes_in) / span_s,
                 max(0, new.bytes_out - old.bytes_out) / span_s,
                 max(0, new.requests - old.requests) / span_s,
+                _slow_s(old.produce_times, new.produce_times),
                 sum(group.lag or 0 for group in sample.groups),
             )
         )
@@ -194,8 +200,28 @@ async def look(observed: Observed) -> Sample:
         sum(tally.errors.values()),
         len(observed.poller.connections),
         open_transactions,
+        _produce_times(tally),
     )
     return Sample(broker.now_ms(), time.monotonic(), totals, topics, groups)
+
+
+def _produce_times(tally: Tally) -> tuple[int, ...]:
+    """How many requests of Produce took how long, by the buckets of the tally."""
+    fast, other = tally.fast_times[PRODUCE_KEY].counts, tally.requests.get(PRODUCE_KEY)
+    if other is None:
+        return tuple(fast)
+    return tuple(map(sum, zip(fast, other.total.counts, strict=True)))
+
+
+def _slow_s(old: tuple[int, ...], new: tuple[int, ...]) -> float:
+    """The time that 99 % of the requests since the look before didn't reach; 0 without any."""
+    counts = [max(0, after - before) for before, after in zip(old, new, strict=True)]
+    left = sum(counts) * SLOW
+    for bucket, count in enumerate(counts):
+        left -= count
+        if count and left <= 0:
+            return float((1 << bucket) / 1e6)
+    return 0.0
 
 
 async def _topics(broker: Broker, slices: Slices) -> tuple[dict[str, TopicSample], int]:

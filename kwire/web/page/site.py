@@ -4,7 +4,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from importlib import resources
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
@@ -18,9 +18,7 @@ from kwire.errors import ErrorCode, KafkaError
 from kwire.web.desk import Desk, NotServing
 from kwire.web.page import formats
 from kwire.web.page.sampler import Sampler
-
-if TYPE_CHECKING:
-    from kwire.web.page.admin import Admin
+from kwire.web.page.sessions import Admin
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +65,7 @@ class Site:
     ``admin`` is None if the page is read-only.
     """
 
-    def __init__(self, desk: Desk, sampler: Sampler, admin: "Admin | None") -> None:
+    def __init__(self, desk: Desk, sampler: Sampler, admin: Admin | None) -> None:
         self.desk = desk
         self.sampler = sampler
         self.admin = admin

@@ -15,6 +15,7 @@ from kwire.web.page import (
     topics,
 )
 from kwire.web.page.sampler import Sampler
+from kwire.web.page.sessions import Admin
 from kwire.web.page.site import Site
 from kwire.web.token import AdminToken
 
@@ -23,7 +24,7 @@ VIEWS = (overview, topics, records, groups, producers, brokers, logs)
 
 def routes(desk: Desk, sampler: Sampler, token: AdminToken | None) -> list[Route]:
     """The routes of the page; without a token there is none that changes anything."""
-    sessions = None if token is None else admin.Admin(token.text)
+    sessions = None if token is None else Admin(token.text)
     site = Site(desk, sampler, sessions)
     found = [route for view in VIEWS for route in view.routes(site)]
     if sessions is not None:
