@@ -126,11 +126,12 @@ class Sampler:
                 logging.getLogger(__name__).error("bug in the looks at the broker", exc_info=error)
             await trio.sleep(max(EVERY_S, self._took_s * SPARE))
 
-    async def latest(self, max_age_s: float = FRESH_S) -> Sample:
-        """What a look has seen that is not older than this; NotServing."""
+    async def latest(self, max_age_s: float | None = None) -> Sample:
+        """What a look has seen that is not older than this, or ``FRESH_S``; NotServing."""
         async with self._one_at_a_time:
             now_s = time.monotonic()
-            max_age_s = max(max_age_s, self._took_s * SPARE / 5)
+            wanted_s = FRESH_S if max_age_s is None else max_age_s
+            max_age_s = max(wanted_s, self._took_s * SPARE / 5)
             if self._latest is None or now_s - self._latest.steady_s >= max_age_s:
                 sample = await self._desk.ask(look)
                 self._took_s = time.monotonic() - now_s
