@@ -5,6 +5,7 @@ markup.
 """
 
 import json
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -12,7 +13,13 @@ from contextlib import contextmanager
 from typing import Any
 
 from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+)
 
 MARKUP = "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
 GROUP = "billing"
@@ -21,6 +28,7 @@ HOSTILE_CLIENT = f"client-{MARKUP}"
 WIDE_PARTITIONS = 5_000
 MANY_TOPICS = 500
 PARTITIONS_OF_MANY = 10
+A_PATH = re.compile("^M[0-9.]+,[0-9.]+L")
 CITIES = ("Malmö", "Zürich", "Kraków", "Porto", "Łódź")
 
 
@@ -36,12 +44,13 @@ def fill(bootstrap: str) -> None:
     names = [("orders", 3), ("payments", 1), ("clicks", 6), ("audit", 1), ("hostile", 1)]
     create(bootstrap, [NewTopic(name, partitions, 1) for name, partitions in names])
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    resource = ConfigResource(
-        ConfigResource.Type.TOPIC,
-        "orders",
-        set_config={"retention.ms": "86400000", "segment.bytes": "1048576"},
-    )
-    for future in admin.alter_configs([resource]).values():
+    changes = {"retention.ms": "86400000", "segment.bytes": "1048576"}
+    entries = [
+        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        for name, value in changes.items()
+    ]
+    resource = ConfigResource(ConfigResource.Type.TOPIC, "orders", incremental_configs=entries)
+    for future in admin.incremental_alter_configs([resource]).values():
         future.result()
     producer = Producer(
         {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 20}
@@ -134,7 +143,11 @@ def living(bootstrap: str) -> Iterator[None]:
     guest.stops.set()
     guest.join(30)
     transactional = Producer(
-        {"bootstrap.servers": bootstrap, "transactional.id": f"ledger {MARKUP}"}
+        {
+            "bootstrap.servers": bootstrap,
+            "transactional.id": f"ledger {MARKUP}",
+            "transaction.timeout.ms": 900_000,
+        }
     )
     transactional.init_transactions(60)
     transactional.begin_transaction()

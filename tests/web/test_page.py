@@ -2,6 +2,7 @@
 markup comes through.
 """
 
+import tomllib
 from pathlib import Path
 from urllib.parse import quote
 
@@ -220,3 +221,18 @@ async def test_reading_changes_nothing(tmp_path: Path) -> None:
     async with http_server(tmp_path) as (running, http):
         assert await posts(running, http) <= {404, 405}
         assert not running.broker.image.topics_by_name
+
+
+def test_every_file_of_the_page_is_in_the_wheel() -> None:
+    """A wheel has only the files that pyproject.toml names, beside Python's own."""
+    root = Path(__file__).parents[2]
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
+    globs = project["tool"]["setuptools"]["package-data"]["kwire"]
+    packed = {path for glob in globs for path in (root / "kwire").glob(glob)}
+    there = {
+        path
+        for path in (root / "kwire" / "web").rglob("*")
+        if path.is_file() and path.suffix not in (".py", ".pyc")
+    }
+    assert there <= packed
+    assert len(there) > 10
