@@ -35,7 +35,7 @@ COMPILED_PYTEST := $(COMPILED) $(BIN)/pytest $(QUIET) -o "pythonpath=build/compi
 COMPILED_COMPAT := $(addprefix compat_tests/test_,clients.py produce_records.py fetch_limits.py \
 	aborted.py compaction.py list_offsets.py broker_kills.py)
 
-.PHONY: help run test check processes unit compat spark compiled compiled-tests compiled-unit compiled-compat bench costs hostile growth crash demo kafka fuzz short-fuzz mutants soak docs format lock clean usable-python
+.PHONY: help run test check processes unit compat spark browser compiled compiled-tests compiled-unit compiled-compat bench costs hostile growth crash demo kafka fuzz short-fuzz mutants soak docs format lock clean usable-python
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,7 +43,7 @@ help: ## list these targets
 run: $(VENV)/.core ## serve on 127.0.0.1:9092 with data in ./kwire-data (ARGS="…" adds options)
 	@exec $(BIN)/python -m kwire serve $(ARGS)
 
-test: $(VENV)/.test ## every test: check, other programs, a short fuzz, stock clients and Java tools, Spark, demo, the compiled build (PARTS="check compat": only these)
+test: $(VENV)/.test ## every test: check, other programs, a short fuzz, stock clients and Java tools, Spark, demo, the page in Chromium, the compiled build (PARTS="check compat": only these)
 	@MAKE="$(MAKE_COMMAND)" $(BIN)/python -m tests.parts $(PARTS)
 
 check: $(VENV)/.test ## format, lint, types, structure and unit tests, in about a minute
@@ -64,6 +64,9 @@ compat: $(VENV)/.test ## test with stock clients and Kafka's Java tools (kwire, 
 spark: $(VENV)/.test ## test with PySpark, both lanes (kwire, or BOOTSTRAP=host:port)
 	KWIRE_BOOTSTRAP=$(BOOTSTRAP) $(BIN)/python -m spark_tests.environment --lane stock $(ARGS)
 	KWIRE_BOOTSTRAP=$(BOOTSTRAP) $(BIN)/python -m spark_tests.environment --lane new $(ARGS)
+
+browser: $(VENV)/.test ## test the page of the HTTP port in headless Chromium (Debian and Ubuntu: apt install chromium)
+	$(BIN)/pytest -q browser_tests $(ARGS)
 
 compiled: build/compiled/.built ## compile kwire's hot modules into build/compiled (needs a C compiler)
 
@@ -167,7 +170,7 @@ $(VENV)/.test: requirements/test.txt pyproject.toml $(VENV)/.core
 	@touch $@
 
 # The files of the compiled wheel as `pip install` makes them; any changed source rebuilds all.
-build/compiled/.built: setup.py pyproject.toml $(shell find kwire -name '*.py' -o -name '*.tsv') | $(VENV)/.test
+build/compiled/.built: setup.py pyproject.toml $(shell find kwire -name '*.py' -o -name '*.tsv' -o -name '*.html' -o -path '*/static/*') | $(VENV)/.test
 	@$(CAN_COMPILE) || { echo "the compiled build can't be made: $(NO_COMPILER)"; exit 1; }
 	@echo "compiling kwire's hot modules, about a minute …"
 	@rm -rf build

@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "kwire"
-CODE_FOLDERS = ("kwire", "tests", "compat_tests", "spark_tests", "bench", "demo")
+CODE_FOLDERS = ("kwire", "tests", "compat_tests", "browser_tests", "spark_tests", "bench", "demo")
 
 MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 70

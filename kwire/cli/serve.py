@@ -61,7 +61,13 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         metavar="HOST:PORT",
         action="append",
         default=[],
-        help="an address for HTTP: metrics and health (kwire.http.listen; needs kwire[web])",
+        help="an address for HTTP: a page, metrics, health (kwire.http.listen; needs kwire[web])",
+    )
+    serve.add_argument(
+        "--http-admin",
+        action="store_true",
+        help="let an administrator change topics, records and offsets on the page of --http; "
+        "prints the token to log in (kwire.http.admin.enable)",
     )
     serve.add_argument(
         "--config", metavar="FILE", action="append", default=[], help="a server.properties file"
@@ -162,6 +168,8 @@ def _properties(options: argparse.Namespace) -> tuple[dict[str, str], dict[str, 
         own["log.dirs"] = data_dir
     if http is not None:
         own["kwire.http.listen"] = http
+    if options.http_admin:
+        own["kwire.http.admin.enable"] = "true"
     properties.update(own)
     if options.listen:
         own.update(_listeners(options.listen, properties))
@@ -273,6 +281,8 @@ def _serve(config: "BrokerConfig") -> int:
                     flush=True,
                 )
                 _warn_if_open(config, server.addresses)
+                if server.http and server.http.token and server.http.token.is_new:
+                    print(f"kwire http admin token: {server.http.token.text}", flush=True)
                 async with trio.open_nursery() as serving:
                     serving.start_soon(own_process.settle)
                     if service_manager is not None:

@@ -165,7 +165,9 @@ class BrokerConfig(Mapping[str, Value]):
             if isinstance(value, int) and value < least and not unlimited:
                 raise ConfigError(name, value, f"must be at least {least}")
         check_groups(self)
-        self.http_address()
+        if self.http_address() is None and self["kwire.http.admin.enable"]:
+            name = "kwire.http.admin.enable"
+            raise ConfigError(name, "true", "needs --http HOST:PORT (kwire.http.listen)")
         self._check_listeners()
 
     def _check_listeners(self) -> None:

@@ -1,4 +1,4 @@
-"""The HTTP port of a broker: metrics, health, and pages, in a thread with an event loop of its own.
+"""The HTTP port of a broker: metrics, health, a page, in a thread with an event loop of its own.
 
 Off unless ``kwire.http.listen`` (``--http HOST:PORT``) is set. It needs the extra ``web``.
 
@@ -6,7 +6,7 @@ To add routes:
 
 1. Write a module with ``routes(desk: Desk) -> list[starlette.routing.Route]``. Its endpoints are
    ``async`` functions (Starlette would run a plain function in one of anyio's threads).
-2. Name the module in ``kwire.web.app.PAGES``.
+2. Name the module in ``kwire.web.app.PAGES``; a view of the page belongs to ``kwire.web.page``.
 3. Get data only with ``await desk.ask(gather, *arguments)``. ``gather(observed, *arguments)`` is an
    ``async`` function that runs in the broker's event loop. It returns plain values (numbers, texts,
    tuples), never an object that the broker goes on to change. A loop over topics or partitions

@@ -14,6 +14,7 @@ import trio
 
 from kwire.config.broker import BrokerConfig
 from kwire.web.desk import Desk, Observed
+from kwire.web.token import TokenError, admin_token
 
 log = logging.getLogger(__name__)
 
@@ -27,11 +28,19 @@ class HttpPortError(Exception):
 
 
 class HttpPort:
-    """The HTTP port of one server; ``observed`` is what the server tells it."""
+    """The HTTP port of one server.
+
+    ``observed`` is what the server tells it. ``token`` lets an administrator in, None if nobody may
+    change anything.
+    """
 
     def __init__(self, config: BrokerConfig) -> None:
         self.observed = Observed()
         self._config = config
+        try:
+            self.token = admin_token(config)
+        except TokenError as error:
+            raise HttpPortError(str(error)) from error
         self._bound = _bind(config)
         host, port = self._bound.getsockname()[:2]
         self.address: tuple[str, int] = (host, port)
@@ -72,6 +81,7 @@ class HttpPort:
         from kwire.web.app import application
         from kwire.web.connections import Connections
         from kwire.web.governor import Governor
+        from kwire.web.page.sampler import Sampler
 
         with self._lock:
             stop, self._token = trio.Event(), trio.lowlevel.current_trio_token()
@@ -79,9 +89,14 @@ class HttpPort:
             if self._is_stopping:
                 return
         trio.lowlevel.add_instrument(Governor())
-        app = application(desk, self._config.strings("kwire.http.allowed.hosts"))
+        sampler = Sampler(desk)
+        hosts = self._config.strings("kwire.http.allowed.hosts")
+        app = application(desk, sampler, self.token, hosts)
         most = self._config.integer("kwire.http.max.connections")
-        await Connections(app, self._bound, most).serve(stop)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(sampler.run)
+            await Connections(app, self._bound, most).serve(stop)
+            nursery.cancel_scope.cancel()
 
     def _ask_to_stop(self) -> None:
         with self._lock:

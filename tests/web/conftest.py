@@ -9,7 +9,7 @@ import httpx
 from kwire.server import Server
 from kwire.testing.in_process import RunningServer, running_server
 
-HTTP = {"kwire.http.listen": "127.0.0.1:0"}
+HTTP = {"kwire.http.listen": "127.0.0.1:0", "offsets.topic.num.partitions": "1"}
 
 
 def http_url(server: Server) -> str:

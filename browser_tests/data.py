@@ -1,0 +1,179 @@
+"""Fills a broker with what the page shows: records of every kind, groups, open transactions.
+
+The names and contents that clients choose hold markup, because nothing of it may reach a browser as
+markup.
+"""
+
+import json
+import re
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+)
+
+MARKUP = "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
+GROUP = "billing"
+HOSTILE_GROUP = f'"><b>{MARKUP}'
+HOSTILE_CLIENT = f"client-{MARKUP}"
+WIDE_PARTITIONS = 5_000
+MANY_TOPICS = 500
+PARTITIONS_OF_MANY = 10
+A_PATH = re.compile("^M[0-9.]+,[0-9.]+L")
+CITIES = ("Malmö", "Zürich", "Kraków", "Porto", "Łódź")
+
+
+def create(bootstrap: str, topics: list[NewTopic]) -> None:
+    """Create topics and wait until they are there."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for future in admin.create_topics(topics, operation_timeout=120, request_timeout=120).values():
+        future.result()
+
+
+def fill(bootstrap: str) -> None:
+    """Make a few topics with records."""
+    names = [("orders", 3), ("payments", 1), ("clicks", 6), ("audit", 1), ("hostile", 1)]
+    create(bootstrap, [NewTopic(name, partitions, 1) for name, partitions in names])
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    changes = {"retention.ms": "86400000", "segment.bytes": "1048576"}
+    entries = [
+        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        for name, value in changes.items()
+    ]
+    resource = ConfigResource(ConfigResource.Type.TOPIC, "orders", incremental_configs=entries)
+    for future in admin.incremental_alter_configs([resource]).values():
+        future.result()
+    producer = Producer(
+        {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 20}
+    )
+    for number in range(3_000):
+        order = {"id": number, "city": CITIES[number % 5], "items": [{"sku": f"A-{number % 37}"}]}
+        producer.produce(
+            "orders",
+            key=f"customer-{number % 41}",
+            value=json.dumps(order, ensure_ascii=False),
+            headers=[("trace", f"{number:016x}"), ("source", "shop")],
+        )
+        producer.produce("clicks", value=f"GET /products/{number % 91} 200 {number % 17} ms")
+        producer.poll(0)
+    framed = b"\0" + (42).to_bytes(4) + json.dumps({"amount": 12.5, "currency": "EUR"}).encode()
+    for _ in range(30):
+        producer.produce("payments", key=b"\x01\x02\xff", value=framed)
+        producer.produce("payments", value=bytes(range(256)))
+    producer.produce("hostile", key=MARKUP, value=MARKUP, headers=[(MARKUP, MARKUP.encode())])
+    producer.produce("hostile", value=json.dumps({"text": MARKUP, "turn": "\u202etxt.exe"}))
+    producer.produce("hostile", value=None, key="gone")
+    producer.flush(60)
+
+
+def fill_many(bootstrap: str) -> None:
+    """Make so many topics that the broker has 10,000 partitions and more."""
+    create(bootstrap, [NewTopic("wide", WIDE_PARTITIONS, 1)])
+    names = [f"many-{number:03d}" for number in range(MANY_TOPICS)]
+    create(bootstrap, [NewTopic(name, PARTITIONS_OF_MANY, 1) for name in names])
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 50})
+    for number in range(WIDE_PARTITIONS):
+        producer.produce("wide", value=f"record {number}", partition=number)
+        producer.poll(0)
+    producer.flush(120)
+
+
+class _Member(threading.Thread):
+    """A consumer that reads a little, until it is told to stop."""
+
+    def __init__(
+        self, bootstrap: str, group: str, client_id: str, topics: list[str], protocol: str
+    ) -> None:
+        super().__init__(daemon=True)
+        settings: dict[str, Any] = {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "client.id": client_id,
+            "auto.offset.reset": "earliest",
+            "group.protocol": protocol,
+            "auto.commit.interval.ms": 500,
+        }
+        if protocol == "classic":
+            settings |= {"session.timeout.ms": 10_000, "heartbeat.interval.ms": 500}
+        self._consumer = Consumer(settings)
+        self._topics = topics
+        self.has_read = threading.Event()
+        self.stops = threading.Event()
+
+    def run(self) -> None:
+        """Read."""
+        self._consumer.subscribe(self._topics)
+        read = 0
+        while not self.stops.is_set():
+            message = self._consumer.poll(0.1)
+            if message is not None and not message.error():
+                read += 1
+                if read == 400:
+                    self._consumer.pause(self._consumer.assignment())
+            if read or self._consumer.assignment():
+                self.has_read.set()
+        self._consumer.close()
+
+
+@contextmanager
+def living(bootstrap: str) -> Iterator[None]:
+    """Groups with members, and an open transaction, for as long as the block lasts."""
+    members = [
+        _Member(bootstrap, GROUP, "invoices-1", ["orders"], "classic"),
+        _Member(bootstrap, GROUP, "invoices-2", ["orders"], "classic"),
+        _Member(bootstrap, "clickstream", "stats", ["clicks"], "consumer"),
+        _Member(bootstrap, HOSTILE_GROUP, HOSTILE_CLIENT, ["clicks"], "classic"),
+    ]
+    for member in members:
+        member.start()
+    for member in members:
+        assert member.has_read.wait(60), "a consumer got no partition"
+    guest = _Member(bootstrap, GROUP, "guest", ["orders"], "classic")
+    guest.start()
+    assert guest.has_read.wait(60), "a consumer got no partition"
+    guest.stops.set()
+    guest.join(30)
+    transactional = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "transactional.id": f"ledger {MARKUP}",
+            "transaction.timeout.ms": 900_000,
+        }
+    )
+    transactional.init_transactions(60)
+    transactional.begin_transaction()
+    transactional.produce("audit", value="committed")
+    transactional.commit_transaction(60)
+    transactional.begin_transaction()
+    transactional.produce("audit", value="not yet")
+    transactional.flush(60)
+    try:
+        yield
+    finally:
+        transactional.abort_transaction(60)
+        for member in members:
+            member.stops.set()
+        for member in members:
+            member.join(30)
+
+
+def load(bootstrap: str, seconds: float) -> None:
+    """Write and read for some time, so that the charts show something."""
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20})
+    end_s = time.monotonic() + seconds
+    number = 0
+    while time.monotonic() < end_s:
+        for _ in range(200):
+            number += 1
+            producer.produce("clicks", value=f"GET /products/{number % 91} 200 {number % 17} ms")
+        producer.poll(0.05 + 0.05 * (number // 200 % 5))
+    producer.flush(30)

@@ -1,0 +1,187 @@
+"""The page in a browser: what it shows, who can use it, and that nothing of clients' markup runs.
+
+Each view is tested with real data on a small broker and on one with more than 10,000 partitions.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import pytest
+from confluent_kafka import Producer
+from playwright.sync_api import Browser, Page, expect
+
+from browser_tests import data
+from browser_tests.surroundings import TOKEN, Site
+
+HOSTILE_GROUP = f"/group?id={quote(data.HOSTILE_GROUP, safe='')}"
+VIEWS = {
+    "overview": ("/", "Busiest topics"),
+    "topics": ("/topics", "audit"),
+    "topics by size": ("/topics?order=size", "clicks"),
+    "topic": ("/topics/orders", "86400000"),
+    "topic with one partition": ("/topics/payments", "1 to 1 of 1 partitions"),
+    "all settings of a topic": ("/topics/orders?settings=all", "cleanup.policy"),
+    "records": ("/records?topic=orders&partition=0", "customer-"),
+    "records in a frame": ("/records?topic=payments", "schema 42"),
+    "records with markup": ("/records?topic=hostile", "<script>"),
+    "records found": ("/records?topic=clicks&search=products/17", "products/17"),
+    "groups": ("/groups", "billing"),
+    "group": ("/group?id=billing", "a rebalance begins"),
+    "consumer group": ("/group?id=clickstream", "clicks"),
+    "group with markup": (HOSTILE_GROUP, "<script>"),
+    "producers": ("/producers", "ledger <script>"),
+    "brokers": ("/brokers", "transaction.version"),
+    "logs": ("/logs", "Data directories"),
+    "segments": ("/segments?topic=orders", "active"),
+}
+WIDE = {
+    "wide topic": ("/topics/wide", "1 to 100 of 5,000 partitions"),
+    "end of a wide topic": ("/topics/wide?page=50", "4,901 to 5,000 of 5,000 partitions"),
+    "records of a wide topic": ("/records?topic=wide&partition=4999", "record 4999"),
+    "topics with a filter": ("/topics?filter=many-49", "1 to 10 of 10 topics"),
+    "end of the logs": ("/logs?page=101", "of 10,"),
+}
+CASES = [
+    *(("small", *VIEWS[name]) for name in VIEWS),
+    *(("large", *one) for one in (VIEWS | WIDE).values()),
+]
+
+
+BAD = ("error", "warning")
+
+
+@pytest.fixture
+def site(request: pytest.FixtureRequest) -> Site:
+    """The broker that a case names."""
+    found: Site = request.getfixturevalue(request.param)
+    return found
+
+
+@contextmanager
+def opened(browser: Browser, **options: Any) -> Iterator[Page]:
+    """A page of a browser without cookies. Fails at the end if the page complained."""
+    complaints: list[str] = []
+    with browser.new_context(**options) as context:
+        page = context.new_page()
+        page.on("console", lambda said: said.type in BAD and complaints.append(said.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("dialog", lambda dialog: complaints.append(dialog.message))
+        hosts: set[str] = set()
+        page.on("request", lambda request: hosts.add(urlsplit(request.url).hostname or ""))
+        yield page
+        assert not complaints
+        assert hosts <= {"127.0.0.1"}, "the page asks another host"
+
+
+@pytest.mark.parametrize(("site", "address", "text"), CASES, indirect=["site"])
+def test_each_view(browser: Browser, site: Site, address: str, text: str) -> None:
+    """It shows its data, on a phone too, where the page as a whole doesn't scroll sideways."""
+    with opened(browser, viewport={"width": 375, "height": 780}) as page:
+        answer = page.goto(site.url + address)
+        assert answer is not None
+        assert answer.status == 200
+        assert text in page.inner_text("main")
+        assert page.title() != "owned"
+        assert page.locator("main script, main img").count() == 0
+        assert page.locator("main tbody tr").count() <= 400
+        wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        assert page.evaluate(wide) == 0
+        assert page.locator("h1").count() == 1
+        unnamed = "input:not([type=hidden]), select, textarea"
+        for field in page.locator(unnamed).all():
+            assert field.evaluate("field => field.labels.length"), "a field without a label"
+        for table in page.locator("table:has(thead)").all():
+            assert table.locator("thead th:not([scope=col])").count() == 0
+
+
+@pytest.mark.parametrize(("address", "text"), VIEWS.values(), ids=list(VIEWS))
+def test_each_view_without_javascript(
+    browser: Browser, small: Site, address: str, text: str
+) -> None:
+    """The script only keeps a page fresh."""
+    with opened(browser, java_script_enabled=False) as page:
+        page.goto(small.url + address)
+        expect(page.locator("main")).to_contain_text(text)
+
+
+def test_the_overview_stays_fresh(browser: Browser, small: Site) -> None:
+    """Numbers and charts follow the broker without a reload."""
+    with opened(browser) as page:
+        page.goto(small.url)
+        topics = page.locator('[data-value="topics"]')
+        before = int(topics.inner_text())
+        data.create(small.bootstrap, [data.NewTopic("one-more", 1, 1)])
+        expect(topics).to_have_text(str(before + 1), timeout=30_000)
+        data.load(small.bootstrap, 0.5)
+        expect(page.locator('[data-chart="bytes_in"] .line')).to_have_attribute(
+            "d", data.A_PATH, timeout=30_000
+        )
+
+
+def test_the_newest_records_are_followed(browser: Browser, small: Site) -> None:
+    """With the box ticked, a new record appears by itself."""
+    with opened(browser) as page:
+        page.goto(f"{small.url}/records?topic=audit")
+        page.get_by_label("follow").check()
+        producer = Producer({"bootstrap.servers": small.bootstrap})
+        producer.produce("audit", value="just now")
+        producer.flush(30)
+        expect(page.locator("[data-live]")).to_contain_text("just now", timeout=30_000)
+
+
+def test_a_page_is_used_without_a_mouse(browser: Browser, small: Site) -> None:
+    """The first key leads past the navigation, and what has the focus can be seen."""
+    with opened(browser) as page:
+        page.goto(f"{small.url}/topics")
+        page.keyboard.press("Tab")
+        expect(page.locator(".skip")).to_be_focused()
+        page.keyboard.press("Enter")
+        expect(page.locator("main")).to_be_focused()
+        page.keyboard.press("Tab")
+        expect(page.get_by_label("Name contains")).to_be_focused()
+        outline = "getComputedStyle(document.activeElement).outlineStyle"
+        assert page.evaluate(outline) == "solid"
+        page.keyboard.type("orders")
+        page.keyboard.press("Enter")
+        expect(page.locator("tbody tr")).to_have_count(1)
+        page.get_by_role("link", name="orders", exact=True).press("Enter")
+        expect(page.locator("h1")).to_contain_text("orders")
+
+
+def test_dark_and_light(browser: Browser, small: Site) -> None:
+    """The page follows the system."""
+    grounds = []
+    for scheme in ("light", "dark"):
+        with opened(browser, color_scheme=scheme) as page:
+            page.goto(small.url)
+            grounds.append(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+    assert grounds[0] != grounds[1]
+
+
+def test_an_administrator_changes_a_topic(browser: Browser, small: Site) -> None:
+    """A browser sends what the guard against forgery asks for, and scripts don't see the cookie."""
+    with opened(browser) as page:
+        page.goto(f"{small.url}/topics")
+        assert page.locator("form[method=post]").count() == 0
+        page.get_by_role("link", name="Log in").click()
+        page.get_by_label("Token").fill(TOKEN)
+        page.get_by_role("button", name="Log in").click()
+        expect(page.locator("main")).to_contain_text("You are logged in.")
+        assert page.evaluate("document.cookie") == ""
+        page.get_by_role("link", name="Topics").first.click()
+        page.get_by_text("Create a topic").click()
+        page.get_by_label("Name", exact=True).fill("made-here")
+        page.get_by_label("Partitions", exact=True).fill("2")
+        page.get_by_role("button", name="Create").click()
+        expect(page.locator("h1")).to_contain_text("made-here")
+        page.locator("form[action$='topics/set'] select").select_option("retention.ms")
+        page.get_by_label("Value", exact=True).fill("60000")
+        page.get_by_role("button", name="Set", exact=True).click()
+        expect(page.locator("main")).to_contain_text("The setting is changed.")
+        page.locator("form[action$='topics/delete'] [name=confirm]").fill("made-here")
+        page.get_by_role("button", name="Delete the topic").click()
+        expect(page.locator("main")).to_contain_text("The topic is deleted.")
+        page.get_by_role("button", name="Log out").click()
+        expect(page.get_by_role("link", name="Log in")).to_be_visible()

@@ -1,0 +1,20 @@
+"""The page on the HTTP port: the broker's topics, records, groups, transactions and logs as HTML.
+
+- ``sampler`` looks at the whole broker from time to time; lists and charts show what it has seen.
+- ``asking`` sends a request to the broker's own handlers, so that the page has the limits, checks
+  and errors of every client.
+- ``site`` makes HTML from a template and answers errors. ``formats``, ``charts`` and ``paging``
+  help it.
+- One module for each view: ``overview``, ``brokers``, ``topics``, ``records`` (with ``reading``
+  and ``record_text``), ``groups``, ``producers``, ``logs``. ``views`` has all their routes.
+- ``admin`` and ``changes`` are the only way to change anything (``sessions``, ``resetting`` help
+  them). Their routes exist with ``kwire.http.admin.enable`` alone.
+
+Rules:
+
+- Text from clients is hostile. Templates escape it (autoescape), and nothing puts it into a script,
+  a style or an address without quoting it. Scripts and styles come from ``static`` alone, which the
+  Content-Security-Policy of ``kwire.web.guard`` enforces.
+- A page has at most ``paging.PER_PAGE`` rows, however many partitions the broker has.
+- A page shows its data without JavaScript. The script only keeps it fresh.
+"""

@@ -1,0 +1,203 @@
+"""The changes that an administrator makes over HTTP, each a request to the broker's own handler.
+
+They are: create or delete a topic, set or unset a setting of a topic, delete records, reset the
+offsets of a group without members. There are no others. Each is written to the broker's log.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
+from urllib.parse import quote, urlencode
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from kwire.errors import ErrorCode
+from kwire.metadata.config_control import Operation
+from kwire.metadata.image import ConfigResourceType
+from kwire.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from kwire.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from kwire.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from kwire.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from kwire.protocol.types import Request as KafkaRequest
+from kwire.web.page.admin import checked_form
+from kwire.web.page.asking import ask_broker
+from kwire.web.page.resetting import Reset, commit, plan
+from kwire.web.page.sessions import Admin
+from kwire.web.page.site import PageError, Site
+
+log = logging.getLogger(__name__)
+
+TIMEOUT_MS = 30_000
+SHOWN = 100
+
+
+class Change(NamedTuple):
+    """One change as it was asked for: its form, and the client that sent it."""
+
+    site: Site
+    request: Request
+    fields: dict[str, str]
+    host: str
+
+    def text(self, name: str) -> str:
+        """A field that must not be empty; PageError."""
+        value = self.fields.get(name, "").strip()
+        if not value:
+            raise PageError(400, f"the field {name} is empty")
+        return value
+
+    def whole(self, name: str, default: int | None = None) -> int:
+        """A field that is a whole number; PageError."""
+        text = self.fields.get(name, "").strip()
+        if not text and default is not None:
+            return default
+        if not text.lstrip("-").isdecimal() or len(text) > 19:
+            raise PageError(400, f"the field {name} must be a whole number, not {text[:40]!r}")
+        return int(text)
+
+    async def ask(self, request: KafkaRequest, version: int) -> Any:
+        """The broker's response."""
+        return await self.site.desk.ask(ask_broker, request, version, self.host)
+
+    def done(self, what: str, address: str, note: str) -> Response:
+        """Log the change, and lead the browser to a page that says that it is done."""
+        log.warning("HTTP: the administrator at %s has %s", self.host, what)
+        separator = "&" if "?" in address else "?"
+        return RedirectResponse(f"{address}{separator}{urlencode({'done': note})}", 303)
+
+
+def routes(site: Site, admin: Admin) -> list[Route]:
+    """The routes of the changes."""
+
+    def route(path: str, apply: Callable[[Change], Awaitable[Response]]) -> Route:
+        async def answer(request: Request) -> Response:
+            fields = await checked_form(admin, request)
+            host = request.client.host if request.client else "127.0.0.1"
+            return await apply(Change(site, request, fields, host))
+
+        return site.route(path, answer, ("POST",))
+
+    return [
+        route("/admin/topics/create", create_topic),
+        route("/admin/topics/delete", delete_topic),
+        route("/admin/topics/set", set_config),
+        route("/admin/records/delete", delete_records),
+        route("/admin/groups/reset", reset_offsets),
+    ]
+
+
+def _check(code: int, message: str | None) -> None:
+    """Raise PageError for the error code of a response."""
+    if code:
+        name = ErrorCode(code).name
+        raise PageError(409, f"the broker refuses: {message} ({name})" if message else name)
+
+
+def _address(topic: str) -> str:
+    return f"/topics/{quote(topic, safe='')}"
+
+
+async def create_topic(change: Change) -> Response:
+    """Create a topic, perhaps with settings: a line ``name=value`` for each."""
+    name = change.text("name")
+    configs = []
+    for line in change.fields.get("configs", "").splitlines():
+        if line.strip():
+            config, separator, value = line.partition("=")
+            if not separator:
+                raise PageError(400, f"write a setting as name=value, not {line[:80]!r}")
+            configs.append(CreatableTopicConfig(name=config.strip(), value=value.strip()))
+    partitions = change.whole("partitions", -1)
+    topic = CreatableTopic(
+        name=name, num_partitions=partitions, replication_factor=-1, configs=configs
+    )
+    request = CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS)
+    [result] = (await change.ask(request, 7)).topics
+    _check(result.error_code, result.error_message)
+    return change.done(f"created the topic {name!r}", _address(name), "created")
+
+
+def _confirmed(change: Change, name: str) -> None:
+    """Raise PageError unless the administrator has typed the name once more."""
+    if change.fields.get("confirm", "").strip() != name:
+        raise PageError(400, f"to confirm, type the name {name} into the field beside the button")
+
+
+async def delete_topic(change: Change) -> Response:
+    """Delete a topic."""
+    name = change.text("topic")
+    _confirmed(change, name)
+    request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=TIMEOUT_MS)
+    [result] = (await change.ask(request, 6)).responses
+    _check(result.error_code, result.error_message)
+    return change.done(f"deleted the topic {name!r}", "/topics", "deleted")
+
+
+async def set_config(change: Change) -> Response:
+    """Set a setting of a topic; unset it if the form says so."""
+    topic, name = change.text("topic"), change.text("name")
+    unset = change.fields.get("unset") == "yes"
+    value = None if unset else change.fields.get("value", "").strip()
+    operation = Operation.DELETE if unset else Operation.SET
+    resource = AlterConfigsResource(
+        resource_type=ConfigResourceType.TOPIC,
+        resource_name=topic,
+        configs=[AlterableConfig(name=name, config_operation=operation, value=value)],
+    )
+    answer = await change.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+    _check(answer.responses[0].error_code, answer.responses[0].error_message)
+    what = f"unset {name}" if unset else f"set {name}={value}"
+    return change.done(f"{what} of the topic {topic!r}", _address(topic), "changed")
+
+
+async def delete_records(change: Change) -> Response:
+    """Delete the records of a partition before an offset."""
+    topic, index, offset = change.text("topic"), change.whole("partition"), change.whole("offset")
+    _confirmed(change, topic)
+    partition = DeleteRecordsPartition(partition_index=index, offset=offset)
+    request = DeleteRecordsRequest(
+        topics=[DeleteRecordsTopic(name=topic, partitions=[partition])], timeout_ms=TIMEOUT_MS
+    )
+    answer = await change.ask(request, 2)
+    _check(answer.topics[0].partitions[0].error_code, None)
+    what = f"deleted the records of {topic!r}, partition {index}, before offset {offset}"
+    return change.done(what, _address(topic), "records")
+
+
+async def reset_offsets(change: Change) -> Response:
+    """Show the new offsets of a group; set them once the administrator has confirmed them."""
+    reset = Reset(
+        change.text("group"),
+        change.text("topic"),
+        change.whole("partition", -1),
+        change.text("to"),
+        change.fields.get("value", "").strip(),
+    )
+    moves = await change.site.desk.ask(plan, reset, change.host)
+    if change.fields.get("confirm") != "yes":
+        return change.site.render(
+            change.request,
+            "reset.html",
+            title="Reset offsets",
+            reset=reset,
+            moves=moves[:SHOWN],
+            count=len(moves),
+        )
+    await change.site.desk.ask(commit, reset, moves, change.host)
+    what = f"reset {len(moves)} offsets of the group {reset.group_id!r} to {reset.to}"
+    address = f"/group?{urlencode({'id': reset.group_id})}"
+    return change.done(f"{what} {reset.value}".rstrip(), address, "reset")

@@ -1,0 +1,251 @@
+"""``/groups`` and ``/group?id=…``: groups, members, assignments, lag, and why they rebalanced."""
+
+from typing import Any, NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from kwire.budget.slices import Slices
+from kwire.coordinator.group import GroupType
+from kwire.errors import ErrorCode, KafkaError
+from kwire.protocol.codec import decoder
+from kwire.protocol.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+)
+from kwire.protocol.messages.consumer_group_describe import DescribedGroup as ConsumerDescription
+from kwire.protocol.messages.consumer_protocol import ConsumerProtocolAssignment
+from kwire.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest
+from kwire.protocol.messages.explain_group import ExplainGroupRequest, GroupEvent
+from kwire.protocol.wire import MalformedRequest
+from kwire.web.desk import Observed
+from kwire.web.page import formats
+from kwire.web.page.asking import ask_broker
+from kwire.web.page.charts import Chart, chart
+from kwire.web.page.paging import PER_PAGE, page_of, paged, whole
+from kwire.web.page.sampler import GroupSample, Sample, Sampler
+from kwire.web.page.site import PageError, Site
+
+LAG_WINDOW_S = 3600
+_DESCRIBE_VERSION = 6
+_DESCRIBE_CONSUMER_VERSION = 1
+
+
+class Member(NamedTuple):
+    """A member: who it is, and its partitions by topic."""
+
+    member_id: str
+    instance_id: str
+    client_id: str
+    host: str
+    epoch: int | None
+    assignment: list[tuple[str, list[int]]]
+    target: list[tuple[str, list[int]]] | None
+
+
+class OffsetRow(NamedTuple):
+    """A committed offset; the ends are None if the partition isn't served."""
+
+    topic: str
+    partition: int
+    offset: int
+    log_start: int | None
+    end: int | None
+    at_ms: int
+    metadata: str
+    is_pending: bool
+
+    @property
+    def lag(self) -> int | None:
+        """How many records the group has not read."""
+        return None if self.end is None else max(0, self.end - self.offset)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether records that the group has not read are deleted."""
+        return self.log_start is not None and self.offset < self.log_start
+
+
+class Facts(NamedTuple):
+    """A group; ``state`` is empty if it is gone and only its events are left."""
+
+    kind: str
+    state: str
+    protocol: str
+    epoch: int | None
+    members: list[Member]
+    offsets: list[OffsetRow]
+    offsets_count: int
+    events: list[GroupEvent]
+
+
+def routes(site: Site) -> list[Route]:
+    """The routes of this view."""
+    sampler = site.sampler
+
+    async def groups(request: Request) -> Response:
+        sample = await sampler.latest()
+        rows = sorted(sample.groups, key=lambda group: group.group_id)
+        if request.query_params.get("order") == "lag":
+            rows.sort(key=lambda group: -(group.lag or 0))
+        page = paged(request, rows, lambda group: group.group_id)
+        order = request.query_params.get("order", "name")
+        return site.render(request, "groups.html", title="Groups", page=page, order=order)
+
+    async def group(request: Request) -> Response:
+        group_id = request.query_params.get("id", "")
+        first = (whole(request, "page", 1, 1) - 1) * PER_PAGE
+        facts = await site.desk.ask(gather, group_id, first)
+        sample = await sampler.latest()
+        members = whole(request, "members", 1, 1) - 1
+        most = max(0, len(facts.members) - 1) // PER_PAGE
+        begin = min(members, most) * PER_PAGE
+        return site.render(
+            request,
+            "group.html",
+            title=f"Group {formats.visible(group_id, 60)}",
+            group_id=group_id,
+            facts=facts,
+            page=page_of(request, facts.offsets, facts.offsets_count),
+            members=page_of(
+                request, facts.members[begin : begin + PER_PAGE], len(facts.members), "members"
+            ),
+            owners=_owners(facts.members),
+            sample=_sample_of(sample, group_id),
+            chart=_chart(sampler, sample, group_id),
+        )
+
+    async def as_json(request: Request) -> Response:
+        group_id = request.query_params.get("id", "")
+        sample = await sampler.latest()
+        one, known = _chart(sampler, sample, group_id), _sample_of(sample, group_id)
+        shown = {
+            "lag": formats.number(known.lag if known else None),
+            "state": known.state if known else "gone",
+            "members": formats.number(known.members if known else 0),
+        }
+        return JSONResponse({"shown": shown, "charts": {one.name: one._asdict()}})
+
+    return [
+        site.route("/groups", groups),
+        site.route("/group", group),
+        site.route("/group.json", as_json),
+    ]
+
+
+def _sample_of(sample: Sample, group_id: str) -> GroupSample | None:
+    return next((one for one in sample.groups if one.group_id == group_id), None)
+
+
+def _chart(sampler: Sampler, sample: Sample, group_id: str) -> Chart:
+    points = sampler.lags.get(group_id, ())
+    return chart("group_lag", "Lag", points, formats.number, sample.at_ms, LAG_WINDOW_S)
+
+
+def _owners(members: list[Member]) -> dict[tuple[str, int], str]:
+    """The client that has each partition."""
+    return {
+        (topic, index): member.client_id or member.member_id
+        for member in members
+        for topic, indexes in member.assignment
+        for index in indexes
+    }
+
+
+async def gather(observed: Observed, group_id: str, first: int) -> Facts:
+    """A group, with its offsets from the ``first`` on; in the broker's event loop. KafkaError."""
+    if "groups" not in vars(observed.broker):
+        raise PageError(404, "there is no group yet")
+    events = await ask_broker(observed, ExplainGroupRequest(group_id=group_id), 0)
+    if events.error_code:
+        what = "there is no such group, and there was none since the start of the broker"
+        if events.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
+            what = "the group can't be described now"
+        raise KafkaError(ErrorCode(events.error_code), what)
+    facts = Facts(
+        events.group_type, events.group_state, "", None, [], [], 0, list(reversed(events.events))
+    )
+    if facts.kind == GroupType.CONSUMER.value:
+        facts = await _consumer(observed, group_id, facts)
+    elif facts.state:
+        facts = await _classic(observed, group_id, facts)
+    offsets, count = await _offsets(observed, group_id, first)
+    return facts._replace(offsets=offsets, offsets_count=count)
+
+
+async def _classic(observed: Observed, group_id: str, facts: Facts) -> Facts:
+    request = DescribeGroupsRequest(groups=[group_id])
+    answer: Any = await ask_broker(observed, request, _DESCRIBE_VERSION)
+    described: DescribedGroup = answer.groups[0]
+    members = [
+        Member(
+            member.member_id,
+            member.group_instance_id or "",
+            member.client_id,
+            member.client_host.lstrip("/"),
+            None,
+            assignment_of(member.member_assignment),
+            None,
+        )
+        for member in described.members
+    ]
+    return facts._replace(protocol=described.protocol_data, members=members)
+
+
+def assignment_of(content: bytes) -> list[tuple[str, list[int]]]:
+    """The partitions in a classic member's assignment; empty if it can't be read."""
+    version = int.from_bytes(content[:2], signed=True)
+    if len(content) < 2 or version < 0:
+        return []
+    try:
+        decode = decoder(ConsumerProtocolAssignment, min(version, 3))
+        assigned = decode(content, 2)[0].assigned_partitions
+    except MalformedRequest:
+        return []
+    return [(one.topic, one.partitions) for one in assigned]
+
+
+async def _consumer(observed: Observed, group_id: str, facts: Facts) -> Facts:
+    request = ConsumerGroupDescribeRequest(group_ids=[group_id])
+    answer: Any = await ask_broker(observed, request, _DESCRIBE_CONSUMER_VERSION)
+    described: ConsumerDescription = answer.groups[0]
+    members = [
+        Member(
+            member.member_id,
+            member.instance_id or "",
+            member.client_id,
+            member.client_host.lstrip("/"),
+            member.member_epoch,
+            [(one.topic_name, one.partitions) for one in member.assignment.topic_partitions],
+            [(one.topic_name, one.partitions) for one in member.target_assignment.topic_partitions],
+        )
+        for member in described.members
+    ]
+    return facts._replace(
+        protocol=described.assignor_name, epoch=described.group_epoch, members=members
+    )
+
+
+async def _offsets(observed: Observed, group_id: str, first: int) -> tuple[list[OffsetRow], int]:
+    """A page of a group's offsets, and how many there are."""
+    broker, slices = observed.broker, Slices()
+    groups = broker.groups.coordinator_or_empty(group_id).groups
+    held = sorted(groups.offsets.of(group_id).items())
+    first = min(first, max(0, len(held) - 1) // PER_PAGE * PER_PAGE)
+    rows = []
+    for topic, index, committed in held[first : first + PER_PAGE]:
+        await slices.turn()
+        partition = broker.partition_if_served(topic, index)
+        rows.append(
+            OffsetRow(
+                topic,
+                index,
+                committed.offset,
+                None if partition is None else partition.log.log_start_offset,
+                None if partition is None else partition.high_watermark,
+                committed.commit_timestamp_ms,
+                committed.metadata,
+                groups.offsets.is_pending(group_id, topic, index),
+            )
+        )
+    return rows, len(held)

@@ -1,0 +1,119 @@
+"""``/``: the broker at a glance; the script keeps its charts fresh from ``/overview.json``."""
+
+from typing import Any, NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from kwire.web.desk import Observed
+from kwire.web.health import reasons_against
+from kwire.web.page import formats
+from kwire.web.page.charts import Chart, chart
+from kwire.web.page.sampler import Sample, Sampler
+from kwire.web.page.site import Site
+
+SHOWN = 8
+
+_CHARTS = (
+    ("bytes_in", "Written", formats.byte_rate),
+    ("bytes_out", "Read", formats.byte_rate),
+    ("messages_in", "Records written", formats.rate),
+    ("requests", "Requests", formats.rate),
+    ("produce_s", "Produce, 99 % faster than", formats.duration),
+    ("lag", "Lag of all groups", formats.number),
+)
+
+
+class Glance(NamedTuple):
+    """What the overview shows beside the looks at the broker."""
+
+    node_id: int
+    cluster_id: str
+    problems: list[str]
+    addresses: list[str]
+
+
+def routes(site: Site) -> list[Route]:
+    """The routes of this view."""
+    sampler = site.sampler
+
+    async def overview(request: Request) -> Response:
+        sample = await sampler.latest()
+        glance = await site.desk.ask(gather)
+        return site.render(
+            request,
+            "overview.html",
+            title="Overview",
+            glance=glance,
+            values=_values(sample),
+            charts=_charts(sampler, sample),
+            busiest=_busiest(sampler, sample),
+            behind=_behind(sample),
+        )
+
+    async def as_json(_: Request) -> Response:
+        sample = await sampler.latest()
+        charts = {one.name: one._asdict() for one in _charts(sampler, sample)}
+        values = _values(sample)
+        shown = {name: formats.number(value) for name, value in values.items()}
+        shown["size"] = formats.size(values["size"])
+        return JSONResponse(
+            {"at_ms": sample.at_ms, "values": values, "shown": shown, "charts": charts}
+        )
+
+    return [site.route("/", overview), site.route("/overview.json", as_json)]
+
+
+async def gather(observed: Observed) -> Glance:
+    """What the broker says about itself, in its event loop."""
+    problems = await reasons_against(observed)
+    broker = observed.broker
+    addresses = [
+        f"{host}:{port}"
+        for node in broker.image.brokers.values()
+        for _, host, port in node.endpoints
+    ]
+    return Glance(broker.node_id, broker.cluster_id, problems, addresses)
+
+
+def _values(sample: Sample) -> dict[str, int]:
+    topics = sample.topics.values()
+    return {
+        "topics": len(sample.topics),
+        "partitions": sum(topic.partitions for topic in topics),
+        "offline": sum(topic.offline for topic in topics),
+        "size": sum(topic.size_bytes for topic in topics),
+        "groups": len(sample.groups),
+        "connections": sample.totals.connections,
+        "open_transactions": sample.totals.open_transactions,
+        "errors": sample.totals.errors,
+    }
+
+
+def _charts(sampler: Sampler, sample: Sample) -> list[Chart]:
+    return [
+        chart(
+            name,
+            title,
+            ((point.at_ms, getattr(point, name)) for point in sampler.points),
+            show,
+            sample.at_ms,
+        )
+        for name, title, show in _CHARTS
+    ]
+
+
+def _busiest(sampler: Sampler, sample: Sample) -> list[dict[str, Any]]:
+    """The topics with the most traffic, or the largest ones if there is no traffic."""
+    rows: list[dict[str, Any]] = [
+        {"name": name, "size": topic.size_bytes, "rates": sampler.rates(name)}
+        for name, topic in sample.topics.items()
+    ]
+    rows.sort(key=lambda row: (-row["rates"].bytes_in - row["rates"].bytes_out, -row["size"]))
+    return rows[:SHOWN]
+
+
+def _behind(sample: Sample) -> list[Any]:
+    """The groups with the largest lag."""
+    return sorted(sample.groups, key=lambda group: (-(group.lag or 0), group.group_id))[:SHOWN]

@@ -1,0 +1,298 @@
+"""Looks at the whole broker from time to time, for the lists and charts of the page.
+
+Rules:
+
+- A look costs the broker a few microseconds for each partition and group, in slices. The next look
+  comes after ``EVERY_S``, or after ``SPARE`` times as long as the look has taken, so that looks
+  take a small part of the broker's time however many partitions there are.
+- Somebody who watches the page causes a look each ``FRESH_S``, at the most.
+- Groups beyond ``MAX_GROUPS`` have no lag, and so have those whose offsets are beyond
+  ``MAX_OFFSETS`` in all.
+"""
+
+import time
+from collections import deque
+from typing import NamedTuple
+
+import trio
+
+from kwire.broker.broker import Broker
+from kwire.broker.groups import LoadedCoordinator
+from kwire.broker.tally import Tally
+from kwire.budget.slices import Slices
+from kwire.coordinator.group import GroupType
+from kwire.handlers import PRODUCE_KEY
+from kwire.web.desk import Desk, NotServing, Observed
+
+EVERY_S = 10.0
+FRESH_S = 1.9
+SPARE = 100
+POINTS_KEPT = 500
+LAG_POINTS_KEPT = 360
+LAG_EVERY_MS = 9_000
+SLOW = 0.99
+MAX_GROUPS = 1_000
+MAX_OFFSETS = 50_000
+MAX_TOPICS_OF_GROUP = 50
+
+
+class TopicSample(NamedTuple):
+    """A topic: sums over its partitions. Counts begin when the broker starts."""
+
+    partitions: int
+    offline: int
+    size_bytes: int
+    messages_in: int
+    bytes_in: int
+    bytes_out: int
+
+
+class GroupSample(NamedTuple):
+    """A group; its lag is None if it was not summed up."""
+
+    group_id: str
+    kind: str
+    state: str
+    members: int
+    lag: int | None
+    topics: tuple[str, ...]
+
+
+class Totals(NamedTuple):
+    """Counters of the whole broker since its start."""
+
+    messages_in: int
+    bytes_in: int
+    bytes_out: int
+    requests: int
+    errors: int
+    connections: int
+    open_transactions: int
+    produce_times: tuple[int, ...]
+
+
+class Sample(NamedTuple):
+    """What one look has seen."""
+
+    at_ms: int
+    steady_s: float
+    totals: Totals
+    topics: dict[str, TopicSample]
+    groups: list[GroupSample]
+
+
+class Point(NamedTuple):
+    """The rates at one time, for the charts."""
+
+    at_ms: int
+    messages_in: float
+    bytes_in: float
+    bytes_out: float
+    requests: float
+    produce_s: float
+    lag: int
+
+
+class Rates(NamedTuple):
+    """The rates of a topic, per second."""
+
+    messages_in: float = 0.0
+    bytes_in: float = 0.0
+    bytes_out: float = 0.0
+
+
+class Sampler:
+    """The looks of one HTTP port; only its own thread may use it."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._one_at_a_time = trio.Lock()
+        self._before: Sample | None = None
+        self._latest: Sample | None = None
+        self._took_s = 0.0
+        self.points: deque[Point] = deque(maxlen=POINTS_KEPT)
+        self.lags: dict[str, deque[tuple[int, int]]] = {}
+
+    async def run(self) -> None:
+        """Look from time to time, for ever."""
+        while True:
+            try:
+                await self.latest(EVERY_S / 2)
+            except NotServing:
+                pass
+            except Exception as error:
+                import logging
+
+                logging.getLogger(__name__).error("bug in the looks at the broker", exc_info=error)
+            await trio.sleep(max(EVERY_S, self._took_s * SPARE))
+
+    async def latest(self, max_age_s: float | None = None) -> Sample:
+        """What a look has seen that is not older than this, or ``FRESH_S``; NotServing."""
+        async with self._one_at_a_time:
+            now_s = time.monotonic()
+            wanted_s = FRESH_S if max_age_s is None else max_age_s
+            max_age_s = max(wanted_s, self._took_s * SPARE / 5)
+            if self._latest is None or now_s - self._latest.steady_s >= max_age_s:
+                sample = await self._desk.ask(look)
+                self._took_s = time.monotonic() - now_s
+                self._take(sample)
+            assert self._latest is not None
+            return self._latest
+
+    def rates(self, topic: str) -> Rates:
+        """The rates of a topic between the two latest looks; zero before there are two."""
+        before, latest = self._before, self._latest
+        if before is None or latest is None:
+            return Rates()
+        old, new = before.topics.get(topic), latest.topics.get(topic)
+        if old is None or new is None:
+            return Rates()
+        span_s = max(latest.steady_s - before.steady_s, 0.001)
+        return Rates(
+            max(0, new.messages_in - old.messages_in) / span_s,
+            max(0, new.bytes_in - old.bytes_in) / span_s,
+            max(0, new.bytes_out - old.bytes_out) / span_s,
+        )
+
+    def _take(self, sample: Sample) -> None:
+        before, self._before, self._latest = self._latest, self._latest, sample
+        self._note_lags(sample)
+        if before is None:
+            return
+        span_s = max(sample.steady_s - before.steady_s, 0.001)
+        old, new = before.totals, sample.totals
+        self.points.append(
+            Point(
+                sample.at_ms,
+                max(0, new.messages_in - old.messages_in) / span_s,
+                max(0, new.bytes_in - old.bytes_in) / span_s,
+                max(0, new.bytes_out - old.bytes_out) / span_s,
+                max(0, new.requests - old.requests) / span_s,
+                _slow_s(old.produce_times, new.produce_times),
+                sum(group.lag or 0 for group in sample.groups),
+            )
+        )
+
+    def _note_lags(self, sample: Sample) -> None:
+        kept: dict[str, deque[tuple[int, int]]] = {}
+        for group in sample.groups:
+            if group.lag is None:
+                continue
+            lags = self.lags.get(group.group_id)
+            if lags is None:
+                lags = deque(maxlen=LAG_POINTS_KEPT)
+            if not lags or sample.at_ms - lags[-1][0] >= LAG_EVERY_MS:
+                lags.append((sample.at_ms, group.lag))
+            kept[group.group_id] = lags
+        self.lags = kept
+
+
+async def look(observed: Observed) -> Sample:
+    """Look at the whole broker, in its event loop."""
+    broker, slices = observed.broker, Slices()
+    topics, open_transactions = await _topics(broker, slices)
+    groups = await _groups(broker, slices)
+    tally, gone = broker.tally, broker.gone
+    totals = Totals(
+        gone.messages_in + sum(topic.messages_in for topic in topics.values()),
+        gone.bytes_in + sum(topic.bytes_in for topic in topics.values()),
+        gone.bytes_out + sum(topic.bytes_out for topic in topics.values()),
+        sum(tally.fast) + sum(sum(times.total.counts) for times in tally.requests.values()),
+        sum(tally.errors.values()),
+        len(observed.poller.connections),
+        open_transactions,
+        _produce_times(tally),
+    )
+    return Sample(broker.now_ms(), time.monotonic(), totals, topics, groups)
+
+
+def _produce_times(tally: Tally) -> tuple[int, ...]:
+    """How many requests of Produce took how long, by the buckets of the tally."""
+    fast, other = tally.fast_times[PRODUCE_KEY].counts, tally.requests.get(PRODUCE_KEY)
+    if other is None:
+        return tuple(fast)
+    return tuple(map(sum, zip(fast, other.total.counts, strict=True)))
+
+
+def _slow_s(old: tuple[int, ...], new: tuple[int, ...]) -> float:
+    """The time that 99 % of the requests since the look before didn't reach; 0 without any."""
+    counts = [max(0, after - before) for before, after in zip(old, new, strict=True)]
+    left = sum(counts) * SLOW
+    for bucket, count in enumerate(counts):
+        left -= count
+        if count and left <= 0:
+            return float((1 << bucket) / 1e6)
+    return 0.0
+
+
+async def _topics(broker: Broker, slices: Slices) -> tuple[dict[str, TopicSample], int]:
+    """Every topic by name, and the number of transactions that are open in partitions."""
+    sums: dict[str, list[int]] = {}
+    open_transactions: set[int] = set()
+    for partition in broker.partitions():
+        await slices.turn()
+        topic = sums.get(partition.topic)
+        if topic is None:
+            topic = sums[partition.topic] = [0, 0, 0, 0, 0, 0]
+        topic[0] += 1
+        topic[1] += partition.is_offline
+        topic[2] += partition.log.size_bytes
+        topic[3] += partition.messages_in
+        topic[4] += partition.bytes_in
+        topic[5] += partition.bytes_out
+        if partition.log.producers.open_transactions:
+            open_transactions.update(partition.log.producers.open_transactions)
+    samples = {}
+    for name, image in broker.image.topics_by_name.items():
+        await slices.turn()
+        served = sums.get(name, [0, 0, 0, 0, 0, 0])
+        count = len(image.partitions)
+        offline = served[1] + max(0, count - served[0])
+        samples[name] = TopicSample(count, offline, *served[2:])
+    return samples, len(open_transactions)
+
+
+async def _groups(broker: Broker, slices: Slices) -> list[GroupSample]:
+    """Every group; empty while nobody has asked for one."""
+    if "groups" not in vars(broker):
+        return []
+    groups: list[GroupSample] = []
+    offsets_left = MAX_OFFSETS
+    for home in broker.groups.loaded():
+        for group_id in home.groups.group_ids():
+            await slices.turn()
+            state = home.groups.state_of(group_id)
+            if state is None:
+                continue
+            group = home.groups.groups.get(group_id)
+            lag: int | None = None
+            topics: tuple[str, ...] = ()
+            if len(groups) < MAX_GROUPS and offsets_left > 0:
+                lag, count = await _lag(broker, home, group_id, slices)
+                offsets_left -= count
+                topics = tuple(sorted(home.groups.offsets.topics_of(group_id)))
+            groups.append(
+                GroupSample(
+                    group_id,
+                    (group.kind if group else GroupType.CLASSIC).value,
+                    state,
+                    len(getattr(group, "members", ())),
+                    lag,
+                    topics[:MAX_TOPICS_OF_GROUP],
+                )
+            )
+    return groups
+
+
+async def _lag(
+    broker: Broker, home: LoadedCoordinator, group_id: str, slices: Slices
+) -> tuple[int, int]:
+    """The sum of a group's lags, and the number of its offsets."""
+    lag = count = 0
+    for topic, index, committed in home.groups.offsets.of(group_id).items():
+        await slices.turn()
+        count += 1
+        partition = broker.partition_if_served(topic, index)
+        if partition is not None:
+            lag += max(0, partition.high_watermark - committed.offset)
+    return lag, count

@@ -1,0 +1,32 @@
+"""The routes of all views of the page, and those of the administrator if there is one."""
+
+from starlette.routing import Route
+
+from kwire.web.desk import Desk
+from kwire.web.page import (
+    admin,
+    brokers,
+    changes,
+    groups,
+    logs,
+    overview,
+    producers,
+    records,
+    topics,
+)
+from kwire.web.page.sampler import Sampler
+from kwire.web.page.sessions import Admin
+from kwire.web.page.site import Site
+from kwire.web.token import AdminToken
+
+VIEWS = (overview, topics, records, groups, producers, brokers, logs)
+
+
+def routes(desk: Desk, sampler: Sampler, token: AdminToken | None) -> list[Route]:
+    """The routes of the page; without a token there is none that changes anything."""
+    sessions = None if token is None else Admin(token.text)
+    site = Site(desk, sampler, sessions)
+    found = [route for view in VIEWS for route in view.routes(site)]
+    if sessions is not None:
+        found += [*admin.routes(site, sessions), *changes.routes(site, sessions)]
+    return found + site.static()

@@ -1,0 +1,238 @@
+"""The page shows the broker's data as HTML, in pages, without JavaScript, and nothing of clients'
+markup comes through.
+"""
+
+import tomllib
+from pathlib import Path
+from urllib.parse import quote
+
+import httpx
+import pytest
+
+from kwire.testing.in_process import RunningServer
+from kwire.web.page import paging, sampler
+from kwire.web.page.views import routes
+from tests.web.conftest import http_server
+from tests.web.page_data import MARKUP, commit, create, join, produce
+
+VIEWS = (
+    "/",
+    "/topics",
+    "/topics/orders",
+    "/topics/orders?settings=all",
+    "/records?topic=orders",
+    "/groups",
+    "/producers",
+    "/brokers",
+    "/brokers?settings=all",
+    "/logs",
+    "/segments?topic=orders",
+)
+
+
+@pytest.fixture(autouse=True)
+def always_fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each page looks at the broker anew."""
+    monkeypatch.setattr(sampler, "FRESH_S", 0.0)
+    monkeypatch.setattr(sampler, "SPARE", 0)
+
+
+async def html(http: httpx.AsyncClient, address: str, status: int = 200) -> str:
+    """A page's text; fails if the status is another one, or if markup of clients is in it."""
+    answer = await http.get(address)
+    assert answer.status_code == status, answer.text
+    assert "text/html" in answer.headers["content-type"]
+    assert "<script>alert" not in answer.text
+    assert "<img src=x" not in answer.text
+    assert "default-src 'self'" in answer.headers["content-security-policy"]
+    return answer.text
+
+
+async def test_every_view_shows_a_new_broker(tmp_path: Path) -> None:
+    """A broker without a topic has pages without rows, and no page fails."""
+    async with http_server(tmp_path) as (running, http):
+        client = await running.connect()
+        await create(client, "orders")
+        for address in VIEWS:
+            text = await html(http, address)
+            assert "<h1>" in text
+            assert 'href="#content"' in text  # for the keyboard
+            assert "style=" not in text  # the Content-Security-Policy would refuse it
+        await client.aclose()
+
+
+async def test_hostile_texts_stay_texts(tmp_path: Path) -> None:
+    """Ids of groups and clients, keys, values, headers and metadata with markup are escaped."""
+    async with http_server(tmp_path) as (running, http):
+        client = await running.connect()
+        await create(client, "orders")
+        await produce(
+            client,
+            "orders",
+            [(MARKUP.encode(), MARKUP.encode(), ((MARKUP, MARKUP.encode()),))],
+        )
+        await commit(client, MARKUP, "orders", 0)
+        member = await join(running, MARKUP + "2", MARKUP)
+        for form in ("auto", "text", "json", "hex", "confluent"):
+            text = await html(http, f"/records?topic=orders&format={form}&search=alert")
+            assert "&lt;script&gt;alert" in text
+        assert "&lt;script&gt;" in await html(http, "/groups")
+        assert "&lt;script&gt;" in await html(http, "/")
+        quoted = httpx.QueryParams({"id": MARKUP})
+        assert "&lt;script&gt;" in await html(http, f"/group?{quoted}")
+        quoted = httpx.QueryParams({"id": MARKUP + "2"})
+        text = await html(http, f"/group?{quoted}")
+        assert "joins (client &lt;script&gt;" in text
+        for address in ("/topics/{}", "/topics?filter={}", "/records?topic={}", "/group?id={}"):
+            await http.get(address.format(quoted))
+        await html(http, f"/topics/{quote(MARKUP.replace('/', ''))}", 404)
+        await html(http, f"/topics?filter={MARKUP}&order={MARKUP}")
+        await html(http, f"/records?topic={MARKUP}", 404)
+        await html(http, f"/?done={MARKUP}")
+        await member.aclose()
+        await client.aclose()
+
+
+async def test_invisible_characters_are_shown(tmp_path: Path) -> None:
+    """A text can't turn its direction round, or hide behind control characters."""
+    async with http_server(tmp_path) as (running, http):
+        client = await running.connect()
+        await create(client, "orders")
+        await produce(client, "orders", [("a\u202eb".encode(), "c\u200bd".encode(), ())])
+        text = await html(http, "/records?topic=orders")
+        assert "\u202e" not in text
+        assert "\u200b" not in text
+        await client.aclose()
+
+
+async def test_lists_have_pages_and_a_filter(tmp_path: Path) -> None:
+    """However many partitions there are, a page has ``PER_PAGE`` rows."""
+    async with http_server(tmp_path) as (running, http):
+        client = await running.connect()
+        await create(client, "wide", 250)
+        await create(client, "orders")
+        first = await html(http, "/topics/wide")
+        assert first.count('id="partition-') == paging.PER_PAGE
+        assert "1 to 100 of 250 partitions" in first
+        last = await html(http, "/topics/wide?page=3")
+        assert last.count('id="partition-') == 50
+        assert "201 to 250 of 250 partitions" in last
+        assert "201 to 250 of 250 partitions" in await html(http, "/topics/wide?page=99999999")
+        assert "1 to 100 of 250 partitions" in await html(http, "/topics/wide?page=-1")
+        jump = await http.get("/topics/wide?partition=117")
+        assert jump.headers["location"] == "/topics/wide?page=2#partition-117"
+        assert "1 to 100 of 251 logs" in await html(http, "/logs")
+        assert "1 to 1 of 1 logs" in await html(http, "/logs?filter=order")
+        found = await html(http, "/topics?filter=WID")
+        assert "1 to 1 of 1 topics" in found
+        assert ">orders<" not in found
+        await client.aclose()
+
+
+async def test_a_group_page_has_members_lag_and_events(tmp_path: Path) -> None:
+    """The events are those of ``kwire groups explain``."""
+    async with http_server(tmp_path) as (running, http):
+        client = await running.connect()
+        await create(client, "orders")
+        await produce(client, "orders", [(None, b"v", ())] * 7)
+        await commit(client, "billing", "orders", 3)
+        text = await html(http, "/group?id=billing")
+        assert ">Empty<" in text
+        assert '<dd data-value="lag">4</dd>' in text
+        member = await join(running, "shipping", "truck")
+        text = await html(http, "/group?id=shipping")
+        assert "joins (client truck" in text
+        assert "Why it rebalanced" in text
+        fresh = (await http.get("/group.json?id=billing")).json()
+        assert fresh["shown"]["lag"] == "4"
+        assert fresh["charts"]["group_lag"]["now"] == "4"
+        await html(http, "/group?id=nobody", 404)
+        await member.aclose()
+        await client.aclose()
+
+
+async def test_the_overview_has_numbers_for_its_script(tmp_path: Path) -> None:
+    """The JSON has the same texts and paths that the page shows without the script."""
+    async with http_server(tmp_path) as (running, http):
+        client = await running.connect()
+        await create(client, "orders", 3)
+        text = await html(http, "/")
+        fresh = (await http.get("/overview.json")).json()
+        assert fresh["values"]["topics"] == 1
+        assert fresh["values"]["partitions"] == 3
+        for name in fresh["charts"]:
+            assert f'data-chart="{name}"' in text
+        for name in fresh["shown"]:
+            assert f'data-value="{name}"' in text
+        await client.aclose()
+
+
+async def test_topic_settings_name_their_sources(tmp_path: Path) -> None:
+    """A setting shows its value, its source, and what it overrides."""
+    async with http_server(tmp_path, {"log.retention.ms": "12345"}) as (running, http):
+        client = await running.connect()
+        await create(client, "orders")
+        text = await html(http, "/topics/orders")
+        assert "12345" in text
+        assert "start of the broker" in text
+        assert "log.retention.hours=168 (default)" in text
+        await client.aclose()
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["/records", "/records?topic=nope", "/segments?topic=nope", "/topics/nope", "/group?id=x"],
+)
+async def test_what_is_not_there_is_an_error_page(tmp_path: Path, address: str) -> None:
+    """The status is 404, and the page says what is missing."""
+    async with http_server(tmp_path) as (_, http):
+        assert 'role="alert"' in await html(http, address, 404)
+
+
+async def test_static_files_are_served_with_their_types(tmp_path: Path) -> None:
+    """Script and style come from the package, and from nowhere else."""
+    async with http_server(tmp_path) as (_, http):
+        for name, kind in (("page.css", "text/css"), ("page.js", "text/javascript")):
+            answer = await http.get(f"/static/{name}")
+            assert answer.headers["content-type"].startswith(kind)
+            assert "://" not in answer.text
+        assert (await http.get("/static/../page/site.py")).status_code == 404
+
+
+async def test_a_broker_that_starts_says_so(tmp_path: Path) -> None:
+    """A page that can't be shown yet is 503."""
+    async with http_server(tmp_path) as (running, http):
+        assert running.server.http is not None
+        observed = running.server.http.observed
+        broker, observed._broker = observed._broker, None
+        observed.not_serving = "the broker is starting"
+        assert "the broker is starting" in await html(http, "/brokers", 503)
+        observed._broker = broker
+
+
+async def test_reading_changes_nothing(tmp_path: Path) -> None:
+    """Without kwire.http.admin.enable there is no address that takes a POST."""
+
+    async def posts(running: RunningServer, http: httpx.AsyncClient) -> set[int]:
+        paths = {route.path for route in routes(None, None, None)}  # type: ignore[arg-type]
+        paths |= {"/admin/login", "/admin/topics/create", "/admin/topics/delete"}
+        return {(await http.post(path.replace("{name}", "x"))).status_code for path in paths}
+
+    async with http_server(tmp_path) as (running, http):
+        assert await posts(running, http) <= {404, 405}
+        assert not running.broker.image.topics_by_name
+
+
+def test_every_file_of_the_page_is_in_the_wheel() -> None:
+    """A wheel has only the files that pyproject.toml names, beside Python's own."""
+    root = Path(__file__).parents[2]
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
+    globs = project["tool"]["setuptools"]["package-data"]["kwire"]
+    packed = {path for glob in globs for path in (root / "kwire").glob(glob)}
+    there = {
+        path
+        for path in (root / "kwire" / "web").rglob("*")
+        if path.is_file() and path.suffix not in (".py", ".pyc")
+    }
+    assert there <= packed
+    assert len(there) > 10

@@ -1,0 +1,196 @@
+"""Records on the page: by offset, by time, by text, in every format, and within limits."""
+
+import json
+from pathlib import Path
+
+import httpx
+import pytest
+
+from kwire.record.compression import Compression
+from kwire.testing.in_process import RawClient
+from kwire.testing.raw_producer import RawProducer
+from kwire.web.page import reading
+from kwire.web.page.record_text import Shown, shown
+from tests.web.conftest import http_server
+from tests.web.page_data import create, produce
+
+TIME_MS = 1_700_000_000_000
+"""2023-11-14T22:13:20 UTC."""
+
+
+async def text_of(http: httpx.AsyncClient, parameters: str, status: int = 200) -> str:
+    """The page of the topic's records."""
+    answer = await http.get(f"/records?topic=orders&{parameters}")
+    assert answer.status_code == status, answer.text
+    return answer.text
+
+
+async def orders(client: RawClient, count: int = 300, compression: int = 0) -> None:
+    """A topic whose record n has the value ``order n``."""
+    await create(client, "orders")
+    items = [(b"key-%d" % n, b"order %d." % n, ()) for n in range(count)]
+    await produce(client, "orders", items, compression)
+
+
+def offsets(text: str) -> list[int]:
+    """The offsets of the rows."""
+    rows = text.split('<th scope="row" class="num">')[1:]
+    return [int(row.partition(">")[2].partition("<")[0]) for row in rows]
+
+
+async def test_the_newest_records_come_first_to_hand(tmp_path: Path) -> None:
+    """Without an offset the page shows the end; links lead on from page to page."""
+    async with http_server(tmp_path) as (running, http):
+        client = await running.connect()
+        await orders(client)
+        text = await text_of(http, "")
+        assert offsets(text) == list(range(250, 300))
+        assert "data-follow" in text
+        assert "offset=200" in text
+        text = await text_of(http, "offset=0&count=20")
+        assert offsets(text) == list(range(20))
+        assert "data-follow" not in text
+        assert offsets(await text_of(http, "offset=290")) == list(range(290, 300))
+        assert offsets(await text_of(http, "offset=99999999999")) == []
+        assert offsets(await text_of(http, "offset=-7&count=1")) == [0]
+        await client.aclose()
+
+
+async def test_records_of_a_time(tmp_path: Path) -> None:
+    """The first record is the first one that isn't older."""
+    async with http_server(tmp_path) as (running, http):
+        client = await running.connect()
+        await orders(client)
+        assert offsets(await text_of(http, "count=1&time=2023-11-14T22:13:20.100")) == [100]
+        assert offsets(await text_of(http, f"count=1&time={TIME_MS + 7}")) == [7]
+        text = await text_of(http, "time=2024-01-01T00:00")
+        assert "All records are older" in text
+        assert "write it as" in await text_of(http, "time=yesterday", 400)
+        await client.aclose()
+
+
+@pytest.mark.parametrize("codec", list(Compression))
+async def test_a_search_finds_records_in_every_codec(tmp_path: Path, codec: int) -> None:
+    """In keys, values and headers, in any case."""
+    async with http_server(tmp_path) as (running, http):
+        client = await running.connect()
+        await orders(client, compression=codec)
+        await produce(client, "orders", [(None, None, (("Trace", b"XYZ-9"),))], codec)
+        assert offsets(await text_of(http, "search=ORDER+17.")) == [17]
+        assert offsets(await text_of(http, "search=key-123")) == [123]
+        assert offsets(await text_of(http, "search=xyz-9")) == [300]
+        assert offsets(await text_of(http, "search=nothing-like-it")) == []
+        await client.aclose()
+
+
+async def test_a_search_stops_at_its_limit_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One page reads a bounded number of bytes, and offers to go on behind them."""
+    monkeypatch.setattr(reading, "SEARCH_BYTES", 1)
+    monkeypatch.setattr(reading, "READ_BYTES", 1)
+    async with http_server(tmp_path) as (running, http):
+        client = await running.connect()
+        await orders(client, 10)
+        await produce(client, "orders", [(None, b"needle", ())])
+        text = await text_of(http, "search=needle")
+        assert offsets(text) == []
+        assert "The search stopped at its limit" in text
+        assert "offset=10" in text
+        assert offsets(await text_of(http, "search=needle&offset=10")) == [10]
+        await client.aclose()
+
+
+async def test_a_batch_that_unpacks_to_too_much_is_not_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A row says so, and the records behind it are shown."""
+    monkeypatch.setattr(reading, "LIMITS", reading.LIMITS._replace(max_bytes=100_000))
+    async with http_server(tmp_path) as (running, http):
+        client = await running.connect()
+        await create(client, "orders")
+        await produce(client, "orders", [(None, bytes(1_000_000), ())], Compression.ZSTD)
+        await produce(client, "orders", [(None, b"small", ())])
+        text = await text_of(http, "")
+        assert "not shown" in text
+        assert "read it with a consumer" in text
+        assert "small" in text
+        await client.aclose()
+
+
+async def test_a_batch_that_is_too_large_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A consumer gets at least one batch, however large it is; the page doesn't read it."""
+    monkeypatch.setattr(reading, "MAX_BATCH_BYTES", 1000)
+    monkeypatch.setattr(reading, "READ_BYTES", 500)
+    async with http_server(tmp_path) as (running, http):
+        client = await running.connect()
+        await create(client, "orders")
+        await produce(client, "orders", [(None, b"x" * 5000, ())])
+        assert "is more than the page opens" in await text_of(http, "offset=0")
+        await client.aclose()
+
+
+async def test_a_long_value_is_cut(tmp_path: Path) -> None:
+    """The page stays small; the page of the record alone shows more of it."""
+    async with http_server(tmp_path) as (running, http):
+        client = await running.connect()
+        await create(client, "orders")
+        await produce(client, "orders", [(None, b"x" * 500_000, ())] * 20, Compression.ZSTD)
+        text = await text_of(http, "count=100")
+        assert len(text) < 200_000
+        assert "The beginning of 500 kB" in text
+        assert len(await text_of(http, "count=1")) > 200_000
+        await client.aclose()
+
+
+async def test_markers_of_transactions_are_shown(tmp_path: Path) -> None:
+    """So is the open transaction, with its age, on the page of producers."""
+    async with http_server(tmp_path) as (running, http):
+        client = await running.connect()
+        await create(client, "orders")
+        producer = RawProducer(client, "ledger")
+        await producer.init()
+        await producer.produce("orders", 0, b"one")
+        text = (await http.get("/producers")).text
+        assert "ledger" in text
+        assert ">Ongoing<" in text
+        assert "orders-0 at 0" in text
+        await producer.end(committed=True)
+        text = await text_of(http, "")
+        assert ">commit</span> of the transaction of producer" in text
+        assert "no transaction is open" in (await http.get("/producers")).text
+        await client.aclose()
+
+
+def read_as(content: bytes | None, form: str) -> Shown:
+    """A whole value in a format."""
+    return shown(content, form, len(content or b""))
+
+
+def test_values_in_every_format() -> None:
+    """Each is what it says; ``auto`` finds the right one."""
+    as_json = json.dumps({"a": [1, "é"]}).encode()
+    framed = b"\0\0\0\0\x07" + as_json
+    assert read_as(as_json, "auto").kind == "json"
+    assert '"a": [' in read_as(as_json, "auto").text
+    assert read_as(framed, "auto").kind == "schema 7, json"
+    assert read_as(framed, "confluent").preview == as_json.decode()
+    assert read_as(b"\0\0\0\0\x07\x02\xff\0", "auto").kind == "schema 7, hex"
+    assert read_as(as_json, "confluent").kind == "no frame, json"
+    assert read_as(b"\0\xff\xff\xff\xff\x01", "auto").kind == "hex"
+    assert read_as("Łódź".encode(), "auto") == ("text", "Łódź", "Łódź", 7, False)
+    assert read_as("Łódź".encode(), "hex").preview == "c5 81 c3 b3 64 c5 ba"
+    assert read_as(b"\xff\xfe", "auto").kind == "hex"
+    assert read_as(b"\xff\xfe", "text").text == "\ufffd\ufffd"
+    assert read_as(None, "auto").kind == "null"
+    assert read_as(b"", "auto") == ("text", "", "", 0, False)
+    assert read_as(b"000", "json").kind == "text"
+    assert shown("żółć".encode()[:3], "auto", 8).kind == "text"  # cut within a character
+
+
+@pytest.mark.parametrize("content", [b"[" * 30_000, b'{"a":' * 10_000, b"[" + b"9" * 5_000 + b"]"])
+def test_json_that_can_not_be_read_is_text(content: bytes) -> None:
+    """Nesting or numbers without end harm nobody."""
+    assert read_as(content, "auto").kind == "text"
