@@ -288,9 +288,11 @@ class ClassicGroup:
         """The earliest deadline of the group."""
         # Without members there is nothing to settle: the deadline would be due again and again.
         settling = self.settling if self.members else None
-        due_ms = NEVER_MS if settling is None else settling.deadline_ms
-        if self.rebalance_deadline_ms is not None:
-            due_ms = min(due_ms, self.rebalance_deadline_ms)
+        due_ms = NEVER_MS
+        if settling is not None:
+            due_ms = settling.deadline_ms  # a shorter rebalance timeout doesn't end the wait
+        elif self.rebalance_deadline_ms is not None:
+            due_ms = self.rebalance_deadline_ms
         if self.sync_deadline_ms is not None:
             due_ms = min(due_ms, self.sync_deadline_ms)
         if self.pending_joins:

@@ -162,10 +162,16 @@ class GroupRegistry:
                 "partition of __consumer_offsets",
             )
 
-    def reschedule(self, group: Group) -> None:
-        """Plan the next look at a group by its deadline; a look too early costs little."""
+    def reschedule(self, group: Group, not_before_ms: int = 0) -> None:
+        """Plan the next look at a group by its deadline; a look too early costs little.
+
+        ``not_before_ms`` keeps a deadline that stays overdue from occupying the broker.
+        """
         due = group.next_deadline_ms()
-        if due is not None and (group.scheduled_ms is None or due < group.scheduled_ms):
+        if due is None:
+            return
+        due = max(due, not_before_ms)
+        if group.scheduled_ms is None or due < group.scheduled_ms:
             group.scheduled_ms = due
             heapq.heappush(self._schedule, (due, group.group_id))
 

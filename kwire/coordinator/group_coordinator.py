@@ -147,7 +147,7 @@ class GroupCoordinator:
     def _expire(self, group: Group, now_ms: int) -> Effects:
         turn = self._registry.turn(now_ms)
         self._kinds[group.kind].expire(group, turn)
-        self._registry.reschedule(group)
+        self._registry.reschedule(group, now_ms + 1)
         return turn.effects
 
     def undo(self, effects: Effects, now_ms: int) -> Effects:

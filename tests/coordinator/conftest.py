@@ -95,7 +95,7 @@ class GroupScript(TickingScript):
         request = JoinGroupRequest(
             group_id=GROUP,
             session_timeout_ms=int(given.get("session", 10)) * 1000,
-            rebalance_timeout_ms=int(given.get("rebalance", 60)) * 1000,
+            rebalance_timeout_ms=round(float(given.get("rebalance", 60)) * 1000),
             member_id=given.get("id", self.client(name).member_id),
             group_instance_id=given.get("instance"),
             protocol_type=given.get("type", "consumer"),

@@ -139,6 +139,27 @@ def test_a_group_that_never_rests_is_slowed_down(script):
     )
 
 
+def test_a_busy_group_waits_longer_than_its_rebalance_timeout(script):
+    """The wait ends the rebalance, and the timeout that passes meanwhile has no effect."""
+    script.run(
+        """
+        join a version=3 rebalance=0.05 topics=t
+            record generation 0 empty
+            a join: generation 1 range leader a-1 [a-1]
+        """
+    )
+    for number in range(19):
+        [answer] = script.command(f"join a rebalance=0.05 topics=t{number}")
+        assert f"generation {number + 2}" in answer
+    script.run(
+        """
+        join a rebalance=0.05 topics=x
+        after 0.5
+            +0.5s a join: generation 21 range leader a-1 [a-1]
+        """
+    )
+
+
 def test_a_group_that_rested_is_not_slowed_down():
     """Only rebalances of the last seconds count."""
     pace = Pace()
