@@ -3,6 +3,7 @@
 from kwire.coordinator.joining import Client
 from kwire.errors import KafkaError
 from kwire.handlers.context import RequestContext
+from kwire.handlers.group_steps import coordinator_for_step
 from kwire.handlers.member_size import check_member_size
 from kwire.handlers.replies import answer
 from kwire.handlers.waiting import Unfinished, at_once_or_later
@@ -32,7 +33,7 @@ async def _join(request: JoinGroupRequest, context: RequestContext) -> JoinGroup
     reply = Reply()
     try:
         check_member_size([(one.name, len(one.metadata)) for one in request.protocols], context)
-        home = context.broker.groups.coordinator(request.group_id)
+        home = await coordinator_for_step(request.group_id, context)
         home.carry_out(
             home.groups.members.join(request, client, reply, context.broker.groups.now_ms())
         )

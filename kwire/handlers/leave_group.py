@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from kwire.errors import KafkaError
 from kwire.handlers.context import RequestContext
+from kwire.handlers.group_steps import coordinator_for_step
 from kwire.handlers.replies import answer
 from kwire.handlers.slices import pieces
 from kwire.handlers.waiting import Unfinished, at_once_or_later, later
@@ -50,7 +51,7 @@ async def _leave(
 ) -> LeaveGroupResponse:
     reply = Reply()
     try:
-        home = context.broker.groups.coordinator(group_id)
+        home = await coordinator_for_step(group_id, context)
         now_ms = context.broker.groups.now_ms()
         home.carry_out(home.groups.members.leave(group_id, list(leaving), reply, now_ms))
     except KafkaError as error:

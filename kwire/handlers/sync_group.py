@@ -7,6 +7,7 @@ from kwire.coordinator.classic_group import ClassicGroup
 from kwire.coordinator.group_coordinator import GroupCoordinator
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
+from kwire.handlers.group_steps import coordinator_for_step
 from kwire.handlers.replies import answer
 from kwire.handlers.slices import PIECE, pieces
 from kwire.handlers.waiting import Unfinished, at_once_or_later, later
@@ -29,7 +30,7 @@ async def _handle(request: SyncGroupRequest, context: RequestContext) -> SyncGro
             request.protocol_name,
         ):
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-        home = context.broker.groups.coordinator(request.group_id)
+        home = await coordinator_for_step(request.group_id, context)
         if len(request.assignments) > PIECE:
             await _leave_out_strangers(request, home.groups, context)
         home.carry_out(home.groups.members.sync(request, reply, context.broker.groups.now_ms()))
