@@ -80,7 +80,9 @@ def duration(seconds: float | None) -> str:
 def _below_a_minute(seconds: float) -> str:
     if seconds >= 1 or not seconds:
         return f"{seconds:.1f} s" if seconds else "0 s"
-    return f"{seconds * 1000:.0f} ms" if seconds >= 0.01 else f"{seconds * 1e6:,.0f} µs"
+    if seconds >= 0.001:
+        return f"{seconds * 1000:.{0 if seconds >= 0.01 else 1}f} ms"
+    return f"{seconds * 1e6:.0f} µs"
 
 
 def visible(text: str, most: int = MAX_TEXT) -> str:
