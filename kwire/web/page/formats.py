@@ -72,9 +72,13 @@ def duration(seconds: float | None) -> str:
             whole, rest = divmod(int(seconds), step)
             if place + 1 < len(_STEPS):
                 smaller, its_unit = _STEPS[place + 1]
-                return f"{whole} {unit} {rest // smaller} {its_unit}"
-            return f"{whole} {unit} {rest} s"
+                return _two(whole, unit, rest // smaller, its_unit)
+            return _two(whole, unit, rest, "s")
     raise AssertionError(seconds)
+
+
+def _two(whole: int, unit: str, rest: int, its_unit: str) -> str:
+    return f"{whole} {unit} {rest} {its_unit}" if rest else f"{whole} {unit}"
 
 
 def _below_a_minute(seconds: float) -> str:
