@@ -64,7 +64,8 @@ def fill(bootstrap: str) -> None:
             value=json.dumps(order, ensure_ascii=False),
             headers=[("trace", f"{number:016x}"), ("source", "shop")],
         )
-        producer.produce("clicks", value=f"GET /products/{number % 91} 200 {number % 17} ms")
+        click = f"GET /products/{number % 91} 200 {number % 17} ms"
+        producer.produce("clicks", value=click, partition=number % 6)
         producer.poll(0)
     framed = b"\0" + (42).to_bytes(4) + json.dumps({"amount": 12.5, "currency": "EUR"}).encode()
     for _ in range(30):

@@ -36,7 +36,7 @@ VIEWS = (
 def always_fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each page looks at the broker anew."""
     monkeypatch.setattr(sampler, "FRESH_S", 0.0)
-    monkeypatch.setattr(sampler, "SPARE", 0)
+    monkeypatch.setattr(sampler, "SPARE_WATCHED", 0)
 
 
 async def html(http: httpx.AsyncClient, address: str, status: int = 200) -> str:

@@ -18,23 +18,22 @@ class FakeDesk:
     def __init__(self, clock: "Clock") -> None:
         self.looks = 0
         self.lag = 5
-        self.look_s = 0.0
+        self.steps = 1
         self.refusals = 0
         self._clock = clock
 
     async def ask(self, _: Callable[..., Awaitable[Any]]) -> Sample:
-        """A sample, after the time that a look takes."""
+        """A sample, after ``steps`` steps."""
         if self.refusals:
             self.refusals -= 1
             raise NotServing("the broker is starting")
         self.looks += 1
-        self._clock.now_s += self.look_s
         count = self.looks * 100
         topics = {"orders": TopicSample(1, 0, count * 10, count, count * 10, 0)}
         totals = Totals(count, count * 10, 0, count, 0, 1, 0, (0,) * 9 + (count * 99, count))
         groups = [GroupSample("billing", "classic", "Stable", 1, self.lag, ("orders",))]
         now_s = self._clock.now_s
-        return Sample(int(now_s * 1000), now_s, totals, topics, groups)
+        return Sample(int(now_s * 1000), now_s, self.steps, totals, topics, groups)
 
 
 class Clock:
@@ -72,13 +71,13 @@ async def test_all_who_watch_share_a_look(clock: Clock) -> None:
 async def test_looks_that_take_long_are_seldom(clock: Clock) -> None:
     """A broker with very many partitions isn't busy with looks."""
     desk = FakeDesk(clock)
-    desk.look_s = 1.0
+    desk.steps = 1_000_000
     looks = Sampler(desk)  # type: ignore[arg-type]
     await looks.latest()
     clock.now_s += sampler.FRESH_S * 2
     await looks.latest()
     assert desk.looks == 1
-    clock.now_s += sampler.SPARE
+    clock.now_s += sampler.SPARE_WATCHED * 3
     await looks.latest()
     assert desk.looks == 2
 
