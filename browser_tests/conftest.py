@@ -10,7 +10,10 @@ from browser_tests import surroundings
 from browser_tests.surroundings import Site
 
 HERE = Path(__file__).parent
-MISSING = "the page is not tested, no Chromium here (Debian and Ubuntu: apt install chromium; or set KWIRE_CHROMIUM)"
+MISSING = (
+    "the page is not tested: no Chromium here "
+    "(Debian and Ubuntu: apt install chromium; or set KWIRE_CHROMIUM)"
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
