@@ -5,6 +5,7 @@ markup.
 """
 
 import json
+import math
 import re
 import threading
 import time
@@ -63,7 +64,8 @@ def fill(bootstrap: str) -> None:
             value=json.dumps(order, ensure_ascii=False),
             headers=[("trace", f"{number:016x}"), ("source", "shop")],
         )
-        producer.produce("clicks", value=f"GET /products/{number % 91} 200 {number % 17} ms")
+        click = f"GET /products/{number % 91} 200 {number % 17} ms"
+        producer.produce("clicks", value=click, partition=number % 6)
         producer.poll(0)
     framed = b"\0" + (42).to_bytes(4) + json.dumps({"amount": 12.5, "currency": "EUR"}).encode()
     for _ in range(30):
@@ -106,6 +108,7 @@ class _Member(threading.Thread):
             settings |= {"session.timeout.ms": 10_000, "heartbeat.interval.ms": 500}
         self._consumer = Consumer(settings)
         self._topics = topics
+        self._reads_little = protocol == "classic"
         self.has_read = threading.Event()
         self.stops = threading.Event()
 
@@ -117,7 +120,7 @@ class _Member(threading.Thread):
             message = self._consumer.poll(0.1)
             if message is not None and not message.error():
                 read += 1
-                if read == 400:
+                if read == 400 and self._reads_little:
                     self._consumer.pause(self._consumer.assignment())
             if read or self._consumer.assignment():
                 self.has_read.set()
@@ -125,14 +128,15 @@ class _Member(threading.Thread):
 
 
 @contextmanager
-def living(bootstrap: str) -> Iterator[None]:
+def living(bootstrap: str, *, is_hostile: bool = True) -> Iterator[None]:
     """Groups with members, and an open transaction, for as long as the block lasts."""
     members = [
         _Member(bootstrap, GROUP, "invoices-1", ["orders"], "classic"),
         _Member(bootstrap, GROUP, "invoices-2", ["orders"], "classic"),
         _Member(bootstrap, "clickstream", "stats", ["clicks"], "consumer"),
-        _Member(bootstrap, HOSTILE_GROUP, HOSTILE_CLIENT, ["clicks"], "classic"),
     ]
+    if is_hostile:
+        members.append(_Member(bootstrap, HOSTILE_GROUP, HOSTILE_CLIENT, ["clicks"], "classic"))
     for member in members:
         member.start()
     for member in members:
@@ -145,7 +149,7 @@ def living(bootstrap: str) -> Iterator[None]:
     transactional = Producer(
         {
             "bootstrap.servers": bootstrap,
-            "transactional.id": f"ledger {MARKUP}",
+            "transactional.id": f"ledger {MARKUP}" if is_hostile else "ledger",
             "transaction.timeout.ms": 900_000,
         }
     )
@@ -175,5 +179,6 @@ def load(bootstrap: str, seconds: float) -> None:
         for _ in range(200):
             number += 1
             producer.produce("clicks", value=f"GET /products/{number % 91} 200 {number % 17} ms")
-        producer.poll(0.05 + 0.05 * (number // 200 % 5))
+        producer.poll(0)
+        time.sleep(0.06 + 0.04 * math.sin(time.monotonic() / 4))
     producer.flush(30)

@@ -45,7 +45,7 @@ class Site(NamedTuple):
 
 
 @contextmanager
-def site(*, is_large: bool) -> Iterator[Site]:
+def site(*, is_large: bool, is_hostile: bool = True) -> Iterator[Site]:
     """A broker with data, and with more than 10,000 partitions if it is large.
 
     Its data is in memory where that is possible, because 10,000 directories take a disk minutes.
@@ -63,5 +63,5 @@ def site(*, is_large: bool) -> Iterator[Site]:
             if is_large:
                 data.fill_many(broker.bootstrap)
             data.fill(broker.bootstrap)
-            with data.living(broker.bootstrap):
+            with data.living(broker.bootstrap, is_hostile=is_hostile):
                 yield Site(broker.http.rstrip("/"), broker.bootstrap)

@@ -127,6 +127,8 @@ class Desk:
                 with trio.fail_after(ANSWER_S):
                     answer.value = await question()
                 answer.error = None
+            except trio.TooSlowError:
+                answer.error = NotServing(f"the broker gave no answer within {ANSWER_S:g} s")
             except Exception as error:
                 answer.error = error
             finally:

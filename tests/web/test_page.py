@@ -2,6 +2,7 @@
 markup comes through.
 """
 
+import re
 import tomllib
 from pathlib import Path
 from urllib.parse import quote
@@ -10,6 +11,7 @@ import httpx
 import pytest
 
 from kwire.testing.in_process import RunningServer
+from kwire.web import page
 from kwire.web.page import paging, sampler
 from kwire.web.page.views import routes
 from tests.web.conftest import http_server
@@ -34,7 +36,7 @@ VIEWS = (
 def always_fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each page looks at the broker anew."""
     monkeypatch.setattr(sampler, "FRESH_S", 0.0)
-    monkeypatch.setattr(sampler, "SPARE", 0)
+    monkeypatch.setattr(sampler, "SPARE_WATCHED", 0)
 
 
 async def html(http: httpx.AsyncClient, address: str, status: int = 200) -> str:
@@ -236,3 +238,37 @@ def test_every_file_of_the_page_is_in_the_wheel() -> None:
     }
     assert there <= packed
     assert len(there) > 10
+
+
+def _light(colour: str) -> float:
+    """The relative luminance of ``#rrggbb`` or ``#rgb`` (WCAG 2)."""
+    digits = colour.lstrip("#")
+    if len(digits) == 3:
+        digits = "".join(digit * 2 for digit in digits)
+    parts = [int(digits[place : place + 2], 16) / 255 for place in (0, 2, 4)]
+    linear = [
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    ]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_texts_stand_out_from_their_ground(scheme: str) -> None:
+    """WCAG 2 asks for a contrast of 4.5 to 1, in both schemes."""
+    css = (Path(page.__file__).parent / "static" / "page.css").read_text(encoding="utf-8")
+    light, dark = css.split("@media (prefers-color-scheme: dark)")[:2]
+    pairs = re.findall(r"--([a-z-]+): (#[0-9a-f]{3,6});", light if scheme == "light" else dark)
+    colours = dict(pairs)
+    for text, grounds in {
+        "text": ("ground", "panel", "hover"),
+        "dim": ("ground", "panel", "hover"),
+        "accent": ("ground", "panel", "hover"),
+        "ground": ("accent", "bad"),  # of buttons
+        "good": ("good-ground",),
+        "bad": ("bad-ground", "panel"),
+        "warn": ("warn-ground",),
+    }.items():
+        for ground in grounds:
+            one, other = sorted((_light(colours[text]), _light(colours[ground])))
+            contrast = (other + 0.05) / (one + 0.05)
+            assert contrast >= 4.5, f"{text} on {ground}: {contrast:.1f}"

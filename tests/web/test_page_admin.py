@@ -1,18 +1,23 @@
 """Changes over HTTP: only with a login, only from the page's own forms, and only these."""
 
 import re
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
+import trio
 
 from kwire.config.broker import BrokerConfig
 from kwire.config.settings import ConfigError
 from kwire.metadata.image import ConfigResourceType
 from kwire.server import Server, StartError
 from kwire.testing.in_process import RunningServer
+from kwire.web import desk
 from kwire.web.page import admin
 from tests.web.conftest import HTTP, http_server
 from tests.web.page_data import commit, create, join, produce
@@ -221,3 +226,43 @@ async def test_a_token_that_can_not_be_used_stops_the_start(
     server = Server(BrokerConfig.load(settings))
     with pytest.raises(StartError, match=problem):
         await server.serve()
+
+
+def test_the_broker_prints_a_token_of_its_own(tmp_path: Path) -> None:
+    """``--http-admin`` is enough: the line after the ready line has the token."""
+    options = ["--http", "127.0.0.1:0", "--http-admin", "--listen", "127.0.0.1:0"]
+    command = [sys.executable, "-P", "-m", "kwire", "serve", "--data-dir", str(tmp_path), *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            ready, line = process.stdout.readline(), process.stdout.readline()
+            address = ready.rpartition("http=")[2].strip()
+            token = line.removeprefix("kwire http admin token: ").strip()
+            answer = httpx.post(f"{address}admin/login", data={"token": token}, timeout=30)
+            assert answer.status_code == 303
+        finally:
+            process.terminate()
+
+
+async def test_a_change_that_takes_long_is_not_left_half_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page gives up after a while; the broker finishes the change."""
+    monkeypatch.setattr(desk, "ANSWER_S", 0.05)
+    released, finished = trio.Event(), trio.Event()
+    async with administered(tmp_path) as (running, http, csrf):
+        commit_now = running.broker.commit
+
+        async def slow(*arguments: Any) -> None:
+            await released.wait()
+            await commit_now(*arguments)
+            finished.set()
+
+        monkeypatch.setattr(running.broker, "commit", slow)
+        form = {"csrf": csrf, "name": "orders", "partitions": "1"}
+        answer = await http.post("/admin/topics/create", data=form)
+        assert (answer.status_code, "no answer within" in answer.text) == (503, True)
+        released.set()
+        with trio.fail_after(10):
+            await finished.wait()
+        assert "orders" in running.broker.image.topics_by_name

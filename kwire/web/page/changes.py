@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
+import trio
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
@@ -33,6 +34,7 @@ from kwire.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from kwire.protocol.types import Request as KafkaRequest
+from kwire.web.desk import Observed
 from kwire.web.page.admin import checked_form
 from kwire.web.page.asking import ask_broker
 from kwire.web.page.resetting import Reset, commit, plan
@@ -70,14 +72,22 @@ class Change(NamedTuple):
         return int(text)
 
     async def ask(self, request: KafkaRequest, version: int) -> Any:
-        """The broker's response."""
-        return await self.site.desk.ask(ask_broker, request, version, self.host)
+        """The broker's response; NotServing if the change takes long, but it goes on."""
+        return await self.site.desk.ask(_carry_out, request, version, self.host)
 
     def done(self, what: str, address: str, note: str) -> Response:
         """Log the change, and lead the browser to a page that says that it is done."""
         log.warning("HTTP: the administrator at %s has %s", self.host, what)
         separator = "&" if "?" in address else "?"
         return RedirectResponse(f"{address}{separator}{urlencode({'done': note})}", 303)
+
+
+async def _carry_out(
+    observed: Observed, request: KafkaRequest, version: int, peer_host: str
+) -> Any:
+    """``ask_broker`` for a change, which is never left half done."""
+    with trio.CancelScope(shield=True):
+        return await ask_broker(observed, request, version, peer_host)
 
 
 def routes(site: Site, admin: Admin) -> list[Route]:

@@ -49,7 +49,7 @@ def chart(
         first, last = line[1:].partition(",")[0], line.rpartition("L")[2].partition(",")[0]
         area = f"{line}L{last},{HEIGHT}L{first},{HEIGHT}Z"
     since = f" since {time_text(seen[0][0])} UTC" if seen else ""
-    window = f"last {duration(window_s).removesuffix(' 0 s').removesuffix(' 0 min')}"
+    window = f"last {duration(window_s)}"
     summary = f"{title}: now {now}, at most {show(most if seen else None)}{since}"
     return Chart(name, title, line, area, now, show(most if seen else None), window, summary)
 

@@ -72,15 +72,21 @@ def duration(seconds: float | None) -> str:
             whole, rest = divmod(int(seconds), step)
             if place + 1 < len(_STEPS):
                 smaller, its_unit = _STEPS[place + 1]
-                return f"{whole} {unit} {rest // smaller} {its_unit}"
-            return f"{whole} {unit} {rest} s"
+                return _two(whole, unit, rest // smaller, its_unit)
+            return _two(whole, unit, rest, "s")
     raise AssertionError(seconds)
+
+
+def _two(whole: int, unit: str, rest: int, its_unit: str) -> str:
+    return f"{whole} {unit} {rest} {its_unit}" if rest else f"{whole} {unit}"
 
 
 def _below_a_minute(seconds: float) -> str:
     if seconds >= 1 or not seconds:
         return f"{seconds:.1f} s" if seconds else "0 s"
-    return f"{seconds * 1000:.0f} ms" if seconds >= 0.01 else f"{seconds * 1e6:,.0f} µs"
+    if seconds >= 0.001:
+        return f"{seconds * 1000:.{0 if seconds >= 0.01 else 1}f} ms"
+    return f"{seconds * 1e6:.0f} µs"
 
 
 def visible(text: str, most: int = MAX_TEXT) -> str:

@@ -138,7 +138,10 @@ def _sample_of(sample: Sample, group_id: str) -> GroupSample | None:
 
 
 def _chart(sampler: Sampler, sample: Sample, group_id: str) -> Chart:
-    points = sampler.lags.get(group_id, ())
+    points = list(sampler.lags.get(group_id, ()))
+    known = _sample_of(sample, group_id)
+    if known is not None and known.lag is not None:
+        points.append((sample.at_ms, known.lag))
     return chart("group_lag", "Lag", points, formats.number, sample.at_ms, LAG_WINDOW_S)
 
 

@@ -2,10 +2,11 @@
 
 Rules:
 
-- A look costs the broker a few microseconds for each partition and group, in slices. The next look
-  comes after ``EVERY_S``, or after ``SPARE`` times as long as the look has taken, so that looks
-  take a small part of the broker's time however many partitions there are.
-- Somebody who watches the page causes a look each ``FRESH_S``, at the most.
+- A look costs the broker about ``STEP_S`` for each partition, topic, group and offset, in slices.
+  The next look comes after ``EVERY_S``, or after ``SPARE`` times what the look has cost, so that
+  looks take a small part of the broker's time however many partitions there are.
+- Somebody who watches the page causes a look each ``FRESH_S``, or after ``SPARE_WATCHED`` times
+  what the look has cost.
 - Groups beyond ``MAX_GROUPS`` have no lag, and so have those whose offsets are beyond
   ``MAX_OFFSETS`` in all.
 """
@@ -26,7 +27,9 @@ from kwire.web.desk import Desk, NotServing, Observed
 
 EVERY_S = 10.0
 FRESH_S = 1.9
-SPARE = 100
+STEP_S = 3e-6
+SPARE = 200
+SPARE_WATCHED = 20
 POINTS_KEPT = 500
 LAG_POINTS_KEPT = 360
 LAG_EVERY_MS = 9_000
@@ -72,10 +75,11 @@ class Totals(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """What one look has seen."""
+    """What one look has seen, in so many steps."""
 
     at_ms: int
     steady_s: float
+    steps: int
     totals: Totals
     topics: dict[str, TopicSample]
     groups: list[GroupSample]
@@ -109,7 +113,7 @@ class Sampler:
         self._one_at_a_time = trio.Lock()
         self._before: Sample | None = None
         self._latest: Sample | None = None
-        self._took_s = 0.0
+        self._cost_s = 0.0
         self.points: deque[Point] = deque(maxlen=POINTS_KEPT)
         self.lags: dict[str, deque[tuple[int, int]]] = {}
 
@@ -124,17 +128,17 @@ class Sampler:
                 import logging
 
                 logging.getLogger(__name__).error("bug in the looks at the broker", exc_info=error)
-            await trio.sleep(max(EVERY_S, self._took_s * SPARE))
+            await trio.sleep(max(EVERY_S, self._cost_s * SPARE))
 
     async def latest(self, max_age_s: float | None = None) -> Sample:
         """What a look has seen that is not older than this, or ``FRESH_S``; NotServing."""
         async with self._one_at_a_time:
             now_s = time.monotonic()
             wanted_s = FRESH_S if max_age_s is None else max_age_s
-            max_age_s = max(wanted_s, self._took_s * SPARE / 5)
+            max_age_s = max(wanted_s, self._cost_s * SPARE_WATCHED)
             if self._latest is None or now_s - self._latest.steady_s >= max_age_s:
                 sample = await self._desk.ask(look)
-                self._took_s = time.monotonic() - now_s
+                self._cost_s = sample.steps * STEP_S
                 self._take(sample)
             assert self._latest is not None
             return self._latest
@@ -191,7 +195,7 @@ async def look(observed: Observed) -> Sample:
     """Look at the whole broker, in its event loop."""
     broker, slices = observed.broker, Slices()
     topics, open_transactions = await _topics(broker, slices)
-    groups = await _groups(broker, slices)
+    groups, offsets = await _groups(broker, slices)
     tally, gone = broker.tally, broker.gone
     totals = Totals(
         gone.messages_in + sum(topic.messages_in for topic in topics.values()),
@@ -203,7 +207,9 @@ async def look(observed: Observed) -> Sample:
         open_transactions,
         _produce_times(tally),
     )
-    return Sample(broker.now_ms(), time.monotonic(), totals, topics, groups)
+    partitions = sum(topic.partitions for topic in topics.values())
+    steps = partitions + len(topics) + len(groups) + offsets
+    return Sample(broker.now_ms(), time.monotonic(), steps, totals, topics, groups)
 
 
 def _produce_times(tally: Tally) -> tuple[int, ...]:
@@ -252,10 +258,10 @@ async def _topics(broker: Broker, slices: Slices) -> tuple[dict[str, TopicSample
     return samples, len(open_transactions)
 
 
-async def _groups(broker: Broker, slices: Slices) -> list[GroupSample]:
-    """Every group; empty while nobody has asked for one."""
+async def _groups(broker: Broker, slices: Slices) -> tuple[list[GroupSample], int]:
+    """Every group, and how many offsets were looked at; none while nobody has asked for a group."""
     if "groups" not in vars(broker):
-        return []
+        return [], 0
     groups: list[GroupSample] = []
     offsets_left = MAX_OFFSETS
     for home in broker.groups.loaded():
@@ -281,7 +287,7 @@ async def _groups(broker: Broker, slices: Slices) -> list[GroupSample]:
                     topics[:MAX_TOPICS_OF_GROUP],
                 )
             )
-    return groups
+    return groups, MAX_OFFSETS - offsets_left
 
 
 async def _lag(
