@@ -66,7 +66,7 @@ spark: $(VENV)/.test ## test with PySpark, both lanes (kwire, or BOOTSTRAP=host:
 	KWIRE_BOOTSTRAP=$(BOOTSTRAP) $(BIN)/python -m spark_tests.environment --lane new $(ARGS)
 
 browser: $(VENV)/.test ## test the page of the HTTP port in headless Chromium (Debian and Ubuntu: apt install chromium)
-	$(BIN)/pytest -q browser_tests $(ARGS)
+	$(BIN)/pytest $(QUIET) browser_tests $(ARGS)
 
 compiled: build/compiled/.built ## compile kwire's hot modules into build/compiled (needs a C compiler)
 
@@ -124,7 +124,7 @@ soak: $(VENV)/.test ## create, use and delete everything that clients can create
 		echo "CYCLES=$(CYCLES): give the number of repetitions, as in CYCLES=1000"; exit 1; }
 	KWIRE_SOAK_CYCLES=$(or $(CYCLES),200) $(BIN)/pytest $(QUIET) tests/soak $(ARGS)
 
-docs: $(VENV)/.test ## update the README's table of APIs, docs/SETTINGS.md, docs/METRICS.md and docs/CLI.md
+docs: $(VENV)/.test ## update docs/APIS.md, docs/SETTINGS.md, docs/METRICS.md and docs/CLI.md
 	PYTHONPATH=. $(BIN)/python docs/api_table.py
 	PYTHONPATH=. $(BIN)/python docs/settings_table.py
 	PYTHONPATH=. $(BIN)/python docs/metrics_table.py

@@ -42,4 +42,4 @@ def test_the_client_of_the_tour_works(tmp_path: Path) -> None:
         names: dict[str, object] = {}
         exec(snippet.replace("127.0.0.1:9092", broker.bootstrap), names)
         names["producer"].close()  # type: ignore[attr-defined]
-    assert printed.getvalue() == "1000 orders\n"
+    assert printed.getvalue() == "1000 bookings\n"

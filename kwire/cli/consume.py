@@ -107,6 +107,8 @@ def run(options: argparse.Namespace) -> int:
         printer = make_printer(options)
     except (ValueError, argparse.ArgumentTypeError) as error:
         return fail(str(error))
+    if sys.stdout.isatty() and not options.exit and options.tail is None:
+        print("waiting for records; Ctrl-C ends", file=sys.stderr)
     return run_on_cluster(options, partial(_consume, options=options, start=start, printer=printer))
 
 

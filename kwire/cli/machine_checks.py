@@ -82,7 +82,10 @@ def check_ports(addresses: Iterable[tuple[str, int]], *, is_running: bool) -> li
         else:
             reason = (error.strerror or str(error)).lower()
             why = "a broker cannot listen there, and does not start"
-            remedy = f"find its owner with ss -ltnp 'sport = :{port}', or choose another --listen"
+            remedy = (
+                "nothing, if that is your broker; else find its owner with "
+                f"ss -ltnp 'sport = :{port}', or choose another --listen"
+            )
             findings.append(Finding(ACT, f"port: {shown}: {reason}", why, remedy))
     return findings
 

@@ -92,6 +92,7 @@ def run_on_cluster(options: argparse.Namespace, work: "Callable[[Cluster], Await
 
 def described(error: "KafkaError") -> str:
     """An error of Kafka's with what to do next."""
-    text = f"{error.message}: {error.code.name}" if error.message else error.code.name
+    said = error.message.rstrip(".")
+    text = f"{said}: {error.code.name}" if said else error.code.name
     hint = HINTS.get(error.code.name)
     return f"{text}; {hint}" if hint else text

@@ -6,6 +6,7 @@ So ``/healthz`` answers during a start that takes long, and ``/readyz`` says wha
 import importlib.util
 import logging
 import socket
+import sys
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -121,7 +122,8 @@ def _bind(config: BrokerConfig) -> socket.socket:
     if missing:
         raise HttpPortError(
             f"HTTP (--http, kwire.http.listen) needs packages that are not installed, "
-            f"{', '.join(missing)}: pip install 'kwire[web]'"
+            f"{', '.join(missing)}; in a checkout of kwire: {sys.executable} -m pip install "
+            "-e '.[web]'"
         )
     host, port = address
     bound = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)

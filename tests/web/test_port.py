@@ -141,7 +141,7 @@ async def test_a_missing_package_is_one_line_that_says_what_to_install(
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name: None if name == "hypercorn" else found(name)
     )
-    with pytest.raises(StartError, match=r"hypercorn: pip install 'kwire\[web\]'"):
+    with pytest.raises(StartError, match=r"hypercorn; in a checkout .* -e '\.\[web\]'"):
         await Server(BrokerConfig.load(HTTP | {"log.dirs": str(tmp_path)})).serve()
 
 
