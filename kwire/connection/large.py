@@ -14,13 +14,14 @@ Rules:
 from collections.abc import Callable
 from typing import Any
 
-from kwire.budget.threads import Threads
+from kwire.budget.checking import Lane
 from kwire.budget.work import Work
 from kwire.connection.ends import ConnectionClosed
 from kwire.connection.stopwatch import Stopwatch
 from kwire.handlers import PlainAnswer, Route
 from kwire.handlers.context import RequestContext
 from kwire.protocol.file_slice import FileSlice
+from kwire.protocol.frame import RequestHeader
 from kwire.protocol.wire import TooManyElements
 
 INLINE_ELEMENTS = 2000
@@ -82,8 +83,8 @@ async def serve_large(
 async def encode_large(
     served_by: Route,
     response: Any,
-    correlation_id: int,
-    threads: Threads,
+    header: RequestHeader,
+    coding: Lane,
     work: Work,
     stopwatch: Stopwatch | None,
 ) -> PlainAnswer:
@@ -96,9 +97,9 @@ async def encode_large(
     def encode(response: Any, between: Callable[[], None]) -> list[bytes | FileSlice]:
         if stopwatch is not None:
             stopwatch.note_errors(response)
-        return encoded_parts(served_by, response, correlation_id)
+        return encoded_parts(served_by, response, header.correlation_id)
 
-    parts = await threads.coding.run(work, encode, response)
+    parts = await coding.run(work, encode, response)
     size_bytes = sum(len(part) for part in parts if isinstance(part, bytes))
     work.thread_units = (work.thread_units or 0) + size_bytes // BYTES_PER_UNIT
     if size_bytes > work.max_answer_bytes:
