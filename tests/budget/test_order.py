@@ -54,8 +54,9 @@ async def test_a_busy_client_gets_its_slice_beside_new_connections() -> None:
     async def connect_anew() -> None:
         while "busy" not in served and len(served) < 100:
             work = a_work(turns)
-            work.spend(2 * SLICE_UNITS)
-            await work.next_slice()
+            for _ in range(3):
+                work.spend(2 * SLICE_UNITS)
+                await work.next_slice()
             served.append("new")
 
     async def busy() -> None:
