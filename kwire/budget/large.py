@@ -120,7 +120,7 @@ class _Room:
         self._go_on()
 
     async def _enter(self, holder: Holder) -> None:
-        if self._waiting.first() is None and self._fits(holder):
+        if not self._waiting and self._fits(holder):
             self._admit(holder)
             return
         entry = _Entry(holder)

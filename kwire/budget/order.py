@@ -43,6 +43,10 @@ class Order(Generic[_T]):
         self._numbers = count()
         self._calls = 0
 
+    def __bool__(self) -> bool:
+        """Whether a connection waits."""
+        return self.first() is not None
+
     def __iter__(self) -> Iterator[_T]:
         return (ticket for ticket in self._by_age if _waits(ticket))
 
