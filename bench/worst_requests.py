@@ -5,6 +5,9 @@ where that costs more: ``t`` is a topic of ``PARTITIONS`` partitions, there are 
 with an offset, and ``big`` is a group with an offset of every partition.
 """
 
+from zlib import crc32
+
+from kwire.config.client_metrics import PUSH_INTERVAL_MS
 from kwire.handlers import APIS, OWN_APIS
 from kwire.metadata.image import ConfigResourceType
 from kwire.protocol.messages import message_classes
@@ -74,6 +77,7 @@ from kwire.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from kwire.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kwire.protocol.messages.push_telemetry import PushTelemetryRequest
 from kwire.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from kwire.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -86,6 +90,8 @@ from kwire.protocol.messages.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
+from kwire.protocol.otlp import MOST_ATTRIBUTES
+from kwire.protocol.wire import append_unsigned_varint
 from kwire.record.records import BatchBuilder
 
 ALL_APIS = APIS | OWN_APIS
@@ -270,6 +276,28 @@ def _consumer_heartbeat(count):
     )
 
 
+def _push_telemetry(count):
+    """Points with as many attributes as are read; each count is another client's first push."""
+    instance_id = count.to_bytes(16)
+    attributes = b"".join(
+        _otlp(7, _otlp(1, b"k%d" % n) + _otlp(2, _otlp(1, b"v"))) for n in range(MOST_ATTRIBUTES)
+    )
+    metric = _otlp(2, _otlp(1, b"m") + _otlp(5, _otlp(1, attributes) * count))
+    number = crc32(f"(){PUSH_INTERVAL_MS}".encode() + instance_id)
+    return PushTelemetryRequest(
+        client_instance_id=instance_id,
+        subscription_id=number - (1 << 31),
+        metrics=_otlp(1, _otlp(2, metric)),
+    )
+
+
+def _otlp(number, content):
+    """A field of Protocol Buffers."""
+    size = bytearray()
+    append_unsigned_varint(size, len(content))
+    return bytes([number << 3 | 2]) + size + content
+
+
 WORST = {
     "Produce": _produce,
     "Fetch": _fetch,
@@ -324,6 +352,7 @@ WORST = {
     "DescribeTopicPartitions": lambda count: DescribeTopicPartitionsRequest(
         topics=[TopicRequest(name=name) for name in [*_names(count), "t"]]
     ),
+    "PushTelemetry": _push_telemetry,
 }
 """Requests whose cost grows with the number of their elements."""
 
@@ -335,7 +364,6 @@ CONSTANT = {
     26: {"transactional_id": "x", "committed": True},
     60: {},
     71: {},
-    72: {"metrics": bytes(1_000_000)},
     20_000: {"group_id": "big"},
 }
 """APIs whose requests have no arrays, by key; what the request says."""

@@ -38,7 +38,8 @@ the most traffic come first, and the totals count all of them. Metrics are gathe
 second.
 
 Reading needs no login; `--http-admin` adds one for changes ([PAGE.md](PAGE.md)). The Host header of
-a request must name the address that the client has dialled, `localhost`, or one of `kwire.http.allowed.hosts`. Requests without end get a quarter of a
+a request must name the address that the client has dialled, `localhost`, or one of
+`kwire.http.allowed.hosts`. Requests without end get a quarter of a
 processor at most, so that Kafka's clients hardly notice them.
 
 ## Metrics that clients push

@@ -174,9 +174,12 @@ class ClientMetrics:
         if size_bytes > self._broker.integer("telemetry.max.bytes"):
             raise KafkaError(ErrorCode.TELEMETRY_TOO_LARGE)
 
-    def take(self, instance_id: bytes, client: Client, points: Iterable[Point]) -> None:
-        """Keep the values of a push that ``check_push`` has allowed."""
+    def count_push(self) -> None:
+        """Count a push that was read."""
         self.pushes += 1
+
+    def take(self, instance_id: bytes, client: Client, points: Iterable[Point]) -> None:
+        """Keep values of a push that ``check_push`` has allowed."""
         most = self._broker.integer("kwire.metrics.max.client.series")
         own = (
             ("client_id", _cut(client.client_id)),

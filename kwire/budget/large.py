@@ -11,7 +11,8 @@ Rules:
 - There is a room for requests of at most ``SMALL_BYTES``, and one for larger requests: a client
   with a small request waits for no giant. The small room has a quarter of the limit.
 - A request that grows beyond ``SMALL_BYTES`` leaves the small room and enters the other one.
-- Of the requests that wait to enter, the one whose connection has used the fewest units is first.
+- ``kwire.budget.order`` says which of the requests that wait to enter is next: usually the one
+  whose connection has used the fewest units.
 - A request that is inside may grow. If all together hold more than the limit, only the request that
   entered first goes on, so that it ends, and the others wait for it. So the limit is exceeded by
   one growing response at most, which ``kwire.response.max.bytes`` bounds.
@@ -22,11 +23,11 @@ Rules:
 """
 
 from collections.abc import Callable
-from heapq import heappop, heappush
-from itertools import count
 from typing import Protocol
 
 import trio
+
+from kwire.budget.order import Order, Ticket
 
 SETTING = "kwire.large.requests.max.bytes"
 
@@ -74,6 +75,16 @@ class LargeRequests:
         self._large.leave(holder)
 
 
+class _Entry(Ticket):
+    """The place of a request that waits to enter."""
+
+    __slots__ = ("holder",)
+
+    def __init__(self, holder: Holder) -> None:
+        super().__init__()
+        self.holder = holder
+
+
 class _Room:
     """The requests inside, which count, and the requests that wait to enter."""
 
@@ -81,9 +92,7 @@ class _Room:
         self.max_bytes = max_bytes
         self.held_bytes = 0
         self._inside: dict[Holder, trio.Event | None] = {}
-        self._waiting: list[tuple[int, int, Holder, trio.Event]] = []
-        self._left: set[trio.Event] = set()  # of holders that have given up waiting
-        self._order = count()
+        self._waiting: Order[_Entry] = Order()
 
     def grow(self, holder: Holder, size_bytes: int) -> None:
         """Count more bytes of a request, if it is inside."""
@@ -114,15 +123,15 @@ class _Room:
         if not self._waiting and self._fits(holder):
             self._admit(holder)
             return
-        turn = trio.Event()
-        heappush(self._waiting, (holder.used_units, next(self._order), holder, turn))
+        entry = _Entry(holder)
+        self._waiting.add(holder.used_units, entry)
         try:
-            await turn.wait()
+            await entry.turn.wait()
         except BaseException:
-            if turn.is_set():
+            if entry.is_called:
                 self.leave(holder)
             else:
-                self._left.add(turn)
+                entry.has_left = True
                 self._go_on()
             raise
 
@@ -142,13 +151,8 @@ class _Room:
                 if turn is not None:
                     self._inside[holder] = None
                     turn.set()
-        while self._waiting:
-            _, _, holder, turn = self._waiting[0]
-            if turn in self._left:
-                self._left.discard(turn)
-            elif self._fits(holder):
-                self._admit(holder)
-                turn.set()
-            else:
-                return
-            heappop(self._waiting)
+        entry = self._waiting.first()
+        while entry is not None and self._fits(entry.holder):
+            self._admit(entry.holder)
+            self._waiting.call(entry)
+            entry = self._waiting.first()

@@ -1,28 +1,13 @@
 """A line of connections that wait for a resource which one connection may use at a time.
 
-The connection that has used the fewest units is served first: a client with one request does not
-wait for a client with a thousand (the idea is that of CFS, the scheduler of Linux).
+``kwire.budget.order`` says who is next.
 """
 
-from heapq import heappop, heappush
-from itertools import count
-
-import trio
+from kwire.budget.order import Order, Ticket
 
 
 class LineClosed(Exception):
     """The line is closed and serves no connection any more."""
-
-
-class _Ticket:
-    """One connection's place in the line."""
-
-    __slots__ = ("has_left", "is_called", "turn")
-
-    def __init__(self) -> None:
-        self.turn = trio.Event()
-        self.is_called = False
-        self.has_left = False
 
 
 class Line:
@@ -30,12 +15,11 @@ class Line:
 
     def __init__(self) -> None:
         self.is_closed = False
-        self._waiting: list[tuple[int, int, _Ticket]] = []
-        self._order = count()
+        self._waiting: Order[Ticket] = Order()
         self._is_taken = False
 
     async def enter(self, used_units: int) -> None:
-        """Wait until the connections that have used fewer units are served; LineClosed."""
+        """Wait for the turn of a connection that has used so many units; LineClosed."""
         if self.is_closed:
             raise LineClosed
         if self._is_taken:
@@ -44,23 +28,21 @@ class Line:
 
     def leave(self) -> None:
         """Serve the next connection in the line."""
-        while self._waiting:
-            ticket = heappop(self._waiting)[2]
-            if not ticket.has_left:
-                ticket.is_called = True
-                ticket.turn.set()
-                return
-        self._is_taken = False
+        ticket = self._waiting.first()
+        if ticket is None:
+            self._is_taken = False
+        else:
+            self._waiting.call(ticket)
 
     def close(self) -> None:
         """Refuse the connections that wait and all later ones."""
         self.is_closed = True
-        for _, _, ticket in self._waiting:
+        for ticket in self._waiting:
             ticket.turn.set()
 
     async def _queue(self, used_units: int) -> None:
-        ticket = _Ticket()
-        heappush(self._waiting, (used_units, next(self._order), ticket))
+        ticket = Ticket()
+        self._waiting.add(used_units, ticket)
         try:
             await ticket.turn.wait()
             if self.is_closed:

@@ -24,9 +24,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         import shtab
     except ImportError:
-        return fail(
-            "shell completion needs shtab: pip install shtab, where kwire is"
-        )
+        return fail("shell completion needs shtab: pip install shtab, where kwire is")
     from kwire.cli import COMMANDS, make_parser
 
     parser, _ = make_parser(COMMANDS)

@@ -67,8 +67,10 @@ def leave(exit_code: int) -> NoReturn:
     Freeing them takes Python seconds when clients have made the broker keep millions of objects.
     """
     atexit._run_exitfuncs()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:  # a process may be started without them
+            with suppress(OSError):  # nobody reads them any more
+                stream.flush()
     os._exit(exit_code)
 
 

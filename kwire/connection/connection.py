@@ -135,6 +135,8 @@ class Connection:
         self.last_active_s = self._poller.now_s
         try:
             self._poller.deadlines.discard(waiting.change)
+            if self._rest.is_on:
+                self._rest.end(self, self._work)
             self._work.go_on()
             self._finish(waiting)
             if self._waiting is None:
@@ -197,8 +199,7 @@ class Connection:
         """Serve one request; raise ConnectionClosed if kwire cannot answer it."""
         header, served_by, position = self._poller.open_frame(frame)
         if served_by is None:
-            by, response = unknown_api_versions(self._context(header))
-            self._outbox.append(by, response, header.correlation_id)
+            self._outbox.append(*unknown_api_versions(self._context(header)), header.correlation_id)
             return
         try:
             answer = None
@@ -260,18 +261,18 @@ class Connection:
             self._stopwatch.take(response, self._work.is_large)
         if type(response) in COME_LATER:
             self._waiting = Waiting(served_by, header, response)
-        elif type(response) is list:
+            return
+        if type(response) is list:
             self._outbox.append_plain(response)
-            if self._work.held_bytes:
-                self._work.release()
         elif response is not None and self._work.is_large:
-            to, threads = header.correlation_id, self._broker.threads
-            encoding = large.encode_large(
-                served_by, response, to, threads, self._work, self._stopwatch
-            )
+            coding, watch = self._broker.threads.coding, self._stopwatch
+            encoding = large.encode_large(served_by, response, header, coding, self._work, watch)
             self._waiting = Waiting(served_by, header, encoding)
+            return
         elif response is not None:
             self._outbox.append(served_by, response, header.correlation_id)
+        if self._work.held_bytes:
+            self._work.release()
 
     def _finish(self, waiting: Waiting) -> None:
         """Resume the handler of the request in hand; the handler may wait again."""
@@ -301,9 +302,9 @@ class Connection:
                 self._watch.begin(self, sending=True)
             return
         self._watch.begin(self, sending=False)
+        if self._rest.is_on:
+            self._rest.end(self, self._work)
         if change is None:
-            if self._rest.is_on:
-                self._rest.end(self)
             if self._inbox.has_frame:
                 self._poller.serve_again(self)
         elif change.is_set:
@@ -337,7 +338,7 @@ class Connection:
             if self._outbox and not self._outbox.send_nowait():
                 self._rest.begin(self, self._outbox, self._work)
                 await self._outbox.send()
-            self._rest.end(self)
+            self._rest.end(self, self._work)
             self.last_active_s = self._poller.now_s
             if self._waiting is not None:
                 if self._waiting.change is not None:
@@ -391,9 +392,8 @@ class Connection:
             if waiting.change is not None:
                 self._poller.deadlines.discard(waiting.change)
             waiting.close()
-        if self._work.held_bytes:
-            self._work.release()
-        self._rest.end(self)
+        self._rest.end(self, self._work)
+        self._work.release()
         self._watch.end(self)
         self._outbox.clear()
         self._sock.close()

@@ -14,13 +14,14 @@ Rules:
 from collections.abc import Callable
 from typing import Any
 
-from kwire.budget.threads import Threads
+from kwire.budget.checking import Lane
 from kwire.budget.work import Work
 from kwire.connection.ends import ConnectionClosed
 from kwire.connection.stopwatch import Stopwatch
 from kwire.handlers import PlainAnswer, Route
 from kwire.handlers.context import RequestContext
 from kwire.protocol.file_slice import FileSlice
+from kwire.protocol.frame import RequestHeader
 from kwire.protocol.wire import TooManyElements
 
 INLINE_ELEMENTS = 2000
@@ -32,6 +33,9 @@ BYTES_PER_UNIT = 32
 BYTES_PER_BYTE = 32
 """How much memory one byte of a request of many small elements takes, with all that its handler
 makes of it. A topic of 16 bytes in CreateTopics takes the most."""
+
+FETCH_BYTES_PER_BYTE = 4
+"""The same for Fetch, which many consumers send, and which waits: their number shouldn't suffer."""
 
 BYTES_PER_ELEMENT = 100
 """How much memory a request of the most elements takes for each of them, roughly."""
@@ -61,7 +65,8 @@ async def serve_large(
     """
     broker = context.broker
     most = broker.integer(SETTING)
-    context.work.hold(min(len(frame) * BYTES_PER_BYTE, most * BYTES_PER_ELEMENT))
+    times = FETCH_BYTES_PER_BYTE if served_by.api.name == "Fetch" else BYTES_PER_BYTE
+    context.work.hold(min(len(frame) * times, most * BYTES_PER_ELEMENT))
     await context.work.next_slice()
     try:
         request, _ = await broker.threads.coding.run(
@@ -82,8 +87,8 @@ async def serve_large(
 async def encode_large(
     served_by: Route,
     response: Any,
-    correlation_id: int,
-    threads: Threads,
+    header: RequestHeader,
+    coding: Lane,
     work: Work,
     stopwatch: Stopwatch | None,
 ) -> PlainAnswer:
@@ -96,9 +101,9 @@ async def encode_large(
     def encode(response: Any, between: Callable[[], None]) -> list[bytes | FileSlice]:
         if stopwatch is not None:
             stopwatch.note_errors(response)
-        return encoded_parts(served_by, response, correlation_id)
+        return encoded_parts(served_by, response, header.correlation_id)
 
-    parts = await threads.coding.run(work, encode, response)
+    parts = await coding.run(work, encode, response)
     size_bytes = sum(len(part) for part in parts if isinstance(part, bytes))
     work.thread_units = (work.thread_units or 0) + size_bytes // BYTES_PER_UNIT
     if size_bytes > work.max_answer_bytes:

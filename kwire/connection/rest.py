@@ -10,12 +10,17 @@ from kwire.connection.poller import Pollable, Poller
 
 
 class Rest:
-    """Counts the bytes of one connection, from ``begin`` to ``end``."""
+    """Counts the bytes of one connection, from ``begin`` to ``end``.
 
-    __slots__ = ("_poller", "is_on")
+    Meanwhile the request's bytes don't count as held by its ``Work``. ``end`` gives them back, so a
+    request that goes on counts among those that are worked on.
+    """
+
+    __slots__ = ("_poller", "_request_bytes", "is_on")
 
     def __init__(self, poller: Poller) -> None:
         self._poller = poller
+        self._request_bytes = 0
         self.is_on = False
 
     def begin(self, connection: Pollable, outbox: Outbox, work: Work) -> None:
@@ -23,12 +28,16 @@ class Rest:
         if self.is_on:
             return
         self.is_on = True
-        size_bytes = outbox.held_bytes + work.held_bytes
+        self._request_bytes = work.held_bytes
+        size_bytes = outbox.held_bytes + self._request_bytes
         work.release()
         self._poller.resting.rest(connection, size_bytes, self._poller.now_s)
 
-    def end(self, connection: Pollable) -> None:
+    def end(self, connection: Pollable, work: Work) -> None:
         """Count nothing any more; harmless when nothing is counted."""
         if self.is_on:
             self.is_on = False
             self._poller.resting.forget(connection)
+            if self._request_bytes:
+                work.hold(self._request_bytes)
+                self._request_bytes = 0

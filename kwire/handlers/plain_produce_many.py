@@ -24,7 +24,7 @@ from kwire.record.batch import NO_TIMESTAMP, RecordBatch
 
 TOPIC_IDS_SINCE = 13
 MOST_ROLLS = 4
-"""If more partitions of a request need a new segment by age, the request takes the slow way."""
+"""If more partitions of a request need a new segment, the request takes the slow way."""
 
 MOST_PARTITIONS = 100
 """More partitions would take longer than a slice of the event loop: the twin serves them."""
@@ -136,7 +136,11 @@ class Batches:
         segment = log.segments[-1]
         if segment.room_bytes < 0:
             note_room_if_any(segment, log.config)
-        if batch.max_timestamp > segment.room_timestamp >= 0:
+        room_bytes = segment.room_bytes
+        if room_bytes >= 0 and (
+            batch.max_timestamp > segment.room_timestamp
+            or segment.size_bytes + batch.size_bytes > room_bytes
+        ):
             self._rolls += 1
             if self._rolls > MOST_ROLLS:
                 raise Uncommon  # the twin lets other clients have turns between new segments

@@ -16,6 +16,9 @@ from kwire.record.batch import InvalidRecords, TooLarge
 from kwire.record.compression import decompress
 
 UNITS = 20
+UNITS_PER_POINT = 5
+UNITS_PER_ATTRIBUTE = 2
+POINTS_AT_ONCE = 10
 MOST_TIMES = 8
 
 
@@ -45,14 +48,24 @@ async def _handle(request: PushTelemetryRequest, context: RequestContext) -> Pus
         codec, metrics = request.compression_type, bytes(request.metrics)
 
         async def read() -> list[Point]:
-            return await broker.threads.telemetry.run(_read, codec, metrics, most_bytes)
+            threads = broker.threads.telemetry
+            return await threads.run(_read, codec, metrics, most_bytes, abandon=True)
 
         try:
             found = await later(read)
         except (InvalidRecords, TooLarge, MalformedRequest):
             return PushTelemetryResponse(error_code=ErrorCode.INVALID_RECORD)
-        broker.client_metrics.take(request.client_instance_id, client, found)
+        broker.client_metrics.count_push()
+        for start in range(0, len(found), POINTS_AT_ONCE):
+            piece = found[start : start + POINTS_AT_ONCE]
+            if context.work.spend(sum(map(_units, piece))):
+                await later(context.work.next_slice)
+            broker.client_metrics.take(request.client_instance_id, client, piece)
     return PushTelemetryResponse()
+
+
+def _units(point: Point) -> int:
+    return UNITS_PER_POINT + UNITS_PER_ATTRIBUTE * len(point.attributes)
 
 
 def _read(codec: int, metrics: bytes, most_bytes: int) -> list[Point]:

@@ -41,6 +41,11 @@ def is_shortage_of_room(error: Exception) -> bool:
     return isinstance(error, OSError) and error.errno in NO_ROOM
 
 
+def passes(error: OSError) -> bool:
+    """Whether a sync may succeed after this error: no page is lost, as far as the error says."""
+    return error.errno in PASSING - NO_ROOM or error.errno == errno.ENOENT
+
+
 class DirectoryHealth:
     """``failure`` says why the directory is offline; it is None while the directory serves.
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from kwire.errors import KafkaError
+from kwire.log.directory_health import passes
 from kwire.log.disk import Disk
 
 _T = TypeVar("_T")
@@ -86,7 +87,11 @@ def sync_one(log: Syncing) -> None:
 
 
 def _synced(unsynced: Sequence[Unsynced]) -> list[OSError | None]:
-    """Sync all files, then all directories; the first error of each log, or None."""
+    """Sync all files and directories; the error of each log, or None.
+
+    The system reports lost pages only once. So if a log has several errors, one that says that
+    pages are lost goes before one that says that a file couldn't be opened.
+    """
     calls = [
         (number, partial(one.disk.sync_path, path))
         for number, one in enumerate(unsynced)
@@ -101,7 +106,9 @@ def _synced(unsynced: Sequence[Unsynced]) -> list[OSError | None]:
     syncers = min([one.disk.syncers for one in unsynced], default=1)
     results = _mapped(_error_of, [call for _, call in calls], syncers)
     for (number, _), failure in zip(calls, results, strict=True):
-        failures[number] = failures[number] or failure
+        before = failures[number]
+        if before is None or (failure is not None and passes(before) and not passes(failure)):
+            failures[number] = failure
     return failures
 
 

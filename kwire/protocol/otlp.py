@@ -18,12 +18,14 @@ Rules:
 - Unknown fields are skipped, as Protocol Buffers want it; so are histograms, which Kafka's clients
   don't push.
 - MalformedRequest is raised for bytes that aren't such a message, and for too many data points.
+- A point has at most ``MOST_ATTRIBUTES`` attributes; further ones aren't read.
 
 Kafka's clients and librdkafka write nothing else, so this reader replaces a library that is larger
 than kwire. Source: opentelemetry/proto/metrics/v1/metrics.proto.
 """
 
 from collections.abc import Iterator
+from itertools import chain, islice
 from struct import Struct, error
 from typing import NamedTuple, TypeAlias
 
@@ -69,19 +71,20 @@ def points(data: bytes | memoryview) -> list[Point]:
 
 def _points(data: memoryview) -> Iterator[Point]:
     for of_resource in _all(data, 1):
-        resource = [pair for part in _all(of_resource, 1) for pair in _attributes(part, 1)]
+        pairs = (pair for part in _all(of_resource, 1) for pair in _attributes(part, 1))
+        resource = tuple(islice(pairs, MOST_ATTRIBUTES))
         for scope in _all(of_resource, 2):
             for metric in _all(scope, 2):
                 yield from _metric(metric, resource)
 
 
-def _metric(metric: memoryview, resource: list[tuple[str, str]]) -> Iterator[Point]:
+def _metric(metric: memoryview, resource: Attributes) -> Iterator[Point]:
     name = "".join(str(part, "utf-8") for part in _all(metric, 1))
     for number, is_sum in ((5, False), (7, True)):
         for data in _all(metric, number):
             is_delta = any(value == _DELTA for value in _numbers(data, 2))
             for point in _all(data, 1):
-                attributes = (*resource, *_attributes(point, 7))[:MOST_ATTRIBUTES]
+                attributes = tuple(islice(chain(resource, _attributes(point, 7)), MOST_ATTRIBUTES))
                 yield Point(name, attributes, _value(point), is_sum, is_sum and is_delta)
 
 

@@ -60,6 +60,12 @@ DEFAULT_MAX_BYTES = 256 * 1024 * 1024
 STRETCH_BYTES = 64 * 1024
 """The size of a decompressed piece; zstd and snappy have block sizes of their own."""
 
+PIECE_BYTES = 1024
+"""A piece takes the time of so many decompressed bytes, even if it is empty."""
+
+FREE_PIECES = 64
+"""So many pieces may be small, whatever the limit of bytes is."""
+
 MOST_FROM_A_BYTE: dict[int, int] = {
     Compression.NONE: 1,
     Compression.GZIP: 1032,
@@ -109,7 +115,8 @@ def compressed(codec: int, pieces: Iterable[Buffer], level: int | None) -> Itera
 def decompress(codec: int, data: Buffer, max_bytes: int = DEFAULT_MAX_BYTES) -> Buffer:
     """Decompress ``data``; returns ``data`` itself for codec NONE.
 
-    Raises InvalidRecords (CORRUPT_MESSAGE) for broken data, TooLarge for more than ``max_bytes``.
+    Raises InvalidRecords (CORRUPT_MESSAGE) for broken data. Raises TooLarge for more than
+    ``max_bytes``, and for so many small frames or blocks that they take as long.
     """
     if codec == Compression.NONE:
         return data
@@ -125,11 +132,14 @@ def decompressed(codec: int, data: Buffer, max_bytes: int = DEFAULT_MAX_BYTES) -
     if decompressor is None:
         raise _unknown(codec)
     done = 0
+    most_pieces = FREE_PIECES + max_bytes // PIECE_BYTES
     try:
-        for piece in decompressor(memoryview(data), max_bytes):
+        for number, piece in enumerate(decompressor(memoryview(data), max_bytes)):
             done += len(piece)
             if done > max_bytes:
                 raise _too_large(max_bytes)
+            if number >= most_pieces:
+                raise TooLarge(f"the records are in more than {most_pieces} frames or blocks")
             yield piece
     except InvalidRecords:
         raise
@@ -323,6 +333,9 @@ def _decompress_zstd(data: memoryview, max_bytes: int) -> Iterator[bytes]:
         if magic[1:] == _ZSTD_SKIPPABLE and magic[0] & 0xF0 == 0x50:
             size = data[position + 4 : position + _ZSTD_SKIPPABLE_HEADER_BYTES]
             position += _ZSTD_SKIPPABLE_HEADER_BYTES + int.from_bytes(size, "little")
+            if position > len(data):
+                raise _cut_short("skippable frame")
+            yield b""
         elif magic == _ZSTD_MAGIC:
             header_bytes = zstandard.frame_header_size(data[position:])
             frame = _zstd_frame(limited.decompressobj(), data, position, header_bytes)

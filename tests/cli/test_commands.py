@@ -208,4 +208,4 @@ def test_completion_is_a_script(capsys, monkeypatch):
         assert "add-partitions" in capsys.readouterr().out
     monkeypatch.setitem(sys.modules, "shtab", None)
     assert main(["completion", "bash"]) == 1
-    assert "pip install 'kwire[cli]'" in capsys.readouterr().err
+    assert "pip install shtab" in capsys.readouterr().err

@@ -1,9 +1,17 @@
-"""What tests of the poller share."""
+"""What tests of connections share."""
 
 import itertools
 import os
+from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
+
+from kwire.broker.partition import Partition
+from kwire.metadata.controller import NewTopic, create_topic
+from kwire.testing.in_process import RunningServer, running_server
+
+TOPIC = "t"
 
 
 @pytest.fixture
@@ -12,3 +20,30 @@ def time_by_looks(monkeypatch):
     looks = itertools.count()
     monkeypatch.setattr("kwire.connection.poller.perf_counter", lambda: next(looks) * 1e-5)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0, 1}, raising=False)
+
+
+@pytest.fixture
+async def running(tmp_path: Path) -> AsyncIterator[RunningServer]:
+    """A server with one topic of one partition, and more than one data directory."""
+    directories = {"log.dirs": f"{tmp_path / 'a'},{tmp_path / 'b'}"}
+    async with running_server(tmp_path, directories) as server:
+        broker, topic = server.broker, NewTopic(TOPIC, 1, 1)
+        await broker.commit(lambda image: create_topic(image, topic, broker.random))
+        yield server
+
+
+@pytest.fixture
+def partition(running: RunningServer) -> Partition:
+    """The partition."""
+    return running.broker.partition(TOPIC, 0)
+
+
+@pytest.fixture
+def all_in_one_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever was read is served in one turn, and then sent."""
+    monkeypatch.setattr("kwire.connection.connection.REQUESTS_PER_TURN", 10_000)
+    monkeypatch.setattr("kwire.budget.work.PASS_UNITS", 1 << 30)
+    monkeypatch.setattr("kwire.budget.work.PASS_REQUESTS", 1 << 30)
+    monkeypatch.setattr("kwire.connection.outbox.FLUSH_BYTES", 1 << 30)
+    monkeypatch.setattr("kwire.budget.work.SLICE_UNITS", 1 << 30)
+    monkeypatch.setattr("kwire.budget.work.PASS_UNITS", 1 << 30)

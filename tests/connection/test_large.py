@@ -9,6 +9,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from kwire.connection import large
 from kwire.errors import ErrorCode
+from kwire.metadata.controller import NewTopic, create_topic
 from kwire.protocol.frame import encode_request
 from kwire.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from kwire.protocol.messages.list_offsets import (
@@ -17,6 +18,13 @@ from kwire.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from kwire.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from kwire.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from kwire.record.records import BatchBuilder
 from kwire.testing.in_process import running_server
 from kwire.testing.work import free_work
 
@@ -115,3 +123,20 @@ async def test_many_large_requests_do_not_delay_the_one_of_another_client(tmp_pa
         await wait_all_tasks_blocked(0.01)
         gate.set()
     assert order.index("modest") <= 1  # the busy client that was served longest ago may be ahead
+
+
+async def test_a_large_request_without_a_response_holds_nothing_afterwards(tmp_path):
+    """Or one producer with acks=0 would keep the large requests of all others waiting for ever."""
+    builder = BatchBuilder()
+    builder.add(1, b"key", b"value")
+    data = PartitionProduceData(index=0, records=bytes(builder.build()))
+    topic = TopicProduceData(name="t", partition_data=[data] * (large.INLINE_ELEMENTS + 1))
+    async with running_server(tmp_path) as server:
+        broker, new = server.broker, NewTopic("t", 1, 1)
+        await broker.commit(lambda image: create_topic(image, new, broker.random))
+        client = await server.connect()
+        await client.send(ProduceRequest(acks=0, topic_data=[topic]), 9)
+        await client.request(MetadataRequest(), 9, MetadataResponse)
+        assert broker.partition("t", 0).log.log_end_offset == len(topic.partition_data)
+        assert server.server.poller.turns.large.held_bytes == 0
+        await client.aclose()

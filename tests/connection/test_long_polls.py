@@ -1,7 +1,6 @@
 """Fetches that wait: woken once, in order, without a task, whoever goes away meanwhile."""
 
 import errno
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,6 @@ import trio
 
 from kwire.broker.partition import Partition
 from kwire.connection.connection import REQUESTS_PER_TURN
-from kwire.connection.large import INLINE_ELEMENTS
 from kwire.errors import ErrorCode
 from kwire.metadata.controller import NewTopic, create_topic
 from kwire.protocol.codec import decode
@@ -26,8 +24,8 @@ from kwire.record.batch import RecordBatch
 from kwire.record.records import BatchBuilder
 from kwire.testing.in_process import RawClient, RunningServer, running_server
 from kwire.testing.waiting import until
+from tests.connection.conftest import TOPIC
 
-TOPIC = "t"
 NOW_MS = 1_700_000_000_000
 VERSIONS = [11, 12]
 """Without and with the fast path."""
@@ -35,22 +33,6 @@ VERSIONS = [11, 12]
 UNREAD = 3000
 
 pytestmark = pytest.mark.parametrize("version", VERSIONS)
-
-
-@pytest.fixture
-async def running(tmp_path: Path) -> AsyncIterator[RunningServer]:
-    """A server with one topic of one partition, and more than one data directory."""
-    directories = {"log.dirs": f"{tmp_path / 'a'},{tmp_path / 'b'}"}
-    async with running_server(tmp_path, directories) as server:
-        broker, topic = server.broker, NewTopic(TOPIC, 1, 1)
-        await broker.commit(lambda image: create_topic(image, topic, broker.random))
-        yield server
-
-
-@pytest.fixture
-def partition(running: RunningServer) -> Partition:
-    """The partition."""
-    return running.broker.partition(TOPIC, 0)
 
 
 def batch(value: bytes = b"v") -> bytes:
@@ -274,17 +256,6 @@ async def read_what_was_not_read(client: RawClient) -> None:
         assert int.from_bytes(frame[:4]) == number
 
 
-@pytest.fixture
-def all_in_one_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever was read is served in one turn, and then sent."""
-    monkeypatch.setattr("kwire.connection.connection.REQUESTS_PER_TURN", 10_000)
-    monkeypatch.setattr("kwire.budget.work.PASS_UNITS", 1 << 30)
-    monkeypatch.setattr("kwire.budget.work.PASS_REQUESTS", 1 << 30)
-    monkeypatch.setattr("kwire.connection.outbox.FLUSH_BYTES", 1 << 30)
-    monkeypatch.setattr("kwire.budget.work.SLICE_UNITS", 1 << 30)
-    monkeypatch.setattr("kwire.budget.work.PASS_UNITS", 1 << 30)
-
-
 async def test_what_is_told_late_does_not_keep_it_from_sending(
     running: RunningServer, partition: Partition, version: int, all_in_one_turn: None
 ) -> None:
@@ -357,21 +328,3 @@ async def test_a_server_that_stops_answers_those_that_wait(tmp_path: Path, versi
         assert await fetched(client, version) == []
         assert await client.is_closed()
         await client.aclose()
-
-
-async def test_a_large_request_that_waits_counts_as_held(
-    running: RunningServer, partition: Partition, version: int
-) -> None:
-    """The memory of a long poll over many partitions is counted, until its response is made."""
-    client = await running.connect()
-    request = fetch()
-    request.topics[0].partitions *= INLINE_ELEMENTS + 1
-    await client.send(request, version)
-    await waiting(partition, 1)
-    poller = running.server.poller
-    await until(lambda: poller.resting.held_bytes)
-    assert not poller.turns.large.held_bytes
-    append(partition)
-    await client.receive_frame()
-    await until(lambda: not poller.resting.held_bytes)
-    await client.aclose()

@@ -3,6 +3,7 @@
 import threading
 from pathlib import Path
 
+import pytest
 import trio
 
 from kwire.budget.checking import STRETCH_UNITS
@@ -36,19 +37,24 @@ def request(partitions: int, timestamp_ms: int, records: int = 1, codec: int = 0
     )
 
 
-async def test_a_new_segment_costs_a_slice(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("setting", "value", "records"), [("segment.ms", "1", 1), ("segment.bytes", "1048576", 80_000)]
+)
+async def test_a_new_segment_costs_a_slice(
+    tmp_path: Path, setting: str, value: str, records: int
+) -> None:
     """A request that rolls many partitions makes many files, so others have turns in between."""
     clock = FakeClock()
     async with running_server(tmp_path, clock=clock) as server:
-        new = NewTopic("t", PARTITIONS, 1, configs={"segment.ms": "1"})
+        new = NewTopic("t", PARTITIONS, 1, configs={setting: value})
         await server.broker.commit(lambda image: create_topic(image, new, server.broker.random))
         client = await server.connect()
         now_ms = clock.now_ms()
-        await client.request(request(PARTITIONS, now_ms), 9, ProduceResponse)
+        await client.request(request(PARTITIONS, now_ms, records), 9, ProduceResponse)
         (connection,) = server.server.poller.connections
         assert isinstance(connection, Connection)
         before = connection._work.used_units
-        await client.request(request(PARTITIONS, now_ms + 10), 9, ProduceResponse)
+        await client.request(request(PARTITIONS, now_ms + 10, records), 9, ProduceResponse)
         assert connection._work.used_units - before >= PARTITIONS * ROLL_UNITS
         await client.aclose()
 

@@ -1,6 +1,7 @@
 """Syncs of many logs: at the same time, and each log with an error of its own."""
 
 import errno
+import os
 import threading
 from pathlib import Path
 
@@ -98,3 +99,31 @@ def test_a_log_that_is_deleted_meanwhile_is_no_error(tmp_path: Path, tools: LogT
     with pytest.raises(StopIteration):
         flushing.throw(FileNotFoundError(errno.ENOENT, "gone"))
     assert not log.is_offline
+
+
+class ScarceDisk(Disk):
+    """A disk that loses pages of one file, and has no descriptor left for another."""
+
+    def __init__(self) -> None:
+        self.errors: dict[str, int] = {}
+
+    def sync_path(self, path: Path) -> None:
+        """Fail once for each of these files, as the system reports lost pages only once."""
+        error = self.errors.pop(path.name, None)
+        if error is not None:
+            raise OSError(error, os.strerror(error), str(path))
+
+
+@pytest.mark.parametrize("lost", [errno.EIO, errno.ENOSPC])
+def test_lost_pages_are_noticed_beside_a_lack_of_descriptors(tmp_path: Path, lost: int) -> None:
+    """Otherwise the next flush, which succeeds, would acknowledge records that are lost."""
+    disk = ScarceDisk()
+    log = open_log(tmp_path / "t-0", "t", 0, LogConfig(), disk=disk, now_ms=NOW_MS, clean=True)
+    log.append(LogTools.batch(b"v"), leader_epoch=0, now_ms=NOW_MS)
+    log.roll(NOW_MS)
+    log.append(LogTools.batch(b"v"), leader_epoch=0, now_ms=NOW_MS)
+    rolled, active = (segment.files()[0].name for segment in log.segments)
+    disk.errors = {rolled: errno.EMFILE, active: lost}
+    with pytest.raises(KafkaError):
+        log.flush(0)
+    assert log.is_offline

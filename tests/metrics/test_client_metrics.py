@@ -1,5 +1,6 @@
 """KIP-714: clients are asked for metrics, and what they push comes out at /metrics."""
 
+import threading
 from pathlib import Path
 from struct import pack
 
@@ -24,12 +25,13 @@ from kwire.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from kwire.protocol.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
-from kwire.protocol.otlp import MOST_POINTS, Point, points
+from kwire.protocol.otlp import MOST_ATTRIBUTES, MOST_POINTS, Point, points
 from kwire.protocol.types import ZERO_UUID
 from kwire.protocol.wire import MalformedRequest
 from kwire.record.compression import compress
 from kwire.testing.clock import FakeClock
 from kwire.testing.in_process import RawClient, running_server
+from kwire.testing.waiting import until
 from tests.web.conftest import http_server
 
 CLIENT_METRICS = 16
@@ -99,6 +101,17 @@ def test_a_push_has_a_limited_number_of_points() -> None:
     """A megabyte could hold a hundred thousand."""
     with pytest.raises(MalformedRequest, match="more than 10000 data points"):
         points(pushed(field(2, field(5, field(1, b"") * (MOST_POINTS + 1)))))
+
+
+def test_what_is_read_of_a_push_has_a_limited_number_of_attributes() -> None:
+    """Or a client with many attributes would have each of its points carry a copy of all."""
+    many = {f"k{n}": "v" for n in range(2 * MOST_ATTRIBUTES)}
+    assert {len(one.attributes) for one in points(pushed(gauge("m", 1), **many))} == {
+        MOST_ATTRIBUTES
+    }
+    resource = field(1, attribute(1, "k", "v") * 100_000)
+    metric = field(2, field(5, field(1, b"") * MOST_POINTS))
+    assert len(points(field(1, resource + field(2, metric)))) == MOST_POINTS
 
 
 async def subscribe(client: RawClient, name: str, **configs: str) -> tuple[int, str | None]:
@@ -354,3 +367,28 @@ async def test_clients_cannot_break_the_answer(tmp_path: Path) -> None:
 
         assert list(strict(answer.text))
         await raw.aclose()
+
+
+async def test_a_stop_does_not_wait_until_a_push_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reading changes nothing, so nobody has to wait for its end."""
+    has_begun, gate, waited = threading.Event(), threading.Event(), []
+
+    def read(*_args: object) -> list[Point]:
+        has_begun.set()
+        waited.append(gate.wait(20))
+        return []
+
+    monkeypatch.setattr("kwire.handlers.push_telemetry._read", read)
+    async with running_server(tmp_path) as server:
+        client = await server.connect()
+        told = await ask(client)
+        request = PushTelemetryRequest(
+            client_instance_id=ME, subscription_id=told.subscription_id, metrics=b"m"
+        )
+        await client.send(request, 0)
+        await until(has_begun.is_set)
+    assert not waited
+    gate.set()
+    await client.aclose()

@@ -230,7 +230,7 @@ async def test_the_number_of_series_has_limits(tmp_path: Path) -> None:
         assert found.get("kwire_groups", type="classic", state="Empty") == 3
         assert found.get("kwire_metrics_left_out", kind="groups") == 2
         assert found.get("kwire_metrics_left_out", kind="topics") == 2
-        assert found.get("kwire_metrics_left_out", kind="partitions") == 56 - 3
+        assert found.get("kwire_metrics_left_out", kind="partitions") == 7 - 3
         await client.aclose()
 
 

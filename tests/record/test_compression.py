@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from kafka import codec as other
 
 from kwire.errors import ErrorCode, KafkaError
+from kwire.record.batch import InvalidRecords, TooLarge
 from kwire.record.compression import (
     MOST_FROM_A_BYTE,
     Compression,
@@ -297,3 +298,28 @@ def test_what_follows_the_frames_of_zstd_must_be_a_frame() -> None:
         decompress(Compression.ZSTD, zstandard.compress(TEXT) + b"junk")
     with pytest.raises(KafkaError, match="cut short"):
         decompress(Compression.ZSTD, zstandard.compress(TEXT) + zstandard.compress(TEXT)[:-1])
+
+
+@pytest.mark.parametrize(
+    ("codec", "nothing"),
+    [
+        (Compression.GZIP, gzip.compress(b"")),
+        (Compression.ZSTD, SKIPPABLE),
+        (Compression.ZSTD, zstandard.compress(b"")),
+    ],
+    ids=["gzip", "skippable", "zstd"],
+)
+def test_many_frames_of_nothing_are_too_much(codec: Compression, nothing: bytes) -> None:
+    """They decompress to no bytes, but each takes its time."""
+    data = compress(codec, b"data") + nothing * 1000
+    assert decompress(codec, data, 4_000_000) == b"data"
+    with pytest.raises(TooLarge, match="more than 128 frames or blocks"):
+        decompress(codec, data, 65_536)
+
+
+@pytest.mark.parametrize("missing", [1, len(SKIPPABLE) - 4])
+def test_a_frame_without_data_that_is_cut_short_is_refused(missing: int) -> None:
+    """Like every other frame that is cut short."""
+    data = compress(Compression.ZSTD, b"data") + SKIPPABLE[:-missing]
+    with pytest.raises(InvalidRecords, match="skippable frame is cut short"):
+        decompress(Compression.ZSTD, data)

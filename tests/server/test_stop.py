@@ -1,8 +1,11 @@
 """A stop is quick: no client is waited for that was promised nothing."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 from kwire.budget.work import SLICE_UNITS
 from kwire.connection.connection import Connection
@@ -48,3 +51,20 @@ def test_the_process_ends_without_freeing_its_objects() -> None:
         [sys.executable, "-c", LEAVE], capture_output=True, text=True, timeout=60, check=False
     )
     assert (done.returncode, done.stdout) == (3, "at exit\n")
+
+
+@pytest.mark.parametrize("stdout", ["missing", "unread"])
+def test_a_clean_stop_is_a_success_though_nobody_reads_its_output(stdout: str) -> None:
+    """A service may be started without a standard output, or outlive the reader of its output."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    code = LEAVE.replace("own_process.leave", "sys.stdout = None\nown_process.leave")
+    done = subprocess.run(
+        [sys.executable, "-c", code if stdout == "missing" else LEAVE],
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        timeout=60,
+        check=False,
+    )
+    os.close(writing)
+    assert done.returncode == 3, done.stderr

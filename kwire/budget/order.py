@@ -1,0 +1,80 @@
+"""The order in which connections that wait for the same resource are served.
+
+The connection that has used the fewest units is first: a client with one request does not wait for
+a client with a thousand (the idea is that of CFS, the scheduler of Linux). But every
+``OLDEST_EVERY``-th turn goes to the connection that has waited longest. Otherwise a client that has
+used much would wait as long as others bring new connections, which have used nothing.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from heapq import heapify, heappop, heappush
+from itertools import count
+from typing import Generic, TypeVar
+
+import trio
+
+OLDEST_EVERY = 8
+
+
+class Ticket:
+    """One connection's place in the order.
+
+    ``is_called`` says that the connection has its turn, ``has_left`` that it gave up before.
+    """
+
+    __slots__ = ("has_left", "is_called", "turn")
+
+    def __init__(self) -> None:
+        self.turn = trio.Event()
+        self.is_called = False
+        self.has_left = False
+
+
+_T = TypeVar("_T", bound=Ticket)
+
+
+class Order(Generic[_T]):
+    """The tickets that wait."""
+
+    def __init__(self) -> None:
+        self._by_units: list[tuple[int, int, _T]] = []
+        self._by_age: deque[_T] = deque()
+        self._numbers = count()
+        self._calls = 0
+
+    def __bool__(self) -> bool:
+        """Whether a connection waits."""
+        return self.first() is not None
+
+    def __iter__(self) -> Iterator[_T]:
+        return (ticket for ticket in self._by_age if _waits(ticket))
+
+    def add(self, used_units: int, ticket: _T) -> None:
+        """A connection that has used so many units begins to wait."""
+        heappush(self._by_units, (used_units, next(self._numbers), ticket))
+        self._by_age.append(ticket)
+
+    def first(self) -> _T | None:
+        """The ticket that is to be called next; None if nobody waits."""
+        while self._by_age and not _waits(self._by_age[0]):
+            self._by_age.popleft()
+        while self._by_units and not _waits(self._by_units[0][2]):
+            heappop(self._by_units)
+        if not self._by_age:
+            return None
+        if len(self._by_units) > 2 * len(self._by_age):  # the oldest were called out of this order
+            self._by_units = [entry for entry in self._by_units if _waits(entry[2])]
+            heapify(self._by_units)
+        is_oldest = self._calls % OLDEST_EVERY == OLDEST_EVERY - 1
+        return self._by_age[0] if is_oldest else self._by_units[0][2]
+
+    def call(self, ticket: _T) -> None:
+        """Give a connection its turn."""
+        self._calls += 1
+        ticket.is_called = True
+        ticket.turn.set()
+
+
+def _waits(ticket: Ticket) -> bool:
+    return not (ticket.is_called or ticket.has_left)
