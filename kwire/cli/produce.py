@@ -80,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
     from kwire.cli.output import fail
     from kwire.cli.session import run_on_cluster
 
-    if options.rate is not None and options.rate <= 0:
+    if options.rate is not None and not options.rate > 0:
         return fail(f"--rate {options.rate:g} must be more than 0")
     if options.key_separator == "":
         return fail("--key-separator must not be empty")

@@ -193,6 +193,7 @@ def test_an_unknown_option_of_an_action_shows_those_of_the_action(capsys):
         (["groups", "reset", "g", "--to-time", "soon"], "--to-time soon: write 2026"),
         (["records", "delete", "t", "--before-time", "soon"], "--before-time soon: write 2026"),
         (["produce", "t", "--rate", "0"], "--rate 0 must be more than 0"),
+        (["produce", "t", "--rate", "nan"], "--rate nan must be more than 0"),
     ],
 )
 def test_options_that_do_not_fit_are_one_line(arguments: list[str], said: str, capsys):
@@ -209,3 +210,29 @@ def test_completion_is_a_script(capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "shtab", None)
     assert main(["completion", "bash"]) == 1
     assert "pip install 'kwire[cli]'" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+def test_output_without_room_is_one_line() -> None:
+    """A full disk behind a redirection is an error, not a bug."""
+    with open("/dev/full", "wb") as full:
+        ended = subprocess.run(
+            [*KWIRE, "completion", "bash"], stdout=full, stderr=subprocess.PIPE, check=False
+        )
+    assert ended.returncode == 1
+    assert ended.stderr.startswith(b"kwire: cannot write the output: No space left on device")
+    assert ended.stderr.count(b"\n") == 1
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-"])
+async def test_a_closed_stream_is_an_empty_one(bootstrap: str, closed: str) -> None:
+    """Such as cron and some supervisors leave it."""
+    script = f'"$@" produce t -q {closed} && "$@" topics list {closed}'
+    ended = await trio.run_process(
+        ["sh", "-c", script, "sh", *KWIRE],
+        env=os.environ | {"KWIRE_BOOTSTRAP_SERVER": bootstrap},
+        stdin=subprocess.DEVNULL,
+        capture_stdout=True,
+        capture_stderr=True,
+    )
+    assert b"Traceback" not in ended.stderr

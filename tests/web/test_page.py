@@ -236,3 +236,10 @@ def test_every_file_of_the_page_is_in_the_wheel() -> None:
     }
     assert there <= packed
     assert len(there) > 10
+
+
+@pytest.mark.parametrize("number", ["--1", "-", "-1", "1e9", "٣", "9" * 40])
+async def test_any_number_of_a_page_has_an_answer(tmp_path: Path, number: str) -> None:
+    """What is no number is the first page."""
+    async with http_server(tmp_path) as (_, http):
+        assert (await http.get("/topics", params={"page": number})).status_code == 200

@@ -55,6 +55,8 @@ async def test_a_topic_from_creation_to_deletion(tmp_path: Path) -> None:
         assert "The topic is created." in (await http.get("/topics/orders?done=created")).text
         again = await http.post("/admin/topics/create", data=new)
         assert (again.status_code, "TOPIC_ALREADY_EXISTS" in again.text) == (409, True)
+        none = await http.post("/admin/topics/create", data=new | {"partitions": "--3"})
+        assert (none.status_code, "must be a whole number" in none.text) == (400, True)
         change = {"csrf": csrf, "topic": "orders", "name": "retention.ms", "value": "777"}
         assert (await http.post("/admin/topics/set", data=change)).status_code == 303
         own = running.broker.image.config(ConfigResourceType.TOPIC, "orders")

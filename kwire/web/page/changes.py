@@ -65,7 +65,7 @@ class Change(NamedTuple):
         text = self.fields.get(name, "").strip()
         if not text and default is not None:
             return default
-        if not text.lstrip("-").isdecimal() or len(text) > 19:
+        if not text.removeprefix("-").isdecimal() or len(text) > 19:
             raise PageError(400, f"the field {name} must be a whole number, not {text[:40]!r}")
         return int(text)
 
