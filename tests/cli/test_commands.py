@@ -236,3 +236,24 @@ async def test_a_closed_stream_is_an_empty_one(bootstrap: str, closed: str) -> N
         capture_stderr=True,
     )
     assert b"Traceback" not in ended.stderr
+
+
+async def test_an_interrupted_produce_says_how_much_is_written(bootstrap: str) -> None:
+    """So that a script can go on from there."""
+    command = [*KWIRE, "produce", "t", "-b", bootstrap]
+    async with trio.open_nursery() as nursery:
+        process = await nursery.start(
+            partial(
+                trio.run_process,
+                command,
+                stdin=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                check=False,
+            )
+        )
+        await process.stdin.send_all(b"a line\n")
+        written = ["consume", "t", "--offset", "1000", "--count", "1", "-b", bootstrap]
+        assert await run(written) == 0
+        process.send_signal(signal.SIGINT)
+        said = b"".join([part async for part in process.stderr])
+    assert (process.returncode, said) == (INTERRUPTED, b"1 record written\n")
