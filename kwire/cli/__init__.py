@@ -58,11 +58,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else list(arguments)
     parser, commands = make_parser(given[:1] if given and given[0] in COMMANDS else COMMANDS)
     options, unknown = parser.parse_known_args(given)
-    if unknown:  # the command's own error shows its usage, with the options that exist
+    if unknown:
         given_parser = commands.choices[options.command]
         for action in actions_of(given_parser):
             given_parser = action.choices[getattr(options, action.dest)]
-        given_parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+        _take_late(given_parser, options, unknown)
     try:
         exit_code: int = options.run(options)
         sys.stdout.flush()
@@ -77,6 +77,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _drop_output()
         return fail(f"cannot write the output: {error.strerror}; make room, or write it elsewhere")
     return exit_code
+
+
+def _take_late(
+    parser: argparse.ArgumentParser, options: argparse.Namespace, late: list[str]
+) -> None:
+    """Add names that are given after options, ``produce orders --format json FILE``, to their list.
+
+    argparse ends a list at the first option. The rest is an error of the command's own parser,
+    which shows its usage, with the options that exist.
+    """
+    lists = [one for one in parser._actions if not one.option_strings and one.nargs in ("*", "+")]
+    if not lists or any(one.startswith("-") and one != "-" for one in late):
+        parser.error(f"unrecognized arguments: {' '.join(late)}")
+    values = list(getattr(options, lists[-1].dest) or ())
+    try:
+        values += [parser._get_value(lists[-1], one) for one in late]
+    except argparse.ArgumentError as error:
+        parser.error(str(error))
+    setattr(options, lists[-1].dest, values)
 
 
 def _drop_output() -> None:

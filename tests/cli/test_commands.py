@@ -257,3 +257,22 @@ async def test_an_interrupted_produce_says_how_much_is_written(bootstrap: str) -
         process.send_signal(signal.SIGINT)
         said = b"".join([part async for part in process.stderr])
     assert (process.returncode, said) == (INTERRUPTED, b"1 record written\n")
+
+
+async def test_names_may_follow_options(bootstrap: str, tmp_path: Path) -> None:
+    """As with other programs: people add options wherever they are in the line."""
+    path = tmp_path / "records"
+    path.write_text('{"value": "x"}\n', encoding="utf-8")
+    late = ["produce", "t", "--format", "json", str(path), "-q", "-b", bootstrap]
+    assert await run(late) == 0
+    assert await run(["topics", "create", "a", "-p", "1", "b", "-b", bootstrap]) == 0
+    assert await run(["topics", "describe", "a", "-b", bootstrap, "b"]) == 0
+    for wrong in (["topics", "list", "a", "-b", bootstrap], [*late, "--nonsense", "x"]):
+        with pytest.raises(SystemExit, match="2"):
+            main(wrong)
+
+
+async def test_a_name_beyond_the_protocol_is_one_line(bootstrap: str, capsys) -> None:
+    """Kafka's strings have at most 32,767 bytes."""
+    assert await run(["groups", "describe", "x" * 40_000, "-b", bootstrap]) == 1
+    assert "no room for what was given" in capsys.readouterr().err

@@ -125,6 +125,8 @@ async def test_offsets_are_reset_after_a_look_at_them(tmp_path: Path) -> None:
             done = await http.post("/admin/groups/reset", data=form | {"confirm": "yes"})
             assert done.headers["location"] == "/group?id=billing&done=reset"
             assert committed() == offset
+        long = reset | {"group": "x" * 40_000, "to": "latest", "confirm": "yes"}
+        assert (await http.post("/admin/groups/reset", data=long)).status_code == 400
         wrong = await http.post("/admin/groups/reset", data=reset | {"to": "never"})
         assert wrong.status_code == 400
         await client.aclose()

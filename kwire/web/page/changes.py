@@ -43,6 +43,7 @@ log = logging.getLogger(__name__)
 
 TIMEOUT_MS = 30_000
 SHOWN = 100
+MAX_NAME_BYTES = 32767
 
 
 class Change(NamedTuple):
@@ -58,6 +59,8 @@ class Change(NamedTuple):
         value = self.fields.get(name, "").strip()
         if not value:
             raise PageError(400, f"the field {name} is empty")
+        if len(value.encode()) > MAX_NAME_BYTES:
+            raise PageError(400, f"the field {name} is longer than {MAX_NAME_BYTES} bytes")
         return value
 
     def whole(self, name: str, default: int | None = None) -> int:
