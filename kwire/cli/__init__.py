@@ -6,10 +6,12 @@ Rules:
   command is given, and imports its own needs in ``run``, so that no command loads another's code.
 - Exit codes: 0 after success, 1 after a failure, with one line on stderr that names it, 2 for a
   wrong command line, 130 for Ctrl-C in a command that doesn't handle it.
-- A reader that ends early, such as head, is no error.
+- A reader that ends early, such as head, is no error. Output that finds no room is one.
+- A standard stream that the caller has closed is as empty as /dev/null.
 """
 
 import argparse
+import errno
 import os
 import sys
 from collections.abc import Iterable, Sequence
@@ -43,6 +45,7 @@ NOT_ON_WINDOWS = (
     "be renamed and deleted while they are open. Run kwire in WSL (wsl --install) or in a Linux "
     "container; clients on Windows can connect to it there"
 )
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 INTERRUPTED = 130
 """A shell's exit code for a command that ended with Ctrl-C."""
 
@@ -51,24 +54,63 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     if sys.platform == "win32":
         return fail(NOT_ON_WINDOWS)
+    _open_closed_streams()
     given = sys.argv[1:] if arguments is None else list(arguments)
     parser, commands = make_parser(given[:1] if given and given[0] in COMMANDS else COMMANDS)
     options, unknown = parser.parse_known_args(given)
-    if unknown:  # the command's own error shows its usage, with the options that exist
+    if unknown:
         given_parser = commands.choices[options.command]
         for action in actions_of(given_parser):
             given_parser = action.choices[getattr(options, action.dest)]
-        given_parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+        _take_late(given_parser, options, unknown)
     try:
         exit_code: int = options.run(options)
         sys.stdout.flush()
     except KeyboardInterrupt:  # a command that has to undo something handles signals itself
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader, such as head, has ended. Python would try to flush again at its own end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()  # the reader, such as head, has ended
         return 0
+    except OSError as error:
+        if error.filename is not None or error.errno not in NO_ROOM:
+            raise
+        _drop_output()
+        return fail(f"cannot write the output: {error.strerror}; make room, or write it elsewhere")
     return exit_code
+
+
+def _take_late(
+    parser: argparse.ArgumentParser, options: argparse.Namespace, late: list[str]
+) -> None:
+    """Add names that are given after options, ``produce orders --format json FILE``, to their list.
+
+    argparse ends a list at the first option. The rest is an error of the command's own parser,
+    which shows its usage, with the options that exist.
+    """
+    lists = [one for one in parser._actions if not one.option_strings and one.nargs in ("*", "+")]
+    if not lists or any(one.startswith("-") and one != "-" for one in late):
+        parser.error(f"unrecognized arguments: {' '.join(late)}")
+    values = list(getattr(options, lists[-1].dest) or ())
+    try:
+        values += [parser._get_value(lists[-1], one) for one in late]
+    except argparse.ArgumentError as error:
+        parser.error(str(error))
+    setattr(options, lists[-1].dest, values)
+
+
+def _drop_output() -> None:
+    """Forget what is left of the output: Python would try to flush it again at its own end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _open_closed_streams() -> None:
+    """Open standard streams that the caller has closed; Python has None for them.
+
+    Without this the first file that a command opens would get the number of such a stream.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
 
 
 def make_parser(

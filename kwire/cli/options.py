@@ -7,6 +7,7 @@ from datetime import datetime
 DEFAULT_TIMEOUT_S = 15.0
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_MOST_PARTITIONS = 1_000_000
 _UNITS_S = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -63,12 +64,18 @@ def positive(text: str) -> int:
 
 
 def partition_numbers(text: str) -> list[int]:
-    """Numbers of partitions: 0, or 0,2 or 0-3."""
+    """Numbers of partitions: 0, or 0,2 or 0-3.
+
+    The type of options; it refuses a range that is empty, or longer than any topic.
+    """
     found: list[int] = []
     for part in text.split(","):
         first, dash, last = part.partition("-")
         start = count(first)
-        found += range(start, count(last) + 1) if dash else [start]
+        numbers = range(start, (count(last) if dash else start) + 1)
+        if not 0 < len(numbers) <= _MOST_PARTITIONS:
+            raise argparse.ArgumentTypeError(f"{part}: write a range as FIRST-LAST, 0-3")
+        found += numbers
     return found
 
 
@@ -86,10 +93,17 @@ def time_ms(text: str, now_ms: int) -> int:
     Written as ISO 8601 (local time unless it names a zone), as ``@`` and ms since the epoch, or as
     a duration before now, ``-1h``.
     """
-    if text.startswith("@"):
-        return int(text[1:])
     match = _DURATION.fullmatch(text.removeprefix("-"))
-    if match:
-        return now_ms - int(float(match[1]) * _UNITS_S[match[2]] * 1000)
-    found = datetime.fromisoformat(text)
-    return int((found if found.tzinfo else found.astimezone()).timestamp() * 1000)
+    try:
+        if text.startswith("@"):
+            found_ms = int(text[1:])
+        elif match:
+            found_ms = now_ms - int(float(match[1]) * _UNITS_S[match[2]] * 1000)
+        else:
+            found = datetime.fromisoformat(text)
+            found_ms = int((found if found.tzinfo else found.astimezone()).timestamp() * 1000)
+    except OverflowError as error:
+        raise ValueError(f"{text} is out of range") from error
+    if not 0 <= found_ms < 1 << 63:  # Kafka's protocol gives negative times another meaning
+        raise ValueError(f"{text} is not between 1970 and the largest time of Kafka")
+    return found_ms

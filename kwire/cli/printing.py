@@ -3,11 +3,12 @@
 import argparse
 import sys
 from collections.abc import Sequence
+from functools import partial
 
 import trio
 
 from kwire.cli.record_filter import RecordFilter, expression, header_expression
-from kwire.cli.record_lines import FORMATS, Format, write_key_value
+from kwire.cli.record_lines import FORMATS, Format, write_key_value, write_visible
 from kwire.client.leaders import TopicPartition
 from kwire.record.records import Record
 
@@ -63,4 +64,6 @@ def make_printer(options: argparse.Namespace) -> Printer:
         [header_expression(text) for text in options.header],
     )
     form = FORMATS.get(options.format) or write_key_value(options.key_separator.encode())
+    if options.format in ("value", "key-value") and sys.stdout.isatty():
+        form = partial(write_visible, form)
     return Printer(form, keeps, options.count)

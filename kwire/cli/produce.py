@@ -80,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
     from kwire.cli.output import fail
     from kwire.cli.session import run_on_cluster
 
-    if options.rate is not None and options.rate <= 0:
+    if options.rate is not None and not options.rate > 0:
         return fail(f"--rate {options.rate:g} must be more than 0")
     if options.key_separator == "":
         return fail("--key-separator must not be empty")
@@ -92,10 +92,17 @@ def run(options: argparse.Namespace) -> int:
 async def _produce(cluster: "Cluster", options: argparse.Namespace) -> int:
     from kwire.cli.producing import LineProducer
     from kwire.cli.record_input import read_inputs
+    from kwire.cli.session import CommandError
 
     partitions = await _partitions(cluster, options)
     producer = LineProducer(cluster, options, partitions)
-    await read_inputs(options, producer.put)
+    try:
+        await read_inputs(options, producer.put)
+    except CommandError:  # it says how much was written
+        raise
+    except BaseException:  # a lost broker, or Ctrl-C
+        await producer.finish()
+        raise
     await producer.finish()
     return 0
 

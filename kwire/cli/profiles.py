@@ -70,9 +70,13 @@ def _named(cluster: str | None, path: Path) -> Profile:
     """The cluster with a name, or the default one."""
     content = _read(path)
     known = content.get("clusters", {})
+    if not isinstance(known, dict) or not all(isinstance(one, dict) for one in known.values()):
+        raise ProfileError(f"{path}: write a cluster as a table, [clusters.NAME]")
     name = cluster or content.get("default")
     if name is None:
         return Profile(parse_addresses(DEFAULT_BOOTSTRAP))
+    if not isinstance(name, str):
+        raise ProfileError(f'{path}: default must be the name of a cluster, "{name}"')
     if name not in known:
         names = ", ".join(sorted(known)) or "none"
         raise ProfileError(f"there is no cluster {name} in {path}; it has: {names}")
@@ -82,8 +86,12 @@ def _named(cluster: str | None, path: Path) -> Profile:
         wrong = f"{unknown[0]} is unknown" if unknown else "bootstrap-server is missing"
         raise ProfileError(f"{path}, cluster {name}: {wrong}; it takes {', '.join(sorted(_KEYS))}")
     servers = entry["bootstrap-server"]
-    text = servers if isinstance(servers, str) else ",".join(map(str, servers))
-    return Profile(parse_addresses(text), str(entry.get("client-id", _DEFAULT_CLIENT_ID)))
+    text = ",".join(map(str, servers)) if isinstance(servers, list) else str(servers)
+    try:
+        addresses = parse_addresses(text)
+    except ProfileError as error:
+        raise ProfileError(f"{path}, cluster {name}: bootstrap-server: {error}") from error
+    return Profile(addresses, str(entry.get("client-id", _DEFAULT_CLIENT_ID)))
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -114,5 +122,5 @@ def _address(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     is_number = port.isascii() and port.isdigit() and len(port) < 6
     if not host or not is_number or not 0 < int(port) <= _LAST_PORT:
-        raise ProfileError(f"{text} is not HOST:PORT")
+        raise ProfileError(f"{text or 'an empty address'} is not HOST:PORT")
     return host.strip("[]"), int(port)

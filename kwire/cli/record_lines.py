@@ -18,7 +18,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeAlias
 
-from kwire.cli.tables import one_line
+from kwire.cli.tables import one_line, printable_json
 from kwire.client.leaders import TopicPartition
 from kwire.record.records import Headers, Record
 
@@ -55,9 +55,7 @@ def write_json(partition: TopicPartition, record: Record) -> bytes:
         ],
     }
     text = json.dumps(fields, ensure_ascii=False)
-    if not text.isprintable():  # a terminal may obey such characters, and readers cut lines there
-        text = "".join(one if one.isprintable() else json.dumps(one)[1:-1] for one in text)
-    return text.encode() + b"\n"
+    return printable_json(text).encode() + b"\n"  # readers may also cut lines at such characters
 
 
 def write_value(partition: TopicPartition, record: Record) -> bytes:
@@ -77,6 +75,13 @@ def write_key_value(separator: bytes) -> Format:
         return (record.key or b"") + separator + (record.value or b"") + b"\n"
 
     return write
+
+
+def write_visible(form: Format, partition: TopicPartition, record: Record) -> bytes:
+    """What ``form`` writes, with escapes for what a terminal would obey; tabs and lines stay."""
+    text = form(partition, record).decode(errors="backslashreplace")
+    kept = (one if one in "\t\n" else one_line(one) for one in text)
+    return (text if text.isprintable() else "".join(kept)).encode()
 
 
 def write_hex(partition: TopicPartition, record: Record) -> bytes:
@@ -121,6 +126,8 @@ def read_json(line: bytes) -> ReadRecord:
         found = json.loads(line)
     except ValueError as error:
         raise RecordLineError(f"it is not JSON ({error})") from error
+    except RecursionError as error:
+        raise RecordLineError("its lists and objects are nested too deeply") from error
     if not isinstance(found, dict):
         raise RecordLineError("it is not a JSON object")
     headers = found.get("headers") or []
@@ -138,8 +145,8 @@ def read_json(line: bytes) -> ReadRecord:
             )
             for name, value in headers
         ),
-        partition=_number(found.get("partition"), "partition"),
-        timestamp=_number(found.get("timestamp"), "timestamp"),
+        partition=_number(found.get("partition"), "partition", 32),
+        timestamp=_number(found.get("timestamp"), "timestamp", 64),
     )
 
 
@@ -156,10 +163,14 @@ def _bytes(found: Any, what: str) -> bytes | None:
     raise RecordLineError(f'{what} must be a string, null or {{"base64": "…"}}')
 
 
-def _number(found: Any, what: str) -> int | None:
-    if found is None or (isinstance(found, int) and not isinstance(found, bool)):
-        return found
-    raise RecordLineError(f"{what} must be a whole number")
+def _number(found: Any, what: str, bits: int) -> int | None:
+    if found is None:
+        return None
+    if not isinstance(found, int) or isinstance(found, bool):
+        raise RecordLineError(f"{what} must be a whole number")
+    if not -(1 << bits - 1) <= found < 1 << bits - 1:
+        raise RecordLineError(f"{what} must be a whole number of {bits} bits")
+    return found
 
 
 def _json_bytes(content: bytes | None) -> Any:

@@ -56,6 +56,7 @@ def run_on_cluster(options: argparse.Namespace, work: "Callable[[Cluster], Await
     from kwire.client.leaders import first_error
     from kwire.client.settings import ClientSettings
     from kwire.errors import KafkaError
+    from kwire.protocol.wire import UnencodableMessage
 
     gc.freeze()
     gc.enable()
@@ -85,6 +86,8 @@ def run_on_cluster(options: argparse.Namespace, work: "Callable[[Cluster], Await
             return fail(f"{cause}; is it a Kafka broker, and the port of a plaintext listener?")
         if isinstance(cause, ClientError | CommandError):
             return fail(str(cause))
+        if isinstance(cause, UnencodableMessage):
+            return fail(f"Kafka's protocol has no room for what was given: {cause}")
         if cause is raised:
             raise
         raise cause from raised

@@ -50,7 +50,18 @@ def show_json(value: object) -> None:
     """Print one JSON document."""
     import json
 
-    print(json.dumps(value, indent=2, ensure_ascii=False))
+    print(printable_json(json.dumps(value, indent=2, ensure_ascii=False)))
+
+
+def printable_json(text: str) -> str:
+    """JSON whose strings have escapes for what a terminal may obey; line feeds stay."""
+    import json
+
+    if text.replace("\n", "").isprintable():
+        return text
+    return "".join(
+        one if one.isprintable() or one == "\n" else json.dumps(one)[1:-1] for one in text
+    )
 
 
 def show_fields(fields: Mapping[str, Any]) -> None:
@@ -71,7 +82,7 @@ def _cell(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list | tuple):
-        return ",".join(map(str, value)) or "-"
+        return one_line(",".join(map(str, value))) or "-"
     return one_line(str(value))
 
 

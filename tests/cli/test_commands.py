@@ -193,6 +193,7 @@ def test_an_unknown_option_of_an_action_shows_those_of_the_action(capsys):
         (["groups", "reset", "g", "--to-time", "soon"], "--to-time soon: write 2026"),
         (["records", "delete", "t", "--before-time", "soon"], "--before-time soon: write 2026"),
         (["produce", "t", "--rate", "0"], "--rate 0 must be more than 0"),
+        (["produce", "t", "--rate", "nan"], "--rate nan must be more than 0"),
     ],
 )
 def test_options_that_do_not_fit_are_one_line(arguments: list[str], said: str, capsys):
@@ -209,3 +210,69 @@ def test_completion_is_a_script(capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "shtab", None)
     assert main(["completion", "bash"]) == 1
     assert "pip install shtab" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+def test_output_without_room_is_one_line() -> None:
+    """A full disk behind a redirection is an error, not a bug."""
+    with open("/dev/full", "wb") as full:
+        ended = subprocess.run(
+            [*KWIRE, "completion", "bash"], stdout=full, stderr=subprocess.PIPE, check=False
+        )
+    assert ended.returncode == 1
+    assert ended.stderr.startswith(b"kwire: cannot write the output: No space left on device")
+    assert ended.stderr.count(b"\n") == 1
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-"])
+async def test_a_closed_stream_is_an_empty_one(bootstrap: str, closed: str) -> None:
+    """Such as cron and some supervisors leave it."""
+    script = f'"$@" produce t -q {closed} && "$@" topics list {closed}'
+    ended = await trio.run_process(
+        ["sh", "-c", script, "sh", *KWIRE],
+        env=os.environ | {"KWIRE_BOOTSTRAP_SERVER": bootstrap},
+        stdin=subprocess.DEVNULL,
+        capture_stdout=True,
+        capture_stderr=True,
+    )
+    assert b"Traceback" not in ended.stderr
+
+
+async def test_an_interrupted_produce_says_how_much_is_written(bootstrap: str) -> None:
+    """So that a script can go on from there."""
+    command = [*KWIRE, "produce", "t", "-b", bootstrap]
+    async with trio.open_nursery() as nursery:
+        process = await nursery.start(
+            partial(
+                trio.run_process,
+                command,
+                stdin=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                check=False,
+            )
+        )
+        await process.stdin.send_all(b"a line\n")
+        written = ["consume", "t", "--offset", "1000", "--count", "1", "-b", bootstrap]
+        assert await run(written) == 0
+        process.send_signal(signal.SIGINT)
+        said = b"".join([part async for part in process.stderr])
+    assert (process.returncode, said) == (INTERRUPTED, b"1 record written\n")
+
+
+async def test_names_may_follow_options(bootstrap: str, tmp_path: Path) -> None:
+    """As with other programs: people add options wherever they are in the line."""
+    path = tmp_path / "records"
+    path.write_text('{"value": "x"}\n', encoding="utf-8")
+    late = ["produce", "t", "--format", "json", str(path), "-q", "-b", bootstrap]
+    assert await run(late) == 0
+    assert await run(["topics", "create", "a", "-p", "1", "b", "-b", bootstrap]) == 0
+    assert await run(["topics", "describe", "a", "-b", bootstrap, "b"]) == 0
+    for wrong in (["topics", "list", "a", "-b", bootstrap], [*late, "--nonsense", "x"]):
+        with pytest.raises(SystemExit, match="2"):
+            main(wrong)
+
+
+async def test_a_name_beyond_the_protocol_is_one_line(bootstrap: str, capsys) -> None:
+    """Kafka's strings have at most 32,767 bytes."""
+    assert await run(["groups", "describe", "x" * 40_000, "-b", bootstrap]) == 1
+    assert "no room for what was given" in capsys.readouterr().err

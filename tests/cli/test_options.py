@@ -10,6 +10,7 @@ import pytest
 
 from kwire.cli import tables
 from kwire.cli.options import count, name_value, partition_numbers, positive, seconds, time_ms
+from kwire.cli.output import fail
 
 
 @pytest.mark.parametrize(
@@ -33,6 +34,8 @@ def test_durations(text: str, found: float) -> None:
         (positive, "0"),
         (partition_numbers, "1-"),
         (partition_numbers, "a"),
+        (partition_numbers, "3-1"),
+        (partition_numbers, "0-99999999999"),
         (name_value, "retention.ms"),
         (name_value, "=1"),
     ],
@@ -55,7 +58,8 @@ def test_times() -> None:
     assert time_ms("1970-01-01T00:00:01Z", 0) == 1000
     local = datetime(2026, 1, 31, 12).astimezone()
     assert time_ms("2026-01-31T12:00", 0) == local.timestamp() * 1000
-    for text in ("yesterday", "@x", ""):
+    out_of_range = ("@-1", "@99999999999999999999", "99999999999999h", "9" * 400 + "h")
+    for text in ("yesterday", "@x", "", "1960-01-01", *out_of_range):
         with pytest.raises(ValueError, match=r"."):
             time_ms(text, 0)
 
@@ -91,3 +95,19 @@ def test_a_table_at_a_terminal_is_drawn_by_rich_or_plain_without_it(monkeypatch)
     monkeypatch.setitem(sys.modules, "rich.console", None)
     tables.show(ROWS, COLUMNS, as_json=False)
     assert drawn.split() == sys.stdout.getvalue().split()
+
+
+def test_json_and_lists_have_nothing_for_a_terminal_to_obey(capsys) -> None:
+    """C1 control characters count too: terminals obey U+009B as an escape sequence."""
+    tables.show([{"ids": ["\x1b[2J", "b"]}], {"ids": "IDS"}, as_json=False)
+    assert capsys.readouterr().out == "IDS\n\\x1b[2J,b\n"
+    tables.show_json({"id": "a\x9b2J\u202e"})
+    out = capsys.readouterr().out
+    assert out.replace("\n", "").isprintable()
+    assert json.loads(out) == {"id": "a\x9b2J\u202e"}
+
+
+def test_a_failure_is_one_line_without_control_characters(capsys) -> None:
+    """The message may quote what a broker or a file says."""
+    assert fail("bad name \x1b[2J\nx") == 1
+    assert capsys.readouterr().err == "kwire: bad name \\x1b[2J\\nx\n"

@@ -81,3 +81,23 @@ def test_a_port_that_nobody_listens_on(port: str) -> None:
     """A client needs a number from 1 to 65535."""
     with pytest.raises(ProfileError):
         parse_addresses(f"h:{port}")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("clusters = 3", "write a cluster as a table"),
+        ("[clusters]\nlocal = 3", "write a cluster as a table"),
+        ("[clusters.local]\nbootstrap-server = 5", "bootstrap-server: 5 is not HOST:PORT"),
+        ("[clusters.local]\nbootstrap-server = []", "an empty address is not HOST:PORT"),
+        ("default = 5", "default must be the name of a cluster"),
+    ],
+)
+def test_a_value_of_the_wrong_type_is_named(tmp_path: Path, content: str, said: str) -> None:
+    """With the file and the key."""
+    path = tmp_path / "config.toml"
+    path.write_text(content, encoding="utf-8")
+    name = None if content.startswith("default") else "local"
+    with pytest.raises(ProfileError, match=said) as raised:
+        find_profile(None, name, {"KWIRE_CONFIG": str(path)})
+    assert str(path) in str(raised.value)

@@ -15,6 +15,7 @@ from kwire.cli.record_lines import (
     write_pretty,
     write_raw,
     write_value,
+    write_visible,
 )
 from kwire.client.leaders import TopicPartition
 from kwire.record.records import Record
@@ -46,6 +47,9 @@ def test_every_record_comes_back_from_its_json(key, value, headers):
         (b'{"headers": [["a"]]}', "headers must be a list of pairs"),
         (b'{"partition": "1"}', "partition must be a whole number"),
         (b'{"timestamp": true}', "timestamp must be a whole number"),
+        (b'{"timestamp": 9223372036854775808}', "timestamp must be a whole number of 64 bits"),
+        (b'{"partition": 2147483648}', "partition must be a whole number of 32 bits"),
+        (b"[" * 100_000, "nested too deeply"),
     ],
 )
 def test_a_line_that_is_no_record_says_why(line, said):
@@ -84,3 +88,9 @@ def test_json_of_a_record_is_a_plain_object():
         "value": "v",
         "headers": [["h", {"base64": "/w=="}]],
     }
+
+
+def test_a_terminal_obeys_no_value():
+    """Escape sequences are shown; tabs, line feeds and letters of all languages stay."""
+    record = Record(7, 1234, b"k", "é\t\x1b[2J\n\x9b".encode() + b"\xff", ())
+    assert write_visible(write_value, PLACE, record).decode() == "é\t\\x1b[2J\n\\x9b\\xff\n"

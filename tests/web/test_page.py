@@ -272,3 +272,10 @@ def test_texts_stand_out_from_their_ground(scheme: str) -> None:
             one, other = sorted((_light(colours[text]), _light(colours[ground])))
             contrast = (other + 0.05) / (one + 0.05)
             assert contrast >= 4.5, f"{text} on {ground}: {contrast:.1f}"
+
+
+@pytest.mark.parametrize("number", ["--1", "-", "-1", "1e9", "٣", "9" * 40])
+async def test_any_number_of_a_page_has_an_answer(tmp_path: Path, number: str) -> None:
+    """What is no number is the first page."""
+    async with http_server(tmp_path) as (_, http):
+        assert (await http.get("/topics", params={"page": number})).status_code == 200

@@ -60,6 +60,8 @@ async def test_a_topic_from_creation_to_deletion(tmp_path: Path) -> None:
         assert "The topic is created." in (await http.get("/topics/orders?done=created")).text
         again = await http.post("/admin/topics/create", data=new)
         assert (again.status_code, "TOPIC_ALREADY_EXISTS" in again.text) == (409, True)
+        none = await http.post("/admin/topics/create", data=new | {"partitions": "--3"})
+        assert (none.status_code, "must be a whole number" in none.text) == (400, True)
         change = {"csrf": csrf, "topic": "orders", "name": "retention.ms", "value": "777"}
         assert (await http.post("/admin/topics/set", data=change)).status_code == 303
         own = running.broker.image.config(ConfigResourceType.TOPIC, "orders")
@@ -128,6 +130,8 @@ async def test_offsets_are_reset_after_a_look_at_them(tmp_path: Path) -> None:
             done = await http.post("/admin/groups/reset", data=form | {"confirm": "yes"})
             assert done.headers["location"] == "/group?id=billing&done=reset"
             assert committed() == offset
+        long = reset | {"group": "x" * 40_000, "to": "latest", "confirm": "yes"}
+        assert (await http.post("/admin/groups/reset", data=long)).status_code == 400
         wrong = await http.post("/admin/groups/reset", data=reset | {"to": "never"})
         assert wrong.status_code == 400
         await client.aclose()

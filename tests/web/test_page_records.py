@@ -194,3 +194,12 @@ def test_values_in_every_format() -> None:
 def test_json_that_can_not_be_read_is_text(content: bytes) -> None:
     """Nesting or numbers without end harm nobody."""
     assert read_as(content, "auto").kind == "text"
+
+
+def test_indents_of_deep_json_do_not_make_it_large() -> None:
+    """A record of 60 kB would otherwise become a page of 50 MB."""
+    for depth, count in ((900, 30_000), (100, 30_000)):
+        content = b"[" * depth + b"1," * count + b"1" + b"]" * depth
+        part = shown(content, "auto", len(content))
+        assert part.kind == "json"
+        assert len(part.text) <= 8 * len(content)

@@ -45,6 +45,7 @@ log = logging.getLogger(__name__)
 
 TIMEOUT_MS = 30_000
 SHOWN = 100
+MAX_NAME_BYTES = 32767
 
 
 class Change(NamedTuple):
@@ -60,6 +61,8 @@ class Change(NamedTuple):
         value = self.fields.get(name, "").strip()
         if not value:
             raise PageError(400, f"the field {name} is empty")
+        if len(value.encode()) > MAX_NAME_BYTES:
+            raise PageError(400, f"the field {name} is longer than {MAX_NAME_BYTES} bytes")
         return value
 
     def whole(self, name: str, default: int | None = None) -> int:
@@ -67,7 +70,7 @@ class Change(NamedTuple):
         text = self.fields.get(name, "").strip()
         if not text and default is not None:
             return default
-        if not text.lstrip("-").isdecimal() or len(text) > 19:
+        if not text.removeprefix("-").isdecimal() or len(text) > 19:
             raise PageError(400, f"the field {name} must be a whole number, not {text[:40]!r}")
         return int(text)
 

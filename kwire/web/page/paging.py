@@ -36,7 +36,7 @@ class Page(NamedTuple, Generic[_T]):
 def whole(request: Request, name: str, default: int, least: int = 0, most: int = 1 << 62) -> int:
     """A number in the address, within bounds; ``default`` if it is no number."""
     text = request.query_params.get(name, "").strip()
-    if not text.lstrip("-").isdecimal() or len(text) > 20:
+    if not text.removeprefix("-").isdecimal() or len(text) > 20:
         return default
     return min(max(int(text), least), most)
 

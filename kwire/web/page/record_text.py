@@ -13,7 +13,9 @@ MAX_LIKELY_ID = 1_000_000
 PREVIEW = 200
 PREVIEW_BYTES = 32
 MAX_JSON_BYTES = 64 * 1024
+MAX_GROWTH = 8
 _HEX_ROW = 16
+_INDENTED = json.JSONEncoder(indent=2, ensure_ascii=False)
 
 
 class Shown(NamedTuple):
@@ -79,13 +81,24 @@ def _text(content: bytes) -> str | None:
 
 
 def _json(text: str) -> str | None:
-    """JSON with indents, None if it is none, or neither an object nor a list."""
+    """JSON with indents, None if it is none, or neither an object nor a list.
+
+    Indents make a text of deep lists a thousand times as long. JSON that would grow to more than
+    ``MAX_GROWTH`` times its length is shown as it is.
+    """
     if text.lstrip()[:1] not in ("{", "[") or len(text) > MAX_JSON_BYTES:
         return None
+    left = MAX_GROWTH * len(text)
+    pieces = []
     try:
-        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+        for piece in _INDENTED.iterencode(json.loads(text)):
+            pieces.append(piece)
+            left -= len(piece)
+            if left < 0:
+                return text
     except (ValueError, RecursionError):
         return None
+    return "".join(pieces)
 
 
 def hex_rows(content: bytes) -> str:
