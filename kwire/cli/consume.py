@@ -97,7 +97,7 @@ def _add_selection(consume: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Consume; returns the exit code."""
-    from kwire.cli.output import fail
+    from kwire.cli.output import wrong
     from kwire.cli.printing import make_printer
     from kwire.cli.session import run_on_cluster
 
@@ -106,7 +106,7 @@ def run(options: argparse.Namespace) -> int:
         start = _start(options)
         printer = make_printer(options)
     except (ValueError, argparse.ArgumentTypeError) as error:
-        return fail(str(error))
+        return wrong(str(error))
     if sys.stdout.isatty() and not options.exit and options.tail is None:
         print("waiting for records; Ctrl-C ends", file=sys.stderr)
     return run_on_cluster(options, partial(_consume, options=options, start=start, printer=printer))

@@ -56,7 +56,7 @@ def _add_topics(parser: argparse.ArgumentParser, text: str) -> None:
 
 def run_reset(options: argparse.Namespace) -> int:
     """Reset offsets; returns the exit code."""
-    from kwire.cli.output import fail
+    from kwire.cli.output import wrong
     from kwire.cli.session import run_on_cluster
     from kwire.cli.tables import show
     from kwire.client.group_offsets import commit_offsets
@@ -64,7 +64,7 @@ def run_reset(options: argparse.Namespace) -> int:
     try:
         start = _start(options)
     except ValueError as error:
-        return fail(str(error))
+        return wrong(str(error))
 
     async def work(cluster: "Cluster") -> int:
         await _refuse_members(cluster, options.group)
@@ -182,12 +182,12 @@ async def _named(cluster: "Cluster", texts: list[str]) -> "list[TopicPartition]"
 def run_delete_offsets(options: argparse.Namespace) -> int:
     """Delete offsets; returns the exit code."""
     from kwire.cli.outcomes import Outcomes
-    from kwire.cli.output import fail
+    from kwire.cli.output import wrong
     from kwire.cli.session import run_on_cluster
     from kwire.client.group_offsets import delete_offsets
 
     if not options.topics:
-        return fail("name the topics with --topic; kwire groups delete deletes a whole group")
+        return wrong("name the topics with --topic; kwire groups delete deletes a whole group")
 
     async def work(cluster: "Cluster") -> int:
         outcomes = Outcomes(options)

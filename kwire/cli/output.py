@@ -1,4 +1,4 @@
-"""How a command reports a failure."""
+"""How a command reports a failure, or a command line that can't be carried out."""
 
 import sys
 
@@ -12,3 +12,9 @@ def fail(message: str) -> int:
     """
     print(f"kwire: {one_line(message)}", file=sys.stderr)
     return 1
+
+
+def wrong(message: str) -> int:
+    """Print one line that says what is wrong with the command line; returns the exit code 2."""
+    fail(message)
+    return 2

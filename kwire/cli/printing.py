@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+import threading
 from collections.abc import Sequence
 from functools import partial
 
@@ -12,6 +13,9 @@ from kwire.cli.record_lines import FORMATS, Format, write_key_value, write_visib
 from kwire.client.leaders import TopicPartition
 from kwire.record.records import Record
 
+LAST_WRITE_S = 1.0
+"""How long Ctrl-C waits for a write: what is printed is to be committed as well."""
+
 
 class Printer:
     """Writes records to stdout; ``is_full`` when the wanted number is written."""
@@ -20,6 +24,8 @@ class Printer:
         self._form = form
         self._filter = keeps
         self._left = most
+        self.has_written = True
+        """Whether all of the last ``put`` is written, also if ``put`` was cancelled meanwhile."""
 
     @property
     def is_full(self) -> bool:
@@ -47,8 +53,27 @@ class Printer:
                 if self._left is not None:
                     self._left -= 1
         if out:
-            await trio.to_thread.run_sync(_write, bytes(out), abandon_on_cancel=True)
+            await self._write(bytes(out))
         return next_offset
+
+    async def _write(self, content: bytes) -> None:
+        """Write; if Ctrl-C comes meanwhile, wait a moment for the thread to end its write."""
+        self.has_written = False
+        has_ended = threading.Event()
+
+        def write() -> None:
+            try:
+                _write(content)
+                self.has_written = True
+            finally:
+                has_ended.set()
+
+        try:
+            await trio.to_thread.run_sync(write, abandon_on_cancel=True)
+        finally:
+            if not has_ended.is_set():
+                with trio.CancelScope(shield=True):
+                    await trio.to_thread.run_sync(has_ended.wait, LAST_WRITE_S)
 
 
 def _write(content: bytes) -> None:

@@ -77,13 +77,13 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 def run(options: argparse.Namespace) -> int:
     """Produce; returns the exit code."""
-    from kwire.cli.output import fail
+    from kwire.cli.output import wrong
     from kwire.cli.session import run_on_cluster
 
     if options.rate is not None and not options.rate > 0:
-        return fail(f"--rate {options.rate:g} must be more than 0")
+        return wrong(f"--rate {options.rate:g} must be more than 0")
     if options.key_separator == "":
-        return fail("--key-separator must not be empty")
+        return wrong("--key-separator must not be empty")
     if sys.stdin.isatty() and not options.files and not options.quiet:
         print("one record a line; Ctrl-D ends the input", file=sys.stderr)
     return run_on_cluster(options, partial(_produce, options=options))

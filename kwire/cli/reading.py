@@ -75,7 +75,12 @@ class Reader:
         found = fetched.records
         if end is not None:
             found = [record for record in found if record.offset < end]
-        next_offset = await take(fetched.partition, found)
+        try:
+            next_offset = await take(fetched.partition, found)
+        except BaseException:  # Ctrl-C, which may come between the last byte and this note of it
+            if self.printer.has_written and not self.printer.is_full:
+                self.done[fetched.partition] = fetched.next_offset
+            raise
         if self.printer.is_full and next_offset is not None:
             self.done[fetched.partition] = next_offset
         elif not self.printer.is_full:

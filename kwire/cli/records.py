@@ -36,13 +36,13 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 def run_delete(options: argparse.Namespace) -> int:
     """Delete records; returns the exit code."""
-    from kwire.cli.output import fail
+    from kwire.cli.output import wrong
     from kwire.cli.session import run_on_cluster
 
     try:
         start = _start(options)
     except ValueError as error:
-        return fail(str(error))
+        return wrong(str(error))
 
     async def work(cluster: "Cluster") -> int:
         from kwire.cli.positions import partitions_of_topics, start_positions

@@ -239,12 +239,12 @@ def run_delete(options: argparse.Namespace) -> int:
 def run_alter(options: argparse.Namespace) -> int:
     """Change configs of a topic; returns the exit code."""
     from kwire.cli.outcomes import Outcomes
-    from kwire.cli.output import fail
+    from kwire.cli.output import wrong
     from kwire.cli.session import run_on_cluster
     from kwire.client.configs import Change, Resource, ResourceType, alter_configs
 
     if not options.configs and not options.unset:
-        return fail("nothing to alter: give --set NAME=VALUE or --unset NAME")
+        return wrong("nothing to alter: give --set NAME=VALUE or --unset NAME")
 
     async def work(cluster: "Cluster") -> int:
         resource = Resource(ResourceType.TOPIC, options.name)
