@@ -5,7 +5,7 @@ Rules:
 - The garbage collector is off while the server starts, because most objects of the start are kept.
   One second after the start it runs once and then ignores these objects. From then on it runs
   rarely.
-- A thread gives the interpreter back to the event loop after half a millisecond.
+- A thread gives the interpreter back to the event loop after a tenth of a millisecond.
 - Modules that a broker usually doesn't need are deferred (``kwire.cli.deferred``).
 - After a clean stop the process ends at once (``leave``).
 - A broker that a test has started ends with the test: if ``KWIRE_ENDS_WITH_STDIN`` is set, the end
@@ -27,7 +27,7 @@ SETTLE_S = 1.0
 
 GC_THRESHOLDS = (50_000, 20, 50)
 
-SWITCH_INTERVAL_S = 0.0005
+SWITCH_INTERVAL_S = 0.0001
 """How long a thread may run Python code while the event loop is ready. Python's default of 5 ms
 would be added to every request of every client while a thread decodes one large request."""
 ENDS_WITH_STDIN = "KWIRE_ENDS_WITH_STDIN"
