@@ -161,13 +161,13 @@ def run_open(options: argparse.Namespace) -> int:
 
 def run_abort(options: argparse.Namespace) -> int:
     """Abort a transaction; returns the exit code."""
-    from kwire.cli.output import fail
+    from kwire.cli.output import wrong
     from kwire.cli.session import run_on_cluster
 
     place = (options.topic, options.partition, options.start_offset)
     given = sum(part is not None for part in place)
     if (options.id is None) == (given == 0) or given not in (0, len(place)):
-        return fail("name a transactional ID, or all of --topic, --partition and --start-offset")
+        return wrong("name a transactional ID, or all of --topic, --partition and --start-offset")
 
     async def work(cluster: "Cluster") -> int:
         if options.id is None:

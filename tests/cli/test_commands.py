@@ -72,11 +72,19 @@ async def test_a_pipe_goes_through(bootstrap: str):
     assert done.stdout == b"1\n2\n100000\n"
 
 
+def _with_ctrl_c() -> None:
+    """Take SIGINT as a terminal's foreground does: a run in the background ignores it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 async def test_ctrl_c_ends_a_consumer_that_has_committed_and_left(bootstrap: str):
     """Exit code 130, no trace; the group has the offset after the last printed line."""
     arguments = ["consume", "t", "-g", "g", "--from-beginning", "-b", bootstrap]
     consumer = await trio.lowlevel.open_process(
-        [*KWIRE, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [*KWIRE, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=_with_ctrl_c,
     )
     received = b""
     while received.count(b"\n") < 1000:
@@ -198,7 +206,7 @@ def test_an_unknown_option_of_an_action_shows_those_of_the_action(capsys):
 )
 def test_options_that_do_not_fit_are_one_line(arguments: list[str], said: str, capsys):
     """Before any connection is opened."""
-    assert main(arguments) == 1
+    assert main(arguments) == 2
     assert said in capsys.readouterr().err
 
 
@@ -249,6 +257,7 @@ async def test_an_interrupted_produce_says_how_much_is_written(bootstrap: str) -
                 stdin=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 check=False,
+                preexec_fn=_with_ctrl_c,
             )
         )
         await process.stdin.send_all(b"a line\n")
