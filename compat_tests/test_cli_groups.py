@@ -154,7 +154,7 @@ def test_an_open_transaction_is_shown_and_aborted(
     done = cli("transactions", "abort", name)
     assert (done.code, "has no open transaction" in done.err) == (1, True)
     assert cli("transactions", "describe", names.group()).code == 1
-    assert cli("transactions", "abort").code == 1
+    assert cli("transactions", "abort").code == 2
 
 
 def test_a_committed_offset_of_a_stock_client_is_seen(

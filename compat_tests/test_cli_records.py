@@ -168,4 +168,4 @@ def test_filters(cli: CommandLine, topic: str) -> None:
     assert cli.consume(topic, *begin, "--header", "trace", "--value", "r") == ["a1=red", "a2=green"]
     assert cli.consume(topic, *begin, "--key", "", "--value", "d$", "-n", "1") == ["a1=red"]
     done = cli("consume", topic, "--key", "(")
-    assert (done.code, len(done.err.splitlines())) == (1, 1)
+    assert (done.code, len(done.err.splitlines())) == (2, 1)
