@@ -30,13 +30,13 @@ def read_growth(file: Path = NUMBERS) -> Growth:
 
 def read_hostile(file: Path = NUMBERS) -> dict[str, Any]:
     """The published waits beside hostile clients, empty if there are none."""
-    found: dict[str, Any] = _read(file).get("hostile", {})
+    found: dict[str, Any] = _read(file).get("hostile", {}).get("attacks", {})
     return found
 
 
 def write_hostile(results: dict[str, Any], file: Path = NUMBERS) -> None:
     """Publish waits beside hostile clients; the other numbers stay."""
-    _write(file, {**_read(file), "hostile": results})
+    _write(file, {**_read(file), "hostile": {"attacks": results}})
 
 
 def write_run(run: Run, file: Path = NUMBERS) -> None:
