@@ -260,12 +260,14 @@ async def test_an_interrupted_produce_says_how_much_is_written(bootstrap: str) -
                 preexec_fn=_with_ctrl_c,
             )
         )
-        await process.stdin.send_all(b"a line\n")
-        written = ["consume", "t", "--offset", "1000", "--count", "1", "-b", bootstrap]
-        assert await run(written) == 0
+        for offset in ("1000", "1001"):  # the first is acknowledged before the second is sent
+            await process.stdin.send_all(b"a line\n")
+            written = ["consume", "t", "--offset", offset, "--count", "1", "-b", bootstrap]
+            assert await run(written) == 0
         process.send_signal(signal.SIGINT)
         said = b"".join([part async for part in process.stderr])
-    assert (process.returncode, said) == (INTERRUPTED, b"1 record written\n")
+    assert process.returncode == INTERRUPTED
+    assert said in (b"1 record written\n", b"2 records written\n")
 
 
 async def test_names_may_follow_options(bootstrap: str, tmp_path: Path) -> None:
