@@ -59,6 +59,7 @@ PROCESSES = (
     "tests/cli/test_commands.py",
     "tests/mutants/test_trial.py",
     "tests/server/test_backup.py",
+    "tests/test_cli.py",
     "tests/test_cli_doc.py",
     "tests/test_distribution.py",
     "tests/test_plain_install.py",
