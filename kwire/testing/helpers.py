@@ -10,6 +10,7 @@ Rules:
 
 import time
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -47,7 +48,7 @@ from kwire.protocol.messages.produce import (
     TopicProduceData,
 )
 from kwire.record.records import BatchBuilder
-from kwire.testing.asking import Asker
+from kwire.testing.asking import Asker, NoAnswer
 from kwire.testing.waiting import until, wait_until
 
 TIMEOUT_MS = 10_000
@@ -77,7 +78,7 @@ NewRecord: TypeAlias = Record | bytes | str | tuple[bytes | str | None, bytes | 
 """A record to write: a value, a pair of key and value, or a Record."""
 
 
-class Helpers:
+class Helpers(ABC):
     """A broker under test, at ``bootstrap``, with its data in ``data_dir``."""
 
     bootstrap: str
@@ -85,6 +86,10 @@ class Helpers:
 
     def __init__(self) -> None:
         self._asker = Asker()
+
+    @abstractmethod
+    def log(self) -> str:
+        """What the broker has logged."""
 
     def unique(self, name: str) -> str:
         """A name for a topic or a group that no other test uses."""
@@ -269,6 +274,14 @@ class Helpers:
     def describe(self) -> str:
         """The topics and how many records each partition has, for reports of failing tests."""
         return "\n".join(self._described()) or "no topics"
+
+    def report(self) -> str:
+        """The topics and the log, for the report of a failing test."""
+        try:
+            topics = self.describe()
+        except (NoAnswer, OSError) as error:
+            topics = str(error)
+        return f"topics of {self.bootstrap}:\n{topics}\n\nlog:\n{self.log() or '(empty)'}"
 
     def _described(self) -> Iterator[str]:
         counts = sorted(self._partition_counts(None).items())

@@ -27,7 +27,6 @@ from kwire.config.broker import BrokerConfig
 from kwire.config.settings import ConfigError
 from kwire.log.disk import Disk
 from kwire.server import Server
-from kwire.testing.asking import NoAnswer
 from kwire.testing.broker_log import COLLECTOR, BrokerLog
 from kwire.testing.broker_thread import BrokerThread, Serving
 from kwire.testing.directories import TestDirectory
@@ -145,14 +144,9 @@ class Kafka(Helpers):
         return self._log.text()
 
     def report(self) -> str:
-        """The topics and the log, for the report of a failing test."""
-        try:
-            topics = self.describe()
-        except (NoAnswer, OSError) as error:
-            topics = str(error)
+        """The topics, the log and the faults, for the report of a failing test."""
         faults = "\n".join(map(repr, self.faults))
-        parts = [f"topics of {self.bootstrap}:\n{topics}", f"log:\n{self.log() or '(empty)'}"]
-        return "\n\n".join([*parts, f"faults:\n{faults}"] if faults else parts)
+        return f"{super().report()}\n\nfaults:\n{faults}" if faults else super().report()
 
     def _make_directory(self) -> None:
         if self._given_dir is not None:

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
-from kwire.testing.asking import NoAnswer
 from kwire.testing.directories import TestDirectory
 from kwire.testing.ended import REPORTS
 from kwire.testing.helpers import Helpers, setting
@@ -85,14 +84,6 @@ class KafkaProcess(Helpers):
     def log(self) -> str:
         """Everything that the broker has logged."""
         return self._process.log()
-
-    def report(self) -> str:
-        """The topics and the log, for the report of a failing test."""
-        try:
-            topics = self.describe()
-        except (NoAnswer, OSError) as error:
-            topics = str(error)
-        return f"topics of {self.bootstrap}:\n{topics}\n\nlog:\n{self.log() or '(empty)'}"
 
     def _remove(self) -> None:
         if self._directory is not None:
