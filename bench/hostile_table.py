@@ -7,6 +7,9 @@ from bench.brokers import titles
 from bench.markdown import table
 
 ALONE = "nobody hostile"
+CONTROL = "nobody hostile, two other programs compute"
+"""What sharing two processors costs the neighbours, without any request of an attacker."""
+
 MOST_TIMES = 5.0
 MOST_MS = 100.0
 
@@ -47,13 +50,20 @@ def _summary(results: Kept, names: list[str]) -> str:
     lines = []
     for name in names:
         alone = results[ALONE][name]["p99_ms"]
-        waits = [row[name] for attack, row in results.items() if attack != ALONE and name in row]
+        beside = results.get(CONTROL, {}).get(name, {}).get("p99_ms", math.nan)
+        waits = [
+            row[name]
+            for attack, row in results.items()
+            if attack not in (ALONE, CONTROL) and name in row
+        ]
         calm = sum(one["p99_ms"] <= MOST_TIMES * alone for one in waits)
+        fair = sum(one["p99_ms"] <= MOST_TIMES * beside for one in waits)
         short = sum(one["longest_ms"] <= MOST_MS for one in waits)
         dead = sum(math.isinf(one["p99_ms"]) for one in waits)
+        beside_two = f" ({fair}: at most {MOST_TIMES:g} x that beside two other programs)"
         lines.append(
             f"- {titles([name])[name]}: p99 at most {MOST_TIMES:g} x that without an attack in"
-            f" {calm} of {len(waits)} attacks, longest wait at most {MOST_MS:g} ms in {short},"
-            f" no answer any more in {dead}."
+            f" {calm} of {len(waits)} attacks{beside_two if CONTROL in results else ''},"
+            f" longest wait at most {MOST_MS:g} ms in {short}, no answer any more in {dead}."
         )
     return "\n".join(lines) + "\n"

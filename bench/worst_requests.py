@@ -18,6 +18,7 @@ from kwire.protocol.messages.add_partitions_to_txn import (
 )
 from kwire.protocol.messages.alter_configs import AlterConfigsRequest
 from kwire.protocol.messages.alter_configs import AlterConfigsResource as ReplacedResource
+from kwire.protocol.messages.announce_member import AnnounceMemberRequest, Announcement
 from kwire.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from kwire.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kwire.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
@@ -34,11 +35,17 @@ from kwire.protocol.messages.describe_groups import DescribeGroupsRequest
 from kwire.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from kwire.protocol.messages.describe_producers import DescribeProducersRequest
 from kwire.protocol.messages.describe_producers import TopicRequest as ProducersTopic
+from kwire.protocol.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumRequestTopicData,
+)
 from kwire.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     TopicRequest,
 )
 from kwire.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from kwire.protocol.messages.elect_leaders import ElectLeadersRequest
+from kwire.protocol.messages.elect_leaders import TopicPartitions as ElectedPartitions
 from kwire.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kwire.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kwire.protocol.messages.incremental_alter_configs import (
@@ -353,6 +360,15 @@ WORST = {
         topics=[TopicRequest(name=name) for name in [*_names(count), "t"]]
     ),
     "PushTelemetry": _push_telemetry,
+    "ElectLeaders": lambda count: ElectLeadersRequest(
+        topic_partitions=[ElectedPartitions(topic="t", partitions=list(range(count)))]
+    ),
+    "DescribeQuorum": lambda count: DescribeQuorumRequest(
+        topics=[DescribeQuorumRequestTopicData(topic_name=name) for name in _names(count)]
+    ),
+    "AnnounceMember": lambda count: AnnounceMemberRequest(
+        announcements=[Announcement(group_id=name, connection_id=1) for name in _names(count)]
+    ),
 }
 """Requests whose cost grows with the number of their elements."""
 

@@ -1,16 +1,19 @@
 """A real Apache Kafka 4.3.1, to prove the tests against and to ask how it behaves.
 
-``python -m compat_tests.apache_kafka`` (``make kafka``) runs one until Ctrl-C. Combined KRaft mode
-on free ports of 127.0.0.1, formatted by Kafka's own tool, with the settings that Kafka's own
-``server.properties`` has for one broker.
+``python -m compat_tests.apache_kafka`` (``make kafka``) runs one until Ctrl-C, with ``--nodes 3`` a
+cluster of three. Combined KRaft mode on free ports of 127.0.0.1, formatted by Kafka's own tool,
+with the settings that Kafka's own ``server.properties`` has for one broker.
 """
 
 import argparse
+import base64
 import signal
 import socket
 import subprocess
 import tempfile
-from collections.abc import Mapping
+import uuid
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 
@@ -18,7 +21,7 @@ from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 
 from compat_tests.java_tools import MissingTool, command, run_tool
-from kwire.testing.in_process import local_port
+from kwire.testing.ports import free_port
 from kwire.testing.waiting import wait_until
 
 START_TIMEOUT_S = 60
@@ -61,12 +64,15 @@ class ApacheKafka:
         data_dir: Path | str,
         settings: Mapping[str, str] | None = None,
         listen: str = "127.0.0.1:0",
+        quorum: Sequence[str] = ("--standalone",),
     ) -> None:
         self.data_dir = Path(data_dir)
-        self._settings = dict(settings or {})
-        port = int(listen.rpartition(":")[2]) or local_port()
+        self.settings = dict(settings or {})
+        port = int(listen.rpartition(":")[2]) or free_port()
         self.bootstrap = f"127.0.0.1:{port}"
-        self._controller_port = local_port()
+        self.controller = f"127.0.0.1:{free_port()}"
+        self.quorum = quorum
+        """The options that tell Kafka's tool, when it formats, who the controllers are."""
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -85,6 +91,12 @@ class ApacheKafka:
 
         Raises KafkaFailed if it ends instead, MissingTool if Java or Maven is missing.
         """
+        self.launch()
+        self.wait_ready()
+        return self
+
+    def launch(self) -> None:
+        """Format the directory if it is new, and start; ``wait_ready`` waits until it answers."""
         self.prepare()
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -92,6 +104,9 @@ class ApacheKafka:
                 stdout=log,
                 stderr=log,
             )
+
+    def wait_ready(self) -> None:
+        """Wait until it answers; KafkaFailed if it ends instead."""
         try:
             wait_until(
                 self._answers,
@@ -102,15 +117,14 @@ class ApacheKafka:
         except BaseException:
             self.kill()
             raise
-        return self
 
     def prepare(self) -> None:
         """Write its settings, and format the directory if it is new."""
         self.data_dir.mkdir(parents=True, exist_ok=True)
         self._properties_file.write_text(self._properties(), encoding="utf-8")
         if not self.log_dir.exists():
-            arguments = ("-t", CLUSTER_ID, "-c", str(self._properties_file), "--standalone")
-            run_tool("kafka.tools.StorageTool", "format", *arguments)
+            arguments = ("-t", CLUSTER_ID, "-c", str(self._properties_file))
+            run_tool("kafka.tools.StorageTool", "format", *arguments, *self.quorum)
 
     def log(self) -> str:
         """What it has logged so far."""
@@ -126,14 +140,13 @@ class ApacheKafka:
 
     def _properties(self) -> str:
         host_port = self.bootstrap
-        controller = f"127.0.0.1:{self._controller_port}"
         settings = {
             **_SETTINGS,
             "log.dirs": str(self.log_dir),
-            "listeners": f"PLAINTEXT://{host_port},CONTROLLER://{controller}",
+            "listeners": f"PLAINTEXT://{host_port},CONTROLLER://{self.controller}",
             "advertised.listeners": f"PLAINTEXT://{host_port}",
-            "controller.quorum.bootstrap.servers": controller,
-            **self._settings,
+            "controller.quorum.bootstrap.servers": self.controller,
+            **self.settings,
         }
         return "".join(f"{name}={value}\n" for name, value in settings.items())
 
@@ -191,14 +204,75 @@ class ApacheKafka:
         self.stop()
 
 
+class KafkaCluster:
+    """Several of them as one cluster, each broker and controller; for the ``with`` block."""
+
+    def __init__(
+        self,
+        data_dir: Path | str,
+        settings: Mapping[str, str] | None = None,
+        nodes: int = 3,
+        first_port: int = 0,
+    ) -> None:
+        self._running = ExitStack()
+        self.brokers: dict[int, ApacheKafka] = {}
+        for node_id in range(1, nodes + 1):
+            port = first_port + node_id - 1 if first_port else 0
+            own = {"node.id": str(node_id), **(settings or {})}
+            self.brokers[node_id] = ApacheKafka(
+                Path(data_dir) / str(node_id), own, f"127.0.0.1:{port}"
+            )
+        voters = [
+            f"{node_id}@{broker.controller}:{_new_id()}" for node_id, broker in self.brokers.items()
+        ]
+        controllers = ",".join(broker.controller for broker in self.brokers.values())
+        for broker in self.brokers.values():
+            broker.quorum = ("--initial-controllers", ",".join(voters))
+            broker.settings.setdefault("controller.quorum.bootstrap.servers", controllers)
+
+    @property
+    def bootstrap(self) -> str:
+        """The addresses of all brokers."""
+        return ",".join(broker.bootstrap for broker in self.brokers.values())
+
+    def __enter__(self) -> "KafkaCluster":
+        with ExitStack() as stack:
+            for broker in self.brokers.values():
+                broker.launch()
+                stack.callback(broker.kill)  # no controller is missed by those that go later
+            for broker in self.brokers.values():
+                broker.wait_ready()
+            self._running = stack.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._running.close()
+
+
+def _new_id() -> str:
+    """A directory id in Kafka's notation; a dash at the beginning would look like an option."""
+    return "A" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
+
+
 def main() -> None:
-    """Run one until Ctrl-C."""
+    """Run one, or a cluster, until Ctrl-C."""
     parser = argparse.ArgumentParser(description="run a real Apache Kafka 4.3.1 until Ctrl-C")
     parser.add_argument("--port", type=int, default=0, help="the port; 0 picks a free one")
+    parser.add_argument("--nodes", type=int, default=1, help="how many brokers")
     parser.add_argument("--data-dir", type=Path, help="where to keep data; else it is temporary")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="apache-kafka-") as temporary:
-        broker = ApacheKafka(options.data_dir or temporary, listen=f"127.0.0.1:{options.port}")
+        data_dir = options.data_dir or temporary
+        broker: ApacheKafka | KafkaCluster
+        if options.nodes > 1:
+            broker = KafkaCluster(data_dir, nodes=options.nodes, first_port=options.port)
+        else:
+            broker = ApacheKafka(data_dir, listen=f"127.0.0.1:{options.port}")
         try:
             with broker:
                 print(f"Apache Kafka 4.3.1 ready: {broker.bootstrap}", flush=True)

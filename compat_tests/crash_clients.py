@@ -43,6 +43,8 @@ class Writer:
     ) -> None:
         self.topic, self.partition, self.exactly_once = topic, partition, exactly_once
         self.acknowledged: dict[int, int] = {}
+        self.answered_s: list[float] = []
+        """When each answer came, by time.monotonic."""
         self.sent = 0
         self.next_offset = self.next_number = 0
         config = {
@@ -65,6 +67,7 @@ class Writer:
             def answered(error: Any, message: Any, number: int = number) -> None:
                 if error is None:
                     self.acknowledged[message.offset()] = number
+                    self.answered_s.append(time.monotonic())
 
             value = b"%d " % number + b"v" * size_bytes
             try:
@@ -80,6 +83,11 @@ class Writer:
         """Wait for every answer."""
         left = self._producer.flush(TIMEOUT_S)
         assert not left, f"{left} records of {self.topic} are without an answer"
+
+    def give_up(self) -> None:
+        """Forget what is without an answer, and send nothing more."""
+        self._producer.purge()
+        self.settle()
 
     def check(self, rows: list[tuple[int, int]]) -> None:
         """What a consumer read on from ``next_offset``, as (offset, number), keeps all promises."""

@@ -20,8 +20,10 @@ ROOT = Path(__file__).parent.parent
 HOME = ROOT / ".cache" / "kafka-4.3.1"
 LIBS = HOME / "libs"
 STREAMS_LIBS = HOME / "streams"
+CONNECT_LIBS = HOME / "connect"
 POM = Path(__file__).parent / "java" / "pom.xml"
 STREAMS_POM = Path(__file__).parent / "java" / "streams.xml"
+CONNECT_POM = Path(__file__).parent / "java" / "connect.xml"
 TOOL_TIMEOUT_S = 120
 
 QUICK = ("-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Xmx256m", "-XX:+UseSerialGC")
@@ -69,6 +71,12 @@ def streams_libs() -> Path:
     return _fetched(STREAMS_POM, STREAMS_LIBS, "streams-complete")
 
 
+@cache
+def connect_libs() -> Path:
+    """The directory of Kafka Connect's jars with its file connectors; as ``libs``."""
+    return _fetched(CONNECT_POM, CONNECT_LIBS, "connect-complete")
+
+
 def _fetched(pom: Path, directory: Path, mark: str) -> Path:
     HOME.mkdir(parents=True, exist_ok=True)
     with (HOME / "lock").open("w") as lock:
@@ -110,6 +118,13 @@ def streams_command(main_class: str, *arguments: str) -> list[str]:
     start, jars = command(main_class, *arguments, options=QUICK), streams_libs()
     place = start.index("-cp") + 1
     return [*start[:place], f"{jars}/*:{start[place]}", *start[place + 1 :]]
+
+
+def connect_command(main_class: str, *arguments: str) -> list[str]:
+    """Like ``command``, for a class of Kafka Connect, with all of Java's own optimisations."""
+    start, jars = command(main_class, *arguments), connect_libs()
+    place = start.index("-cp") + 1
+    return [*start[:place], f"{jars}/*", *start[place + 1 :]]
 
 
 def run_tool(main_class: str, *arguments: str, stdin: str = "", fails: bool = False) -> str:

@@ -4,6 +4,7 @@ import socket
 from types import TracebackType
 from typing import Any
 
+from compat_tests.raw_routes import Route, address_of, route_of
 from kwire.protocol.codec import decode
 from kwire.protocol.frame import decode_response_header, encode_request
 from kwire.protocol.messages import message_classes
@@ -16,11 +17,11 @@ class ConnectionClosed(Exception):
     """The broker has closed the connection."""
 
 
-class RawClient:
-    """One connection."""
+class RawConnection:
+    """One connection to one broker."""
 
-    def __init__(self, bootstrap: str) -> None:
-        host, _, port = bootstrap.rpartition(":")
+    def __init__(self, address: str) -> None:
+        host, _, port = address.rpartition(":")
         self._socket = socket.create_connection((host, int(port)), timeout=TIMEOUT_S)
         self._file = self._socket.makefile("rb")
         self._correlation_id = 0
@@ -50,6 +51,58 @@ class RawClient:
         """Close the connection."""
         self._file.close()
         self._socket.close()
+
+
+class RawClient:
+    """One connection to one broker; of several brokers each request goes to the one it is for."""
+
+    def __init__(self, bootstrap: str) -> None:
+        first, *others = bootstrap.split(",")
+        self._is_cluster = bool(others)
+        self._first = self._default = first
+        self._connections = {first: RawConnection(first)}
+        self._addresses: dict[Route, str] = {}
+        self._last = self._connections[first]
+
+    def ask(self, request: Request, version: int) -> Any:
+        """Send a request and wait for its response; ConnectionClosed where there is none."""
+        self.send(request, version)
+        return self.receive(request, version)
+
+    def send(self, request: Request, version: int) -> None:
+        """Send a request."""
+        self._last = self._connection(request)
+        self._last.send(request, version)
+
+    def receive(self, request: Request, version: int) -> Any:
+        """Wait for the response to the request that was sent last."""
+        return self._last.receive(request, version)
+
+    def address(self, route: Route) -> str:
+        """The broker for a route; the first one, which says why, as long as there is none."""
+        found = self._addresses.get(route)
+        found = found or address_of(route, self._connections[self._first].ask)
+        if found is None:
+            return self._first
+        self._addresses[route] = found
+        return found
+
+    def move_to(self, route: Route) -> None:
+        """Send what any broker serves to the broker for a route from now on."""
+        if self._is_cluster:
+            self._default = self.address(route)
+
+    def _connection(self, request: Request) -> RawConnection:
+        route = route_of(request) if self._is_cluster else None
+        address = self._default if route is None else self.address(route)
+        if address not in self._connections:
+            self._connections[address] = RawConnection(address)
+        return self._connections[address]
+
+    def close(self) -> None:
+        """Close all connections."""
+        for connection in self._connections.values():
+            connection.close()
 
     def __enter__(self) -> "RawClient":
         return self

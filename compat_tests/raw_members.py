@@ -3,6 +3,7 @@
 from typing import Any
 
 from compat_tests.raw_client import RawClient
+from compat_tests.raw_routes import GROUP, Home
 from kwire.errors import ErrorCode
 from kwire.protocol.codec import encode
 from kwire.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
@@ -47,6 +48,13 @@ class RawMember:
             return not found.coordinators[0].error_code and asked.error_code not in (14, 15, 16)
 
         wait_until(is_ready, timeout_s=30, what="the coordinator")
+        self.raw.move_to(Home(GROUP, group))  # with what isn't about one group, as ListGroups
+
+    def neighbour(self, hint: str) -> str:
+        """The name of another group that has the same coordinator."""
+        home = self.raw.address(Home(GROUP, self.group))
+        names = (f"{self.group}-{hint}-{number}" for number in range(100))
+        return next(name for name in names if self.raw.address(Home(GROUP, name)) == home)
 
     def join(self, version: int = 9, **fields: Any) -> Any:
         """Join once; the id and the generation are remembered."""

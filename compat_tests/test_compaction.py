@@ -55,10 +55,12 @@ def alter(client: AdminClient, kind: ResourceType, name: str, changes: dict[str,
 @pytest.fixture(autouse=True)
 def _often(client: AdminClient) -> Iterator[None]:
     """Let the cleaner look for work all the time: a setting that takes effect while it runs."""
-    [broker] = client.list_topics(timeout=READ_TIMEOUT_S).brokers
-    alter(client, ResourceType.BROKER, str(broker), {"log.cleaner.backoff.ms": "100"})
+    brokers = list(map(str, client.list_topics(timeout=READ_TIMEOUT_S).brokers))
+    for broker in brokers:
+        alter(client, ResourceType.BROKER, broker, {"log.cleaner.backoff.ms": "100"})
     yield
-    alter(client, ResourceType.BROKER, str(broker), {"log.cleaner.backoff.ms": ""})
+    for broker in brokers:
+        alter(client, ResourceType.BROKER, broker, {"log.cleaner.backoff.ms": ""})
 
 
 class Topic:

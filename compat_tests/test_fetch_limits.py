@@ -9,9 +9,14 @@ import pytest
 
 from compat_tests.raw_batches import batch, record
 from compat_tests.raw_client import RawClient
-from kwire.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from kwire.protocol.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreateTopicsRequest,
+)
 from kwire.protocol.messages.delete_topics import DeleteTopicsRequest
 from kwire.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from kwire.protocol.messages.metadata import MetadataRequest
 from kwire.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -26,7 +31,10 @@ ALL = BATCHES * BATCH_BYTES
 
 
 class Sized:
-    """A topic whose partitions hold ten batches of a thousand bytes, the last one nothing."""
+    """A topic whose partitions hold ten batches of a thousand bytes, the last one nothing.
+
+    One broker leads them all.
+    """
 
     def __init__(self, client: RawClient) -> None:
         self.client = client
@@ -34,7 +42,14 @@ class Sized:
 
     def create(self) -> None:
         """Create and fill it."""
-        topic = CreatableTopic(name=self.name, num_partitions=PARTITIONS + 1, replication_factor=1)
+        node = self.client.ask(MetadataRequest(topics=[]), 12).brokers[0].node_id
+        placed = [
+            CreatableReplicaAssignment(partition_index=index, broker_ids=[node])
+            for index in range(PARTITIONS + 1)
+        ]
+        topic = CreatableTopic(
+            name=self.name, num_partitions=-1, replication_factor=-1, assignments=placed
+        )
         answer = self.client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 5)
         assert answer.topics[0].error_code == 0
         data = batch([record(0, None, bytes(BATCH_BYTES - 70))], timestamp=int(time.time() * 1000))

@@ -114,7 +114,7 @@ def test_delete_records(bootstrap: str, names: Names, tmp_path: Path) -> None:
 
 
 def test_api_versions_and_log_dirs(bootstrap: str, names: Names) -> None:
-    """kafka-broker-api-versions and kafka-log-dirs show the broker."""
+    """kafka-broker-api-versions and kafka-log-dirs show the broker that has the partition."""
     topic = names.topic("java")
     create(bootstrap, topic)
     produce_confluent(bootstrap, topic, rows(0, 40))
@@ -125,8 +125,8 @@ def test_api_versions_and_log_dirs(bootstrap: str, names: Names) -> None:
     arguments = (*server, "--describe", "--topic-list", topic)
     printed = run_tool("org.apache.kafka.tools.LogDirsCommand", *arguments)
     described = json.loads(next(line for line in printed.splitlines() if line.startswith("{")))
-    [directory] = described["brokers"][0]["logDirs"]
-    [partition] = directory["partitions"]
+    directories = [one for broker in described["brokers"] for one in broker["logDirs"]]
+    [partition] = [found for directory in directories for found in directory["partitions"]]
     assert partition["partition"] == f"{topic}-0"
     assert partition["size"] > 0
 

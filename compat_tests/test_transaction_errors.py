@@ -5,11 +5,13 @@ way) is tried again, everything else is noted.
 """
 
 from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 import pytest
 import trio
 
 from compat_tests.conftest import Names
+from compat_tests.raw_client import RawClient
 from compat_tests.test_clients import create
 from kwire.errors import ErrorCode, KafkaError
 from kwire.protocol.messages.describe_producers import (
@@ -38,8 +40,8 @@ from kwire.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from kwire.protocol.types import Request, Response
 from kwire.record.records import BatchBuilder, ProducerState
-from kwire.testing.in_process import RawClient
 from kwire.testing.raw_producer import RawProducer
 
 PASSING = {
@@ -52,6 +54,8 @@ PASSING = {
 }
 TIMEOUT_S = 60
 MAX = 2**31 - 1
+
+_R = TypeVar("_R", bound=Response)
 
 
 async def outcome(operation: Callable[[], Awaitable[object]]) -> str:
@@ -67,6 +71,20 @@ async def outcome(operation: Callable[[], Awaitable[object]]) -> str:
         return "ok"
 
 
+class Client:
+    """A raw client as RawProducer uses it."""
+
+    def __init__(self, raw: RawClient) -> None:
+        self._raw = raw
+
+    async def request(self, request: Request, version: int, response: type[_R]) -> _R:
+        """Ask; the other tasks wait, too."""
+        await trio.lowlevel.checkpoint()
+        answer = self._raw.ask(request, version)
+        assert isinstance(answer, response)
+        return answer
+
+
 class Case:
     """A topic, and producers of one transactional id on connections of their own."""
 
@@ -74,20 +92,20 @@ class Case:
         self.bootstrap = bootstrap
         self.topic = topic
 
-    async def client(self) -> RawClient:
-        """A connection."""
-        host, _, port = self.bootstrap.rpartition(":")
-        return RawClient(await trio.open_tcp_stream(host, int(port)))
+    async def client(self) -> Client:
+        """A client with connections of its own."""
+        return Client(RawClient(self.bootstrap))
 
     async def wait_for_topic(self) -> None:
-        """Wait until the broker leads both partitions."""
+        """Wait until both partitions are led."""
         client = await self.client()
-        asked = TopicRequest(name=self.topic, partition_indexes=[0, 1])
-        request = DescribeProducersRequest(topics=[asked])
-        while True:
-            answer = await client.request(request, 0, DescribeProducersResponse)
-            if not any(partition.error_code for partition in answer.topics[0].partitions):
-                return
+        for index in (0, 1):
+            asked = TopicRequest(name=self.topic, partition_indexes=[index])
+            request = DescribeProducersRequest(topics=[asked])
+            while True:
+                answer = await client.request(request, 0, DescribeProducersResponse)
+                if not answer.topics[0].partitions[0].error_code:
+                    break
 
     async def producer(self, *, bumps: bool = True, begins: bool = True) -> RawProducer:
         """A producer, which has begun."""

@@ -15,7 +15,7 @@ HEAD = """# Metrics
 `make docs` writes this page from the table in `kwire/metrics/definitions.tsv`.
 
 ```sh
-pip install '.[web]'      # in a checkout
+pip install -e '.[web]'   # in a checkout
 kwire serve --http 127.0.0.1:9094
 curl http://127.0.0.1:9094/metrics
 ```
@@ -38,7 +38,7 @@ the most traffic come first, and the totals count all of them. Metrics are gathe
 second.
 
 Reading needs no login; `--http-admin` adds one for changes ([PAGE.md](PAGE.md)). The Host header of
-a request must name the address that the client has dialled, `localhost`, or one of
+a request must name an IP address, `localhost`, or one of
 `kwire.http.allowed.hosts`. Requests without end get a quarter of a
 processor at most, so that Kafka's clients hardly notice them.
 

@@ -6,7 +6,8 @@ Rules:
 - Every second, or every ``log.flush.scheduler.interval.ms`` if that is shorter, the task flushes
   partitions that have rolled segments or whose ``flush.ms`` has passed.
 - Files whose ``file.delete.delay.ms`` has passed are removed within a second.
-- Retention and checkpoints start half a minute after the server, as in Kafka.
+- Retention and checkpoints start half a minute after the server, high watermarks at once, as in
+  Kafka (LogManager.startup, ReplicaManager.startHighWatermarkCheckPointThread).
 - Intervals are measured by the steady clock, so that changes of the date have no effect on them.
   The task wakes up at least every second. After the machine was suspended, overdue work is
   therefore done within a second, including that of the coordinators (``wake_if_due``).
@@ -54,10 +55,12 @@ class Housekeeping:
         self._broker = broker
         self._poller = poller
         self._clock = broker.clock
-        first_ms = self._clock.steady_ms() + FIRST_TASKS_MS
+        now_ms = self._clock.steady_ms()
+        first_ms = now_ms + FIRST_TASKS_MS
         self._sweep_due_s = trio.current_time() + SWEEP_INTERVAL_S
         self._retention_due_ms = first_ms
         self._checkpoint_due_ms = dict.fromkeys(CHECKPOINT_INTERVALS, first_ms)
+        self._checkpoint_due_ms[HIGH_WATERMARKS] = now_ms
         call_soon = trio.lowlevel.current_trio_token().run_sync_soon
         broker.log_manager.tell_of_failures(partial(call_soon, self._wake_offline, idempotent=True))
 

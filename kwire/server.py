@@ -12,6 +12,7 @@ import logging
 import socket
 from functools import partial
 from pathlib import Path
+from random import Random
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -37,11 +38,12 @@ from kwire.log.directory_health import LOCK_FILE
 from kwire.log.disk import Disk
 from kwire.log.log_config import LogConfig
 from kwire.log.manager import LogManager
+from kwire.log.open_files import descriptors_for_logs
 from kwire.metadata.changes import BrokerRegistered, Change, ClusterNamed
 from kwire.metadata.embedded import FILE_NAME, ROOM_BYTES, EmbeddedStore, lacks_room
-from kwire.metadata.features import initial_features
+from kwire.metadata.features import check_features, initial_features, own_features
 from kwire.metadata.image import BrokerImage, MetadataImage
-from kwire.metadata.store import StoreFull, StoreUnusable
+from kwire.metadata.store import MetadataStore, StoreFull, StoreUnusable
 
 if TYPE_CHECKING:
     from kwire.broker.takeover import Takeover
@@ -53,7 +55,6 @@ KAFKA_METADATA = "__cluster_metadata-0"
 """The directory in which Apache Kafka keeps the metadata that kwire keeps in its store."""
 
 LISTEN_BACKLOG = 1024
-MAX_OPEN_FILES = 10_000
 STOP_GRACE_S = 1.0
 """So long requests in progress may go on after the stop has begun; others are given up at once."""
 
@@ -72,8 +73,10 @@ class Server:
         disk: Disk | None = None,
         own_wait: OwnWait | None = None,
         open_frame: OpenFrame = open_frame,
+        random: Random | None = None,
     ) -> None:
         self.config = config
+        self._random = random or Random()
         self._own_wait = own_wait
         self._open_frame = open_frame
         self._disk = disk or Disk()
@@ -89,6 +92,7 @@ class Server:
         self._takeover: Takeover | None = None
         self._starting = Kind(1)
         self._is_takeover_planned = False
+        self._cluster_id: str | None = None
 
     async def serve(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until ``stop`` is called; ``task_status.started`` is called when it is ready.
@@ -110,7 +114,7 @@ class Server:
 
     async def _serve(self, task_status: trio.TaskStatus[None]) -> None:
         began_s = perf_counter()
-        if not (self._metadata_directory() / FILE_NAME).exists():
+        if not (self.config.metadata_directory() / FILE_NAME).exists():
             await self._starting.run(self._plan_takeover)
         logs_began_s = perf_counter()
         manager = await self._starting.run(self._open_logs)
@@ -119,17 +123,19 @@ class Server:
         try:
             store = await self._open_store(manager)
             try:
+                clean = True  # nothing is written before something is served
                 self._listen()
                 image = await self._register(store, manager)
-                self.broker = Broker(self.config, manager, store, image, clock=self._clock)
+                self.broker = Broker(
+                    self.config, manager, store, image, clock=self._clock, random=self._random
+                )
                 self.broker.put_strays_aside()
                 self.broker.tally.start_logs_s = logs_s
                 self.broker.tally.start_s = perf_counter() - began_s
+                await trio.lowlevel.checkpoint_if_cancelled()
+                clean = False
                 await self._run(task_status)
                 clean = True
-            except StartError:
-                clean = True  # nothing was served, so nothing was written
-                raise
             finally:
                 await store.close()
                 for _, listening in self._sockets:
@@ -141,13 +147,16 @@ class Server:
             manager.close(self._clock.now_ms(), clean=clean)
 
     def stop(self) -> None:
-        """Ask the server to end; ``serve`` returns when it has ended."""
+        """Ask the server to end; ``serve`` returns when it has ended.
+
+        While logs are loaded ``serve`` raises LoadingStopped; cancel it to end any other wait.
+        """
         self._stop.set()
 
     def _plan_takeover(self) -> None:
         """Look for Apache Kafka's data in the directories; StartError if it can't be used."""
         is_planned, self._is_takeover_planned = self._is_takeover_planned, True
-        directories = self._all_directories()
+        directories = self.config.all_directories()
         if is_planned or not any(map(self._has_files, directories)):
             return
         from kwire.broker.takeover import TakeoverError, plan_takeover
@@ -165,7 +174,7 @@ class Server:
 
     def _check_takeover(self, image: MetadataImage) -> None:
         """StartError if Kafka has used the directories since: kwire doesn't know its changes."""
-        directories = self._all_directories()
+        directories = self.config.all_directories()
         if not any((path / KAFKA_METADATA).exists() for path in directories):
             return
         from kwire.broker.takeover import TakeoverError, check_unchanged
@@ -175,31 +184,25 @@ class Server:
         except TakeoverError as error:
             raise StartError(str(error)) from error
 
-    def _all_directories(self) -> list[Path]:
-        """The directory of the metadata, and those of the logs."""
-        return list(dict.fromkeys([self._metadata_directory(), *data_directories(self.config)]))
-
-    def _metadata_directory(self) -> Path:
-        named = self.config["metadata.log.dir"]
-        return _absolute(str(named)) if named else data_directories(self.config)[0]
-
     def _open_logs(self) -> LogManager:
-        self._disk.max_open_files = _descriptors_for_logs()
+        self._disk.max_open_files = descriptors_for_logs()
         try:
             return LogManager.open(
-                data_directories(self.config),
+                self.config.data_directories(),
                 disk=self._disk,
                 node_id=self.config.integer("node.id"),
                 now_ms=self._clock.now_ms(),
                 default_config=LogConfig.from_broker(self.config),
                 recovery_threads=self.config.integer("num.recovery.threads.per.data.dir"),
+                cluster_id=self._cluster_id,
+                is_stopped=self._stop.is_set,
             )
         except LogDirectoryError as error:
             raise StartError(str(error)) from error
 
-    async def _open_store(self, manager: LogManager) -> EmbeddedStore:
+    async def _open_store(self, manager: LogManager) -> MetadataStore:
         """Open the metadata database, in ``metadata.log.dir`` or the first of ``log.dirs``."""
-        directory = self._metadata_directory()
+        directory = self.config.metadata_directory()
         try:
             failure = manager.failures.get(directory)
             if failure is not None:
@@ -211,7 +214,7 @@ class Server:
             self._disk.sync_directory(directory)  # or a power loss could remove a new file
             return store
         except StoreFull as error:
-            raise _no_room(directory, str(error)) from error
+            raise no_room(directory, str(error)) from error
         except StoreUnusable as error:
             raise StartError(str(error)) from error
         except BlockingIOError as error:
@@ -224,24 +227,10 @@ class Server:
     def _listen(self) -> None:
         """Bind every listener; StartError names the one that fails."""
         for listener in self.config.listeners():
-            family = socket.AF_INET6 if ":" in listener.host else socket.AF_INET
-            bound = socket.socket(family, socket.SOCK_STREAM)
-            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            bound.setblocking(False)
-            try:
-                bound.bind((listener.host, listener.port))
-                bound.listen(LISTEN_BACKLOG)
-            except OSError as error:
-                bound.close()
-                raise StartError(
-                    f"cannot listen on {listener.host or '*'}:{listener.port}: "
-                    f"{error.strerror or error}; choose another with --listen HOST:PORT"
-                ) from error
-            self._sockets.append((listener, bound))
-            host, port = bound.getsockname()[:2]
-            self.addresses.append((host, port))
+            self._sockets.append((listener, bind(listener)))
+        self.addresses = [bound.getsockname()[:2] for _, bound in self._sockets]
 
-    async def _register(self, store: EmbeddedStore, manager: LogManager) -> MetadataImage:
+    async def _register(self, store: MetadataStore, manager: LogManager) -> MetadataImage:
         """Give a new cluster its id, and store this broker's addresses."""
         image = await store.read()
         changes: list[Change] = []
@@ -253,24 +242,38 @@ class Server:
         if not image.cluster_id and self._takeover is not None:
             log.warning("%s", self._takeover.summary)
             changes += self._takeover.changes
-        node_id = self.config.integer("node.id")
-        rack = self.config["broker.rack"]
+        node_id, rack = self.config.integer("node.id"), self.config["broker.rack"]
         endpoints = tuple(
             (listener.name, host, port)
             for (listener, _), (host, port) in zip(self._sockets, self.addresses, strict=True)
         )
         broker = BrokerImage(node_id, None if rack is None else str(rack), endpoints)
-        if image.brokers.get(node_id) != broker:
+        try:
+            check_features(image, broker._replace(features=own_features()))
+        except KafkaError as error:
+            raise StartError(error.message) from error
+        if any(known.incarnation for known in image.brokers.values()):
+            changes += self._leave_cluster(image, broker)
+        elif image.brokers.get(node_id) != broker:
             changes.append(BrokerRegistered(broker))
         try:
             if changes:
                 await store.commit(image.revision, changes)
         except KafkaError as error:
-            directory = self._metadata_directory()
+            directory = self.config.metadata_directory()
             if lacks_room(directory):
-                raise _no_room(directory, error.message) from error
+                raise no_room(directory, error.message) from error
             raise StartError(f"cannot use metadata.log.dir {directory}: {error.message}") from error
         return await store.read()
+
+    def _leave_cluster(self, image: MetadataImage, broker: BrokerImage) -> list[Change]:
+        """The changes that make this broker alone, which was a worker among others; StartError."""
+        from kwire.metadata.fewer_brokers import ReplicasElsewhere, be_alone
+
+        try:
+            return be_alone(image, broker)
+        except ReplicasElsewhere as error:
+            raise StartError(str(error)) from error
 
     async def _run(self, task_status: trio.TaskStatus[None]) -> None:
         async with trio.open_nursery() as background:
@@ -369,32 +372,26 @@ class Server:
         self.poller.add(Connection(accepted, info, self.broker, self.poller, max_bytes))
 
 
-def _no_room(directory: Path, what: str) -> StartError:
+def bind(listener: Listener) -> socket.socket:
+    """The listening socket; StartError if the address can't be used."""
+    bound = socket.socket(socket.AF_INET6 if ":" in listener.host else socket.AF_INET)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    bound.setblocking(False)
+    try:
+        bound.bind((listener.host, listener.port))
+        bound.listen(LISTEN_BACKLOG)
+    except OSError as error:
+        bound.close()
+        raise StartError(
+            f"cannot listen on {listener.host or '*'}:{listener.port}: "
+            f"{error.strerror or error}; choose another with --listen HOST:PORT"
+        ) from error
+    return bound
+
+
+def no_room(directory: Path, what: str) -> StartError:
     """The error for a start that needs more room on the disk; the start has changed nothing."""
     return StartError(
         f"there is no room in {directory}: {what}; make at least {ROOM_BYTES >> 20} MB free and "
         "start again, nothing that was acknowledged is lost"
     )
-
-
-def _descriptors_for_logs() -> int:
-    """How many log files may stay open.
-
-    Half of the process's descriptors: the rest is for connections, and for files that are held open
-    while they are sent.
-    """
-    import resource
-
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return MAX_OPEN_FILES if soft == resource.RLIM_INFINITY else min(soft // 2, MAX_OPEN_FILES)
-
-
-def data_directories(config: BrokerConfig) -> list[Path]:
-    """The data directories, in the order of ``log.dirs``."""
-    return [_absolute(name) for name in config.strings("log.dirs")]
-
-
-def _absolute(name: str) -> Path:
-    """The absolute path. It is resolved only if it contains ``..``, to keep it readable."""
-    path = Path(name).absolute()
-    return path.resolve() if ".." in path.parts else path

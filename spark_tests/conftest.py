@@ -3,17 +3,39 @@
 import os
 import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import DataFrame, SparkSession
 
+from kwire.spark.sinks import delta, iceberg_table
 from kwire.testing.process import BrokerProcess
+from spark_tests.commands import Commands
+from spark_tests.rows import KAFKA_QUICK_FETCH
 
 TIMEOUT_S = 60
 
-# The demo kills the broker it runs on, so it is no test for a broker of somebody else.
-collect_ignore = ["test_demo.py"] if os.environ.get("KWIRE_BOOTSTRAP") else []
+TABLE_FORMATS = delta.SPARK_SETTINGS | {
+    "spark.sql.extensions": f"{delta.EXTENSION},{iceberg_table.EXTENSION}",
+    "spark.databricks.delta.snapshotPartitions": "2",  # 50 tasks for each look at a small table
+}
+
+INTERPRETED = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+}
+"""Most queries of tests have few rows: to make Java of them, compile it, and plan them again
+between stages takes longer than to run them. What runs in processes of its own does all that."""
+
+SETTINGS = {"log.cleaner.backoff.ms": "100"}
+"""Of the broker: tests that wait for compaction need not wait for long."""
+
+# The demo kills the broker it runs on, so it is no test for a broker of somebody else. `make demo`
+# runs it in the stock lane, so that is where its minute is spent.
+_IS_DEMO_RUN = os.environ["KWIRE_SPARK_LANE"] == "stock" and not os.environ.get("KWIRE_BOOTSTRAP")
+collect_ignore = [] if _IS_DEMO_RUN else ["test_demo.py"]
 
 
 @pytest.fixture(scope="session")
@@ -23,7 +45,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if given:
         yield given
         return
-    with BrokerProcess(tmp_path_factory.mktemp("kwire")) as process:
+    with BrokerProcess(tmp_path_factory.mktemp("kwire"), SETTINGS) as process:
         yield process.bootstrap
         log = process.log()
     assert "bug in" not in log, log
@@ -40,9 +62,15 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.python.daemon.module", "spark_tests.python_daemon")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
     )
+    for key, value in INTERPRETED.items():
+        builder = builder.config(key, value)
+    if os.environ["KWIRE_SPARK_LANE"] == "stock":  # which has the jars of Delta and Iceberg
+        for key, value in TABLE_FORMATS.items():
+            builder = builder.config(key, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     yield session
@@ -82,6 +110,12 @@ def read(spark: SparkSession, broker: str) -> Callable[..., DataFrame]:
 
     def load(**options: str) -> DataFrame:
         reader = spark.read.format("kafka").option("kafka.bootstrap.servers", broker)
-        return reader.options(**options).load()
+        return reader.options(**KAFKA_QUICK_FETCH, **options).load()
 
     return load
+
+
+@pytest.fixture
+def commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Commands:
+    """The commands for the pipeline file ``p.toml`` of the test's directory."""
+    return Commands(tmp_path / "p.toml", capsys)

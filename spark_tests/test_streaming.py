@@ -1,9 +1,5 @@
 """Structured streaming: checkpoints, exactly once into Parquet, and lost data."""
 
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,7 +12,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming import StreamingQuery
 
 from kwire.testing.waiting import wait_until
-from spark_tests.rows import TIMEOUT_S, end_offsets, produce
+from spark_tests.rows import KAFKA_QUICK_FETCH, TIMEOUT_S, end_offsets, produce
 
 Stream = Callable[..., DataFrame]
 
@@ -27,7 +23,8 @@ def stream(spark: SparkSession, broker: str) -> Stream:
 
     def load(**options: str) -> DataFrame:
         reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", broker)
-        return reader.options(startingOffsets="earliest", **options).load()
+        reader = reader.options(startingOffsets="earliest", **KAFKA_QUICK_FETCH, **options)
+        return reader.load()
 
     return load
 
@@ -185,48 +182,3 @@ def test_a_topic_created_anew_is_reported(
     produce(broker, topic, 0, 10)
     with pytest.raises(StreamingQueryException):
         run_available(stream(subscribe=topic, failOnDataLoss="true"), tmp_path)
-
-
-WRITER = """
-import os, sys
-from pyspark.sql import SparkSession, functions as f
-broker, topic, target = sys.argv[1:]
-spark = (SparkSession.builder.master("local[2]")
-    .config("spark.jars", os.environ["KWIRE_SPARK_JARS"])
-    .config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
-    .config("spark.ui.enabled", "false").getOrCreate())
-frame = (spark.readStream.format("kafka").option("kafka.bootstrap.servers", broker)
-    .option("subscribe", topic).option("startingOffsets", "earliest")
-    .option("maxOffsetsPerTrigger", "500").load())
-values = frame.select(f.col("value").cast("string").cast("int").alias("n"), "partition")
-(values.writeStream.format("parquet").option("path", target + "/data")
-    .option("checkpointLocation", target + "/checkpoint")
-    .trigger(processingTime="0 seconds").start().awaitTermination())
-"""
-
-
-def test_a_driver_killed_in_the_middle(
-    spark: SparkSession, broker: str, new_topic: Callable[..., str], stream: Stream, tmp_path: Path
-) -> None:
-    """A driver that dies by SIGKILL while it writes leaves nothing twice and nothing out."""
-    topic = new_topic(2)
-    produce(broker, topic, 0, 20_000)
-    log = (tmp_path / "driver.log").open("w")
-    command = [sys.executable, "-c", WRITER, broker, topic, str(tmp_path)]
-    # A group of its own, because the driver's Java has to die with it.
-    driver = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
-    try:
-        commits = tmp_path / "checkpoint" / "commits"
-        wait_until(
-            lambda: commits.is_dir() and len(list(commits.glob("[0-9]*"))) >= 3,
-            timeout_s=120,
-            what="three batches of the driver",
-        )
-    finally:
-        os.killpg(driver.pid, signal.SIGKILL)
-        driver.wait()
-        log.close()
-    done = len(list(commits.glob("[0-9]*")))
-    assert done * 500 < 20_000, "the driver was too quick to be killed in the middle"
-    run_available(stream(subscribe=topic), tmp_path)
-    assert numbers(spark, tmp_path) == list(range(20_000))

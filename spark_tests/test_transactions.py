@@ -8,7 +8,7 @@ from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from spark_tests.rows import TIMEOUT_S
+from spark_tests.rows import KAFKA_QUICK_FETCH, TIMEOUT_S
 
 ROUNDS, PER_ROUND = 20, 30
 COMMITTED = {"kafka.isolation.level": "read_committed"}
@@ -64,7 +64,11 @@ def test_a_stream_leaves_out_what_was_aborted(
     """Micro-batches whose ends fall among markers and aborted records lose and repeat nothing."""
     reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", broker)
     reader = reader.options(
-        subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger="100", **COMMITTED
+        **KAFKA_QUICK_FETCH,
+        subscribe=topic,
+        startingOffsets="earliest",
+        maxOffsetsPerTrigger="100",
+        **COMMITTED,
     )
     values = reader.load().select(f.col("value").cast("string").cast("int").alias("n"))
     writer = values.writeStream.format("parquet").option("path", str(tmp_path / "data"))

@@ -15,12 +15,13 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 from kwire.metadata import embedded
+from tests.names import show_names
 
 settings.register_profile(
     "repeatable",
     derandomize=True,
     deadline=None,
-    max_examples=30,
+    max_examples=20,
     database=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
@@ -57,10 +58,19 @@ if TEMPROOT not in os.environ and takes_files(MEMORY):
 
 PROCESSES = (
     "tests/cli/test_commands.py",
+    "tests/cli/test_journal.py",
+    "tests/cli/test_service_manager.py",
+    "tests/log/test_kill.py",
     "tests/mutants/test_trial.py",
     "tests/server/test_backup.py",
+    "tests/server/test_cluster_kills.py",
+    "tests/server/test_crash_in_transactions.py",
+    "tests/simulation/test_checks.py",
+    "tests/simulation/test_cluster.py",
+    "tests/simulation/test_scenarios.py",
     "tests/test_cli.py",
     "tests/test_cli_doc.py",
+    "tests/test_deploy.py",
     "tests/test_distribution.py",
     "tests/test_plain_install.py",
     "tests/test_readme.py",
@@ -68,9 +78,17 @@ PROCESSES = (
     "tests/testing/test_process.py",
     "tests/testing/test_pytest_plugin.py",
     "tests/testing/test_recipes.py",
+    "tests/workers/test_directories.py",
+    "tests/workers/test_processes.py",
 )
-"""Tests that spend seconds in other programs: builds, stock clients, brokers, runs of pytest. `make
-processes` runs them; `make check` leaves them out, because it is for before every commit."""
+"""Tests that spend seconds in other programs (builds, stock clients, brokers, runs of pytest), and
+simulated clusters, which take seconds each. `make processes` runs them; `make check` leaves them
+out, because it is for before every commit."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Show what runs."""
+    show_names(config)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

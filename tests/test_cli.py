@@ -11,7 +11,7 @@ import trio
 
 from kwire import __version__
 from kwire.build import is_compiled
-from kwire.cli import INTERRUPTED, main, serve
+from kwire.cli import INTERRUPTED, main, own_process, serve
 from kwire.config.broker import BrokerConfig
 from kwire.config.settings import ConfigError
 from kwire.housekeeping import StorageLost
@@ -41,10 +41,6 @@ def test_version() -> None:
         ("listeners=PLAINTEXT://127.0.0.1:99999", ("listeners", "99999", "0 to 65535")),
         ("listeners=PLAINTEXT://*:0", ("listeners", "*:0", "every interface: PLAINTEXT://:0")),
         ("listeners=SSL://:9093", ("listeners", "SSL", "not served")),
-        ("nonsense", ("nonsense", "NAME=VALUE")),
-        ("=4", ("-o =4", "NAME=VALUE")),
-        ("log.dirs=elsewhere", ("--data-dir", "log.dirs", "leave one of them out")),
-        ("log.dir=elsewhere", ("--data-dir", "log.dir", "leave one of them out")),
     ],
 )
 def test_bad_settings_are_named(tmp_path: Path, setting: str, parts: tuple[str, ...]) -> None:
@@ -56,11 +52,30 @@ def test_bad_settings_are_named(tmp_path: Path, setting: str, parts: tuple[str, 
         assert part in line
 
 
+@pytest.mark.parametrize(
+    ("setting", "parts"),
+    [
+        ("nonsense", ("nonsense", "NAME=VALUE")),
+        ("=4", ("-o =4", "NAME=VALUE")),
+        ("log.dirs=elsewhere", ("--data-dir", "log.dirs", "leave one of them out")),
+        ("log.dir=elsewhere", ("--data-dir", "log.dir", "leave one of them out")),
+    ],
+)
+def test_a_setting_that_is_written_wrongly_is_exit_code_2(
+    setting: str, parts: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As for every wrong command line."""
+    assert main(["serve", "--data-dir", "d", "-o", setting]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    for part in parts:
+        assert part in line
+
+
 @pytest.mark.parametrize("address", ["here", "here:", "127.0.0.1", "[::1]", "::1:9", "://h:9"])
 def test_an_address_without_a_port_is_named(address: str) -> None:
-    """What to write instead, in one line, and exit code 1."""
+    """What to write instead, in one line, and exit code 2."""
     done = run("serve", "--listen", address)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert done.stderr == (
         f"kwire: --listen {address}: write it as HOST:PORT or NAME://HOST:PORT, for instance "
         "127.0.0.1:9092, [::1]:9092 or PLAINTEXT://:9092\n"
@@ -110,7 +125,7 @@ def test_a_port_that_is_none_is_named(port: str) -> None:
     """What is wrong is the port, and not how it is written."""
     done = run("serve", "--listen", f"127.0.0.1:{port}")
     assert (done.returncode, done.stderr) == (
-        1,
+        2,
         f"kwire: --listen 127.0.0.1:{port}: the port {port} must be a number from 0 to 65535\n",
     )
 
@@ -126,7 +141,7 @@ def test_a_port_that_is_none_is_named(port: str) -> None:
 def test_nothing_is_said_twice(arguments: tuple[str, ...], named: tuple[str, ...]) -> None:
     """One of the two would win without a word."""
     done = run("serve", *arguments)
-    assert (done.returncode, "leave one of them out" in done.stderr) == (1, True)
+    assert (done.returncode, "leave one of them out" in done.stderr) == (2, True)
     for part in named:
         assert part in done.stderr
 
@@ -318,10 +333,10 @@ def test_a_terminal_that_is_closed_stops_it_cleanly(tmp_path: Path) -> None:
 
 def test_nohup_is_heeded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker that was started to ignore SIGHUP goes on when the terminal is closed."""
-    assert signal.SIGHUP in serve._ending_signals()
+    assert signal.SIGHUP in own_process.ending_signals()
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        assert serve._ending_signals() == [signal.SIGTERM, signal.SIGINT]
+        assert own_process.ending_signals() == [signal.SIGTERM, signal.SIGINT]
     finally:
         signal.signal(signal.SIGHUP, before)
 
@@ -359,27 +374,13 @@ def test_a_broker_that_is_open_to_the_network_warns_once(
     assert all(f"on 0.0.0.0:{port} kwire asks nobody for a password" in line for line in said)
 
 
-ON_WINDOWS = """
-import sys
-sys.platform = "win32"
-for name in ("fcntl", "resource", "pwd", "grp", "termios"):
-    sys.modules[name] = None  # an import of it fails, as there
-from kwire.cli import main
-sys.exit(main(sys.argv[1:]))
-"""
-
-
-@pytest.mark.parametrize("arguments", [[], ["serve"], ["--version"], ["nothing"]])
-def test_windows_says_at_once_why_it_cannot(arguments: list[str]) -> None:
-    """One line, with the way out, instead of a traceback about a missing module."""
-    done = subprocess.run(
-        [sys.executable, "-c", ON_WINDOWS, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("kwire: this is Windows, where kwire does not run: its log")
-    assert "Run kwire in WSL" in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+@pytest.mark.parametrize("http", ["0.0.0.0:0", ":0"])
+def test_an_http_port_that_is_open_to_the_network_warns_once(tmp_path: Path, http: str) -> None:
+    """Also if Kafka's clients reach the broker from this machine only."""
+    with BrokerProcess(tmp_path, options=["--http", http]) as broker:
+        url = broker.http
+        broker.stop()
+        said = [line for line in broker.log().splitlines() if "password" in line]
+    assert url.startswith("http://0.0.0.0:")
+    assert len(said) == 1
+    assert f"on {url} kwire asks nobody for a password" in said[0]

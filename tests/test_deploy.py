@@ -1,12 +1,14 @@
 """What is in deploy/ fits kwire: its commands run, its paths and ports agree, its files are sound.
 
 No container is built and no unit is started here. The commands are run as a user's process.
+``make container`` builds the container and runs it.
 """
 
 import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from argparse import ArgumentParser
@@ -199,6 +201,30 @@ def test_the_unit_owns_its_directory(unit: dict[str, str]) -> None:
     assert unit["TimeoutStartSec"] == "infinity", "a recovery may take longer than any limit"
 
 
+def test_a_broker_that_hangs_says_where_when_systemd_ends_it(
+    unit: dict[str, str], tmp_path: Path
+) -> None:
+    """systemd sends SIGABRT. The stack is on standard error, which is the journal."""
+    name, _, value = unit["Environment"].partition("=")
+    with subprocess.Popen(
+        [sys.executable, "-m", "kwire", "serve", "--data-dir", "data", "--listen", "127.0.0.1:0"],
+        env=os.environ | {"PYTHONPATH": str(ROOT), name: value},
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        try:
+            assert " ready: " in process.stdout.readline()
+            process.send_signal(signal.SIGABRT)
+            said = process.stdout.read()
+        finally:
+            process.kill()
+    assert "Fatal Python error: Aborted" in said
+    assert "kwire/cli/serve.py" in said
+
+
 @pytest.mark.skipif(SYSTEMD_ANALYZE is None, reason="systemd-analyze is not installed")
 def test_systemd_understands_the_unit(tmp_path: Path) -> None:
     """No unknown setting, and the exposure that systemd computes is at most 2 of 10."""
@@ -209,6 +235,12 @@ def test_systemd_understands_the_unit(tmp_path: Path) -> None:
     assert (verified.returncode, verified.stderr) == (0, "")
     secure = _systemd_analyze("security", "--offline=yes", "--threshold=20", str(unit))
     assert secure.returncode == 0, secure.stdout
+
+
+def test_the_unit_leaves_the_metrics_of_the_process(unit: dict[str, str]) -> None:
+    """/metrics has process_* metrics only if the broker can read the boot time in /proc/stat."""
+    assert unit["ProtectProc"] == "invisible"
+    assert unit.get("ProcSubset", "all") == "all"
 
 
 def _systemd_analyze(*arguments: str) -> subprocess.CompletedProcess[str]:

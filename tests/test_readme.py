@@ -1,14 +1,26 @@
 """README and docs/APIS.md tell the truth about what is served."""
 
 import importlib.util
+import os
 import re
-from contextlib import redirect_stdout
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
 from io import StringIO
 from pathlib import Path
 
+import pytest
+
+from kwire.testing.etcd import MISSING, Etcd, find_etcd
+from kwire.testing.ports import free_port
 from kwire.testing.process import BrokerProcess
+from kwire.testing.waiting import wait_until
 
 ROOT = Path(__file__).parent.parent
+ETCD = "make etcd &"
+BROKERS = 3
 
 
 def test_the_table_of_apis_is_todays() -> None:
@@ -43,3 +55,94 @@ def test_the_client_of_the_tour_works(tmp_path: Path) -> None:
         exec(snippet.replace("127.0.0.1:9092", broker.bootstrap), names)
         names["producer"].close()  # type: ignore[attr-defined]
     assert printed.getvalue() == "1000 bookings\n"
+
+
+def cluster_commands() -> list[str]:
+    """The blocks of the section about a cluster: one machine, and one of three."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    [section] = re.findall(r"^## A cluster of three\n(.*?)^## ", f"{readme}\n## ", re.DOTALL | re.M)
+    return re.findall(r"```\n(.*?)```", section, re.DOTALL)
+
+
+def replaced(text: str, values: dict[str, str]) -> str:
+    """The text with other ports and addresses, each of which has to be there."""
+    for old, new in values.items():
+        assert old in text, old
+        text = text.replace(old, new)
+    return text
+
+
+@contextmanager
+def in_a_shell(commands: str, directory: Path) -> Iterator[None]:
+    """Run commands in bash; what they leave in the background ends with the block."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    started = subprocess.Popen(
+        ["bash", "-c", f"{commands}\nwait"],
+        cwd=directory,
+        env={**os.environ, "PATH": path},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        yield
+    finally:
+        os.killpg(started.pid, signal.SIGKILL)
+        started.wait()
+
+
+def brokers_seen(bootstrap: str) -> list[str]:
+    """The addresses of the brokers that a broker knows."""
+    command = [sys.executable, "-m", "kwire", "cluster", "brokers", "-b", bootstrap]
+    said = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT).stdout
+    return re.findall(r"127\.0\.0\.1:\d+|\d+\s+127\.0\.0\.1\s+\d+", said)
+
+
+@pytest.fixture
+def etcd() -> Iterator[Etcd]:
+    """An etcd."""
+    if find_etcd() is None:
+        pytest.skip(MISSING)
+    with Etcd() as started:
+        yield started
+
+
+def test_a_cluster_of_three_in_six_lines(etcd: Etcd, tmp_path: Path) -> None:
+    """They work as written, but for the ports and the etcd, and the last one shows all brokers."""
+    commands, _ = cluster_commands()
+    *others, last = commands.strip().splitlines()
+    assert len([*others, last]) == 6
+    ports = [str(free_port()) for _ in range(BROKERS)]
+    moved = {f":{9092 + number}": f":{port}" for number, port in enumerate(ports)}
+    moved |= {"127.0.0.1:2379": etcd.members[0].endpoint, ETCD: ":"}
+    assert last == "kwire cluster brokers --bootstrap-server 127.0.0.1:9094"
+    with in_a_shell(replaced("\n".join(others), moved), tmp_path):
+        wait_until(
+            lambda: len(brokers_seen(f"127.0.0.1:{ports[2]}")) == BROKERS,
+            timeout_s=90,
+            what="brokers",
+        )
+
+
+def test_a_cluster_on_three_machines(etcd: Etcd, tmp_path: Path) -> None:
+    """The brokers find each other by what they advertise; here all machines are this one."""
+    _, commands = cluster_commands()
+    ports = [str(free_port()) for _ in range(BROKERS)]
+    store = "etcd-1:2379,etcd-2:2379,etcd-3:2379"
+    lines = []
+    for number, port in enumerate(ports, 1):
+        own = {
+            "--data-dir data": f"--data-dir data-{number}",
+            "0.0.0.0:9092": f"127.0.0.1:{port}",
+            "kafka-1:9092": f"127.0.0.1:{port}",
+            "node.id=1": f"node.id={number}",
+            store: etcd.members[0].endpoint,
+        }
+        lines.append(f"{replaced(commands.strip(), own)} &")
+    with in_a_shell("\n".join(lines), tmp_path):
+        wait_until(
+            lambda: len(brokers_seen(f"127.0.0.1:{ports[0]}")) == BROKERS,
+            timeout_s=90,
+            what="brokers",
+        )

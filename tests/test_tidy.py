@@ -13,7 +13,16 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "kwire"
-CODE_FOLDERS = ("kwire", "tests", "compat_tests", "browser_tests", "spark_tests", "bench", "demo")
+CODE_FOLDERS = (
+    "kwire",
+    "tests",
+    "compat_tests",
+    "browser_tests",
+    "container_tests",
+    "spark_tests",
+    "bench",
+    "demo",
+)
 
 MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 70
@@ -44,9 +53,11 @@ ALLOWED["housekeeping"] = ALLOWED["connection"] | {"connection"}
 ALLOWED["metrics"] = ALLOWED["housekeeping"]
 ALLOWED["web"] = ALLOWED["housekeeping"] | {"metrics"}
 ALLOWED["server"] = ALLOWED["housekeeping"] | {"housekeeping", "metrics", "web"}
+ALLOWED["cluster_server"] = ALLOWED["server"] | {"server"}
+ALLOWED["workers"] = ALLOWED["cluster_server"] | {"cluster_server"}
 ALLOWED["build"] = set()
 ALLOWED["service"] = set()
-ALLOWED["cli"] = ALLOWED["server"] | {"server", "build", "service"}
+ALLOWED["cli"] = ALLOWED["server"] | {"server", "cluster_server", "workers", "build", "service"}
 ALLOWED["__main__"] = {"cli"}
 ALLOWED["testing"] = ALLOWED["cli"] | {"cli"}
 ALLOWED["spark"] = ALLOWED["testing"] | {"testing"}
@@ -55,7 +66,11 @@ ALLOWED["spark"] = ALLOWED["testing"] | {"testing"}
 NO_TRIO = {"errors", "config", "protocol", "record", "log", "coordinator"}
 NO_WORLD = {"errors", "protocol", "record", "coordinator"}
 WORLD_MODULES = {"os", "time", "socket", "random", "pathlib", "threading", "subprocess", "datetime"}
-PURE_METADATA = {"image", "changes", "controller", "store"}
+PURE_METADATA = {
+    *("image", "changes", "controller", "store"),
+    *("placement", "partition_change", "registration", "liveness", "lost_replicas"),
+    "fewer_brokers",
+}
 
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef

@@ -7,7 +7,6 @@ or two on each connection, and all members stay while the connections are open.
 import socket
 import threading
 import time
-from types import TracebackType
 from typing import Any
 
 from bench.load import ask, connected, frame_of, read_response
@@ -49,12 +48,7 @@ class Members:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop.set()
         assert self._thread is not None
         self._thread.join()

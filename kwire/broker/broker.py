@@ -33,16 +33,21 @@ from kwire.config.settings import Value
 from kwire.errors import ErrorCode, KafkaError
 from kwire.log.log_config import LogConfig
 from kwire.log.manager import LogManager
-from kwire.metadata.changes import Change
+from kwire.metadata.changes import Change, PartitionsAdded, PartitionsChanged, TopicDeleted
 from kwire.metadata.image import MetadataImage, TopicImage
-from kwire.metadata.store import MetadataStore
+from kwire.metadata.store import Guard, MetadataStore
 
 if TYPE_CHECKING:
     from kwire.broker.client_metrics import ClientMetrics
     from kwire.broker.compaction import Compaction
     from kwire.broker.groups import Groups
+    from kwire.broker.notes import Note
+    from kwire.broker.peers import Peers
     from kwire.broker.producer_ids import ProducerIds
     from kwire.broker.transactions import Transactions
+
+_MOVES = (PartitionsChanged, PartitionsAdded, TopicDeleted)
+"""Changes after which other partitions may be led here."""
 
 _Coordinators = TypeVar("_Coordinators", "Groups", "Transactions")
 
@@ -51,7 +56,8 @@ class Broker:
     """One broker, made of its settings, its logs and its metadata store.
 
     ``image`` and ``settings`` are the ones in force. A change replaces them and never alters them.
-    ``coordinators`` are those that were needed so far.
+    ``coordinators`` are those that were needed so far. ``verified`` are the questions about writes
+    of transactions that other brokers coordinate, by topic, partition and producer id.
     """
 
     def __init__(
@@ -84,7 +90,8 @@ class Broker:
         self.background: trio.Nursery
         self.compaction: Compaction
         self.coordinators: list[Groups | Transactions] = []
-        self._commits = Commits(store, image, self.threads.logs)
+        self.verified: dict[tuple[str, int, int], Note] = {}
+        self._commits = Commits(store, image, self.threads.logs, self.random)
         self._served = ServedPartitions(
             self.node_id, log_manager, self.flusher, self._log_config, self.clock, self.threads.logs
         )
@@ -103,6 +110,12 @@ class Broker:
     def cluster_id(self) -> str:
         """The cluster's id, 22 characters of base64."""
         return self.image.cluster_id
+
+    @property
+    def controller_id(self) -> int:
+        """The node id of the controller; a broker that is alone is its own."""
+        elected = self.image.controller_id
+        return self.node_id if elected == -1 else elected
 
     @cached_property
     def producer_ids(self) -> "ProducerIds":
@@ -126,6 +139,13 @@ class Broker:
         return self._begin(Transactions(self))
 
     @cached_property
+    def peers(self) -> "Peers":
+        """The other brokers of a cluster."""
+        from kwire.broker.peers import Peers
+
+        return Peers(self)
+
+    @cached_property
     def client_metrics(self) -> "ClientMetrics":
         """The metrics that clients push."""
         from kwire.broker.client_metrics import ClientMetrics
@@ -143,6 +163,7 @@ class Broker:
         """Start the tasks of this broker; they end with ``background``."""
         self.background = background
         background.start_soon(self._commits.follow, self._publish)
+        background.start_soon(self._commits.make)
         background.start_soon(self.flusher.run)
         homes = (
             (OFFSETS_TOPIC, lambda: self.groups),
@@ -208,9 +229,18 @@ class Broker:
     def _log_config(self, topic: str) -> LogConfig:
         return log_config(topic, self.image, self.settings)
 
-    async def commit(self, decide: Decide, is_gone: Callable[[], bool] = nobody_is_gone) -> None:
+    async def commit(
+        self,
+        decide: Decide,
+        is_gone: Callable[[], bool] = nobody_is_gone,
+        guard: Guard | None = None,
+    ) -> None:
         """Make a controller's decision true, in its turn; see ``Commits.commit``."""
-        await self._commits.commit(decide, is_gone)
+        await self._commits.commit(decide, is_gone, guard)
+
+    def commit_under(self, session: Guard) -> None:
+        """Make further changes as the broker of this session, in a cluster."""
+        self._commits.guard = session
 
     async def _publish(self, image: MetadataImage, changes: Sequence[Change]) -> None:
         """Take a new image, and apply its changes to the partitions of this broker."""
@@ -218,7 +248,17 @@ class Broker:
         if await changes_broker(changes):
             self.settings = broker_settings(self.config, image, self.node_id)
         await self._served.publish(image, changes)
+        if self.coordinators and any(isinstance(change, _MOVES) for change in changes):
+            self._tell_coordinators()
+
+    def _tell_coordinators(self) -> None:
+        """Have the coordinators look which partitions this broker leads."""
+        for coordinators in self.coordinators:
+            coordinators.look_again()
 
     async def retry_offline(self) -> None:
         """Try again to open partitions whose logs couldn't be made, perhaps for lack of space."""
+        before = len(self.offline_partitions())
         await self._served.retry_offline(self.image)
+        if len(self.offline_partitions()) < before:
+            self._tell_coordinators()

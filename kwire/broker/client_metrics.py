@@ -4,8 +4,12 @@ Rules:
 
 - A client instance gets one answer: the metrics of all subscriptions that match it, and the
   shortest of their intervals. Another set of subscriptions gives it another subscription id.
-- An instance is forgotten after three intervals, but not within a minute, or with the connection
-  on which it was met. There are at most ``MOST_INSTANCES``, the latest.
+- An instance is forgotten after three intervals, but not within a minute. There are at most
+  ``MOST_INSTANCES``, the latest.
+- An instance without values is forgotten earlier: when its connection has ended, or asks under
+  another instance id. A client that comes back with its id is then a new instance with the same
+  subscription.
+- An instance holds neither what its client calls itself, which may be long, nor its connection.
 - A sum arrives as what was added since the last push; the broker adds these up.
 - Clients choose names and attributes, so all of them are made safe for Prometheus and cut. The
   client's id and instance id are labels that no attribute can replace. There are at most
@@ -19,6 +23,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from math import isfinite
 from typing import NamedTuple, Protocol
+from weakref import ref
 from zlib import crc32
 
 from kwire.clock import Clock
@@ -29,6 +34,8 @@ from kwire.protocol.otlp import Point
 from kwire.protocol.types import ZERO_UUID, uuid_to_str
 
 MOST_INSTANCES = 16_384
+LOOKS = 2
+"""With each new instance, the broker looks whether so many others are without a connection."""
 LEAST_LIFE_MS = 60_000
 MOST_CHARACTERS = 200
 LAST_CODEC = 4
@@ -41,7 +48,11 @@ _UNSAFE = re.compile(r"[^a-zA-Z0-9_]")
 
 
 class Client(NamedTuple):
-    """A client as its connection shows it; ``is_gone`` says whether that has ended."""
+    """A client as its connection shows it.
+
+    ``is_gone`` says whether the connection has ended. It is an object that lives as long as the
+    connection.
+    """
 
     client_id: str
     software_name: str
@@ -72,10 +83,14 @@ class Subscription(NamedTuple):
 
 
 class Instance:
-    """A client instance that has asked for its subscription; times by the steady clock."""
+    """A client instance that has asked for its subscription; times by the steady clock.
+
+    ``connection_id`` is that of the connection on which it was met.
+    """
 
     __slots__ = (
-        "client",
+        "_is_gone",
+        "connection_id",
         "expires_ms",
         "got_ms",
         "image_subscriptions",
@@ -85,12 +100,18 @@ class Instance:
     )
 
     def __init__(self, client: Client, subscription: Subscription, basis: object) -> None:
-        self.client = client
+        self.connection_id = client.connection_id
+        self._is_gone = ref(client.is_gone)
         self.subscription = subscription
         self.image_subscriptions = basis
         self.is_terminating = False
         self.got_ms = self.pushed_ms = -(1 << 40)
         self.expires_ms = 0
+
+    def is_gone(self) -> bool:
+        """Whether the connection has ended; its own function may have ended with it."""
+        is_gone = self._is_gone()
+        return is_gone is None or is_gone()
 
     def may_get(self, now_ms: int) -> bool:
         """Whether the interval is over since the last request."""
@@ -132,6 +153,7 @@ class ClientMetrics:
         self.pushes = self.dropped = 0
         self._broker = broker
         self._instances: OrderedDict[bytes, Instance] = OrderedDict()
+        self._met: OrderedDict[int, bytes] = OrderedDict()
         self._series: dict[bytes, dict[Series, float]] = {}
         self._count = 0
         self._image: MetadataImage | None = None
@@ -219,10 +241,11 @@ class ClientMetrics:
         if (
             instance is None
             or instance.image_subscriptions is not subscriptions
-            or (instance.client.connection_id != client.connection_id and instance.client.is_gone())
+            or (instance.connection_id != client.connection_id and instance.is_gone())
         ):
             subscription = self._subscription(instance_id, client)
             instance = Instance(client, subscription, subscriptions)
+            self._meet(instance_id, client.connection_id)
         now_ms = self._broker.clock.steady_ms()
         life_ms = max(LEAST_LIFE_MS, 3 * instance.subscription.interval_ms)
         instance.expires_ms = now_ms + life_ms
@@ -231,6 +254,32 @@ class ClientMetrics:
         if len(self._instances) > MOST_INSTANCES:
             self._forget_series(self._instances.popitem(last=False)[0])
         return instance
+
+    def _meet(self, instance_id: bytes, connection_id: int) -> None:
+        """Note a new instance of a connection, and forget others that have no use any more.
+
+        A connection has one, as in ClientMetricsManager.clientConnectionIdMap.
+        """
+        earlier = self._met.pop(connection_id, instance_id)
+        if earlier != instance_id:
+            self._forget_without_values(earlier, connection_id)
+        for _ in range(min(LOOKS, len(self._met))):
+            other_id, looked_at = self._met.popitem(last=False)
+            other = self._instances.get(looked_at)
+            if other is None or other.connection_id != other_id:
+                continue
+            if other.is_gone():
+                self._forget_without_values(looked_at, other_id)
+            else:
+                self._met[other_id] = looked_at
+        self._met[connection_id] = instance_id
+
+    def _forget_without_values(self, instance_id: bytes, connection_id: int) -> None:
+        instance = self._instances.get(instance_id)
+        is_of_connection = instance is not None and instance.connection_id == connection_id
+        if is_of_connection and not self._series.get(instance_id):
+            del self._instances[instance_id]
+            self._forget_series(instance_id)
 
     def _current_subscriptions(self) -> dict[str, dict[str, str]]:
         """The subscriptions by name; the same object as long as nothing has changed."""

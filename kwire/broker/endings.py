@@ -9,6 +9,7 @@ Rules:
   each step waits until the previous step is on the disk. After a power cut there must be no marker
   without its decision, and no completed transaction without its markers. A marker counts as written
   when it is on the disk. A marker whose sync failed is written again.
+- Partitions that other brokers lead get their markers from these brokers (``remote_markers``).
 - A step that fails is delayed. The next call of ``finish`` continues with that step.
 """
 
@@ -81,7 +82,11 @@ class Endings:
                 continue
             self._delayed.discard(transactional_id)
             prepared = loaded.coordinator.transactions[transactional_id]
-            if len(prepared.partitions) > MARKERS_PER_TURN or self._is_strict(loaded, prepared):
+            if (
+                len(prepared.partitions) > MARKERS_PER_TURN
+                or self._is_strict(loaded, prepared)
+                or self._elsewhere(prepared)
+            ):
                 self._finish_in_steps(loaded, transactional_id, is_news=not is_delayed)
                 is_done = False  # the caller has to check later whether the end is complete
                 continue
@@ -113,6 +118,14 @@ class Endings:
                 continue
         return found
 
+    def _elsewhere(self, prepared: Transaction) -> dict[TopicPartition, int]:
+        """The partitions of a transaction that other brokers lead, each with its leader."""
+        if len(self._broker.image.brokers) < 2:
+            return {}
+        from kwire.broker.remote_markers import leaders_elsewhere
+
+        return leaders_elsewhere(self._broker, prepared.partitions)
+
     def _finish_in_steps(
         self, loaded: LoadedTransactions, transactional_id: str, *, is_news: bool
     ) -> None:
@@ -135,9 +148,12 @@ class Endings:
 
     async def _write_many(self, loaded: LoadedTransactions, prepared: Transaction) -> _Written:
         """Write the missing markers; other tasks have their turn in between."""
-        missing = sorted(prepared.partitions)
+        elsewhere = self._elsewhere(prepared)
+        missing = sorted(prepared.partitions - elsewhere.keys())
         flushes: dict[TopicPartition, Flush | None] = {}
         delayed: KafkaError | None = None
+        if elsewhere:
+            flushes, delayed = await self._write_elsewhere(loaded, prepared, elsewhere)
         for first in range(0, len(missing), MARKERS_PER_TURN):
             if first:
                 await trio.lowlevel.checkpoint()
@@ -147,29 +163,49 @@ class Endings:
             delayed = written.delayed or delayed
         return _Written(flushes, delayed)
 
+    async def _write_elsewhere(
+        self,
+        loaded: LoadedTransactions,
+        prepared: Transaction,
+        elsewhere: dict[TopicPartition, int],
+    ) -> _Written:
+        """Have other brokers write the markers of the partitions that they lead."""
+        from kwire.broker.remote_markers import send_markers
+
+        marker = _marker(loaded, prepared)
+        sent = await send_markers(self._broker, marker, elsewhere)
+        written = _Written({}, sent.failure)
+        for (topic, index), code in sent.codes.items():
+            if code is ErrorCode.NONE:
+                written.flushes[topic, index] = None
+            else:
+                error = KafkaError(code, f"broker {elsewhere[topic, index]} refused the marker")
+                written = self._refused(written, (topic, index), marker, error)
+        return written
+
     def _write_markers(
         self, loaded: LoadedTransactions, prepared: Transaction, missing: list[TopicPartition]
     ) -> _Written:
-        marker = EndMarker(
-            prepared.producer_id,
-            prepared.producer_epoch,
-            loaded.partition.leader_epoch,
-            prepared.is_committing,
-            prepared.client_version,
-        )
-        flushes: dict[TopicPartition, Flush | None] = {}
-        delayed: KafkaError | None = None
+        marker = _marker(loaded, prepared)
+        written = _Written({}, None)
         for topic, index in missing:
             try:
-                flushes[topic, index] = write_marker(self._broker, marker, topic, index)
+                written.flushes[topic, index] = write_marker(self._broker, marker, topic, index)
             except KafkaError as error:
-                is_gone = self._broker.image.partition(topic, index) is None
-                if not is_gone and error.code not in _OVERTAKEN:
-                    delayed = error
-                    continue
-                log.warning("%s-%d needs no marker for %s: %s", topic, index, marker, error)
-                flushes[topic, index] = None
-        return _Written(flushes, delayed)
+                written = self._refused(written, (topic, index), marker, error)
+        return written
+
+    def _refused(
+        self, written: _Written, partition: TopicPartition, marker: EndMarker, error: KafkaError
+    ) -> _Written:
+        """Add a partition that refused its marker: to be tried again, unless it needs none."""
+        topic, index = partition
+        is_gone = self._broker.image.partition(topic, index) is None
+        if not is_gone and error.code not in _OVERTAKEN:
+            return written._replace(delayed=error)
+        log.warning("%s-%d needs no marker for %s: %s", topic, index, marker, error)
+        written.flushes[topic, index] = None
+        return written
 
     def _complete(
         self, loaded: LoadedTransactions, transactional_id: str, written: _Written
@@ -180,6 +216,16 @@ class Endings:
             raise written.delayed
         now_ms = self._broker.now_ms()
         loaded.runtime.carry_out(loaded.coordinator.complete(transactional_id, now_ms))
+
+
+def _marker(loaded: LoadedTransactions, prepared: Transaction) -> EndMarker:
+    return EndMarker(
+        prepared.producer_id,
+        prepared.producer_epoch,
+        loaded.partition.leader_epoch,
+        prepared.is_committing,
+        prepared.client_version,
+    )
 
 
 async def _all_on_disk(written: _Written) -> _Written:

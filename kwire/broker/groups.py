@@ -2,12 +2,9 @@
 
 Rules:
 
-- A group lives in partition ``hash(group id) % partitions`` of ``__consumer_offsets``. The hash is
-  that of Java's strings, so that another broker finds the group in the same partition. Partitions
-  that are added to the topic later don't count. Kafka counts them from its next start on, and loses
-  the groups.
-- Coordinators are loaded when the broker starts. Until then a group's answer is
-  COORDINATOR_LOAD_IN_PROGRESS. The first request for a coordinator creates the topic.
+- A group lives in a partition of ``__consumer_offsets`` (``homes``). Its coordinator is loaded when
+  this broker begins to lead the partition, and dropped when it leads it no longer: members that
+  wait then get NOT_COORDINATOR. Until it is loaded, the answer is COORDINATOR_LOAD_IN_PROGRESS.
 - A damaged or offline partition has no coordinator. Requests of its groups get NOT_COORDINATOR or
   COORDINATOR_NOT_AVAILABLE; groups of other partitions are served as ever.
 - One task waits for the next deadline of all groups. A group's overdue work is done before a
@@ -17,18 +14,17 @@ Rules:
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from struct import unpack
 
 import trio
 
 from kwire.broker.coordinator_log import CoordinatorLog
 from kwire.broker.group_surroundings import group_surroundings
+from kwire.broker.homes import Homes
 from kwire.broker.internal_topics import OFFSETS_TOPIC
 from kwire.broker.jobs import Jobs
 from kwire.broker.partition import Partition
-from kwire.broker.topics import create_if_missing
 from kwire.broker.view import BrokerView
 from kwire.coordinator.effects import Effects, Job
 from kwire.coordinator.group_coordinator import GroupCoordinator
@@ -40,26 +36,6 @@ from kwire.runtime import CoordinatorRuntime
 log = logging.getLogger(__name__)
 
 _MINUTE_MS = 60_000
-_NO_ABSOLUTE_VALUE = 1 << 31
-
-
-def partition_for(group_id: str, partitions: int) -> int:
-    """A group's partition: the absolute value of Java's String.hashCode, modulo ``partitions``.
-
-    The one hash code without an absolute value counts as 0, as in Kafka's Utils.abs.
-    """
-    units: Sequence[int]
-    if group_id.isascii():
-        units = group_id.encode()
-    else:
-        packed = group_id.encode("utf-16-be", "surrogatepass")
-        units = unpack(f">{len(packed) // 2}H", packed)
-    code = 0
-    for unit in units:
-        code = (31 * code + unit) & 0xFFFFFFFF
-    if code == _NO_ABSOLUTE_VALUE:
-        return 0
-    return min(code, (1 << 32) - code) % partitions
 
 
 class LoadedCoordinator:
@@ -86,8 +62,11 @@ class Groups:
 
     def __init__(self, broker: BrokerView) -> None:
         self._broker = broker
+        self.homes = Homes(broker, OFFSETS_TOPIC)
+        self.partition_index = self.homes.index_of  # every request needs it: this saves a call
         self._loaded: dict[int, LoadedCoordinator] = {}
-        self._damaged: set[int] = set()
+        self._look_again = trio.Event()
+        self._look_again.set()
         self._deleting: set[str] = set()
         self._changed = trio.Event()
         self._wakes_at_ms = 0
@@ -105,37 +84,17 @@ class Groups:
     @property
     def has_topic(self) -> bool:
         """Whether ``__consumer_offsets`` exists."""
-        return OFFSETS_TOPIC in self._broker.image.topics_by_name
+        return self.homes.exist
 
     async def ensure_topic(self) -> None:
         """Create ``__consumer_offsets`` if missing; KafkaError (COORDINATOR_NOT_AVAILABLE)."""
-        if self.has_topic:
-            return
-        try:
-            await create_if_missing(self._broker, OFFSETS_TOPIC)
-        except KafkaError as error:
-            raise KafkaError(
-                ErrorCode.COORDINATOR_NOT_AVAILABLE, f"cannot create {OFFSETS_TOPIC}: {error}"
-            ) from error
-
-    def check_available(self, group_id: str) -> None:
-        """KafkaError (COORDINATOR_NOT_AVAILABLE) while a group's partition can't be used."""
-        topic = self._broker.image.topics_by_name.get(OFFSETS_TOPIC)
-        if topic is not None:
-            why = self._why_not(partition_for(group_id, topic.hashed_partitions))
-            if why:
-                raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, why)
-
-    def _why_not(self, index: int) -> str:
-        """Why a partition can have no coordinator; empty if it may have one."""
-        if self._broker.is_offline(OFFSETS_TOPIC, index):
-            return f"{OFFSETS_TOPIC}-{index} is offline"
-        if index in self._damaged:
-            return f"{OFFSETS_TOPIC}-{index} could not be loaded; the broker's log says why"
-        return ""
+        await self.homes.ensure()
 
     def announce(self, group_id: str, connection_id: int) -> None:
-        """Note that a client asks for its group's coordinator, and may be about to join."""
+        """Note that a client asks for its group's coordinator, and may be about to join.
+
+        ``connection_id`` is the client's, unique among all brokers.
+        """
         with suppress(KafkaError):
             groups = self.coordinator(group_id).groups
             groups.classic.announce(group_id, connection_id, self.now_ms())
@@ -170,33 +129,17 @@ class Groups:
         finally:
             self._deleting.discard(group_id)
 
-    def partition_index(self, group_id: str) -> int:
-        """The partition in which a group lives; KafkaError (NOT_COORDINATOR) if no topic exists."""
-        topic = self._broker.image.topics_by_name.get(OFFSETS_TOPIC)
-        if topic is None:
-            raise KafkaError(ErrorCode.NOT_COORDINATOR)
-        return partition_for(group_id, topic.hashed_partitions)
-
     def _get(self, index: int) -> LoadedCoordinator:
         loaded = self._loaded.get(index)
         if loaded is not None and not loaded.partition.is_offline:
             return loaded
-        why = self._why_not(index)
-        if why:
+        if loaded is not None:
             self._resign(index)
-            raise KafkaError(ErrorCode.NOT_COORDINATOR, why)
-        try:
-            partition = self._broker.partition(OFFSETS_TOPIC, index)
-        except KafkaError as error:
-            # The topic has just been created, and its logs are still being opened.
-            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS) from error
-        if partition.log.log_end_offset > partition.log.log_start_offset:
-            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        self._loaded[index] = loaded = self._new(partition)
+        self._loaded[index] = loaded = self._new(self.homes.empty_partition(index))
         return loaded
 
     def _resign(self, index: int) -> None:
-        """Drop a coordinator whose partition is offline; members that wait get an error."""
+        """Drop a coordinator whose partition isn't led here; members that wait get an error."""
         loaded = self._loaded.pop(index, None)
         if loaded is not None:
             loaded.carry_out(loaded.groups.end(ErrorCode.NOT_COORDINATOR))
@@ -219,20 +162,14 @@ class Groups:
 
         Raises KafkaError (COORDINATOR_LOAD_IN_PROGRESS) while one isn't ready yet.
         """
-        topic = self._broker.image.topics_by_name.get(OFFSETS_TOPIC)
-        indexes = range(len(topic.partitions) if topic else 0)
-        return [self._get(index) for index in indexes if not self._why_not(index)]
+        return [self._get(index) for index in self.homes.here()]
 
     async def forget_deleted_topics(self) -> None:
         """Delete the offsets that are committed for deleted topics.
 
         Other tasks have their turn in between. The task that deletes the topics may end meanwhile.
         """
-        if OFFSETS_TOPIC not in self._broker.image.topics_by_name:
-            self._damaged.clear()
-        for index, loaded in list(self._loaded.items()):
-            if loaded.partition.is_deleted:
-                self._resign(index)
+        self._resign_lost()
         with trio.CancelScope(shield=True):
             for loaded in list(self._loaded.values()):
                 for effects in loaded.groups.committed.forget_topics(self._is_gone):
@@ -248,11 +185,36 @@ class Groups:
         for loaded in self._loaded.values():
             loaded.carry_out(loaded.groups.end(ErrorCode.NOT_COORDINATOR))
 
+    def look_again(self) -> None:
+        """Load and drop coordinators as partitions are led, because that may have changed."""
+        self._look_again.set()
+
     async def run(self) -> None:
-        """Load every coordinator, then do each group's overdue work, for ever."""
-        topic = self._broker.image.topics_by_name.get(OFFSETS_TOPIC)
-        for index in range(len(topic.partitions) if topic else 0):
-            await self._load(index)
+        """Coordinate what lives in the partitions that are led here, for ever."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._follow_partitions)
+            await self._keep_time()
+
+    async def _follow_partitions(self) -> None:
+        """Compare the coordinators with the partitions that are led, whenever these change."""
+        while True:
+            await self._look_again.wait()
+            self._look_again = trio.Event()
+            self._resign_lost()
+            for partition in self.homes.to_load():
+                if partition.index not in self._loaded:
+                    await self._load(partition)
+            if len(self._broker.image.brokers) > 1:  # another broker may have deleted topics
+                await self.forget_deleted_topics()
+
+    def _resign_lost(self) -> None:
+        """Drop the coordinators whose partitions this broker leads no longer."""
+        for index, loaded in list(self._loaded.items()):
+            if not self.homes.is_here(loaded.partition):
+                self._resign(index)
+
+    async def _keep_time(self) -> None:
+        """Do each group's overdue work, for ever."""
         while True:
             self._changed = trio.Event()
             self._wakes_at_ms = self._next_deadline_ms()
@@ -262,15 +224,7 @@ class Groups:
             await self._tick()
             await self._expire_offsets()
 
-    async def _load(self, index: int) -> None:
-        try:
-            partition = self._broker.partition(OFFSETS_TOPIC, index)
-        except KafkaError as error:
-            log.error("cannot load %s-%d: %s", OFFSETS_TOPIC, index, error)
-            self._damaged.add(index)
-            return
-        if partition.log.log_end_offset == partition.log.log_start_offset:
-            return
+    async def _load(self, partition: Partition) -> None:
         batches = CoordinatorLog(partition)
         loaded = self._new(partition)
         try:
@@ -279,9 +233,10 @@ class Groups:
             batches.say_why_not_loaded(
                 error, "its groups, and the transactions with offsets of these groups,"
             )
-            self._damaged.add(index)
+            self.homes.note_damaged(partition)
             return
-        self._loaded[index] = loaded
+        if self.homes.is_here(partition):
+            self._loaded[partition.index] = loaded
 
     def _new(self, partition: Partition) -> LoadedCoordinator:
         groups = GroupCoordinator(

@@ -2,10 +2,10 @@
 
 Rules: a marker with an old producer epoch, or of a coordinator that has been replaced, is refused.
 In ``__consumer_offsets`` the partition's group coordinator takes in the marker as well. In a
-cluster, WriteTxnMarkers sends the same markers to the leaders of the partitions.
+cluster, ``remote_markers`` sends the same markers to the leaders of the other partitions.
 """
 
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kwire.broker.flusher import Flush
 from kwire.broker.groups import Groups
@@ -13,6 +13,10 @@ from kwire.broker.internal_topics import OFFSETS_TOPIC
 from kwire.broker.view import BrokerView
 from kwire.log.validation import AppendOrigin
 from kwire.record.control import ControlType, end_transaction_marker
+
+if TYPE_CHECKING:
+    from kwire.broker.notes import Note
+    from kwire.broker.peers import Peers
 
 
 class MarkedBroker(BrokerView, Protocol):
@@ -22,6 +26,14 @@ class MarkedBroker(BrokerView, Protocol):
     def groups(self) -> Groups:
         """The groups of the broker."""
         ...
+
+    @property
+    def peers(self) -> "Peers":
+        """The other brokers."""
+        ...
+
+    verified: dict[tuple[str, int, int], "Note"]
+    """Questions about writes, by topic, partition and producer id."""
 
 
 class EndMarker(NamedTuple):
@@ -52,6 +64,8 @@ def write_marker(broker: MarkedBroker, marker: EndMarker, topic: str, index: int
         marker.coordinator_epoch,
         marker.transaction_version,
     )
+    if broker.verified:  # whatever was asked about a write belongs to the transaction that ends
+        broker.verified.pop((topic, index, marker.producer_id), None)
     now_ms = broker.now_ms()
     batch = end_transaction_marker(
         ControlType.COMMIT if marker.committed else ControlType.ABORT,

@@ -11,6 +11,7 @@ Rules:
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import groupby, islice
 from typing import TypeAlias
@@ -30,6 +31,7 @@ from kwire.metadata.changes import (
     Change,
     ConfigChanged,
     PartitionsAdded,
+    PartitionsChanged,
     TopicCreated,
     TopicDeleted,
 )
@@ -77,6 +79,7 @@ class ServedPartitions:
     ) -> None:
         self.compacts = trio.Event()
         self.gone = Gone()
+        self._image = MetadataImage()
         self._node_id = node_id
         self._log_manager = log_manager
         self._flusher = flusher
@@ -93,6 +96,7 @@ class ServedPartitions:
 
     def open_all(self, image: MetadataImage) -> None:
         """Open and serve every partition of an image, when the broker starts."""
+        self._image = image
         for topic in image.topics_by_name.values():
             config = self._log_config(topic.name)
             for index in self._missing(topic):
@@ -104,7 +108,8 @@ class ServedPartitions:
     def partition(self, topic: str, index: int) -> Partition:
         """A partition by name.
 
-        Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, or KAFKA_STORAGE_ERROR if it is offline.
+        Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER if it is another
+        broker's, or KAFKA_STORAGE_ERROR if it is offline.
         """
         partition = self._partitions.get((topic, index))
         if partition is not None and partition.log.health.failure is not None:
@@ -112,6 +117,10 @@ class ServedPartitions:
         if partition is None:
             if (topic, index) in self._offline:
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{index} is offline")
+            if self._image.partition(topic, index) is not None:
+                raise KafkaError(
+                    ErrorCode.NOT_LEADER_OR_FOLLOWER, f"another broker leads {topic}-{index}"
+                )
             raise KafkaError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no partition {topic}-{index} here"
             )
@@ -137,6 +146,7 @@ class ServedPartitions:
 
     async def publish(self, image: MetadataImage, changes: Sequence[Change]) -> None:
         """Apply the changes that led to an image to the partitions of this broker."""
+        self._image = image
         for kind, alike in groupby(changes, type):
             if kind is TopicCreated or kind is PartitionsAdded:
                 await self._create(self._missing_of(image, alike))
@@ -144,6 +154,8 @@ class ServedPartitions:
                 await self._delete(image, alike)
             elif kind is ConfigChanged:
                 await self._configure(image, alike)
+            elif kind is PartitionsChanged:
+                await self._begin_epochs(image, alike)
 
     async def _create(self, missing: Iterator[_Missing]) -> None:
         """Make the logs of new partitions in a thread, and serve the partitions."""
@@ -170,7 +182,9 @@ class ServedPartitions:
         return [
             index
             for index, image in enumerate(topic.partitions)
-            if (topic.name, index) not in self._partitions and self._node_id in image.replicas
+            if (topic.name, index) not in self._partitions
+            and self._node_id in image.replicas
+            and image.isr  # nobody has the records of a partition without an ISR
         ]
 
     def _open_new(self, missing: Sequence[_Missing]) -> list[PartitionLog | KafkaError]:
@@ -195,6 +209,39 @@ class ServedPartitions:
                     partition.delete()
                     self.gone.add(partition)
                 await self._threads.run(self._delete_logs, some)
+
+    async def _begin_epochs(self, image: MetadataImage, changes: Iterable[Change]) -> None:
+        """Begin the new epochs of partitions that this broker leads.
+
+        A partition without a leader is served on: nobody else has its records. One that this broker
+        doesn't serve yet begins anew: somebody has accepted that its records are lost.
+        """
+        begun: list[tuple[Partition, int]] = []
+        led: list[_Missing] = []
+        for change in changes:
+            assert isinstance(change, PartitionsChanged)
+            topic = image.topics_by_id.get(change.topic_id)
+            if topic is None:
+                continue  # a later change of the same commit has deleted it
+            for index, row in change.rows:
+                partition = self._partitions.get((topic.name, index))
+                if row.leader == self._node_id:
+                    if partition is not None:
+                        begun.append((partition, row.leader_epoch))
+                    elif (topic.name, index) not in self._offline:
+                        led.append((topic, index))
+        await self._create(iter(led))
+        for start in range(0, len(begun), LOGS_PER_TURN):
+            some = begun[start : start + LOGS_PER_TURN]
+            await self._threads.run(self._note_epochs, some)
+            for partition, epoch in some:
+                partition.leader_epoch = epoch
+
+    def _note_epochs(self, begun: list[tuple[Partition, int]]) -> None:
+        """Write the new epochs; called in a thread. A log that can't be written goes offline."""
+        for partition, epoch in begun:
+            with suppress(KafkaError):
+                self._log_manager.begin_epoch(partition.log, epoch)
 
     def _delete_logs(self, doomed: list[Partition]) -> None:
         """Rename the logs out of the way; called in a thread, because this waits for the disk."""
@@ -244,7 +291,10 @@ class ServedPartitions:
 
     def put_strays_aside(self) -> None:
         """Put aside the logs of topics that were deleted while their directory was offline."""
-        self._log_manager.put_strays_aside(self._partitions)
+        known = set(self._partitions)
+        for topic in self._image.topics_by_name.values():
+            known.update((topic.name, index) for index in range(len(topic.partitions)))
+        self._log_manager.put_strays_aside(known)
 
     def _open_log(
         self, topic: TopicImage, index: int, config: LogConfig, *, is_new: bool

@@ -1,7 +1,12 @@
 """Topics that are created without CreateTopics: by the first use of a name, or by kwire itself.
 
-Rules: the internal topics have the settings that Kafka gives them. If another request created the
-topic meanwhile, that topic is used.
+Rules:
+
+- The internal topics have the settings that Kafka gives them. If another request created the topic
+  meanwhile, that topic is used.
+- These topics have one replica, whatever the settings say, because nothing copies records to other
+  brokers yet. A ``server.properties`` of a cluster asks for three: then nobody would have a
+  coordinator. Settings without an effect are warned about at the start.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,6 +26,9 @@ from kwire.metadata.controller import (
 )
 from kwire.metadata.image import MetadataImage
 
+REPLICAS = 1
+"""How many replicas a topic gets whose creator gives no number."""
+
 
 def _new_topic(broker: TopicMaker, name: str) -> NewTopic:
     """A topic of this name with the broker's defaults, or with an internal topic's settings."""
@@ -28,7 +36,7 @@ def _new_topic(broker: TopicMaker, name: str) -> NewTopic:
         return NewTopic(
             name,
             broker.integer("offsets.topic.num.partitions"),
-            broker.integer("offsets.topic.replication.factor"),
+            REPLICAS,
             configs={
                 "cleanup.policy": "compact",
                 "compression.type": "producer",
@@ -39,18 +47,16 @@ def _new_topic(broker: TopicMaker, name: str) -> NewTopic:
         return NewTopic(
             name,
             broker.integer("transaction.state.log.num.partitions"),
-            broker.integer("transaction.state.log.replication.factor"),
+            REPLICAS,
             configs={
                 "cleanup.policy": "compact",
                 "compression.type": "uncompressed",
-                "min.insync.replicas": str(broker.integer("transaction.state.log.min.isr")),
+                "min.insync.replicas": str(REPLICAS),
                 "segment.bytes": str(broker.integer("transaction.state.log.segment.bytes")),
                 "unclean.leader.election.enable": "false",
             },
         )
-    return NewTopic(
-        name, broker.integer("num.partitions"), broker.integer("default.replication.factor")
-    )
+    return NewTopic(name, broker.integer("num.partitions"), REPLICAS)
 
 
 async def create_if_missing(broker: TopicMaker, name: str) -> None:

@@ -2,11 +2,10 @@
 
 Rules:
 
-- A transactional id lives in partition ``hash(id) % partitions`` of ``__transaction_state``, by
-  Java's hash. Partitions that are added to the topic later don't count. The first request for a
-  coordinator creates the topic.
-- Coordinators are loaded when the broker starts. Until then the answer is
-  COORDINATOR_LOAD_IN_PROGRESS. Transactions whose end was decided before are completed then.
+- A transactional id lives in a partition of ``__transaction_state`` (``homes``). Its coordinator is
+  loaded when this broker begins to lead the partition, and dropped when it leads it no longer.
+  Until it is loaded, the answer is COORDINATOR_LOAD_IN_PROGRESS. Transactions whose end was decided
+  before are completed then.
 - A damaged or offline partition has no coordinator. Requests for its ids get NOT_COORDINATOR or
   COORDINATOR_NOT_AVAILABLE; the ids of other partitions are served as ever.
 - The markers follow once the end of a transaction is written (``kwire.broker.endings``). A marker
@@ -24,12 +23,11 @@ import trio
 from kwire.broker.coordinator_log import CoordinatorLog
 from kwire.broker.endings import Endings, LoadedTransactions
 from kwire.broker.flusher import Flush
-from kwire.broker.groups import partition_for
+from kwire.broker.homes import Homes
 from kwire.broker.internal_topics import TRANSACTIONS_TOPIC
 from kwire.broker.markers import MarkedBroker
 from kwire.broker.partition import Partition
 from kwire.broker.producer_ids import ProducerIds
-from kwire.broker.topics import create_if_missing
 from kwire.coordinator.effects import Effects
 from kwire.coordinator.transaction.coordinator import (
     ProducerIdNeeded,
@@ -64,8 +62,10 @@ class Transactions:
 
     def __init__(self, broker: TransactionsBroker) -> None:
         self._broker = broker
+        self.homes = Homes(broker, TRANSACTIONS_TOPIC)
         self._loaded: dict[int, LoadedTransactions] = {}
-        self._damaged: dict[int, Partition] = {}
+        self._look_again = trio.Event()
+        self._look_again.set()
         self._features: Mapping[str, int] | None = None
         self._settings = TransactionSettings()
         self._endings = Endings(broker)
@@ -77,69 +77,39 @@ class Transactions:
     @property
     def has_topic(self) -> bool:
         """Whether ``__transaction_state`` exists."""
-        return TRANSACTIONS_TOPIC in self._broker.image.topics_by_name
+        return self.homes.exist
 
     async def ensure_topic(self) -> None:
         """Create ``__transaction_state`` if missing; KafkaError (COORDINATOR_NOT_AVAILABLE)."""
-        if self.has_topic:
-            return
-        try:
-            await create_if_missing(self._broker, TRANSACTIONS_TOPIC)
-        except KafkaError as error:
-            raise KafkaError(
-                ErrorCode.COORDINATOR_NOT_AVAILABLE, f"cannot create {TRANSACTIONS_TOPIC}: {error}"
-            ) from error
-
-    def check_available(self, transactional_id: str) -> None:
-        """KafkaError (COORDINATOR_NOT_AVAILABLE) while an id's partition can't be used."""
-        topic = self._broker.image.topics_by_name.get(TRANSACTIONS_TOPIC)
-        if topic is not None:
-            why = self._why_not(partition_for(transactional_id, topic.hashed_partitions))
-            if why:
-                raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, why)
-
-    def _why_not(self, index: int) -> str:
-        """Why a partition can have no coordinator; empty if it may have one."""
-        if self._broker.is_offline(TRANSACTIONS_TOPIC, index):
-            return f"{TRANSACTIONS_TOPIC}-{index} is offline"
-        damaged = self._damaged.get(index)
-        if damaged is not None and not damaged.is_deleted:
-            return f"{TRANSACTIONS_TOPIC}-{index} could not be loaded; the broker's log says why"
-        return ""
+        await self.homes.ensure()
 
     def of(self, transactional_id: str) -> LoadedTransactions:
         """The coordinator of a transactional id.
 
         Raises KafkaError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
         """
-        topic = self._broker.image.topics_by_name.get(TRANSACTIONS_TOPIC)
-        if topic is None or self._is_closed:
+        if self._is_closed:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
-        return self._get(partition_for(transactional_id, topic.hashed_partitions))
+        return self._get(self.homes.index_of(transactional_id))
+
+    def of_producer(self, transactional_id: str) -> LoadedTransactions:
+        """The coordinator of a producer's id; KafkaError as in ``of``, or INVALID_REQUEST.
+
+        As in Kafka, every broker refuses an empty id, whoever is its coordinator.
+        """
+        if not transactional_id:
+            raise KafkaError(ErrorCode.INVALID_REQUEST)
+        return self.of(transactional_id)
 
     def _get(self, index: int) -> LoadedTransactions:
         loaded = self._loaded.get(index)
-        why = self._why_not(index)
-        if loaded is not None and (why or loaded.partition.is_deleted):
+        if loaded is not None and not self.homes.is_here(loaded.partition):
             del self._loaded[index]
             loaded = None
-        if why:
-            raise KafkaError(ErrorCode.NOT_COORDINATOR, why)
         if loaded is None:
-            self._loaded[index] = loaded = self._new(self._empty_partition(index))
+            self._loaded[index] = loaded = self._new(self.homes.empty_partition(index))
         loaded.coordinator.settings = self._current_settings()
         return loaded
-
-    def _empty_partition(self, index: int) -> Partition:
-        """An empty partition, which needs no loading; KafkaError (COORDINATOR_LOAD_IN_PROGRESS)."""
-        try:
-            partition = self._broker.partition(TRANSACTIONS_TOPIC, index)
-        except KafkaError as error:
-            # The topic has just been created, and its logs are still being opened.
-            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS) from error
-        if partition.log.log_end_offset > partition.log.log_start_offset:
-            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        return partition
 
     def loaded(self) -> list[LoadedTransactions]:
         """The coordinators that are ready now."""
@@ -150,11 +120,7 @@ class Transactions:
 
         Raises KafkaError (COORDINATOR_LOAD_IN_PROGRESS) while one isn't ready.
         """
-        topic = self._broker.image.topics_by_name.get(TRANSACTIONS_TOPIC)
-        if topic is None:
-            return []
-        indexes = range(len(topic.partitions))
-        return [self._get(index) for index in indexes if not self._why_not(index)]
+        return [self._get(index) for index in self.homes.here()]
 
     # What handlers and other rooms ask for
 
@@ -213,13 +179,28 @@ class Transactions:
         """Load every coordinator, then do the overdue work, for ever."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._endings.run)
-            await self._load_all()
+            nursery.start_soon(self._follow_partitions)
             await self._keep_time()
 
-    async def _load_all(self) -> None:
-        topic = self._broker.image.topics_by_name.get(TRANSACTIONS_TOPIC)
-        for index in range(len(topic.partitions) if topic else 0):
-            await self._load(index)
+    def look_again(self) -> None:
+        """Load and drop coordinators as partitions are led, because that may have changed.
+
+        Markers may have waited for a leader, too.
+        """
+        self._look_again.set()
+        self._changed.set()
+
+    async def _follow_partitions(self) -> None:
+        """Compare the coordinators with the partitions that are led, whenever these change."""
+        while True:
+            await self._look_again.wait()
+            self._look_again = trio.Event()
+            for index, loaded in list(self._loaded.items()):
+                if not self.homes.is_here(loaded.partition):
+                    del self._loaded[index]
+            for partition in self.homes.to_load():
+                if partition.index not in self._loaded:
+                    await self._load(partition)
 
     async def _keep_time(self) -> None:
         """Retry delayed ends, abort transactions that time out, and forget expired ids."""
@@ -236,7 +217,7 @@ class Transactions:
             with trio.move_on_after(min(wait_s, retry_s) if self._is_waiting else wait_s):
                 await self._changed.wait()
             retry_s = min(2 * retry_s, LAST_RETRY_S) if self._is_waiting else FIRST_RETRY_S
-            for loaded in self._loaded.values():
+            for loaded in list(self._loaded.values()):
                 self._finish(loaded)
             now_ms = steady_ms()
             if now_ms >= self._abort_at_ms:
@@ -246,20 +227,18 @@ class Transactions:
                 self._expire_at_ms = now_ms + expire_ms
                 self._expire_ids()
 
-    async def _load(self, index: int) -> None:
-        partition = self._broker.partition_if_served(TRANSACTIONS_TOPIC, index)
-        if partition is None or partition.log.log_end_offset == partition.log.log_start_offset:
-            return
+    async def _load(self, partition: Partition) -> None:
         batches = CoordinatorLog(partition)
         loaded = self._new(partition)
         try:
             await loaded.runtime.load(batches)
         except (KafkaError, OSError) as error:
             batches.say_why_not_loaded(error, "its transactional ids")
-            self._damaged[index] = partition
+            self.homes.note_damaged(partition)
             return
-        self._loaded[index] = loaded
-        self._finish(loaded)
+        if self.homes.is_here(partition):
+            self._loaded[partition.index] = loaded
+            self._finish(loaded)
 
     def _new(self, partition: Partition) -> LoadedTransactions:
         coordinator = TransactionCoordinator(self._current_settings())

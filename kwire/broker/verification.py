@@ -9,7 +9,8 @@ Rules:
 - If ``flush.messages`` asks for it, the added partition is on the disk before its first record. A
   power cut must not leave records of a transaction that no coordinator knows.
 - Nothing may happen between the check and the write: no marker would ever end a record that was
-  written after the end of its transaction.
+  written after the end of its transaction. A coordinator on another broker is asked first, under a
+  guard (``remote_verification``).
 
 Source: ReplicaManager.maybeSendPartitionsToTransactionCoordinator, AddPartitionsToTxnManager of
 Kafka.
@@ -17,7 +18,7 @@ Kafka.
 
 from collections.abc import Iterable
 from enum import IntEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kwire.broker.broker import Broker
 from kwire.broker.flusher import Flush
@@ -29,6 +30,9 @@ from kwire.coordinator.transaction.state import (
     TransactionState,
 )
 from kwire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from kwire.broker.remote_verification import Question
 
 
 class Support(IntEnum):
@@ -50,11 +54,11 @@ class Writer(NamedTuple):
 
 def verify(
     broker: Broker, writer: Writer, partition: Partition, first_sequence: int = -1
-) -> Flush | None:
+) -> "Flush | Question | None":
     """Check a write to a partition by its first sequence (-1: none), and add the partition.
 
-    Returns None if the write may happen now. Otherwise the caller waits for the flush, and then
-    calls ``verify`` again.
+    Returns None if the write may happen now. Otherwise the caller waits for the flush, or for the
+    answer of a coordinator on another broker, and then calls ``verify`` again.
 
     Raises KafkaError: INVALID_TXN_STATE, TRANSACTION_ABORTABLE, INVALID_PRODUCER_EPOCH,
     INVALID_PRODUCER_ID_MAPPING, OUT_OF_ORDER_SEQUENCE_NUMBER, CONCURRENT_TRANSACTIONS,
@@ -73,16 +77,19 @@ def verify(
         )
     producers.check_epoch(producer_id, epoch)
     producers.expect_first(producer_id, epoch, first_sequence)
-    awaited: Flush | None = None
+    awaited: Flush | Question | None = None
     try:
         if adds:
             awaited = _add(broker, writer.transactional_id, writer, partition)
         else:
             _check_added(broker, writer.transactional_id, writer, partition)
     except KafkaError as error:
-        if error.code is not ErrorCode.PRODUCER_FENCED:
+        if error.code is ErrorCode.NOT_COORDINATOR and len(broker.image.brokers) > 1:
+            awaited = _ask_elsewhere(broker, writer.transactional_id, writer, partition)
+        elif error.code is not ErrorCode.PRODUCER_FENCED:
             raise
-        raise KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH, error.message) from error
+        else:
+            raise KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH, error.message) from error
     producers.check_first(producer_id, epoch, first_sequence, bumps=adds)
     return awaited
 
@@ -99,6 +106,28 @@ def _add(
     added = {(partition.topic, partition.index), *writer.partitions}
     return broker.transactions.add_partitions(
         transactional_id, writer.producer, added, EPOCH_BUMP_SINCE
+    )
+
+
+def _ask_elsewhere(
+    broker: Broker, transactional_id: str, writer: Writer, partition: Partition
+) -> "Question | None":
+    """The question to a coordinator on another broker; None if it was answered."""
+    from kwire.broker.remote_verification import Question, is_verified
+
+    topic, index = partition.topic, partition.index
+    if is_verified(broker, writer.producer, topic, index):
+        return None
+    asked = {(topic, index)}
+    if writer.support is Support.ADDS:
+        asked.update(writer.partitions)
+    return Question(
+        broker,
+        transactional_id,
+        writer.producer,
+        asked,
+        adds=writer.support is Support.ADDS,
+        knows_abortable=writer.support >= Support.ABORTABLE,
     )
 
 

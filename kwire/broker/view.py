@@ -33,6 +33,7 @@ class TopicMaker(Protocol):
 class BrokerView(TopicMaker, Protocol):
     """A broker as its coordinators see it."""
 
+    node_id: int
     image: MetadataImage
     settings: Mapping[str, Value]
     clock: Clock

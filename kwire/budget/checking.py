@@ -10,8 +10,8 @@ Rules:
 - The connection that has used the threads least is served first. A connection that is new or was
   quiet starts near the connection that was served last, so a client gains nothing if it reconnects.
 - A thread works in stretches of at most some milliseconds. After each stretch the thread checks
-  whether the result is still wanted. It gives up if the client is gone or the broker stops: nothing
-  of the batch was acknowledged.
+  whether the result is still wanted. It gives up if the broker stops, or if the client is gone and
+  had to wait for a response (``Work.is_unwanted``): nothing of the batch was acknowledged.
 - Each thread opens one batch at a time. So the whole broker's memory for opening is bounded: a
   stretch, the window to which the codec refers back, and the result.
 """
@@ -52,7 +52,7 @@ class _Stretches:
         """Count one stretch; ClientGone if no client wants the result any more."""
         self.units += STRETCH_UNITS
         trio.from_thread.check_cancelled()
-        if self._lane.is_closed or self._work.is_gone():
+        if self._lane.is_closed or self._work.is_unwanted():
             raise ClientGone
 
 
@@ -95,7 +95,7 @@ class Lane:
         self._floor = max(self._floor, used)
         stretches = _Stretches(self, work, units)
         try:
-            if work.is_gone():
+            if work.is_unwanted():
                 raise ClientGone
             with trio.CancelScope() as self._running:
                 return await self._kind.run(function, argument, stretches, abandon=True)

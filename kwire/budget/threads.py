@@ -19,7 +19,6 @@ LOGS = 4
 COLD_READS = 8
 HOUSEKEEPING = 2
 COMPUTING = 1
-TELEMETRY = 1
 
 
 class Threads:
@@ -36,7 +35,8 @@ class Threads:
     - ``matching``: regular expressions of groups are matched; no assignment waits for that.
     - ``regexes``: regular expressions of requests are compiled, and matched for listings; whoever
       has used the thread least comes first.
-    - ``telemetry``: metrics that clients push are read.
+    - ``telemetry``: metrics that clients push are read; whoever has used the threads least comes
+      first.
     """
 
     def __init__(self) -> None:
@@ -47,12 +47,13 @@ class Threads:
         self.cold_reads = Kind(COLD_READS)
         self.housekeeping = Kind(HOUSEKEEPING)
         self.computing = Kind(COMPUTING)
-        self.telemetry = Kind(TELEMETRY)
+        self.telemetry = Lane()
         self.matching = Kind(COMPUTING)
         self.regexes = Lane()
 
     def close(self) -> None:
-        """Give up work that no client was promised: large requests, and batches to check."""
+        """Give up work that no client was promised: large requests, batches to check, metrics."""
         self.coding.close()
         self.checking.close()
         self.regexes.close()
+        self.telemetry.close()

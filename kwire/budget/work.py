@@ -11,6 +11,8 @@ Rules:
   ``if work.spend(20): await later(work.next_slice)``.
 - A pass of the event loop begins when the poller sets ``units_left`` to ``PASS_UNITS``. A request
   gets its first slice without waiting: ``SLICE_UNITS``, or the units that the pass has left.
+- When the units of a pass are spent, the connections that are left wait for the next pass
+  (``kwire.connection.crowd``).
 - A request costs more than its handler counts: ``requests_left`` bounds the requests of one pass
   beyond the first of each connection, so that pipelines on many connections make no long pass.
 - A request that has spent its slice waits for the next one. Each pass of the event loop grants one
@@ -18,7 +20,8 @@ Rules:
   slices.
 - The connection that has used the fewest units gets the next slice. So a client with one request
   does not wait for a client with a thousand requests (CFS, the scheduler of Linux, has the same
-  idea). A connection that was quiet is ahead of the busy ones by at most ``CREDIT_UNITS``.
+  idea). A connection that was quiet is ahead of the busy ones by at most ``CREDIT_UNITS``. So
+  is a new connection, however much the others have used in the days before.
 - ``next_slice`` raises ClientGone if the client closed its connection while the handler waited.
 """
 
@@ -72,7 +75,7 @@ class Turns:
         self.requests_left = PASS_REQUESTS
         self.large = LargeRequests()
         self._line = Line()
-        self._floor = 0  # what the connection that was served last had used
+        self.floor = 0  # what the busiest connection that was served had used
 
     def begin_pass(self) -> None:
         """A pass of the event loop begins."""
@@ -85,7 +88,7 @@ class Turns:
         Connections that have used fewer units get their slices first. Raises ClientGone if the
         broker stops.
         """
-        work.used_units = max(work.used_units, self._floor - CREDIT_UNITS)
+        work.used_units = self.rank(work.used_units)
         try:
             await self._line.enter(work.used_units)
         except LineClosed as error:
@@ -94,7 +97,11 @@ class Turns:
             await trio.lowlevel.checkpoint()
         finally:
             self._line.leave()
-        self._floor = max(self._floor, work.used_units)
+        self.floor = max(self.floor, work.used_units)
+
+    def rank(self, used_units: int) -> int:
+        """What a connection counts as having used, beside others: quiet ones keep some credit."""
+        return max(used_units, self.floor - CREDIT_UNITS)
 
     def close(self) -> None:
         """Grant no more slices, because the broker stops: requests that need one are given up."""
@@ -104,22 +111,29 @@ class Turns:
 class Work:
     """Counts the cost of the requests of one connection, one request after the other.
 
-    ``used_units`` is what they have cost so far. ``is_large`` tells whether the request in hand has
-    needed more than one slice, or has a large response: then a thread encodes the response.
-    ``max_answer_bytes`` is ``kwire.response.max.bytes``. ``is_gone`` says whether the connection
-    has ended; a thread may ask. ``thread_units`` is what the requests have cost in the threads that
-    open batches, None before the first of them. ``held_bytes`` is the memory of a large request and
-    of its response, while they are objects.
+    - ``used_units``: what the requests have cost so far.
+    - ``thread_units``: what they have cost in the threads that open batches; None before the first.
+    - ``is_large``: whether the request in hand has needed more than one slice, or has a large
+      response. Then a thread encodes the response.
+    - ``max_answer_bytes``: the setting ``kwire.response.max.bytes``.
+    - ``is_gone``: says whether the connection has ended; a thread may ask.
+    - ``outlives_client``: whether the request in hand is carried out even then. A producer with
+      acks=0 waits for no response, so it may close its connection right after its last record.
+    - ``held_bytes``: the memory of a large request and of its response, while they are objects.
+    - ``doomed``: large objects that nobody needs when the response is made. The thread that encodes
+      the response frees them, piece by piece.
     """
 
     __slots__ = (
         "_answer_bytes",
         "_left",
         "_turns",
+        "doomed",
         "held_bytes",
         "is_gone",
         "is_large",
         "max_answer_bytes",
+        "outlives_client",
         "thread_units",
         "used_units",
     )
@@ -132,10 +146,12 @@ class Work:
         self._left = 0
         self._answer_bytes = 0
         self.held_bytes = 0
+        self.doomed: list[object] = []
         self.max_answer_bytes = max_answer_bytes
         self.used_units = 0
         self.thread_units: int | None = None
         self.is_large = False
+        self.outlives_client = False
 
     @property
     def answered_bytes(self) -> int:
@@ -145,14 +161,17 @@ class Work:
     def begin_request(self, units: int) -> None:
         """Begin a request, whose smallest cost is ``units``."""
         self.is_large = False
+        self.outlives_client = False
         self._answer_bytes = 0
         turns = self._turns
         turns.requests_left -= DECODED_REQUESTS
         left = turns.units_left
         # Every request begins here, so this spells out ``go_on`` and ``spend``.
         self._left = (left if left < SLICE_UNITS else SLICE_UNITS) - units
-        self.used_units += units
+        used_units = self.used_units = self.used_units + units
         turns.units_left = left - units
+        if used_units > turns.floor:
+            turns.floor = used_units
 
     def go_on(self) -> None:
         """Continue the current request in another pass of the event loop, with a new slice."""
@@ -184,9 +203,15 @@ class Work:
         self._turns.large.grow(self, size_bytes)
 
     def release(self) -> None:
-        """The request holds nothing any more, or it ends."""
+        """The bytes of the request count no more among those that are worked on."""
         self._turns.large.leave(self)
         self.held_bytes = 0
+
+    def end_request(self) -> None:
+        """The request is answered, or its connection ends: nothing of it is held any more."""
+        if self.held_bytes:
+            self.release()
+        self.doomed = []
 
     async def next_slice(self) -> None:
         """Wait for the next slice; ClientGone if the connection has ended meanwhile."""
@@ -194,6 +219,10 @@ class Work:
         if self.held_bytes:
             await self._turns.large.wait(self)
         await self._turns.wait(self)
-        if self.is_gone():
+        if self.is_unwanted():
             raise ClientGone
         self._left = SLICE_UNITS
+
+    def is_unwanted(self) -> bool:
+        """Whether the request is to be given up, because its client has gone; threads may ask."""
+        return not self.outlives_client and self.is_gone()

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from importlib import import_module
 
 from kwire.build import version_text
-from kwire.cli.output import fail
+from kwire.cli.output import drop_output, fail
 
 COMMANDS = {
     "serve": "kwire.cli.serve",
@@ -37,6 +37,7 @@ COMMANDS = {
     "dump-log": "kwire.cli.dump_log",
     "mend-log": "kwire.cli.mend_log",
     "strays": "kwire.cli.strays",
+    "pipeline": "kwire.cli.pipeline",
 }
 """The module of each command, in the order of the help text."""
 
@@ -69,12 +70,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:  # a command that has to undo something handles signals itself
         return INTERRUPTED
     except BrokenPipeError:
-        _drop_output()  # the reader, such as head, has ended
+        drop_output()  # the reader, such as head, has ended
         return 0
     except OSError as error:
         if error.filename is not None or error.errno not in NO_ROOM:
             raise
-        _drop_output()
+        drop_output()
         return fail(f"cannot write the output: {error.strerror}; make room, or write it elsewhere")
     return exit_code
 
@@ -96,11 +97,6 @@ def _take_late(
     except argparse.ArgumentError as error:
         parser.error(str(error))
     setattr(options, lists[-1].dest, values)
-
-
-def _drop_output() -> None:
-    """Forget what is left of the output: Python would try to flush it again at its own end."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _open_closed_streams() -> None:

@@ -73,7 +73,12 @@ def _add_places(consume: argparse.ArgumentParser) -> None:
         metavar="TIME",
         help="2026-01-31T12:00 in local time, @MILLISECONDS since the epoch, or 1h for an hour ago",
     )
-    places.add_argument("--tail", metavar="N", type=count, help="the last N records, by their time")
+    places.add_argument(
+        "--tail",
+        metavar="N",
+        type=count,
+        help="the last N records, by their time; with filters the last N that pass",
+    )
 
 
 def _add_selection(consume: argparse.ArgumentParser) -> None:
@@ -113,7 +118,9 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> None:
-    """ValueError for options that exclude each other."""
+    """ValueError for options that exclude each other, and for a group without a name."""
+    if options.group == "":
+        raise ValueError("--group must not be empty: name a group, or leave it out")
     excluding = [
         (options.exit and options.follow, "--exit and --follow"),
         (options.group and options.partitions is not None, "--group and --partitions"),

@@ -46,7 +46,8 @@ class _Commits:
         except (KafkaError, ClientError) as error:
             text = f"offsets were not committed, so records may be read again: {error}"
             print(f"kwire: {text}", file=sys.stderr)
-        self._committed.update(changed)
+        else:  # what failed is tried again with the next commit
+            self._committed.update(changed)
 
     def begin(
         self, committed: dict[TopicPartition, int], positions: dict[TopicPartition, int]

@@ -6,7 +6,7 @@ Without ``--execute`` only the plan is printed, as with Kafka's own tool.
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from kwire.cli.options import add_cluster_options, add_json, count, partition_numbers
+from kwire.cli.options import add_cluster_options, add_json, count, topic_partitions
 
 if TYPE_CHECKING:
     from kwire.cli.positions import Start
@@ -48,6 +48,7 @@ def _add_topics(parser: argparse.ArgumentParser, text: str) -> None:
         "--topic",
         metavar="TOPIC[:N]",
         dest="topics",
+        type=topic_partitions,
         action="append",
         default=[],
         help=f"a topic, or some of its partitions, orders:0-2; may be repeated; {text}",
@@ -159,18 +160,15 @@ async def _plan(
     return rows, offsets
 
 
-async def _named(cluster: "Cluster", texts: list[str]) -> "list[TopicPartition]":
-    """The partitions of ``TOPIC`` or ``TOPIC:0,2``; CommandError for numbers that are none."""
+async def _named(
+    cluster: "Cluster", wanted: list[tuple[str, list[int] | None]]
+) -> "list[TopicPartition]":
+    """The partitions of topics, or those with some numbers; CommandError for one that is none."""
     from kwire.cli.positions import partitions_of_topics
     from kwire.cli.session import CommandError
 
     found = []
-    for text in texts:
-        topic, colon, numbers = text.partition(":")
-        try:
-            only = partition_numbers(numbers) if colon else None
-        except argparse.ArgumentTypeError as error:
-            raise CommandError(f"--topic {text}: {error}") from error
+    for topic, only in wanted:
         mine = await partitions_of_topics(cluster, [topic], only)
         missing = set(only or ()) - {one.partition for one in mine}
         if missing:

@@ -6,6 +6,8 @@ offset from UTC (RFC 3339). The lines of a traceback follow, each indented.
 JSON (``--log-format json``): ``{"time":…,"level":…,"logger":…,"message":…}``, with ``exception``
 where there is a traceback.
 
+With ``--workers``, the lines of a worker have ``worker 2`` after the level, or ``"worker":2``.
+
 Rules:
 
 - Only a message starts at the left edge. Group ids, client ids and reasons are text from clients:
@@ -20,6 +22,7 @@ Rules:
 """
 
 import logging
+import threading
 import time
 
 MAX_MESSAGE_CHARACTERS = 1000
@@ -51,10 +54,11 @@ def indented(text: str) -> str:
 
 
 class _Timed(logging.Formatter):
-    """Knows the time of a message as text."""
+    """Knows the time of a message as text; ``worker`` is the number of this process, if any."""
 
-    def __init__(self) -> None:
+    def __init__(self, worker: int | None = None) -> None:
         super().__init__()
+        self.worker = worker
         self._second = -1
         self._second_text = self._offset = ""
 
@@ -73,20 +77,22 @@ class _Timed(logging.Formatter):
 class JsonFormatter(_Timed):
     """Formats a message as a JSON object in one line."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, worker: int | None = None) -> None:
+        super().__init__(worker)
         from json import dumps
 
         self._dumps = dumps
 
     def format(self, record: logging.LogRecord) -> str:
         """The object, without the newline at its end."""
-        parts = {
+        parts: dict[str, str | int] = {
             "time": self.time_of(record),
             "level": record.levelname,
             "logger": record.name,
             "message": cut(record.getMessage()),
         }
+        if self.worker is not None:
+            parts["worker"] = self.worker
         if record.exc_info:
             parts["exception"] = self.formatException(record.exc_info)
         return self._dumps(parts)
@@ -95,10 +101,14 @@ class JsonFormatter(_Timed):
 class LineFormatter(_Timed):
     """Formats a message as a line."""
 
+    def __init__(self, worker: int | None = None) -> None:
+        super().__init__(worker)
+        self._source = "" if worker is None else f"worker {worker} "
+
     def format(self, record: logging.LogRecord) -> str:
         """The line, without the newline at its end."""
         line = (
-            f"{self.time_of(record)} {record.levelname} {record.name}: "
+            f"{self.time_of(record)} {record.levelname} {self._source}{record.name}: "
             f"{one_line(record.getMessage())}"
         )
         if record.exc_info:
@@ -115,26 +125,31 @@ class Sparing(logging.Filter):
         super().__init__()
         self._second = -1
         self._seen: dict[object, int] = {}
+        self._lock = threading.Lock()  # logging calls filters outside of the handler's lock
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether to write the message. The first of a second says how many were left out."""
         second = int(record.created)
-        if second != self._second:
-            self._second = second
-            left_out = sum(max(0, count - MOST_PER_SECOND) for count in self._seen.values())
-            self._seen.clear()
-            if left_out:
-                record.msg = f"{record.msg} ({left_out} messages before this were left out)"
-        count = self._seen[record.msg] = self._seen.get(record.msg, 0) + 1
+        with self._lock:
+            if second != self._second:
+                self._second = second
+                left_out = sum(max(0, count - MOST_PER_SECOND) for count in self._seen.values())
+                self._seen.clear()
+                if left_out:
+                    record.msg = f"{record.msg} ({left_out} messages before this were left out)"
+            count = self._seen[record.msg] = self._seen.get(record.msg, 0) + 1
         return count <= MOST_PER_SECOND
 
 
-def begin(handler: logging.Handler, *, verbose: bool, as_json: bool = False) -> None:
-    """Write all log messages to ``handler`` from now on."""
+def begin(
+    handler: logging.Handler, *, verbose: bool, as_json: bool = False, worker: int | None = None
+) -> None:
+    """Write all log messages to ``handler`` from now on, as those of a worker if it is one."""
     logging._srcfile = None  # Python's documented way to skip looking up the caller
     logging.logThreads = False
     logging.logProcesses = False
     logging.logMultiprocessing = False
     handler.addFilter(Sparing())
-    handler.setFormatter(JsonFormatter() if as_json else LineFormatter())
-    logging.basicConfig(level=logging.DEBUG if verbose else logging.INFO, handlers=[handler])
+    handler.setFormatter(JsonFormatter(worker) if as_json else LineFormatter(worker))
+    level = logging.DEBUG if verbose else logging.INFO
+    logging.basicConfig(level=level, handlers=[handler], force=worker is not None)

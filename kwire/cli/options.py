@@ -87,6 +87,22 @@ def name_value(text: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
+def header(text: str) -> tuple[str, bytes | None]:
+    """A record's header, ``NAME=VALUE``; the value may be empty."""
+    name, separator, value = text.partition("=")
+    if not separator or not name:
+        raise argparse.ArgumentTypeError(f"{text}: write it as NAME=VALUE")
+    return name, value.encode()
+
+
+def topic_partitions(text: str) -> tuple[str, list[int] | None]:
+    """``TOPIC``, or ``TOPIC:0,2-4`` for some of its partitions."""
+    topic, colon, numbers = text.partition(":")
+    if not topic or (colon and not numbers):
+        raise argparse.ArgumentTypeError(f"{text}: write it as TOPIC or TOPIC:0-2")
+    return topic, partition_numbers(numbers) if colon else None
+
+
 def time_ms(text: str, now_ms: int) -> int:
     """A point in time, in ms since the epoch; ValueError.
 

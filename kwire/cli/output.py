@@ -1,8 +1,13 @@
 """How a command reports a failure, or a command line that can't be carried out."""
 
+import os
 import sys
 
 from kwire.cli.tables import one_line
+
+
+class CommandError(Exception):
+    """A command can't do what it was asked for; the text is the line to print."""
 
 
 def fail(message: str) -> int:
@@ -14,7 +19,18 @@ def fail(message: str) -> int:
     return 1
 
 
+def shown(address: tuple[str, int]) -> str:
+    """An address as clients write it."""
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def wrong(message: str) -> int:
     """Print one line that says what is wrong with the command line; returns the exit code 2."""
     fail(message)
     return 2
+
+
+def drop_output() -> None:
+    """Forget what is left of the output: Python would try to flush it again at its own end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -3,10 +3,11 @@
 Rules:
 
 - The garbage collector is off while the server starts, because most objects of the start are kept.
-  One second after the start it runs once and then ignores these objects. From then on it runs
-  rarely.
+  One second after the start it runs once and then ignores these objects. From then on it
+  looks at few objects at a time.
 - A thread gives the interpreter back to the event loop after a tenth of a millisecond.
 - Modules that a broker usually doesn't need are deferred (``kwire.cli.deferred``).
+- A signal ends the start (``start``), and a ready line that nobody can read goes to the log.
 - After a clean stop the process ends at once (``leave``).
 - A broker that a test has started ends with the test: if ``KWIRE_ENDS_WITH_STDIN`` is set, the end
   of standard input has the effect of SIGTERM. The test's process holds the other end of that pipe,
@@ -15,17 +16,32 @@ Rules:
 
 import atexit
 import gc
+import logging
 import os
 import sys
 from contextlib import suppress
-from typing import NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from kwire.cli.deferred import UNUSED_BY_A_BROKER, defer
+from kwire.cli.output import drop_output
+
+if TYPE_CHECKING:
+    import signal
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+
+    import trio
+
+    from kwire.service import ServiceManager
+    from kwire.web.token import AdminToken
+
+log = logging.getLogger(__name__)
 
 SETTLE_S = 1.0
 """How long after the start the collector runs: the first requests must not wait for it."""
 
-GC_THRESHOLDS = (50_000, 20, 50)
+GC_THRESHOLDS = (2_000, 5, 1_000)
+"""Many small collections instead of few large ones: one of 50,000 objects, as a large request has
+them, would keep all other clients waiting for 5 to 9 ms, one of 2,000 for 0.2 ms."""
 
 SWITCH_INTERVAL_S = 0.0001
 """How long a thread may run Python code while the event loop is ready. Python's default of 5 ms
@@ -41,12 +57,15 @@ def begin() -> None:
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     defer(UNUSED_BY_A_BROKER)
     _raise_descriptor_limit()
-    if os.environ.pop(ENDS_WITH_STDIN, ""):
-        _end_with_stdin()
 
 
-def _end_with_stdin() -> None:
-    """Stop when the standard input ends; exit after ``STOP_TIMEOUT_S`` even if not clean."""
+def end_with_parent() -> None:
+    """Stop when the standard input ends, if a test wants it; exit after ``STOP_TIMEOUT_S``.
+
+    This starts a thread, so a process that forks calls it afterwards.
+    """
+    if not os.environ.pop(ENDS_WITH_STDIN, ""):
+        return
     import signal
     import threading
     import time
@@ -59,6 +78,87 @@ def _end_with_stdin() -> None:
         os._exit(1)
 
     threading.Thread(target=wait, name="end of stdin", daemon=True).start()
+
+
+def ending_signals() -> "list[signal.Signals]":
+    """The signals that stop a broker cleanly; without SIGHUP under ``nohup``."""
+    import signal
+
+    ending = [signal.SIGTERM, signal.SIGINT]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        ending.append(signal.SIGHUP)
+    return ending
+
+
+async def pass_over(signals: "AsyncIterator[int]") -> None:
+    """Ignore signals: a second Ctrl-C must not kill a process that stops already."""
+    async for _ in signals:
+        pass
+
+
+def service_manager() -> "ServiceManager | None":
+    """The service manager that has started this process and waits for word; None without one."""
+    if not os.environ.get("NOTIFY_SOCKET"):
+        return None
+    from kwire.service import ServiceManager
+
+    found = ServiceManager()
+    found.starting()
+    return found
+
+
+async def start(
+    nursery: "trio.Nursery",
+    serve: "Callable[..., Awaitable[Any]]",
+    signals: "AsyncIterator[int]",
+    stop: "Callable[[], None]",
+) -> None:
+    """Start ``serve`` in ``nursery``, and wait until it is ready.
+
+    A signal meanwhile calls ``stop``, which ends work in threads, and cancels the start. Raises
+    LoadingStopped then.
+    """
+    import signal
+
+    import trio
+
+    from kwire.log.loading import LoadingStopped
+
+    starting = trio.CancelScope()
+    seen: list[int] = []
+
+    async def end_the_start() -> None:
+        seen.append(await anext(signals))
+        stop()
+        starting.cancel()
+        async for _ in signals:  # a second Ctrl-C must not kill the process
+            pass
+
+    async with trio.open_nursery() as watching:
+        watching.start_soon(end_the_start)
+        with starting:
+            await nursery.start(serve)
+        watching.cancel_scope.cancel()
+    if starting.cancelled_caught:
+        raise LoadingStopped
+    for number in seen:  # it came when the broker was just ready: the caller looks at it
+        signal.raise_signal(number)
+
+
+def say(ready: str, token: "AdminToken | None" = None, others: "Sequence[str]" = ()) -> None:
+    """Print the line that says that the broker is ready, then a token that is new and others.
+
+    Clients are served although nobody can read the line, so it goes to the log then.
+    """
+    try:
+        print(ready, flush=True)
+        if token is not None and token.is_new:
+            print(f"kwire http admin token: {token.text}", flush=True)
+        for line in others:
+            print(line, flush=True)
+    except OSError as error:
+        drop_output()
+        log.warning("standard output cannot be written (%s): %s", error.strerror, ready)
 
 
 def leave(exit_code: int) -> NoReturn:

@@ -17,7 +17,7 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kwire.cli.options import add_cluster_options, count
+from kwire.cli.options import add_cluster_options, count, header
 
 if TYPE_CHECKING:
     from kwire.client.cluster import Cluster
@@ -32,7 +32,8 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     produce = commands.add_parser(
         "produce",
         help="write records from standard input or files",
-        description="Writes a record for each line of standard input or of files.",
+        description="Writes a record for each line of standard input or of files. Lines end with "
+        "LF or CRLF; --format raw keeps every byte.",
     )
     produce.add_argument("topic", metavar="TOPIC")
     produce.add_argument("files", metavar="FILE", nargs="*", help="- is standard input (default)")
@@ -53,7 +54,13 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     writing = produce.add_argument_group("what is written")
     writing.add_argument("-k", "--key", metavar="TEXT", help="the key of every record")
     writing.add_argument(
-        "-H", "--header", metavar="NAME=VALUE", action="append", default=[], help="may be repeated"
+        "-H",
+        "--header",
+        metavar="NAME=VALUE",
+        type=header,
+        action="append",
+        default=[],
+        help="may be repeated",
     )
     writing.add_argument("-p", "--partition", metavar="N", type=count, help="default: by the key")
     writing.add_argument(

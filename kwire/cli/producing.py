@@ -31,7 +31,7 @@ class LineProducer:
         self._options = options
         self._partitions = partitions
         self._codec = BY_NAME.get(options.compression, Compression.NONE)
-        self._headers: Headers = tuple(map(_header, options.header))
+        self._headers: Headers = tuple(options.header)
         self._key = None if options.key is None else options.key.encode()
         self._separator = None if options.key_separator is None else options.key_separator.encode()
         self._batches: dict[int, BatchBuilder] = {}
@@ -144,10 +144,3 @@ class LineProducer:
         if due_s > trio.current_time():
             await self._flush()
             await trio.sleep_until(due_s)
-
-
-def _header(text: str) -> tuple[str, bytes | None]:
-    name, separator, value = text.partition("=")
-    if not separator or not name:
-        raise CommandError(f"--header {text}: write it as NAME=VALUE")
-    return name, value.encode()

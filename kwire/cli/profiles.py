@@ -34,6 +34,10 @@ class ProfileError(Exception):
     """The profile file or an address is wrong; the text says how to correct it."""
 
 
+class WrongOption(ProfileError):
+    """``--bootstrap-server`` or ``--cluster`` can't be used, whatever the file says."""
+
+
 class Profile(NamedTuple):
     """A cluster that commands can talk to."""
 
@@ -55,9 +59,12 @@ def find_profile(
 ) -> Profile:
     """The cluster to talk to, by the two options and the environment; ProfileError."""
     if bootstrap and cluster:
-        raise ProfileError("--bootstrap-server and --cluster exclude each other: leave one out")
+        raise WrongOption("--bootstrap-server and --cluster exclude each other: leave one out")
     if bootstrap:
-        return Profile(parse_addresses(bootstrap))
+        try:
+            return Profile(parse_addresses(bootstrap))
+        except ProfileError as error:
+            raise WrongOption(f"--bootstrap-server: {error}") from error
     if not cluster:
         bootstrap = environment.get("KWIRE_BOOTSTRAP_SERVER")
         if bootstrap:

@@ -2,6 +2,7 @@
 
 import heapq
 import sys
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 
 import trio
@@ -10,8 +11,11 @@ from kwire.cli.printing import Printer
 from kwire.client.cluster import Cluster
 from kwire.client.fetcher import Fetched, Fetcher
 from kwire.client.leaders import TopicPartition
-from kwire.client.offsets import ends_of
+from kwire.client.offsets import ends_of, starts_of
 from kwire.record.records import Record
+
+LEAST_STEP = 1000
+"""The least number of offsets by which ``--tail`` goes further back."""
 
 
 class Reader:
@@ -26,6 +30,10 @@ class Reader:
     async def ends(self, partitions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """The present end of each partition."""
         return await ends_of(self._cluster, partitions, read_committed=self._read_committed)
+
+    async def starts(self, partitions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """The first offset of each partition."""
+        return await starts_of(self._cluster, partitions)
 
     async def read(
         self,
@@ -107,14 +115,20 @@ async def _next(fetcher: Fetcher, stop: Callable[[], Awaitable[None]] | None) ->
 async def print_tail(
     reader: Reader, positions: Mapping[TopicPartition, int], most: int
 ) -> dict[TopicPartition, int]:
-    """Print the last records of all partitions in the order of their time; where to go on."""
+    """Print the last records of all partitions in the order of their time; where to go on.
+
+    ``positions`` are so many offsets before the ends. Markers of transactions, compacted records
+    and filters leave fewer records there, so reading goes back in larger and larger steps.
+    """
     ends = await reader.ends(positions)
+    found_in: Counter[TopicPartition] = Counter()
     kept: list[tuple[int, TopicPartition, int, Record]] = []
     printer = reader.printer
 
     async def take(partition: TopicPartition, found: list[Record]) -> int | None:
         for record in found:
             if printer.keeps(record):
+                found_in[partition] += 1
                 entry = (record.timestamp, partition, record.offset, record)
                 if len(kept) < most:
                     heapq.heappush(kept, entry)
@@ -122,8 +136,15 @@ async def print_tail(
                     heapq.heappushpop(kept, entry)
         return None
 
-    if most:
-        await reader.read(positions, ends=ends, take=take)
+    starts = await reader.starts(positions)
+    step = most
+    first, last = dict(positions), ends
+    while first and most:
+        await reader.read(first, ends=last, take=take)
+        step = max(2 * step, LEAST_STEP)
+        short = [one for one in first if found_in[one] < most and first[one] > starts[one]]
+        last = {one: min(first[one], ends[one]) for one in short}
+        first = {one: max(starts[one], last[one] - step) for one in short}
     for _, partition, _, record in sorted(kept):
         await printer.put(partition, [record])
     return ends

@@ -11,7 +11,7 @@ def expression(text: str) -> "re.Pattern[bytes]":
     """A regular expression that is searched for in bytes, as the type of an option."""
     try:
         return re.compile(text.encode())
-    except re.error as error:
+    except (re.error, OverflowError, RecursionError) as error:
         raise argparse.ArgumentTypeError(f"{text}: {error}") from error
 
 

@@ -2,6 +2,9 @@
 
 A piece is what one read gives, cut at the last line feed. So a line that is typed comes at once,
 and a large file comes in large pieces. Reading happens in a thread.
+
+A line ends with LF or CRLF, and the last one may end with the input. One CR before each of these
+ends is no part of the line; any other CR is. ``--format raw`` keeps every byte.
 """
 
 import argparse
@@ -63,7 +66,8 @@ async def _read(
         await take(Piece(source, line, lines, size_bytes, total))
         line += len(lines)
     if rest or whole:
-        await take(Piece(source, line, [rest], 0, total))
+        last = rest if whole else rest.removesuffix(b"\r")
+        await take(Piece(source, line, [last], 0, total))
 
 
 async def _some(fd: int, source: str) -> bytes:

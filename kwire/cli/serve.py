@@ -2,7 +2,7 @@
 
 SIGHUP, which a terminal sends when it is closed, is a clean stop, as for Kafka's JVM. Under
 ``nohup`` it is ignored. Under systemd the broker tells its unit when it is ready and when it stops
-(``kwire.service``).
+(``kwire.service``). A signal during the start ends the start.
 
 Exit codes: 0 after a clean stop, 1 if kwire can't start or fails, 2 for a wrong command line.
 """
@@ -11,21 +11,25 @@ import argparse
 import logging
 import os
 import signal
+import sys
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING
 
 from kwire.build import version_text
 from kwire.cli import own_process
-from kwire.cli.output import fail
+from kwire.cli.output import CommandError, fail, shown, wrong
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
     from kwire.config.broker import BrokerConfig
-    from kwire.service import ServiceManager
 
 log = logging.getLogger(__name__)
+
+MOST_WORKERS = 64
+"""The limit of ``kwire.workers``."""
 
 
 class UsageError(Exception):
@@ -80,12 +84,25 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         default=[],
         help="one of Kafka's settings; overrides the file; may be repeated",
     )
+    serve.add_argument(
+        "--workers",
+        metavar="N",
+        help="run N brokers, each in a process of its own, as one cluster on this machine; auto: "
+        "one for each core. Worker i uses DIR/worker.i and the ports after (kwire.workers)",
+    )
+    _add_log_options(serve)
+    serve.set_defaults(run=run)
+
+
+def _add_log_options(serve: argparse.ArgumentParser) -> None:
     serve.add_argument("-v", "--verbose", action="store_true", help="log more")
     serve.add_argument(
         "--log-format", choices=("text", "json"), default="text", help="how log lines look"
     )
     serve.add_argument(
-        "--log-file", metavar="FILE", help="log to this file, and not to standard error"
+        "--log-file",
+        metavar="FILE",
+        help="log to this file, and not to standard error; worker i logs to FILE.worker.i",
     )
     serve.add_argument(
         "--log-file-mb",
@@ -101,7 +118,6 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         default=10,
         help="how many such older files are kept (default: 10)",
     )
-    serve.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -115,15 +131,30 @@ def run(options: argparse.Namespace) -> int:
         _begin_log(options)
         properties, places = _properties(options)
         config = BrokerConfig.load(properties, places)
+        workers = config.integer("kwire.workers") or _cores()
+        if workers > 1:
+            from kwire.cli.serve_workers import serve_workers
+
+            begin_log = partial(_begin_log, options)
+            return serve_workers(config, workers, begin_log, _warn_if_open, _tell_of_the_end)
     except ConfigError as error:
         return fail(f"{_place_of(error.name, places)}{error}")
-    except UsageError as error:
+    except CommandError as error:
         return fail(str(error))
+    except UsageError as error:
+        return wrong(str(error))
+    own_process.end_with_parent()
     return _serve(config)
 
 
-def _begin_log(options: argparse.Namespace) -> None:
-    """Log as the options say; UsageError if the file can't be used."""
+def _cores() -> int:
+    """How many cores this process may use, as a number of workers."""
+    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    return min(cores, MOST_WORKERS)
+
+
+def _begin_log(options: argparse.Namespace, worker: int | None = None) -> None:
+    """Log as the options say, for a worker if it is one; UsageError or CommandError."""
     from kwire.cli import log_lines
 
     handler: logging.Handler = logging.StreamHandler()
@@ -133,12 +164,19 @@ def _begin_log(options: argparse.Namespace) -> None:
         if options.log_file_mb < 1 or options.log_file_count < 1:
             raise UsageError("--log-file-mb and --log-file-count must be at least 1")
         try:
-            handler = LogFile(options.log_file, options.log_file_mb << 20, options.log_file_count)
+            name = options.log_file if worker is None else f"{options.log_file}.worker.{worker}"
+            handler = LogFile(name, options.log_file_mb << 20, options.log_file_count)
         except OSError as error:
             problem = f"--log-file {options.log_file}: cannot write to it: {error.strerror}"
-            raise UsageError(problem) from error
+            raise CommandError(problem) from error
     as_json = options.log_format == "json"
-    log_lines.begin(handler, verbose=options.verbose, as_json=as_json)
+    log_lines.begin(handler, verbose=options.verbose, as_json=as_json, worker=worker)
+    stream = os.environ.get("JOURNAL_STREAM")
+    if stream and options.log_file is None:
+        from kwire.cli import journal
+
+        if handler.formatter is not None and journal.reads_standard_error(stream):
+            handler.setFormatter(journal.PriorityFormatter(handler.formatter))
 
 
 def _place_of(name: str, places: dict[str, str]) -> str:
@@ -157,6 +195,7 @@ def _properties(options: argparse.Namespace) -> tuple[dict[str, str], dict[str, 
     data_dir = _only("--data-dir", options.data_dir)
     http = _only("--http", options.http)
     for option, given, name in (
+        ("--workers", options.workers, "kwire.workers"),
         ("--data-dir", options.data_dir, "log.dirs"),
         ("--data-dir", options.data_dir, "log.dir"),
         ("--listen", options.listen, "listeners"),
@@ -168,6 +207,8 @@ def _properties(options: argparse.Namespace) -> tuple[dict[str, str], dict[str, 
         own["log.dirs"] = data_dir
     if http is not None:
         own["kwire.http.listen"] = http
+    if options.workers is not None:
+        own["kwire.workers"] = _workers(options.workers)
     if options.http_admin:
         own["kwire.http.admin.enable"] = "true"
     properties.update(own)
@@ -175,6 +216,15 @@ def _properties(options: argparse.Namespace) -> tuple[dict[str, str], dict[str, 
         own.update(_listeners(options.listen, properties))
         properties.update(own)
     return properties, {name: place for name, place in places.items() if name not in own}
+
+
+def _workers(text: str) -> str:
+    """The value of ``kwire.workers`` for ``--workers``."""
+    if text == "auto":
+        return "0"
+    if not (text.isascii() and text.isdigit()) or int(text) < 1:
+        raise UsageError(f"--workers {text}: write a number from 1 on, or auto")
+    return text
 
 
 def _only(option: str, given: list[str]) -> str | None:
@@ -185,7 +235,7 @@ def _only(option: str, given: list[str]) -> str | None:
 
 
 def _of_file(name: str | None) -> tuple[dict[str, str], dict[str, str]]:
-    """The settings of a file, and the line of each; empty without a file name."""
+    """The settings of a file, and the line of each; empty without a file name; CommandError."""
     if name is None:
         return {}, {}
     from pathlib import Path
@@ -196,10 +246,10 @@ def _of_file(name: str | None) -> tuple[dict[str, str], dict[str, str]]:
         data = Path(name).read_bytes()
         found = located_properties(data.decode())
     except OSError as error:
-        raise UsageError(f"cannot read {name}: {error.strerror}") from error
+        raise CommandError(f"cannot read {name}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
-        raise UsageError(f"cannot read {name}: line {line} is not UTF-8") from error
+        raise CommandError(f"cannot read {name}: line {line} is not UTF-8") from error
     values = {key: value for key, (value, _) in found.items()}
     return values, {key: f"{name}, line {line}: " for key, (_, line) in found.items()}
 
@@ -255,13 +305,17 @@ def _serve(config: "BrokerConfig") -> int:
 
     from kwire.connection.own_wait import own_wait
     from kwire.housekeeping import StorageLost
-    from kwire.server import Server, StartError, data_directories
+    from kwire.log.loading import LoadingStopped
+    from kwire.server import Server, StartError
 
     servers: list[Server] = []  # keeps the server's objects until own_process.leave
-    service_manager = _service_manager()
+    service_manager = own_process.service_manager()
 
     async def serve() -> None:
-        server = Server(config, own_wait=own_wait())
+        kind = Server
+        if config.metadata_store() is not None:
+            from kwire.cluster_server import ClusterServer as kind
+        server = kind(config, own_wait=own_wait())
         servers.append(server)
         ended = trio.Event()
 
@@ -269,20 +323,19 @@ def _serve(config: "BrokerConfig") -> int:
             await server.serve(task_status)
             ended.set()
 
-        with trio.open_signal_receiver(*_ending_signals()) as signals:
+        with trio.open_signal_receiver(*own_process.ending_signals()) as signals:
             async with trio.open_nursery() as nursery:
-                await nursery.start(serve_to_the_end)
-                addresses = ",".join(map(_shown, server.addresses))
-                http = f" http=http://{_shown(server.http.address)}/" if server.http else ""
-                directories = ",".join(map(str, data_directories(config)))
-                print(
+                await own_process.start(nursery, serve_to_the_end, signals, server.stop)
+                addresses = ",".join(map(shown, server.addresses))
+                http = f" http=http://{shown(server.http.address)}/" if server.http else ""
+                directories = ",".join(map(str, config.data_directories()))
+                ready = (
                     f"kwire {version_text()} ready: {addresses} "
-                    f"data={directories} cluster={server.broker.cluster_id}{http}",
-                    flush=True,
+                    f"data={directories} cluster={server.broker.cluster_id}{http}"
                 )
-                _warn_if_open(config, server.addresses)
-                if server.http and server.http.token and server.http.token.is_new:
-                    print(f"kwire http admin token: {server.http.token.text}", flush=True)
+                own_process.say(ready, server.http.token if server.http else None)
+                http_addresses = [server.http.address] if server.http else []
+                _warn_if_open(config, server.addresses, http_addresses)
                 async with trio.open_nursery() as serving:
                     serving.start_soon(own_process.settle)
                     if service_manager is not None:
@@ -295,7 +348,7 @@ def _serve(config: "BrokerConfig") -> int:
                 if service_manager is not None:
                     service_manager.stopping()
                 server.stop()
-                nursery.start_soon(_pass_over, signals)  # a second Ctrl-C must not kill the process
+                nursery.start_soon(own_process.pass_over, signals)
                 await ended.wait()
                 _tell_of_the_end(server.broker.log_manager.failures, trio.current_time() - began_s)
                 nursery.cancel_scope.cancel()
@@ -305,6 +358,8 @@ def _serve(config: "BrokerConfig") -> int:
         trio.run(serve)
     except* (StartError, StorageLost) as group:
         reasons.append(_reason(group))
+    except* LoadingStopped:
+        log.info("stopped before the broker was ready")
     if reasons:
         return fail(reasons[0])
     return own_process.leave(0)
@@ -319,46 +374,19 @@ def _tell_of_the_end(failures: "Mapping[Path, str]", took_s: float) -> None:
         log.info("stopped cleanly in %.1f s: every log is flushed and closed", took_s)
 
 
-def _shown(address: tuple[str, int]) -> str:
-    host, port = address
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def _service_manager() -> "ServiceManager | None":
-    """The service manager that has started this process and waits for word; None without one."""
-    if not os.environ.get("NOTIFY_SOCKET"):
-        return None
-    from kwire.service import ServiceManager
-
-    service_manager = ServiceManager()
-    service_manager.starting()
-    return service_manager
-
-
-def _warn_if_open(config: "BrokerConfig", addresses: "list[tuple[str, int]]") -> None:
+def _warn_if_open(
+    config: "BrokerConfig", addresses: "list[tuple[str, int]]", http: "list[tuple[str, int]]"
+) -> None:
     """Warn about addresses that other machines reach and that ask for no authentication."""
     from kwire.config.broker import is_loopback
 
-    if all(is_loopback(host) for host, _ in addresses):
+    if all(is_loopback(host) for host, _ in (*addresses, *http)):
         return
     from kwire.config.exposure import warning
 
-    text = warning(config, addresses)
+    text = warning(config, addresses, http)
     if text:
         log.warning("%s", text)
-
-
-def _ending_signals() -> list[signal.Signals]:
-    """The signals that stop a broker cleanly; without SIGHUP under ``nohup``."""
-    ending = [signal.SIGTERM, signal.SIGINT]
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-        ending.append(signal.SIGHUP)
-    return ending
-
-
-async def _pass_over(signals: "AsyncIterator[int]") -> None:
-    async for _ in signals:
-        pass
 
 
 def _reason(error: BaseException) -> str:

@@ -7,7 +7,8 @@ import argparse
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from kwire.cli.output import fail
+from kwire.cli.output import CommandError as CommandError
+from kwire.cli.output import fail, wrong
 
 if TYPE_CHECKING:
     from kwire.client.cluster import Cluster
@@ -30,18 +31,15 @@ HINTS = {
 """What to do after an error of Kafka's."""
 
 
-class CommandError(Exception):
-    """A command can't do what it was asked for; the text is the line to print."""
-
-
 def run_on_cluster(options: argparse.Namespace, work: "Callable[[Cluster], Awaitable[int]]") -> int:
     """Run ``work`` on the cluster that the options name; returns the exit code."""
-    from kwire.cli.profiles import ProfileError, find_profile
+    from kwire.cli.profiles import ProfileError, WrongOption, find_profile
 
     try:
         profile = find_profile(options.bootstrap_server, options.cluster)
     except ProfileError as error:
-        return fail(str(error))
+        refuse = wrong if isinstance(error, WrongOption) else fail
+        return refuse(str(error))
 
     import gc
 

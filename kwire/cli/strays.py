@@ -7,7 +7,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kwire.cli.output import fail
+from kwire.cli.output import fail, wrong
 
 if TYPE_CHECKING:
     from kwire.log.strays import Stray
@@ -64,9 +64,9 @@ def run_remove(options: argparse.Namespace) -> int:
     from kwire.log.strays import NoSuchStray, remove_strays
 
     if bool(options.names) == options.all:
-        return fail("name the strays to remove, or give --all; kwire strays list shows them")
+        return wrong("name the strays to remove, or give --all; kwire strays list shows them")
     if options.names and len(options.data_dir) > 1:
-        return fail("NAME belongs to one data directory: give --data-dir once")
+        return wrong("NAME belongs to one data directory: give --data-dir once")
     for directory in options.data_dir:
         try:
             removed = remove_strays(directory, None if options.all else options.names, Disk())

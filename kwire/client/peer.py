@@ -25,8 +25,11 @@ OpenStream: TypeAlias = Callable[[str, int], Awaitable[trio.abc.Stream]]
 
 
 async def open_tcp(host: str, port: int) -> trio.abc.Stream:
-    """A plain TCP stream; OSError."""
-    return await trio.open_tcp_stream(host, port)
+    """A plain TCP stream; OSError, also for a text that can't be a host's name."""
+    try:
+        return await trio.open_tcp_stream(host, port)
+    except UnicodeError as error:  # a part between two dots is empty or too long
+        raise OSError(f"{host!r} can't be a host's name") from error
 
 
 def shown_address(host: str, port: int) -> str:

@@ -18,6 +18,8 @@ from kwire.protocol.messages.produce import (
 )
 
 _NEWEST_WITH_NAMES = 12
+_NEWEST_WITH_ADDED_PARTITIONS = 11
+"""From version 12 on a transaction's partitions are added by producing to them (KIP-890)."""
 NO_OFFSET = -1
 
 
@@ -28,17 +30,19 @@ async def produce(
     acks: int = -1,
     timeout_ms: int = 30_000,
     repeats_lost: bool = True,
+    transactional_id: str | None = None,
 ) -> dict[TopicPartition, int | KafkaError]:
     """Write one batch to each partition; the base offset of each, or its error.
 
-    With ``acks`` 0 nothing is answered: the offsets are NO_OFFSET.
+    With ``acks`` 0 nothing is answered: the offsets are NO_OFFSET. With ``transactional_id`` the
+    batches are a transaction's, to which their partitions have been added.
     """
 
     async def ask(
         node: int, mine: dict[TopicPartition, bytes]
     ) -> dict[TopicPartition, tuple[int, int]]:
         request = ProduceRequest(
-            transactional_id=None,
+            transactional_id=transactional_id,
             acks=acks,
             timeout_ms=timeout_ms,
             topic_data=[
@@ -59,7 +63,9 @@ async def produce(
             request,
             ProduceResponse,
             node=node,
-            at_most=_NEWEST_WITH_NAMES,
+            at_most=_NEWEST_WITH_NAMES
+            if transactional_id is None
+            else _NEWEST_WITH_ADDED_PARTITIONS,
             timeout_s=cluster.settings.request_timeout_s + timeout_ms / 1000,
         )
         return {

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from kwire.client.cluster import TRANSACTION, Cluster, check, code_of
 from kwire.client.leaders import TopicPartition, ask_leaders
 from kwire.client.offsets import by_topic
+from kwire.client.transactional_producer import init_producer_id
 from kwire.errors import KafkaError
 from kwire.protocol.messages.describe_producers import (
     DescribeProducersRequest,
@@ -18,7 +19,6 @@ from kwire.protocol.messages.describe_transactions import (
     DescribeTransactionsResponse,
 )
 from kwire.protocol.messages.describe_transactions import TransactionState as DescribedTransaction
-from kwire.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kwire.protocol.messages.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
@@ -32,7 +32,6 @@ from kwire.protocol.messages.write_txn_markers import (
 )
 
 _END_TIMEOUT_MS = 60_000
-_NEWEST_WITHOUT_2PC = 5
 
 
 class Hanging(NamedTuple):
@@ -84,22 +83,7 @@ async def fence(cluster: Cluster, transactional_id: str) -> None:
 
     InitProducerId does both, as when the producer itself starts again.
     """
-    request = InitProducerIdRequest(
-        transactional_id=transactional_id, transaction_timeout_ms=_END_TIMEOUT_MS
-    )
-
-    async def attempt() -> None:
-        answer = await cluster.ask_coordinator(
-            transactional_id,
-            request,
-            InitProducerIdResponse,
-            lambda answer: [answer.error_code],
-            key_type=TRANSACTION,
-            at_most=_NEWEST_WITHOUT_2PC,
-        )
-        check(answer.error_code, f"transactional id {transactional_id}")
-
-    await cluster.retrying(attempt)
+    await init_producer_id(cluster, transactional_id, _END_TIMEOUT_MS)
 
 
 async def open_transactions(

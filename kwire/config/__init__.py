@@ -4,7 +4,7 @@
 - ``settings``: the table of all settings (``settings.tsv``).
 - ``properties``: Java's ``.properties`` syntax.
 - ``broker``: the static settings of one broker, with kwire's profile of defaults.
-- ``exposure``: the warning about listeners that are open to the network.
+- ``exposure``: the warning about ports that are open to the network.
 - ``groups``: checks the broker's settings of groups against each other.
 - ``without_effect``: the settings that no code of kwire reads, and the warnings about them.
 - ``documentation``: a text for each setting that says what the setting does

@@ -14,10 +14,14 @@ Rules:
 
 import logging
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from kwire.config.groups import check_groups
 from kwire.config.settings import BROKER, ConfigError, Value, settings
+
+if TYPE_CHECKING:
+    from kwire.config.metadata_store import EtcdAddress
 
 log = logging.getLogger(__name__)
 
@@ -91,10 +95,9 @@ class BrokerConfig(Mapping[str, Value]):
         _warn(properties, config, places or {})
         return config
 
-    def with_places(self, log_dirs: str, listeners: str) -> "BrokerConfig":
-        """The same settings for a broker in another place; this costs little."""
+    def changed(self, given: Mapping[str, str]) -> "BrokerConfig":
+        """The same settings for another broker, but for these; this costs little."""
         known = settings(BROKER)
-        given = {"log.dirs": log_dirs, "listeners": listeners}
         values = {name: known[name].parse(text) for name, text in given.items()}
         return BrokerConfig({**self.given, **given}, {**self._values, **values})
 
@@ -124,6 +127,19 @@ class BrokerConfig(Mapping[str, Value]):
         found = [parse_listener("listeners", text) for text in self.strings("listeners")]
         return [listener for listener in found if listener.name not in controllers]
 
+    def data_directories(self) -> list[Path]:
+        """The data directories, in the order of ``log.dirs``."""
+        return [absolute(name) for name in self.strings("log.dirs")]
+
+    def metadata_directory(self) -> Path:
+        """Where a broker without another store keeps the metadata."""
+        named = self["metadata.log.dir"]
+        return absolute(str(named)) if named else self.data_directories()[0]
+
+    def all_directories(self) -> list[Path]:
+        """The directory of the metadata, and those of the logs."""
+        return list(dict.fromkeys([self.metadata_directory(), *self.data_directories()]))
+
     def advertised_listeners(self) -> list[Listener]:
         """The addresses to tell clients; empty if unset: then a client gets the one it dialled."""
         name = "advertised.listeners"
@@ -141,6 +157,15 @@ class BrokerConfig(Mapping[str, Value]):
             problem = "must be HOST:PORT, for instance 127.0.0.1:9094, [::1]:9094 or *:9094"
             raise ConfigError(name, text, problem)
         return "" if host == "*" else host.strip("[]"), int(port)
+
+    def metadata_store(self) -> "EtcdAddress | None":
+        """The store of a cluster's metadata; None for a broker that is alone."""
+        text = self["kwire.metadata.store"]
+        if not text:
+            return None
+        from kwire.config.metadata_store import parse_store
+
+        return parse_store(str(text))
 
     def security_protocol(self, listener: str) -> str:
         """PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL for the listener of this name."""
@@ -169,6 +194,13 @@ class BrokerConfig(Mapping[str, Value]):
             name = "kwire.http.admin.enable"
             raise ConfigError(name, "true", "needs --http HOST:PORT (kwire.http.listen)")
         self._check_listeners()
+        if self["kwire.metadata.store"] and self.metadata_store() is not None:
+            from kwire.config.metadata_store import check_cluster
+
+            check_cluster(self, self.listeners(), self.advertised_listeners())
+            if self["kwire.workers"] != 1:
+                problem = "must be 1 with kwire.metadata.store: start each broker by itself"
+                raise ConfigError("kwire.workers", self["kwire.workers"], problem)
 
     def _check_listeners(self) -> None:
         listeners = self.listeners()
@@ -179,13 +211,15 @@ class BrokerConfig(Mapping[str, Value]):
             if protocol != "PLAINTEXT":
                 raise self._unserved(listener.name, protocol)
         _check_different("listeners", listeners)
+        _check_hosts("listeners", listeners)
         addresses = [f"{host}:{port}" for _, host, port in listeners if port]
         if len(set(addresses)) != len(addresses):
             raise ConfigError("listeners", ",".join(addresses), "must have different addresses")
         advertised = self.advertised_listeners()
         _check_different("advertised.listeners", advertised)
+        _check_hosts("advertised.listeners", advertised)
         for listener in advertised:
-            if listener.host in ("", "0.0.0.0", "::"):
+            if is_every_interface(listener.host):
                 raise ConfigError(
                     "advertised.listeners",
                     self.given["advertised.listeners"],
@@ -205,6 +239,12 @@ class BrokerConfig(Mapping[str, Value]):
         )
 
 
+def absolute(name: str) -> Path:
+    """The absolute path. It is resolved only if it contains ``..``, to keep it readable."""
+    path = Path(name).absolute()
+    return path.resolve() if ".." in path.parts else path
+
+
 def _resolve_aliases(given: dict[str, str]) -> None:
     """Give the settings that have two names the same value under both names."""
     if "node.id" in given or "broker.id" in given:
@@ -220,6 +260,23 @@ def _check_different(setting: str, listeners: list[Listener]) -> None:
     names = [listener.name for listener in listeners]
     if len(set(names)) != len(names):
         raise ConfigError(setting, ",".join(names), "each listener must have a different name")
+
+
+def _check_hosts(setting: str, listeners: list[Listener]) -> None:
+    for _, host, _ in listeners:
+        if host and not _is_host(host):
+            problem = "between the dots of a host's name are 1 to 63 characters"
+            raise ConfigError(setting, host, problem)
+
+
+def _is_host(host: str) -> bool:
+    """Whether a text can be asked for as the name of a host."""
+    if host.isascii():
+        return "\0" not in host and all(0 < len(x) < 64 for x in host.removesuffix(".").split("."))
+    try:
+        return bool(host.encode("idna"))
+    except UnicodeError:
+        return False
 
 
 def parse_listener(setting: str, text: str) -> Listener:
@@ -245,6 +302,11 @@ def is_port(text: str) -> bool:
 def is_loopback(host: str) -> bool:
     """Whether only this machine reaches an address, given in numbers as the system prints it."""
     return host == "::1" or host.removeprefix("::ffff:").startswith("127.")
+
+
+def is_every_interface(host: str) -> bool:
+    """Whether a listener's host stands for every interface, so that no client can dial it."""
+    return host in ("", "0.0.0.0", "::")
 
 
 def _warn(properties: Mapping[str, str], config: BrokerConfig, places: Mapping[str, str]) -> None:

@@ -1,30 +1,44 @@
-"""The warning about listeners that other machines reach and that ask nobody who they are."""
+"""The warning about ports that other machines reach and that ask nobody who they are."""
 
 from collections.abc import Sequence
+from itertools import cycle
 
 from kwire.config.broker import BrokerConfig, is_loopback
 
 TRUSTED = "kwire.network.trusted"
 
 
-def warning(config: BrokerConfig, addresses: Sequence[tuple[str, int]]) -> str | None:
-    """One line on the open ones of ``addresses``, and what to do; None if there is nothing to say.
+def warning(
+    config: BrokerConfig,
+    addresses: Sequence[tuple[str, int]],
+    http: Sequence[tuple[str, int]] = (),
+) -> str | None:
+    """One line on the open addresses, and what to do; None if there is nothing to say.
 
-    ``addresses`` are those of ``config.listeners()``, in that order, as the system has bound them.
+    ``addresses`` are those of ``config.listeners()``, in that order, for one worker after the
+    other, and ``http`` are those of the HTTP ports, all as the system has bound them. Whoever
+    reaches an HTTP port reads everything; its token only guards what changes something.
     """
     if config[TRUSTED]:
         return None
-    listeners = zip(config.listeners(), addresses, strict=True)
+    listeners = zip(cycle(config.listeners()), addresses, strict=False)
     exposed = [
-        f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        for listener, (host, port) in listeners
-        if not is_loopback(host)
+        _shown(address)
+        for listener, address in listeners
+        if not is_loopback(address[0])
         if not config.security_protocol(listener.name).startswith("SASL_")
     ]
+    power = "read, write and delete everything" if exposed else "read everything"
+    exposed += [f"http://{_shown(address)}/" for address in http if not is_loopback(address[0])]
     if not exposed:
         return None
     return (
         f"on {', '.join(exposed)} kwire asks nobody for a password: any machine that reaches it "
-        "can read, write and delete everything; listen on 127.0.0.1, or let a firewall admit only "
+        f"can {power}; listen on 127.0.0.1, or let a firewall admit only "
         f"clients that may do all of that and say so with -o {TRUSTED}=true"
     )
+
+
+def _shown(address: tuple[str, int]) -> str:
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -36,6 +36,7 @@ class Acceptor:
         self._bound = bound
         self._admit = admit
         self._poller = poller
+        self.used_units = 0  # it comes before connections that have cost much
         self._told_s = -math.inf
         self._is_watched = False
         self._is_closed = False

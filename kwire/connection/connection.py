@@ -10,8 +10,8 @@ Rules:
 - An error in a request ends that client's connection alone.
 """
 
-import logging
 import socket
+from contextlib import suppress
 from typing import Any
 
 import trio
@@ -20,7 +20,7 @@ from kwire.broker.broker import Broker
 from kwire.budget.work import Work
 from kwire.connection import large
 from kwire.connection.ends import ConnectionClosed, bad_size, failed, tell
-from kwire.connection.inbox import BadFrameSize, Inbox
+from kwire.connection.inbox import READ_BYTES_PER_UNIT, BadFrameSize, Inbox
 from kwire.connection.outbox import Outbox, SliceEnded
 from kwire.connection.poller import Poller
 from kwire.connection.rest import Rest
@@ -33,8 +33,6 @@ from kwire.handlers.context import ConnectionInfo, RequestContext
 from kwire.handlers.waiting import Slow, Unfinished
 from kwire.protocol.frame import MIN_REQUEST_BYTES, RequestHeader
 from kwire.protocol.wire import TooManyElements
-
-log = logging.getLogger(__name__)
 
 REQUESTS_PER_TURN = 64
 """After this many requests in a row, other connections have their turn."""
@@ -70,6 +68,11 @@ class Connection:
     def fileno(self) -> int:
         """The descriptor of the socket."""
         return self._sock.fileno()
+
+    @property
+    def used_units(self) -> int:
+        """What the connection's requests have cost so far."""
+        return self._work.used_units
 
     def on_readable(self) -> None:
         """Serve the requests that have arrived; a task continues what takes longer."""
@@ -114,13 +117,12 @@ class Connection:
             return
         if self._sock.fileno() < 0:
             return
-        now_s = self._poller.now_s
         try:
-            self._outbox.send_on(now_s - self.last_active_s)
+            self._outbox.send_on(self._poller.now_s - self.last_active_s)
         except Exception as error:
             self._end(error)
             return
-        self.last_active_s = now_s
+        self.last_active_s = self._poller.now_s
         self._wait()
 
     def wake(self, units: int) -> None:
@@ -148,10 +150,8 @@ class Connection:
 
     def close_nowait(self) -> None:
         """End the connection after the request that is being served."""
-        try:
+        with suppress(OSError):  # it is closed already
             self._sock.shutdown(socket.SHUT_RD)
-        except OSError:
-            log.debug("connection from %s is closed already", self.info.peer)
 
     def abort_nowait(self) -> None:
         """End the connection at once, even while a request waits."""
@@ -170,10 +170,14 @@ class Connection:
         if self._inbox.has_frame:
             return
         try:
-            if not self._inbox.receive(self._sock):
-                raise ConnectionClosed
+            count = self._inbox.receive(self._sock)
         except BlockingIOError:
             return
+        if not count:
+            raise ConnectionClosed
+        units = count // READ_BYTES_PER_UNIT
+        self._work.used_units += units
+        self._poller.turns.units_left -= units
 
     def _serve_frames(self) -> None:
         """Serve whole frames until a request waits or the client doesn't read; send responses."""
@@ -229,14 +233,13 @@ class Connection:
         self, served_by: Route, header: RequestHeader, frame: memoryview, position: int
     ) -> None:
         """Decode a request and call its handler; a large one has to wait for that."""
-        units = len(frame) // large.BYTES_PER_UNIT
+        units = len(frame) // served_by.decoded_bytes_per_unit
         self._work.begin_request(min(units, large.INLINE_ELEMENTS))
         context = self._context(header)
         try:
             request, _ = served_by.decode(frame, position, large.INLINE_ELEMENTS)
         except TooManyElements:
-            later = large.serve_large(served_by, frame, position, context)
-            self._take(served_by, header, later)
+            self._take(served_by, header, large.serve_large(served_by, frame, position, context))
             return
         self._handle(served_by, header, request, context)
 
@@ -251,9 +254,7 @@ class Connection:
         if flusher.asked:
             flusher.forget()
         response = served_by.handle(request, context)
-        if flusher.asked:
-            response = held(response, flusher)
-        self._take(served_by, header, response)
+        self._take(served_by, header, held(response, flusher) if flusher.asked else response)
 
     def _take(self, served_by: Route, header: RequestHeader, response: Any) -> None:
         """Keep a response, or the object that gives the response later."""
@@ -265,14 +266,14 @@ class Connection:
         if type(response) is list:
             self._outbox.append_plain(response)
         elif response is not None and self._work.is_large:
-            coding, watch = self._broker.threads.coding, self._stopwatch
-            encoding = large.encode_large(served_by, response, header, coding, self._work, watch)
+            how = self._broker.threads.coding, self._work, self._stopwatch
+            encoding = large.encode_large(served_by, response, header, *how)
             self._waiting = Waiting(served_by, header, encoding)
             return
         elif response is not None:
             self._outbox.append(served_by, response, header.correlation_id)
-        if self._work.held_bytes:
-            self._work.release()
+        if self._work.held_bytes or self._work.doomed:
+            self._work.end_request()
 
     def _finish(self, waiting: Waiting) -> None:
         """Resume the handler of the request in hand; the handler may wait again."""
@@ -365,10 +366,9 @@ class Connection:
     def _end(self, error: Exception) -> None:
         """End the connection; good requests before a bad request still get their responses."""
         tell(error, self._broker, self.info.peer)
-        try:
+        all_is_sent = True
+        with suppress(OSError, SliceEnded):
             all_is_sent = self._outbox.send_nowait()
-        except (OSError, SliceEnded):
-            all_is_sent = True
         if all_is_sent:
             self._close()
         else:
@@ -393,7 +393,7 @@ class Connection:
                 self._poller.deadlines.discard(waiting.change)
             waiting.close()
         self._rest.end(self, self._work)
-        self._work.release()
+        self._work.end_request()
         self._watch.end(self)
         self._outbox.clear()
         self._sock.close()

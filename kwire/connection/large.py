@@ -9,6 +9,9 @@ Rules:
 - The memory of all such requests together is bounded (``kwire.budget.large``).
 - If a handler needed more than one slice, a thread encodes its response. So a response must not
   hold an object that a handler, or any other code, changes later.
+- Then the thread also takes apart the request, its response, and what the handler has added to
+  ``Work.doomed``. So nobody may read a list of theirs after that, except through a reference of
+  their own to that list.
 """
 
 from collections.abc import Callable
@@ -22,13 +25,11 @@ from kwire.handlers import PlainAnswer, Route
 from kwire.handlers.context import RequestContext
 from kwire.protocol.file_slice import FileSlice
 from kwire.protocol.frame import RequestHeader
+from kwire.protocol.taking_apart import take_apart
 from kwire.protocol.wire import TooManyElements
 
 INLINE_ELEMENTS = 2000
 """Up to this many elements are decoded inline, which takes about a millisecond."""
-
-BYTES_PER_UNIT = 32
-"""How many bytes of a request without a fast path are decoded in one unit of work."""
 
 BYTES_PER_BYTE = 32
 """How much memory one byte of a request of many small elements takes, with all that its handler
@@ -67,19 +68,23 @@ async def serve_large(
     most = broker.integer(SETTING)
     times = FETCH_BYTES_PER_BYTE if served_by.api.name == "Fetch" else BYTES_PER_BYTE
     context.work.hold(min(len(frame) * times, most * BYTES_PER_ELEMENT))
+    # Before a Produce request is decoded, nobody knows whether its client waits for a response.
+    context.work.outlives_client = served_by.api.name == "Produce"
     await context.work.next_slice()
     try:
         request, _ = await broker.threads.coding.run(
             context.work,
             lambda most, between: served_by.decode(frame, position, most),
             most,
-            len(frame) // BYTES_PER_UNIT,
+            len(frame) // served_by.decoded_bytes_per_unit,
         )
     except TooManyElements as error:
         raise ConnectionClosed(
             f"{error}; {SETTING}={most} allows no more in one request"
         ) from error
+    context.work.doomed.append(request)
     await context.work.next_slice()
+    context.work.outlives_client = False  # from here on, its handler decides
     broker.flusher.forget()
     return served_by.handle(request, context)
 
@@ -94,18 +99,22 @@ async def encode_large(
 ) -> PlainAnswer:
     """Encode a response in a thread; ConnectionClosed for a response of too many bytes.
 
-    The thread also notes the response's errors. Slices of files don't count: they are not in
+    The thread also notes the response's errors, and frees the objects of the request and of the
+    response. Slices of files don't count: they are not in
     memory, and ``fetch.max.bytes`` bounds them.
     """
 
     def encode(response: Any, between: Callable[[], None]) -> list[bytes | FileSlice]:
         if stopwatch is not None:
             stopwatch.note_errors(response)
-        return encoded_parts(served_by, response, header.correlation_id)
+        parts = encoded_parts(served_by, response, header.correlation_id)
+        for thing in (response, *work.doomed):
+            take_apart(thing)
+        return parts
 
     parts = await coding.run(work, encode, response)
     size_bytes = sum(len(part) for part in parts if isinstance(part, bytes))
-    work.thread_units = (work.thread_units or 0) + size_bytes // BYTES_PER_UNIT
+    work.thread_units = (work.thread_units or 0) + size_bytes // _ANSWER_BYTES_PER_UNIT
     if size_bytes > work.max_answer_bytes:
         raise ConnectionClosed(
             f"{served_by.api.name}: the answer has {size_bytes} bytes; "

@@ -35,6 +35,7 @@ class OwnWait(trio.abc.Instrument):
     def __init__(self, trio_fd: int) -> None:
         self.others = MANY  # tasks that can run; unknown until trio's loop turns
         self.is_trios_turn = False
+        self.used_units = 0  # it comes before all connections
         self._trio_fd = trio_fd
 
     def fileno(self) -> int:

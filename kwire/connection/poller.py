@@ -31,13 +31,14 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from heapq import heappop, heappush
 from time import perf_counter
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 import trio
 
 from kwire.broker.tally import Tally
 from kwire.budget.resting import RestingBytes
 from kwire.budget.work import Turns
+from kwire.connection.crowd import Crowd, Ready, Watched
 from kwire.connection.deadlines import Deadlines
 from kwire.connection.inbox import Scratch
 from kwire.connection.own_wait import OwnWait
@@ -54,19 +55,6 @@ GATHER_FROM = 16
 
 GATHER_MOST = 32
 
-Ready: TypeAlias = list[tuple[selectors.SelectorKey, int]]
-"""The connections that are ready, each with its events."""
-
-
-class Watched(Protocol):
-    """A socket that the poller calls when the socket is readable."""
-
-    def fileno(self) -> int:
-        """The descriptor of the socket."""
-
-    def on_readable(self) -> None:
-        """Take what has arrived."""
-
 
 class Pollable(Protocol):
     """A connection as the poller sees it; times are trio's clock in seconds."""
@@ -74,6 +62,10 @@ class Pollable(Protocol):
     peer_host: str
     listener: str
     last_active_s: float
+
+    @property
+    def used_units(self) -> int:
+        """What the connection's requests have cost so far."""
 
     def fileno(self) -> int:
         """The descriptor of the socket."""
@@ -137,6 +129,8 @@ class Poller:
         self.gathers = False  # whether responses are to be gathered
         self._gathered: list[Pollable] = []
         self._is_in_turn = False
+        self._crowd = Crowd()
+        self._is_crowded = False  # whether the last pass left connections for the next one
         self._has_ended = False
         self._all_gone = trio.Event()
         # On a single processor, looking would only take time from the clients on this machine.
@@ -248,8 +242,8 @@ class Poller:
         self.now_s = trio.current_time()
         served_s = begin_s = self.ready_s = perf_counter()
         while True:
-            if self._again:  # their next bytes wait behind what they have already
-                ready = [one for one in ready if one[0].data not in self._again]
+            if self._again or self._is_crowded:
+                ready = self._in_order(ready)
             again = list(self._again)
             if len(ready) < GATHER_FROM:
                 self._serve(ready)
@@ -262,7 +256,7 @@ class Poller:
             if self.tally.is_on and (ready or again):
                 self.tally.end_pass(now_s - self.ready_s)
             self.ready_s = now_s
-            if now_s - begin_s > TURN_S or self._again:
+            if now_s - begin_s > TURN_S or self._again or self._is_crowded:
                 return True
             if ready:
                 self._patience = min(self._patience + (served_s > begin_s), MAX_PATIENCE)
@@ -273,6 +267,18 @@ class Poller:
                 self._patience = self._patience - 1 if self._patience else -MAX_PATIENCE
                 return False
             ready = select(0)
+
+    def _in_order(self, ready: Ready) -> Ready:
+        """The connections to serve: not those in ``_again``, whose next bytes wait behind others.
+
+        If the last pass left connections, ``Crowd`` says who is first.
+        """
+        if self._again:
+            ready = [one for one in ready if one[0].data not in self._again]
+        if self._is_crowded:
+            self._is_crowded = False
+            ready = self._crowd.in_order(ready, self.turns)
+        return ready
 
     def _serve_again(self, again: list[Pollable]) -> None:
         """Serve at least one connection that has more requests, and others until the pass is spent.
@@ -308,7 +314,16 @@ class Poller:
         self._gathered.append(connection)
 
     def _serve(self, ready: Ready) -> None:
+        """Serve connections until the units of the pass are spent.
+
+        The selector names the others again in the next pass.
+        """
+        turns = self.turns
         for key, events in ready:
+            if turns.units_left <= 0:
+                self._is_crowded = True
+                self._crowd.leave(ready, key.fd)
+                return
             if events == selectors.EVENT_READ:
                 key.data.on_readable()
             else:

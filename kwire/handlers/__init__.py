@@ -69,8 +69,10 @@ APIS: dict[int, Api] = {
     35: Api("DescribeLogDirs", 1, 5),
     37: Api("CreatePartitions", 0, 3),
     42: Api("DeleteGroups", 0, 2),
+    43: Api("ElectLeaders", 0, 2),
     44: Api("IncrementalAlterConfigs", 0, 1),
     47: Api("OffsetDelete", 0, 0),
+    55: Api("DescribeQuorum", 0, 2),
     57: Api("UpdateFeatures", 0, 2),
     60: Api("DescribeCluster", 0, 2),
     61: Api("DescribeProducers", 0, 0),
@@ -87,8 +89,9 @@ APIS: dict[int, Api] = {
 
 OWN_APIS: dict[int, Api] = {
     20_000: Api("ExplainGroup", 0, 0),
+    20_001: Api("AnnounceMember", 0, 0),
 }
-"""APIs of kwire's own tools, which Kafka doesn't have: kwire serves and never advertises them."""
+"""APIs of kwire's own tools and brokers. Kafka doesn't have them, kwire never advertises them."""
 
 PRODUCE_KEY, FETCH_KEY = 0, 1
 
@@ -111,6 +114,15 @@ def advertised_versions() -> list[tuple[int, int, int]]:
     ]
 
 
+DECODED_BYTES_PER_UNIT = 8
+"""How many bytes of a request without a fast path are decoded in one unit of work."""
+
+RECORD_BYTES_PER_UNIT = 2000
+"""The same for Produce, whose bytes are nearly all record batches, which nobody decodes.
+
+Its handler counts the bytes of each batch and the partitions."""
+
+
 class Route(NamedTuple):
     """All parts that serve one version of an API."""
 
@@ -121,6 +133,8 @@ class Route(NamedTuple):
     request_is_flexible: bool
     response_header_version: int
     plain: PlainHandler | None
+    decoded_bytes_per_unit: int
+    """How many bytes of a request are decoded in one unit of work (``kwire.budget.work``)."""
 
 
 @cache
@@ -140,4 +154,5 @@ def route(api_key: int, version: int) -> Route:
         is_flexible(request, version),
         response_header_version(response, version),
         import_module(PLAIN[api_key]).answer if api_key in PLAIN else None,
+        RECORD_BYTES_PER_UNIT if api_key == PRODUCE_KEY else DECODED_BYTES_PER_UNIT,
     )

@@ -38,7 +38,7 @@ async def _handle(
         if regex:
             await compile_ahead(regex, context)
         if names := request.subscribed_topic_names:
-            check_member_size([(name, 0) for name in names], context)
+            await check_member_size(names, len, context)
         home = context.broker.groups.coordinator_or_empty(request.group_id)
         now_ms = context.broker.groups.now_ms()
         home.carry_out(home.groups.consumer.heartbeat(request, client, reply, now_ms))

@@ -69,8 +69,15 @@ async def commit_in_slices(
     if validate_only:
         return
 
+    last: tuple[MetadataImage, Sequence[Change]] | None = (image, decided)
+
     async def as_decided(now: MetadataImage) -> Sequence[Change]:
-        return decided if now is image else _checked(await decide(now, _InTurn()))
+        # Not ``image``, but the last one counts: the outcomes that ``decide`` notes are its.
+        nonlocal last
+        if last is None or last[0] is not now:
+            last = None
+            last = now, _checked(await decide(now, _InTurn()))
+        return last[1]
 
     await context.commit(as_decided)
 

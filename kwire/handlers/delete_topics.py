@@ -47,6 +47,7 @@ async def handle(request: DeleteTopicsRequest, context: RequestContext) -> Delet
     except KafkaError as error:
         deletion.fail(error)
     await context.broker.forget_deleted_topics()
+    context.work.doomed += (wanted, deletion.wanted)
     return DeleteTopicsResponse(responses=deletion.results)
 
 
@@ -55,7 +56,7 @@ class _Deletion:
 
     def __init__(self, context: RequestContext) -> None:
         self.results: list[DeletableTopicResult] = []
-        self._wanted: Counter[tuple[str | None, bytes]] = Counter()
+        self.wanted: Counter[tuple[str | None, bytes]] = Counter()
         self._context = context
 
     async def read(self, wanted: list[DeleteTopicState]) -> None:
@@ -63,13 +64,13 @@ class _Deletion:
         for piece in pieces(wanted):
             if self._context.work.spend(len(piece)):
                 await self._context.work.next_slice()
-            self._wanted.update((topic.name, topic.topic_id) for topic in piece)
+            self.wanted.update((topic.name, topic.topic_id) for topic in piece)
 
     async def decide(self, image: MetadataImage, work: Price) -> Sequence[Change]:
         """The changes that delete every topic whose deletion is allowed."""
         self.results = []
         found: dict[bytes, DeletableTopicResult] = {}
-        for name, topic_id in self._wanted:
+        for name, topic_id in self.wanted:
             if work.spend(UNITS):
                 await work.next_slice()
             result = DeletableTopicResult(name=name, topic_id=topic_id, error_message=None)
@@ -99,7 +100,7 @@ class _Deletion:
         by_id = topic_id != ZERO_UUID
         if by_id == (name is not None):
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Name either a topic or its id.")
-        if self._wanted[name, topic_id] > 1:
+        if self.wanted[name, topic_id] > 1:
             kind = "id" if by_id else "name"
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Duplicate topic {kind}.")
         if by_id:

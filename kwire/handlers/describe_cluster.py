@@ -6,6 +6,7 @@ type 2 is MISMATCHED_ENDPOINT_TYPE, as at any broker of Kafka.
 
 from kwire.errors import ErrorCode
 from kwire.handlers.context import CLUSTER_OPERATIONS, NOT_ASKED, RequestContext
+from kwire.handlers.seen_brokers import seen_brokers
 from kwire.protocol.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
@@ -29,17 +30,16 @@ def handle(request: DescribeClusterRequest, context: RequestContext) -> Describe
             error_message=f"Unsupported endpoint type {request.endpoint_type}",
         )
     broker = context.broker
-    host, port = context.advertised_address()
     ask = request.include_cluster_authorized_operations
     return DescribeClusterResponse(
         cluster_id=broker.cluster_id,
-        controller_id=broker.node_id,
+        controller_id=broker.controller_id,
         brokers=[
             DescribeClusterBroker(
-                broker_id=broker.node_id,
-                host=host,
-                port=port,
-                rack=broker.image.brokers[broker.node_id].rack,
+                broker_id=node_id, host=host, port=port, rack=rack, is_fenced=is_fenced
+            )
+            for node_id, host, port, rack, is_fenced in seen_brokers(
+                context, with_fenced=request.include_fenced_brokers
             )
         ],
         cluster_authorized_operations=CLUSTER_OPERATIONS if ask else NOT_ASKED,

@@ -137,10 +137,10 @@ def _entries(resource: DescribeConfigsResource, context: RequestContext) -> Iter
         case ConfigResourceType.BROKER if not name:
             return default_broker_configs(broker)
         case ConfigResourceType.BROKER:
-            _check_broker(name, context)
+            _check_broker(name, f"{broker.node_id} or empty string, but", context)
             return broker_configs(broker)
         case ConfigResourceType.BROKER_LOGGER:
-            _check_broker(name, context)
+            _check_broker(name, f"{broker.node_id} but", context)
             return logger_configs()
         case ConfigResourceType.GROUP:
             check_resource(broker.image, (ConfigResourceType.GROUP, name))
@@ -154,17 +154,19 @@ def _entries(resource: DescribeConfigsResource, context: RequestContext) -> Iter
     )
 
 
-def _check_broker(name: str, context: RequestContext) -> None:
-    """Raise KafkaError (INVALID_REQUEST) unless ``name`` is this broker's id."""
-    expected = context.broker.node_id
+def _check_broker(name: str, expected: str, context: RequestContext) -> None:
+    """Raise KafkaError (INVALID_REQUEST) unless ``name`` is this broker's id.
+
+    ``expected`` is what Kafka's ConfigHelper says there.
+    """
     if not name.isdigit():
         raise KafkaError(
             ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}"
         )
-    if int(name) != expected:
+    if int(name) != context.broker.node_id:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
-            f"Unexpected broker id, expected {expected}, but received {name}",
+            f"Unexpected broker id, expected {expected} received {name}",
         )
 
 

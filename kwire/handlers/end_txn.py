@@ -46,7 +46,7 @@ async def _end(request: EndTxnRequest, context: RequestContext) -> Transaction:
     bumps = context.api_version >= BUMPS_SINCE
     new_id: int | None = None
     while True:
-        home = broker.transactions.of(transactional_id)
+        home = broker.transactions.of_producer(transactional_id)
         try:
             effects = home.coordinator.end_transaction(
                 transactional_id,

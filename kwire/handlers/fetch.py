@@ -130,7 +130,12 @@ async def _response(
         if session is not None:
             piece = _remember(session, piece, incremental=incremental)
         _add_by_topic(topics, piece)
-    return FetchResponse(session_id=session.session_id if session else NO_SESSION, responses=topics)
+    told = FetchResponse(session_id=session.session_id if session else NO_SESSION, responses=topics)
+    if answer.has_error:
+        from kwire.handlers.leader_hints import hint_consumer
+
+        hint_consumer(told, context)
+    return told
 
 
 def _count(answers: Iterable[tuple[PartitionKey, PartitionData]], broker: Broker) -> None:

@@ -1,9 +1,11 @@
 """FindCoordinator: the broker that coordinates a group or a transactional id.
 
-Behaviour: it is this broker. The first request creates ``__consumer_offsets`` or
-``__transaction_state``. kwire doesn't serve share groups yet: their keys get an error at which
-clients give up at once.
+Behaviour: it is the leader of the partition in which the group or id lives. The first request
+creates ``__consumer_offsets`` or ``__transaction_state``. kwire doesn't serve share groups yet:
+their keys get an error at which clients give up at once.
 """
+
+from functools import partial
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
@@ -55,22 +57,37 @@ async def _handle(
 async def _find(
     key: str, key_type: int, address: tuple[str, int], context: RequestContext
 ) -> Coordinator:
+    broker = context.broker
     try:
         if key_type == GROUP:
-            if not context.broker.groups.has_topic:
-                await later(context.broker.groups.ensure_topic)
-            context.broker.groups.check_available(key)
-            context.broker.groups.announce(key, context.connection.connection_id)
+            homes = broker.groups.homes
         elif key_type == TRANSACTION:
-            if not context.broker.transactions.has_topic:
-                await later(context.broker.transactions.ensure_topic)
-            context.broker.transactions.check_available(key)
+            homes = broker.transactions.homes
         else:
             what = "share groups are not served yet" if key_type == SHARE else "unknown key type"
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"{what} ({key_type})")
+        if not homes.exist:
+            await later(homes.ensure)
+        node_id = homes.leader_for(key)
+        if node_id != broker.node_id:
+            address = await _elsewhere(key, key_type, node_id, context)
+        elif key_type == GROUP:
+            broker.groups.announce(key, context.connection.connection_id)
     except KafkaError as error:
         return Coordinator(
             key=key, node_id=-1, port=-1, error_code=error.code, error_message=error.message
         )
     host, port = address
-    return Coordinator(key=key, node_id=context.broker.node_id, host=host, port=port)
+    return Coordinator(key=key, node_id=node_id, host=host, port=port)
+
+
+async def _elsewhere(
+    key: str, key_type: int, node_id: int, context: RequestContext
+) -> tuple[str, int]:
+    """The address of a coordinator that isn't this broker; KafkaError."""
+    from kwire.handlers.coordinators_elsewhere import address_of, announce
+
+    address = address_of(node_id, context)
+    if key_type == GROUP:
+        await later(partial(announce, key, node_id, context))
+    return address

@@ -66,7 +66,7 @@ async def _init(
     broker = context.broker
     new_id: int | None = None
     while True:
-        home = broker.transactions.of(transactional_id)
+        home = broker.transactions.of_producer(transactional_id)
         try:
             decision = home.coordinator.init_producer_id(
                 transactional_id,

@@ -1,18 +1,25 @@
 """JoinGroup: a member joins a classic group, and waits for the others; see ``classic_protocol``."""
 
 from kwire.coordinator.joining import Client
-from kwire.errors import KafkaError
+from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
 from kwire.handlers.group_steps import coordinator_for_step
 from kwire.handlers.member_size import check_member_size
 from kwire.handlers.replies import answer
 from kwire.handlers.waiting import Unfinished, at_once_or_later
-from kwire.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from kwire.protocol.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
 from kwire.runtime import Reply
 
 NULL_NAMES_SINCE = 7
 
 BYTES = 50
+
+MOST_PROTOCOLS = 1000
+"""Far above the number of assignors that a member offers: clients have two or three."""
 
 
 def handle(request: JoinGroupRequest, context: RequestContext) -> JoinGroupResponse | Unfinished:
@@ -32,7 +39,9 @@ async def _join(request: JoinGroupRequest, context: RequestContext) -> JoinGroup
     client = Client(context.client_id or "", context.client_host, context.api_version)
     reply = Reply()
     try:
-        check_member_size([(one.name, len(one.metadata)) for one in request.protocols], context)
+        if len(request.protocols) > MOST_PROTOCOLS:
+            raise KafkaError(ErrorCode.INVALID_REQUEST)
+        await check_member_size(request.protocols, _bytes_of, context)
         home = await coordinator_for_step(request.group_id, context)
         home.carry_out(
             home.groups.members.join(request, client, reply, context.broker.groups.now_ms())
@@ -44,3 +53,7 @@ async def _join(request: JoinGroupRequest, context: RequestContext) -> JoinGroup
     if response.members:
         context.work.answer(sum(BYTES + len(member.metadata) for member in response.members))
     return response
+
+
+def _bytes_of(protocol: JoinGroupRequestProtocol) -> int:
+    return len(protocol.name) + len(protocol.metadata)

@@ -10,7 +10,7 @@ from kwire.budget.work import Work
 from kwire.coordinator.group import GroupType
 from kwire.errors import KafkaError
 from kwire.handlers.context import RequestContext
-from kwire.handlers.slices import pieces
+from kwire.handlers.slices import PIECE, pieces
 from kwire.handlers.waiting import Unfinished, at_once_or_later, later
 from kwire.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
@@ -53,6 +53,8 @@ async def _lower(names: Sequence[str], work: Work) -> set[str]:
         if lower and work.spend(len(piece) // 4):
             await later(work.next_slice)
         lower.update(map(str.lower, piece))
+    if len(lower) > PIECE:
+        work.doomed.append(lower)
     return lower
 
 

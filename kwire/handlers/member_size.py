@@ -4,26 +4,38 @@ Kafka has no such limit. Its groups can't use much more either, because the data
 to fit into one batch of ``__consumer_offsets``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
+from kwire.handlers.slices import pieces
+from kwire.handlers.waiting import later
+
+_T = TypeVar("_T")
 
 SETTING = "kwire.group.member.max.bytes"
 
 BYTES_PER_ITEM = 64
 """What a name costs in memory besides its characters."""
 
+ITEMS_PER_UNIT = 4
 
-def check_member_size(items: Sequence[tuple[str, int]], context: RequestContext) -> None:
+
+async def check_member_size(
+    items: Sequence[_T], bytes_of: Callable[[_T], int], context: RequestContext
+) -> None:
     """Raise KafkaError (INVALID_REQUEST) if a member's data is beyond the limit.
 
-    Each item is a name and a number of bytes.
+    ``bytes_of`` gives the bytes of one item.
     """
     most = context.broker.integer(SETTING)
     size_bytes = len(items) * BYTES_PER_ITEM
     if size_bytes <= most:
-        size_bytes += sum(len(name) + more for name, more in items)
+        for piece in pieces(items):
+            if context.work.spend(len(piece) // ITEMS_PER_UNIT):
+                await later(context.work.next_slice)
+            size_bytes += sum(map(bytes_of, piece))
     if size_bytes > most:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,

@@ -27,7 +27,7 @@ from kwire.handlers.context import (
     TOPIC_OPERATIONS,
     RequestContext,
 )
-from kwire.handlers.slices import pieces
+from kwire.handlers.slices import PIECE, pieces
 from kwire.handlers.waiting import Unfinished, at_once_or_later, later
 from kwire.metadata.controller import check_partition_total, check_topic_name
 from kwire.metadata.image import PartitionImage, TopicImage
@@ -62,22 +62,36 @@ def handle(request: MetadataRequest, context: RequestContext) -> MetadataRespons
 async def _handle(request: MetadataRequest, context: RequestContext) -> MetadataResponse:
     broker = context.broker
     topics = await _topics(request, context)
-    host, port = context.advertised_address()
+    image, node_id = broker.image, broker.node_id
+    # Every broker takes changes of metadata. The elected controller may have just died: a client
+    # that has never reached it would wait for it (librdkafka asks nobody else then).
+    controller_id = node_id
+    if len(image.brokers) > 1:
+        brokers = _brokers(context)
+        if not image.is_active(node_id):
+            controller_id = image.controller_id
+    else:
+        host, port = context.advertised_address()
+        rack = image.brokers[node_id].rack
+        brokers = [MetadataResponseBroker(node_id=node_id, host=host, port=port, rack=rack)]
     ask_cluster = request.include_cluster_authorized_operations
     return MetadataResponse(
-        brokers=[
-            MetadataResponseBroker(
-                node_id=broker.node_id,
-                host=host,
-                port=port,
-                rack=broker.image.brokers[broker.node_id].rack,
-            )
-        ],
+        brokers=brokers,
         cluster_id=broker.cluster_id,
-        controller_id=broker.node_id,
+        controller_id=controller_id,
         topics=topics,
         cluster_authorized_operations=CLUSTER_OPERATIONS if ask_cluster else NOT_ASKED,
     )
+
+
+def _brokers(context: RequestContext) -> list[MetadataResponseBroker]:
+    """The brokers of a cluster of several."""
+    from kwire.handlers.seen_brokers import seen_brokers
+
+    return [
+        MetadataResponseBroker(node_id=node_id, host=host, port=port, rack=rack)
+        for node_id, host, port, rack, _ in seen_brokers(context)
+    ]
 
 
 async def _topics(request: MetadataRequest, context: RequestContext) -> list[MetadataResponseTopic]:
@@ -104,6 +118,8 @@ async def _topics(request: MetadataRequest, context: RequestContext) -> list[Met
         if described and context.work.spend(UNITS_PER_NAME):
             await later(context.work.next_slice)
         described.append(await _topic(wanted, context, operations, missing))
+    if len(distinct) > PIECE:
+        context.work.doomed += (distinct, missing)
     return described
 
 

@@ -2,7 +2,9 @@
 
 Behaviour:
 
-- acks 0 has no response; an error closes the connection instead, so that the client notices.
+- acks 0 has no response; an error closes the connection instead, so that the client notices. The
+  client may close its connection right after its last record, so its requests are carried out
+  although it is gone.
 - acks 1 and all wait for the same append, because a partition has one replica. But acks=all fails
   if fewer than ``min.insync.replicas`` are in sync.
 - If an idempotent producer repeats a batch, the answer is the offset that the batch already has.
@@ -67,6 +69,9 @@ BYTES_PER_UNIT = 8 * 1024
 UNITS = 25
 """What each partition after the first costs."""
 
+TOPIC_UNITS = 4
+"""What each topic after the first costs, which has been decoded, and stands in the response."""
+
 BACKOFF = "add.partitions.to.txn.retry.backoff.ms"
 PATIENCE = "add.partitions.to.txn.retry.backoff.max.ms"
 """How long a batch waits for the previous transaction: before each new try, and in all."""
@@ -98,11 +103,15 @@ def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse 
 async def _handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse | None:
     by_id = context.api_version >= TOPIC_IDS_SINCE
     work = context.work
+    work.outlives_client = request.acks == 0
     answers_count = 0
-    responses = []
+    has_error = False
+    responses: list[TopicProduceResponse] = []
     answers: list[PartitionProduceResponse] = []
     flushes: list[tuple[PartitionProduceResponse, Flush]] = []
     for topic in request.topic_data:
+        if responses and work.spend(TOPIC_UNITS):
+            await later(work.next_slice)
         name = _topic_name(context.broker, topic) if by_id else topic.name
         partitions = []
         for data in topic.partition_data:
@@ -112,6 +121,8 @@ async def _handle(request: ProduceRequest, context: RequestContext) -> ProduceRe
             response, flush = await _produce(request, context, name, data)
             if flush is not None:
                 flushes.append((response, flush))
+            elif response.error_code:
+                has_error = True
             partitions.append(response)
         answers += partitions
         responses.append(
@@ -120,13 +131,23 @@ async def _handle(request: ProduceRequest, context: RequestContext) -> ProduceRe
             )
         )
     if request.acks == 0:
-        for answer in answers:
-            if answer.error_code:
-                raise KafkaError(ErrorCode(answer.error_code), "with acks=0, which has no response")
+        _check_unanswered(answers)
         return None
     for answer, flush in flushes:
         await _wait_flushed(answer, flush)
-    return ProduceResponse(responses=responses)
+    told = ProduceResponse(responses=responses)
+    if has_error:
+        from kwire.handlers.leader_hints import hint_producer
+
+        hint_producer(told, context)
+    return told
+
+
+def _check_unanswered(answers: list[PartitionProduceResponse]) -> None:
+    """KafkaError, which closes the connection, if a request without a response has failed."""
+    for answer in answers:
+        if answer.error_code:
+            raise KafkaError(ErrorCode(answer.error_code), "with acks=0, which has no response")
 
 
 async def _wait_flushed(answer: PartitionProduceResponse, flush: Flush) -> None:
@@ -262,17 +283,18 @@ async def _verify(
     give_up_at = trio.current_time() + broker.integer(PATIENCE) / 1000
     while True:
         try:
-            flush = verify(broker, writer, partition, batch.base_sequence)
-            if flush is None:
+            awaited = verify(broker, writer, partition, batch.base_sequence)
+            if awaited is None:
                 return
-            broker.flusher.leave_to_handler(flush)
-            wait = flush.wait
+            if isinstance(awaited, Flush):
+                broker.flusher.leave_to_handler(awaited)
+            await later(awaited.wait)
+            continue
         except KafkaError as error:
             is_busy = error.code is ErrorCode.CONCURRENT_TRANSACTIONS
             if not is_busy or writer.support < Support.ADDS or trio.current_time() >= give_up_at:
                 raise _client_error(error) from error
-            wait = partial(trio.sleep, broker.integer(BACKOFF) / 1000)
-        await later(wait)
+        await later(partial(trio.sleep, broker.integer(BACKOFF) / 1000))
 
 
 class _Partitions:

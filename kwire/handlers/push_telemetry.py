@@ -2,8 +2,12 @@
 
 Behaviour: metrics that can't be read are INVALID_RECORD, after which a client pushes no more. A
 thread of their own decompresses and reads them, so that a client with many metrics delays no other
-client. They may decompress to ``MOST_TIMES`` the bytes that a client may push.
+client. They may decompress to ``MOST_TIMES`` the bytes that a client may push. The thread gives up
+when the client has gone, and serves the connection first that has used the threads least.
 """
+
+from collections.abc import Callable
+from typing import NamedTuple
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
@@ -20,6 +24,14 @@ UNITS_PER_POINT = 5
 UNITS_PER_ATTRIBUTE = 2
 POINTS_AT_ONCE = 10
 MOST_TIMES = 8
+
+
+class _Push(NamedTuple):
+    """What a client has pushed."""
+
+    codec: int
+    metrics: bytes
+    most_bytes: int
 
 
 def handle(
@@ -45,11 +57,10 @@ async def _handle(request: PushTelemetryRequest, context: RequestContext) -> Pus
         return PushTelemetryResponse(error_code=error.code)
     if request.metrics:
         most_bytes = MOST_TIMES * broker.integer("telemetry.max.bytes")
-        codec, metrics = request.compression_type, bytes(request.metrics)
+        push = _Push(request.compression_type, bytes(request.metrics), most_bytes)
 
         async def read() -> list[Point]:
-            threads = broker.threads.telemetry
-            return await threads.run(_read, codec, metrics, most_bytes, abandon=True)
+            return await broker.threads.telemetry.run(context.work, _read, push)
 
         try:
             found = await later(read)
@@ -68,5 +79,5 @@ def _units(point: Point) -> int:
     return UNITS_PER_POINT + UNITS_PER_ATTRIBUTE * len(point.attributes)
 
 
-def _read(codec: int, metrics: bytes, most_bytes: int) -> list[Point]:
-    return points(memoryview(decompress(codec, metrics, most_bytes)))
+def _read(push: _Push, between: Callable[[], None]) -> list[Point]:
+    return points(memoryview(decompress(push.codec, push.metrics, push.most_bytes)), between)

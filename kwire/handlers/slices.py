@@ -29,12 +29,14 @@ def pieces(items: Sequence[_T]) -> Iterator[Sequence[_T]]:
 
 
 async def distinct(items: Sequence[_K], work: Work) -> dict[_K, None]:
-    """The distinct elements of a list, in order."""
+    """The distinct elements of a list, in order; usable until the request is answered."""
     found: dict[_K, None] = {}
     for piece in pieces(items):
         if work.spend(len(piece) // 8):
             await later(work.next_slice)
         found.update(dict.fromkeys(piece))
+    if len(found) > PIECE:
+        work.doomed.append(found)
     return found
 
 

@@ -9,6 +9,7 @@ COORDINATOR_LOAD_IN_PROGRESS. Offsets of more than ``PIECE`` partitions are writ
 
 from collections.abc import Sequence
 
+from kwire.broker.flusher import Flush
 from kwire.broker.groups import LoadedCoordinator
 from kwire.broker.verification import Support, Writer, verify
 from kwire.coordinator.effects import Effects
@@ -108,7 +109,8 @@ async def _commit(
     writer = Writer(request.transactional_id, producer, _support(context.api_version))
     home = context.broker.groups.coordinator(request.group_id)
     while (awaited := verify(context.broker, writer, home.partition)) is not None:
-        context.broker.flusher.leave_to_handler(awaited)
+        if isinstance(awaited, Flush):
+            context.broker.flusher.leave_to_handler(awaited)
         await later(awaited.wait)
         home = context.broker.groups.coordinator(request.group_id)
     home.partition.log.producers.check_epoch(*producer)

@@ -6,7 +6,6 @@ version 1 the answer names every feature, unless the request as a whole has an e
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
-from kwire.handlers.slices import distinct, pieces
 from kwire.metadata.features import FeatureUpdate, UpgradeType, update_features
 from kwire.protocol.messages.update_features import (
     FeatureUpdateKey,
@@ -24,16 +23,10 @@ MOST_UPDATES = 100
 
 async def handle(request: UpdateFeaturesRequest, context: RequestContext) -> UpdateFeaturesResponse:
     """Change the levels, or answer with an error."""
-    updates: list[FeatureUpdate] = []
-    for piece in pieces(request.feature_updates):
-        if context.work.spend(2 * len(piece)):
-            await context.work.next_slice()
-        updates += [_update(update, context.api_version) for update in piece]
-    names = await distinct([update.name for update in updates[:MOST_UPDATES]], context.work)
     response = UpdateFeaturesResponse(error_message=None)
+    updates: list[FeatureUpdate] = []
     try:
-        if len(names) < len(updates):
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "A feature is named more than once.")
+        updates = _updates(request, context.api_version)
         if request.validate_only:
             update_features(context.broker.image, updates)
         else:
@@ -45,6 +38,15 @@ async def handle(request: UpdateFeaturesRequest, context: RequestContext) -> Upd
             UpdatableFeatureResult(feature=update.name, error_message=None) for update in updates
         ]
     return response
+
+
+def _updates(request: UpdateFeaturesRequest, version: int) -> list[FeatureUpdate]:
+    """The updates, each of another feature; KafkaError if a feature is named more than once."""
+    wanted = request.feature_updates
+    names = {update.feature for update in wanted[:MOST_UPDATES]}
+    if len(names) < len(wanted):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "A feature is named more than once.")
+    return [_update(update, version) for update in wanted]
 
 
 def _update(update: FeatureUpdateKey, version: int) -> FeatureUpdate:

@@ -26,7 +26,7 @@ _NOT_READY = (
 
 
 UNITS_PER_TOPIC = 2
-UNITS_PER_MARKER = 60
+UNITS_PER_MARKER = 120
 
 
 def handle(

@@ -13,6 +13,7 @@ Rules:
 """
 
 import logging
+import re
 import threading
 from collections.abc import Callable, Mapping
 from errno import EACCES, EPERM, EROFS
@@ -43,6 +44,9 @@ Offsets: TypeAlias = Mapping[TopicPartition, int]
 
 ROOM_TO_START_BYTES = 16 << 20
 """Enough for the indexes and snapshots that a start may have to rebuild."""
+
+_WORKER = re.compile(r"worker\.\d+")
+"""What ``kwire serve --workers`` calls the data directories of workers in that of the first."""
 
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 _CLEAN_SHUTDOWN = b'{"version":0,"brokerEpoch":-1}'
@@ -82,6 +86,16 @@ class DataDirectory:
     def is_online(self) -> bool:
         """Whether the directory is in use, that is, has not failed."""
         return self.health.failure is None
+
+    @property
+    def lock_descriptor(self) -> int:
+        """The descriptor of the lock file, -1 without a lock."""
+        return self._lock
+
+    @property
+    def lock_name(self) -> str | None:
+        """The name of the lock that this process holds; see ``Disk.name_of_lock``."""
+        return self._disk.name_of_lock(self._lock) if self._lock >= 0 else None
 
     def _open(self) -> None:
         made = [above for above in (self.path, *self.path.parents) if not above.exists()]
@@ -130,7 +144,7 @@ class DataDirectory:
         found = [
             self.path / name
             for name in sorted(self._disk.names(self.path))
-            if (self.path / name / META_FILE).is_file()
+            if (self.path / name / META_FILE).is_file() and not _WORKER.fullmatch(name)
         ]
         if found:
             log.warning(
@@ -205,11 +219,13 @@ def _why_not(error: OSError | ValueError) -> str:
     return f"cannot {'write to' if refused else 'open'} it: {reason}"
 
 
-def open_directories(paths: list[Path], node_id: int, disk: Disk) -> list[DataDirectory]:
+def open_directories(
+    paths: list[Path], node_id: int, disk: Disk, cluster_id: str | None = None
+) -> list[DataDirectory]:
     """Lock and identify the data directories of a broker, in the order of ``paths``.
 
-    A directory that fails is returned offline. Raises LogDirectoryError for a mistake in
-    ``log.dirs``, and if every directory failed.
+    ``cluster_id`` is the id of a cluster that exists already. A directory that fails is returned
+    offline. Raises LogDirectoryError for a mistake in ``log.dirs``, and if every directory failed.
     """
     opened: list[DataDirectory] = []
     try:
@@ -217,8 +233,7 @@ def open_directories(paths: list[Path], node_id: int, disk: Disk) -> list[DataDi
             if any(path.resolve() == other.path.resolve() for other in opened):
                 raise LogDirectoryError(f"{path} is named twice in log.dirs")
             opened.append(DataDirectory(path, disk))
-        known = [data.meta for data in opened if data.meta is not None]
-        cluster_id = known[0].cluster_id if known else random_id()
+        cluster_id = _cluster_of(opened, cluster_id)
         for data in opened:
             if data.is_online:
                 data.identify(node_id, cluster_id)
@@ -233,6 +248,18 @@ def open_directories(paths: list[Path], node_id: int, disk: Disk) -> list[DataDi
             data.close(clean=False)
         raise
     return opened
+
+
+def _cluster_of(opened: list[DataDirectory], cluster_id: str | None) -> str:
+    """The cluster's id: the expected one, that of the directories, or a new one."""
+    known = next((data.meta.cluster_id for data in opened if data.meta is not None), None)
+    if None not in (cluster_id, known) and known != cluster_id:
+        raise LogDirectoryError(
+            f"the data directory {opened[0].path} belongs to cluster {known}, the metadata store "
+            f"to cluster {cluster_id}; start with another directory, or with another prefix in "
+            "kwire.metadata.store"
+        )
+    return cluster_id or known or random_id()
 
 
 def _check_ids(opened: list[DataDirectory]) -> None:

@@ -19,6 +19,9 @@ from kwire.log.open_files import OpenFiles
 from kwire.log.page_cache import pread_nowait
 from kwire.record.batch import Buffer
 
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+"""Linux gives every boot of a machine an id of its own."""
+
 
 class Hurry:
     """A context manager: inside it, this thread's reads raise ColdPages instead of waiting."""
@@ -75,6 +78,18 @@ class Disk:
             self.close(fd)
             raise
         return fd
+
+    def name_of_lock(self, fd: int) -> str:
+        """The name of a locked file: no other file of any running machine has it.
+
+        Another boot, another machine or a copy of the file gives another name.
+        """
+        try:
+            boot = BOOT_ID.read_text().strip()
+        except OSError:  # not Linux: a name that no process has, so nobody is replaced by it
+            boot = os.urandom(16).hex()
+        found = os.fstat(fd)
+        return f"{boot}/{found.st_dev:x}/{found.st_ino:x}"
 
     def open_briefly(self, path: Path, *, create: bool = False) -> int:
         """Open a file for a short use. Closes files that are kept open if descriptors run out."""

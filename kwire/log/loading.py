@@ -5,6 +5,8 @@ Rules:
 - The logs of a directory that was closed cleanly are opened without checking their batches. The
   logs of any other directory are recovered (``kwire.log.recovery``).
 - Several threads recover logs, so that one log waits for the disk while another is checked.
+- A stop of the broker ends the loading: between two logs, and while a segment is read to check it,
+  before anything of it is cut or rebuilt. The next start recovers the logs.
 - A disk error takes the directory and all its logs offline. The other directories are loaded.
 - ``<name>.<hex>-delete`` is an unfinished deletion: it is finished now. Kafka or kwire has put a
   ``-stray`` directory aside: it stays, and one line counts all of them (``kwire.log.strays``).
@@ -23,7 +25,7 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from kwire.log.checkpoints import TopicPartition
@@ -46,11 +48,26 @@ _DELETED_DIRECTORY = re.compile(r".+\.[0-9a-f]{32}-delete")
 _CONTROLLERS_TOPIC = "__cluster_metadata"
 
 
-class RecoveryProgress:
-    """Writes a line every few seconds that says how far a directory's recovery has come."""
+class LoadingStopped(Exception):
+    """The broker was asked to stop before every log was loaded."""
 
-    def __init__(self, directory: Path, logs: int, size_bytes: int) -> None:
+
+def never() -> bool:
+    """False: nothing stops the loading."""
+    return False
+
+
+class RecoveryProgress:
+    """Writes a line every few seconds that says how far a directory's recovery has come.
+
+    ``check`` and ``add_bytes`` raise LoadingStopped once ``is_stopped`` returns True.
+    """
+
+    def __init__(
+        self, directory: Path, logs: int, size_bytes: int, is_stopped: Callable[[], bool] = never
+    ) -> None:
         self._directory = directory
+        self._is_stopped = is_stopped
         self._logs, self._bytes = logs, size_bytes
         self._logs_done = self._bytes_done = 0
         self._began_s = self._told_s = time.monotonic()
@@ -58,8 +75,14 @@ class RecoveryProgress:
         if logs and size_bytes:
             log.warning("%s was not closed cleanly; checking its logs", directory)
 
+    def check(self) -> None:
+        """Raise LoadingStopped if the broker was asked to stop."""
+        if self._is_stopped():
+            raise LoadingStopped
+
     def add_bytes(self, size_bytes: int) -> None:
         """Count bytes that recovery has read."""
+        self.check()
         with self._lock:
             self._bytes_done += size_bytes
             if time.monotonic() - self._told_s >= TELL_INTERVAL_S:
@@ -95,10 +118,12 @@ def load_logs(
     now_ms: int,
     disk: Disk,
     recovery_threads: int,
+    is_stopped: Callable[[], bool] = never,
 ) -> list[PartitionLog]:
     """Load every log of the online directories; ``recovery_threads`` threads per directory.
 
-    Raises LogDirectoryError if two directories hold the same log, and if every directory failed.
+    Raises LogDirectoryError if two directories hold the same log, and if every directory failed;
+    LoadingStopped soon after ``is_stopped``, which threads call, returns True.
     """
     logs: dict[tuple[TopicPartition, bytes], PartitionLog] = {}
     producers = LoadedProducers(config.producer_ids_max_of_broker)
@@ -106,7 +131,9 @@ def load_logs(
         if not data.is_online:
             continue
         data.begin()
-        for opened in _load_directory(data, config, now_ms, disk, recovery_threads, producers):
+        for opened in _load_directory(
+            data, config, now_ms, disk, recovery_threads, producers, is_stopped
+        ):
             key = ((opened.topic, opened.partition), opened.topic_id)
             if key in logs:
                 raise LogDirectoryError(
@@ -130,11 +157,13 @@ def _load_directory(
     disk: Disk,
     threads: int,
     producers: LoadedProducers,
+    is_stopped: Callable[[], bool],
 ) -> list[PartitionLog]:
     """The logs of one directory, empty if the directory fails."""
     try:
         found = _partition_directories(data, disk)
-        progress = RecoveryProgress(data.path, len(found), _suspect_bytes(data, found, disk))
+        suspect_bytes = _suspect_bytes(data, found, disk)
+        progress = RecoveryProgress(data.path, len(found), suspect_bytes, is_stopped)
     except OSError as error:
         data.health.fail("cannot look for logs", error)
         return []
@@ -143,6 +172,7 @@ def _load_directory(
         path, key = place
         if not data.is_online:
             return None
+        progress.check()
         try:
             opened = open_log(
                 path,

@@ -28,7 +28,7 @@ from kwire.log.checkpointed import ALL_CHECKPOINTS, offsets_of
 from kwire.log.checkpoints import RECOVERY_POINTS, TopicPartition
 from kwire.log.data_directory import DataDirectory, open_directories
 from kwire.log.disk import Disk
-from kwire.log.loading import DELETE_SUFFIX, load_logs
+from kwire.log.loading import DELETE_SUFFIX, load_logs, never
 from kwire.log.log_config import LogConfig
 from kwire.log.partition_log import PartitionLog
 from kwire.log.partition_metadata import holds_another_log, write_topic_id
@@ -48,19 +48,25 @@ class LogManager:
     def __init__(self, directories: Sequence[DataDirectory], disk: Disk) -> None:
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self._data_directories = {data.path: data for data in directories}
+        self._metas = [data.meta for data in directories if data.meta is not None]
         self._counts = {data.path: 0 for data in directories}
         self._disk = disk
         # Logs of the same name as one in ``logs``, until get_or_create chooses by topic id.
-        self._rivals: list[PartitionLog] = []
+        self.rivals: list[PartitionLog] = []
         self.deleted_segments = 0
         self._doomed: list[tuple[int, Path]] = []
-        # Threads create and delete logs, and the event loop retries what failed: one at a time.
+        # Threads create and delete logs, the event loop retries what failed: one at a time.
         self._changing = threading.Lock()
 
     @property
     def cluster_id(self) -> str:
         """The id in the directories' ``meta.properties``."""
-        return next(data.meta.cluster_id for data in self._data_directories.values() if data.meta)
+        return self._metas[0].cluster_id
+
+    @property
+    def data_directories(self) -> list[DataDirectory]:
+        """The data directories themselves: their ids and locks."""
+        return list(self._data_directories.values())
 
     @property
     def directories(self) -> list[Path]:
@@ -98,17 +104,19 @@ class LogManager:
         default_config: LogConfig | None = None,
         disk: Disk | None = None,
         recovery_threads: int = 1,
+        cluster_id: str | None = None,
+        is_stopped: Callable[[], bool] = never,
     ) -> "LogManager":
-        """Open data directories and every log in them; LogDirectoryError says what is wrong.
+        """Open data directories and every log in them; LogDirectoryError or LoadingStopped.
 
-        ``default_config`` applies to a log until ``get_or_create`` passes the topic's own.
+        ``cluster_id`` is that of a cluster that exists already. ``default_config`` applies to a log
+        until ``get_or_create`` passes the topic's own.
         """
         disk = disk or Disk()
-        opened = open_directories([path.absolute() for path in directories], node_id, disk)
-        manager = cls(opened, disk)
+        opened = open_directories([p.absolute() for p in directories], node_id, disk, cluster_id)
+        manager, config = cls(opened, disk), default_config or LogConfig()
         try:
-            config = default_config or LogConfig()
-            found = load_logs(opened, config, now_ms, disk, recovery_threads)
+            found = load_logs(opened, config, now_ms, disk, recovery_threads, is_stopped)
         except BaseException:
             for data in opened:
                 data.close(clean=False)
@@ -116,7 +124,7 @@ class LogManager:
         for one in found:
             manager._counts[one.directory.parent] += 1
             if (one.topic, one.partition) in manager.logs:
-                manager._rivals.append(one)
+                manager.rivals.append(one)
             else:
                 manager.logs[one.topic, one.partition] = one
         return manager
@@ -167,14 +175,14 @@ class LogManager:
     def _choose(self, key: TopicPartition, topic_id: bytes) -> PartitionLog | None:
         """The log of this name with this topic id or none; other logs of the name are put aside."""
         found = [self.logs[key]] if key in self.logs else []
-        found += [rival for rival in self._rivals if (rival.topic, rival.partition) == key]
+        found += [rival for rival in self.rivals if (rival.topic, rival.partition) == key]
         fitting = [one for one in found if one.topic_id in (topic_id, NO_TOPIC_ID)]
         for stray in found:
             if stray not in fitting[:1]:
                 self._put_stray_aside(stray)
         if fitting:
             self.logs[key] = fitting[0]
-            self._rivals = [rival for rival in self._rivals if rival is not fitting[0]]
+            self.rivals = [rival for rival in self.rivals if rival is not fitting[0]]
             return fitting[0]
         return None
 
@@ -184,7 +192,7 @@ class LogManager:
         log.warning("%s belongs to a deleted topic; putting it aside", stray.directory)
         if self.logs.get(key) is stray:
             del self.logs[key]
-        self._rivals = [rival for rival in self._rivals if rival is not stray]
+        self.rivals = [rival for rival in self.rivals if rival is not stray]
         self._counts[stray.directory.parent] -= 1
         stray.abandon()
         try:
@@ -194,8 +202,8 @@ class LogManager:
 
     def put_strays_aside(self, known: Collection[TopicPartition]) -> None:
         """Put aside every log whose partition is not in ``known``."""
-        for stray in [*self.logs.values(), *self._rivals]:
-            if (stray.topic, stray.partition) not in known or stray in self._rivals:
+        for stray in [*self.logs.values(), *self.rivals]:
+            if (stray.topic, stray.partition) not in known or stray in self.rivals:
                 self._put_stray_aside(stray)
 
     def _name_topic(self, found: PartitionLog, topic_id: bytes) -> None:

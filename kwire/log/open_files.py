@@ -24,6 +24,8 @@ from typing import Protocol
 
 from kwire.record.batch import Buffer
 
+MAX_OPEN_FILES = 10_000
+
 
 class Opener(Protocol):
     """The calls of ``Disk`` that this module needs."""
@@ -169,3 +171,15 @@ class OpenFiles:
                 self._open[file] = None
             else:
                 file.let_go()
+
+
+def descriptors_for_logs() -> int:
+    """How many log files may stay open.
+
+    Half of the process's descriptors: the rest is for connections, and for files that are held open
+    while they are sent.
+    """
+    import resource
+
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MAX_OPEN_FILES if soft == resource.RLIM_INFINITY else min(soft // 2, MAX_OPEN_FILES)

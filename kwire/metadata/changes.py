@@ -8,7 +8,7 @@ Rules:
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from kwire.metadata.image import (
@@ -32,6 +32,27 @@ class BrokerRegistered(NamedTuple):
     broker: BrokerImage
 
 
+class BrokerChanged(NamedTuple):
+    """A registered broker is fenced or not, and shuts down or not."""
+
+    node_id: int
+    is_fenced: bool
+    is_shutting_down: bool
+
+
+class BrokerUnregistered(NamedTuple):
+    """A broker has left the cluster for good."""
+
+    node_id: int
+
+
+class ControllerElected(NamedTuple):
+    """A broker became the controller."""
+
+    controller_id: int
+    controller_epoch: int
+
+
 class TopicCreated(NamedTuple):
     """A topic was created with its partitions."""
 
@@ -49,6 +70,13 @@ class PartitionsAdded(NamedTuple):
 
     topic_id: bytes
     partitions: tuple[PartitionImage, ...]
+
+
+class PartitionsChanged(NamedTuple):
+    """Partitions of a topic have new leaders, replicas or epochs: (number, new image)."""
+
+    topic_id: bytes
+    rows: tuple[tuple[int, PartitionImage], ...]
 
 
 class ConfigChanged(NamedTuple):
@@ -82,14 +110,42 @@ class TakenOver(NamedTuple):
 Change: TypeAlias = (
     ClusterNamed
     | BrokerRegistered
+    | BrokerChanged
+    | BrokerUnregistered
+    | ControllerElected
     | TopicCreated
     | TopicDeleted
     | PartitionsAdded
+    | PartitionsChanged
     | ConfigChanged
     | ProducerIdsAllocated
     | FeatureLevelChanged
     | TakenOver
 )
+
+
+CHANGE_BYTES = 150
+PARTITION_BYTES = 30
+"""About so many bytes each takes in a store, without the texts in it."""
+
+
+def size_of(changes: Iterable[Change]) -> int:
+    """About how many bytes the changes take in a store; an estimate that costs little."""
+    return sum(map(_size, changes))
+
+
+def _size(change: Change) -> int:
+    if isinstance(change, ConfigChanged):
+        texts = change.resource_name, change.name, change.value or ""
+        return CHANGE_BYTES + sum(map(len, texts))
+    partitions = 0
+    if isinstance(change, TopicCreated):
+        partitions = len(change.topic.partitions)
+    elif isinstance(change, PartitionsAdded):
+        partitions = len(change.partitions)
+    elif isinstance(change, PartitionsChanged):
+        partitions = len(change.rows)
+    return CHANGE_BYTES + PARTITION_BYTES * partitions
 
 
 def apply(image: MetadataImage, changes: Iterable[Change], revision: int) -> MetadataImage:
@@ -123,16 +179,15 @@ class _Draft:
             self._put_topic(change.topic)
         elif isinstance(change, TopicDeleted):
             self._delete_topic(change.topic_id)
-        elif isinstance(change, PartitionsAdded):
-            topic = self.image.topics_by_id[change.topic_id]
-            self._put_topic(topic._replace(partitions=topic.partitions + change.partitions))
+        elif isinstance(change, PartitionsAdded | PartitionsChanged):
+            self._change_partitions(change)
         elif isinstance(change, ConfigChanged):
             self._change_config(change)
-        elif isinstance(change, BrokerRegistered):
-            self._own("brokers")[change.broker.node_id] = change.broker
+        elif isinstance(change, BrokerRegistered | BrokerChanged | BrokerUnregistered):
+            self._change_broker(change)
         elif isinstance(change, FeatureLevelChanged):
             self._change_feature(change)
-        elif isinstance(change, ProducerIdsAllocated | TakenOver):
+        elif isinstance(change, ProducerIdsAllocated | TakenOver | ControllerElected):
             self.image = self.image._replace(**change._asdict())
         else:
             self.image = self.image._replace(cluster_id=change.cluster_id)
@@ -140,6 +195,31 @@ class _Draft:
     def _put_topic(self, topic: TopicImage) -> None:
         self._own("topics_by_name")[topic.name] = topic
         self._own("topics_by_id")[topic.topic_id] = topic
+
+    def _change_partitions(self, change: PartitionsAdded | PartitionsChanged) -> None:
+        topic = self.image.topics_by_id.get(change.topic_id)
+        if topic is None:
+            return  # an earlier change of the same commit has deleted it
+        if isinstance(change, PartitionsAdded):
+            partitions = topic.partitions + change.partitions
+        else:
+            rebuilt = list(topic.partitions)
+            for index, partition in change.rows:
+                rebuilt[index] = partition
+            partitions = tuple(rebuilt)
+        self._put_topic(topic._replace(partitions=partitions))
+
+    def _change_broker(self, change: BrokerRegistered | BrokerChanged | BrokerUnregistered) -> None:
+        brokers = self._own("brokers")
+        if isinstance(change, BrokerRegistered):
+            brokers[change.broker.node_id] = change.broker
+        elif isinstance(change, BrokerUnregistered):
+            del brokers[change.node_id]
+        else:
+            node_id, is_fenced, is_shutting_down = change
+            brokers[node_id] = brokers[node_id]._replace(
+                is_fenced=is_fenced, is_shutting_down=is_shutting_down
+            )
 
     def _delete_topic(self, topic_id: bytes) -> None:
         topic = self._own("topics_by_id").pop(topic_id)
@@ -180,6 +260,7 @@ def snapshot(image: MetadataImage) -> list[Change]:
     changes += [FeatureLevelChanged(name, level) for name, level in image.features.items()]
     changes.append(ProducerIdsAllocated(image.next_producer_id))
     changes.append(TakenOver(image.kafka_metadata_end_offset))
+    changes.append(ControllerElected(image.controller_id, image.controller_epoch))
     return changes
 
 
@@ -206,13 +287,25 @@ def _fields(change: Change) -> dict[str, Any]:
 
 def from_json(text: str) -> list[Change]:
     """The changes in a text of ``to_json``; ValueError, TypeError or LookupError for any other."""
-    items = json.loads(text)
+    return from_items(json.loads(text))
+
+
+def from_items(items: object) -> list[Change]:
+    """The changes in the parsed JSON of such a text; errors as in ``from_json``."""
     if not isinstance(items, list):
         raise ValueError("the changes of a revision are a list")
     return [_change(item.pop("type"), item) for item in items]
 
 
-def _partitions(rows: list[Any]) -> tuple[PartitionImage, ...]:
+def _broker(node_id: int, rack: str | None, endpoints: list[Any], *others: Any) -> BrokerImage:
+    broker = BrokerImage(node_id, rack, tuple((n, h, p) for n, h, p in endpoints), *others)
+    return broker._replace(
+        features=tuple((n, low, high) for n, low, high in broker.features),
+        directories=tuple(broker.directories),
+    )
+
+
+def _partitions(rows: Iterable[Any]) -> tuple[PartitionImage, ...]:
     return tuple(
         PartitionImage(leader, leader_epoch, tuple(replicas), tuple(isr), partition_epoch)
         for leader, leader_epoch, replicas, isr, partition_epoch in rows
@@ -233,16 +326,26 @@ def _change(kind: str, item: dict[str, Any]) -> Change:
             item["resource_type"] = ConfigResourceType(item["resource_type"])
             return ConfigChanged(**item)
         case "BrokerRegistered":
-            node_id, rack, endpoints = item["broker"]
-            return BrokerRegistered(
-                BrokerImage(node_id, rack, tuple((n, h, p) for n, h, p in endpoints))
-            )
-        case "ProducerIdsAllocated":
-            return ProducerIdsAllocated(**item)
-        case "FeatureLevelChanged":
-            return FeatureLevelChanged(**item)
-        case "TakenOver":
-            return TakenOver(**item)
-        case "ClusterNamed":
-            return ClusterNamed(**item)
-    raise ValueError(f"unknown metadata change {kind}; was it written by a newer kwire?")
+            return BrokerRegistered(_broker(*item["broker"]))
+        case "PartitionsChanged":
+            indexes, images = zip(*item["rows"], strict=True)
+            rows = tuple(zip(indexes, _partitions(images), strict=True))
+            return PartitionsChanged(bytes.fromhex(item["topic_id"]), rows)
+    if kind not in _PLAIN:
+        raise ValueError(f"unknown metadata change {kind}; was it written by a newer kwire?")
+    return _PLAIN[kind](**item)
+
+
+_PLAIN: dict[str, Callable[..., Change]] = {
+    kind.__name__: kind
+    for kind in (
+        BrokerChanged,
+        BrokerUnregistered,
+        ClusterNamed,
+        ControllerElected,
+        FeatureLevelChanged,
+        ProducerIdsAllocated,
+        TakenOver,
+    )
+}
+"""Changes whose JSON has the fields as they are."""

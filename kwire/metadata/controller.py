@@ -6,8 +6,8 @@ Rules:
   argument ``random``.
 - A decision is valid only for the image that it was made on. The store compares the revisions
   when it commits the changes.
-- Replicas are placed over the brokers in turn, leaders first, each topic starting at another
-  broker, so that leaders and replicas spread evenly (as Kafka's StripedReplicaPlacer does).
+- ``placement`` chooses the brokers of new replicas. Those that are fenced or shut down hold
+  replicas, but aren't in sync and don't lead.
 
 Source: ReplicationControlManager, ConfigurationControlManager of Kafka.
 """
@@ -28,6 +28,7 @@ from kwire.metadata.changes import (
 )
 from kwire.metadata.config_checks import check_configs
 from kwire.metadata.image import ConfigResourceType, MetadataImage, PartitionImage, TopicImage
+from kwire.metadata.placement import Placer
 
 MAX_TOPIC_NAME_LENGTH = 249
 MAX_PARTITIONS_PER_REQUEST = 10_000
@@ -116,11 +117,26 @@ class TopicCreation:
         changes = create_topic(self._image, topic, self._random, self._taken)
         created = changes[-1]
         assert isinstance(created, TopicCreated)
+        _check_one_replica(created.topic)
         self._records += len(changes) + len(created.topic.partitions)
         if self._records > MAX_RECORDS_PER_REQUEST:
             raise RequestTooLarge("Unable to perform excessively large batch operation.")
         self.changes += changes
         return created.topic
+
+
+def _check_one_replica(topic: TopicImage) -> None:
+    """Raise KafkaError (INVALID_REPLICATION_FACTOR) for more replicas, as nothing copies records.
+
+    A second replica would be empty, and would lead if the broker of the first one died.
+    """
+    factor = len(topic.partitions[0].replicas)
+    if factor > 1:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"A replication factor of {factor} isn't possible: kwire keeps one replica of a "
+            "partition. Set the replication factor to 1.",
+        )
 
 
 def check_topic_name(name: str) -> None:
@@ -156,9 +172,9 @@ def create_topic(
         replicas = _assigned(image, topic.assignments)
     else:
         replicas = _placed(image, topic.partitions, topic.replication_factor, random)
+    partitions = _new_partitions(image, replicas, is_manual=bool(topic.assignments))
     check_configs(ConfigResourceType.TOPIC, topic.configs, {})
     topic_id = _new_topic_id(image, random)
-    partitions = tuple(_new_partition(nodes) for nodes in replicas)
     changes: list[Change] = [
         ConfigChanged(ConfigResourceType.TOPIC, topic.name, name, value)
         for name, value in topic.configs.items()
@@ -199,7 +215,8 @@ def add_partitions(
     added = count - current
     factor = len(topic.partitions[0].replicas)
     if assignments is None:
-        replicas = _placed(image, added, factor, random)
+        existing = [partition.replicas for partition in topic.partitions]
+        replicas = _placed(image, added, factor, random, existing)
     elif len(assignments) != added:
         raise KafkaError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
@@ -213,7 +230,8 @@ def add_partitions(
                 f"Topic {name} has a replication factor of {factor}; "
                 "each new partition must have as many replicas.",
             )
-    return [PartitionsAdded(topic.topic_id, tuple(_new_partition(nodes) for nodes in replicas))]
+    partitions = _new_partitions(image, replicas, current, is_manual=assignments is not None)
+    return [PartitionsAdded(topic.topic_id, partitions)]
 
 
 def allocate_producer_ids(image: MetadataImage) -> list[Change]:
@@ -250,12 +268,35 @@ def _new_topic_id(image: MetadataImage, random: Random) -> bytes:
             return topic_id
 
 
-def _new_partition(replicas: Sequence[int]) -> PartitionImage:
-    return PartitionImage(replicas[0], 0, tuple(replicas), tuple(replicas))
+def _new_partitions(
+    image: MetadataImage, placed: Sequence[tuple[int, ...]], first: int = 0, *, is_manual: bool
+) -> tuple[PartitionImage, ...]:
+    """New partitions, numbered from ``first``: the replicas on active brokers are in sync."""
+    partitions = []
+    for index, replicas in enumerate(placed, first):
+        isr = tuple(node for node in replicas if image.is_active(node))
+        if not isr and is_manual:
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                "All brokers specified in the manual partition assignment for partition "
+                f"{index} are fenced or in controlled shutdown.",
+            )
+        if not isr:
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICATION_FACTOR,
+                f"Unable to replicate the partition {len(replicas)} time(s): All brokers are "
+                "currently fenced or in controlled shutdown.",
+            )
+        partitions.append(PartitionImage(isr[0], 0, replicas, isr))
+    return tuple(partitions)
 
 
 def _placed(
-    image: MetadataImage, partitions: int, replication_factor: int, random: Random
+    image: MetadataImage,
+    partitions: int,
+    replication_factor: int,
+    random: Random,
+    existing: Sequence[tuple[int, ...]] = (),
 ) -> list[tuple[int, ...]]:
     """The node ids that kwire chooses for each of ``partitions`` partitions."""
     if partitions < 1:
@@ -263,18 +304,8 @@ def _placed(
             ErrorCode.INVALID_PARTITIONS,
             f"Number of partitions was set to an invalid non-positive value: {partitions}.",
         )
-    nodes = sorted(image.brokers)
-    if not 0 < replication_factor <= len(nodes):
-        raise KafkaError(
-            ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"Replication factor {replication_factor} is not possible: it must be at least 1 and "
-            f"at most {len(nodes)}, the number of registered brokers.",
-        )
-    start = random.randrange(len(nodes))
-    return [
-        tuple(nodes[(start + index + place) % len(nodes)] for place in range(replication_factor))
-        for index in range(partitions)
-    ]
+    placer = Placer(image.brokers.values(), random, existing)
+    return [placer.place(replication_factor) for _ in range(partitions)]
 
 
 def _assigned(

@@ -16,16 +16,18 @@ Rules:
   file never grows beyond a small multiple of the image.
 - The latest commits stay in memory for new watchers, up to a number and a size.
 - A thread writes the commits, one at a time, because a write waits for the disk.
+- Sessions are in memory and last as long as the process: a broker always reaches its own store.
 """
 
 import errno
 import sqlite3
 import tempfile
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -33,7 +35,21 @@ from kwire.budget.threads import Kind
 from kwire.errors import ErrorCode, KafkaError
 from kwire.metadata.changes import Change, apply, from_json, snapshot, to_json
 from kwire.metadata.image import MetadataImage
-from kwire.metadata.store import Commit, RevisionConflict, RevisionGone, StoreFull, StoreUnusable
+from kwire.metadata.store import (
+    Commit,
+    Guard,
+    Member,
+    RevisionConflict,
+    RevisionGone,
+    Session,
+    Sessions,
+    StoreFull,
+    StoreUnusable,
+    Stream,
+)
+
+if TYPE_CHECKING:
+    from kwire.metadata.session_table import SessionTable
 
 FILE_NAME = "kwire-metadata.db"
 FORMAT = "1"
@@ -72,6 +88,7 @@ class EmbeddedStore:
         self._lock = trio.Lock()
         self._threads = Kind(1)
         self._watchers: list[trio.MemorySendChannel[Commit]] = []
+        self._sessions: SessionTable | None = None
 
     @classmethod
     def open(cls, path: Path, *, is_durable: bool = True) -> "EmbeddedStore":
@@ -99,13 +116,17 @@ class EmbeddedStore:
         """The newest image."""
         return self._image
 
-    async def commit(self, expected_revision: int, changes: Sequence[Change]) -> int:
+    async def commit(
+        self, expected_revision: int, changes: Sequence[Change], guard: Guard | None = None
+    ) -> int:
         """Make ``changes`` durable as the next revision, and return its number.
 
-        Raises RevisionConflict if another commit came first, and KafkaError (KAFKA_STORAGE_ERROR)
-        when the file can't be written.
+        Raises RevisionConflict if another commit came first, GuardFailed, and KafkaError
+        (KAFKA_STORAGE_ERROR) when the file can't be written.
         """
         async with self._lock:
+            if guard is not None:
+                self._table().check(guard)
             if self._image.revision != expected_revision:
                 raise RevisionConflict
             revision = expected_revision + 1
@@ -118,11 +139,14 @@ class EmbeddedStore:
             self._image = image
             commit = Commit(revision, changes)
             self._recent.add(commit, size_bytes)
-            for watcher in self._watchers:
-                watcher.send_nowait(commit)
+            for watcher in list(self._watchers):
+                try:
+                    watcher.send_nowait(commit)
+                except trio.BrokenResourceError:
+                    self._watchers.remove(watcher)  # the other end was closed
         return revision
 
-    def watch(self, revision: int) -> AsyncIterator[Commit]:
+    def watch(self, revision: int) -> Stream[Commit]:
         """Every commit after ``revision``, future ones included.
 
         Raises RevisionGone if the store no longer has all of them.
@@ -133,6 +157,38 @@ class EmbeddedStore:
             send.send_nowait(commit)
         self._watchers.append(send)
         return receive
+
+    async def begin_session(self, member: Member, ttl_ms: int) -> Session:
+        """Begin a session; NodeIdTaken if another process has the node id."""
+        from kwire.metadata.session_table import LastingSession
+
+        return LastingSession(self._table(), member, ttl_ms)
+
+    def sessions(self) -> Stream[Sessions]:
+        """The sessions now, and again after each change."""
+        return self._table().watch()
+
+    async def hold_controller(self, session: Session) -> Guard | None:
+        """Become the controller; None where another broker is."""
+        return self._table().hold_controller(session.guard)
+
+    async def end(self, guard: Guard) -> None:
+        """End a session or a hold."""
+        self._table().end(guard)
+
+    async def upkeep(self, image: MetadataImage, guard: Guard) -> None:
+        """Nothing: commits that are too many become a snapshot when the next one is written."""
+
+    async def run(self) -> None:
+        """Nothing: the store has no tasks."""
+
+    def _table(self) -> "SessionTable":
+        """The sessions; a broker that is alone never needs them."""
+        if self._sessions is None:
+            from kwire.metadata.session_table import SessionTable
+
+            self._sessions = SessionTable()
+        return self._sessions
 
     async def close(self) -> None:
         """Close the file and end every watch."""

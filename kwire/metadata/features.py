@@ -5,6 +5,11 @@ Rules:
 - A new cluster begins with the highest levels. A level of 0 is the same as no level.
 - A higher level is an upgrade, a lower one a downgrade. A request has to name the one it means.
 - The controller makes all updates of a request, or none.
+- A level is raised only if every registered broker supports it. A broker that lacks a level that
+  the cluster has doesn't start.
+- ``kwire.changes`` is the level of the kinds of changes (``kwire.metadata.changes``). No broker can
+  follow a log with a kind that it doesn't know. So a new kind raises the highest level here and is
+  written only while the cluster has this level.
 
 Source: FeatureControlManager, QuorumFeatures of Kafka.
 """
@@ -15,11 +20,12 @@ from typing import NamedTuple
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.metadata.changes import Change, FeatureLevelChanged
-from kwire.metadata.image import MetadataImage
+from kwire.metadata.image import BrokerImage, MetadataImage
 
 GROUP_VERSION = "group.version"
 TRANSACTION_VERSION = "transaction.version"
 METADATA_VERSION = "metadata.version"
+CHANGES_VERSION = "kwire.changes"
 
 
 class FeatureRange(NamedTuple):
@@ -31,6 +37,7 @@ class FeatureRange(NamedTuple):
 
 SUPPORTED: Mapping[str, FeatureRange] = {
     GROUP_VERSION: FeatureRange(0, 1),
+    CHANGES_VERSION: FeatureRange(1, 1),
     "kraft.version": FeatureRange(0, 1),
     METADATA_VERSION: FeatureRange(7, 30),
     TRANSACTION_VERSION: FeatureRange(0, 2),
@@ -62,6 +69,31 @@ def initial_features() -> list[Change]:
     return [FeatureLevelChanged(name, levels.max_level) for name, levels in SUPPORTED.items()]
 
 
+def own_features() -> tuple[tuple[str, int, int], ...]:
+    """The features of this version of kwire, as a broker registers them."""
+    return tuple((name, *levels) for name, levels in SUPPORTED.items())
+
+
+def check_features(image: MetadataImage, broker: BrokerImage) -> None:
+    """Raise KafkaError (UNSUPPORTED_VERSION) for a broker that lacks a finalised level."""
+    for name, level in image.features.items():
+        low, high = range_of(broker, name)
+        if not low <= level <= high:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"broker {broker.node_id} supports {name} from {low} to {high}, but the cluster "
+                f"has level {level}; start the version of kwire that the other brokers have",
+            )
+
+
+def range_of(broker: BrokerImage, name: str) -> FeatureRange:
+    """The levels of a feature that a registered broker supports."""
+    for known, low, high in broker.features:
+        if known == name:
+            return FeatureRange(low, high)
+    return FeatureRange(0, 0)
+
+
 def update_features(image: MetadataImage, updates: Iterable[FeatureUpdate]) -> list[Change]:
     """The changes that set new feature levels; KafkaError (INVALID_UPDATE_VERSION) if refused."""
     changes: list[Change] = []
@@ -77,6 +109,24 @@ def update_features(image: MetadataImage, updates: Iterable[FeatureUpdate]) -> l
     return changes
 
 
+def _contains(levels: FeatureRange, level: int) -> bool:
+    return levels.min_level <= level <= levels.max_level
+
+
+def _lacking_broker(image: MetadataImage, update: FeatureUpdate) -> str | None:
+    """Which registered broker lacks a level; None if all have it. One that is alone names none."""
+    for broker in image.brokers.values():
+        levels = range_of(broker, update.name)
+        if broker.features and not _contains(levels, update.level):
+            if not levels.max_level:
+                return f"Broker {broker.node_id} does not support this feature."
+            return (
+                f"Broker {broker.node_id} only supports versions "
+                f"{levels.min_level}-{levels.max_level}"
+            )
+    return None
+
+
 def _problem(image: MetadataImage, update: FeatureUpdate) -> str | None:
     """The reason why the controller refuses an update; None where it accepts the update."""
     levels = SUPPORTED.get(update.name)
@@ -88,8 +138,11 @@ def _problem(image: MetadataImage, update: FeatureUpdate) -> str | None:
         return "A feature version cannot be less than 0."
     if levels is None:
         return "Local controller does not support this feature."
-    if update.level != 0 and not levels.min_level <= update.level <= levels.max_level:
+    if (update.level or update.name == CHANGES_VERSION) and not _contains(levels, update.level):
         return f"Local controller only supports versions {levels.min_level}-{levels.max_level}"
+    lacking = _lacking_broker(image, update) if update.level else None
+    if lacking is not None:
+        return lacking
     if update.level < current and is_upgrade:
         return (
             "Can't downgrade the version of this feature without setting the upgrade type to "

@@ -14,6 +14,10 @@ from typing import NamedTuple, TypeAlias
 
 EMPTY: Mapping[str, str] = MappingProxyType({})
 
+AMONG_WORKERS = "worker"
+"""The endpoint at which the workers of one machine reach each other: where the port is bound,
+whatever is advertised. No listener has this name, because names of listeners are upper case."""
+
 
 class ConfigResourceType(IntEnum):
     """The kinds of resources that have dynamic configs; Kafka's numbers."""
@@ -54,11 +58,35 @@ class TopicImage(NamedTuple):
 
 
 class BrokerImage(NamedTuple):
-    """A registered broker, and the endpoints of its listeners: (name, host, port)."""
+    """A registered broker, and the endpoints of its listeners: (name, host, port).
+
+    A worker has one endpoint more (``AMONG_WORKERS``), which no client is told.
+
+    ``incarnation`` names its process for all time, and ``epoch`` is the revision that registered
+    it; both are unset for a broker that is alone. A fenced broker leads nothing, and no client sees
+    it. ``features`` are those that it supports: (name, lowest, highest level). ``directories`` are
+    the ids of its data directories.
+    """
 
     node_id: int
     rack: str | None
     endpoints: tuple[tuple[str, str, int], ...]
+    incarnation: str = ""
+    epoch: int = -1
+    is_fenced: bool = False
+    is_shutting_down: bool = False
+    features: tuple[tuple[str, int, int], ...] = ()
+    directories: tuple[str, ...] = ()
+
+    @property
+    def told_endpoints(self) -> tuple[tuple[str, str, int], ...]:
+        """The endpoints that clients are told."""
+        return tuple(one for one in self.endpoints if one[0] != AMONG_WORKERS)
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the broker may lead partitions."""
+        return not (self.is_fenced or self.is_shutting_down)
 
 
 class MetadataImage(NamedTuple):
@@ -66,7 +94,7 @@ class MetadataImage(NamedTuple):
 
     ``next_producer_id`` is the first producer id that no block contains. ``features`` are the
     finalised levels. ``kafka_metadata_end_offset`` is the end offset of Apache Kafka's metadata log
-    when kwire took it over, or -1.
+    when kwire took it over, or -1. ``controller_id`` is the broker that was elected last, or -1.
     """
 
     revision: int = 0
@@ -78,6 +106,8 @@ class MetadataImage(NamedTuple):
     configs: Mapping[ConfigResource, Mapping[str, str]] = MappingProxyType({})
     features: Mapping[str, int] = MappingProxyType({})
     kafka_metadata_end_offset: int = -1
+    controller_id: int = -1
+    controller_epoch: int = 0
 
     def config(self, resource_type: ConfigResourceType, name: str) -> Mapping[str, str]:
         """The dynamic configs of one resource, as text; empty for a resource without any."""
@@ -86,6 +116,11 @@ class MetadataImage(NamedTuple):
     def feature_level(self, name: str) -> int:
         """The finalised level of a feature; 0 for a feature without a level."""
         return self.features.get(name, 0)
+
+    def is_active(self, node_id: int) -> bool:
+        """Whether a broker is registered and may lead partitions."""
+        broker = self.brokers.get(node_id)
+        return broker is not None and broker.is_active
 
     def partition(self, topic: str, index: int) -> PartitionImage | None:
         """One partition; None where the topic or the partition doesn't exist."""

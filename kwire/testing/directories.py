@@ -24,7 +24,7 @@ ROOM_BYTES = 1 << 30
 
 
 class TestDirectory:
-    """A new directory, ``path``, which is locked until ``remove``."""
+    """A new directory, ``path``, which is locked until ``remove``; ``log_file`` is beside it."""
 
     __test__ = False  # not a class of tests, whatever its name says
 
@@ -38,10 +38,15 @@ class TestDirectory:
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         unnamed.rename(self._root / LOCK_NAME)
         self.path = self._root / "data"
+        self.log_file = self._root / "broker.log"
 
     def remove(self) -> None:
         """Remove the directory and everything in it; harmless when it is gone."""
         shutil.rmtree(self._root, ignore_errors=True)
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Close the lock, and leave the directory as it is."""
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1

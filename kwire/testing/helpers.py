@@ -55,6 +55,8 @@ TIMEOUT_MS = 10_000
 EARLIEST, LATEST = -2, -1
 BATCH_RECORDS = 10_000
 TOPICS_DESCRIBED = 50
+BROKERS_DEFAULT = -1
+OFFSETS_TOPIC = "__consumer_offsets"
 
 Partition: TypeAlias = tuple[str, int]
 
@@ -98,17 +100,18 @@ class Helpers(ABC):
     def topic(
         self,
         name: str,
-        partitions: int = 1,
+        partitions: int | None = None,
         records: Iterable[NewRecord] = (),
         configs: Mapping[str, object] | None = None,
     ) -> str:
         """Create a topic, unless it exists, and write records to it; returns its name.
 
+        Without ``partitions`` it has as many as the broker's ``num.partitions`` says, normally 1.
         Raises KafkaError if the broker refuses one of them.
         """
         wanted = CreatableTopic(
             name=name,
-            num_partitions=partitions,
+            num_partitions=BROKERS_DEFAULT if partitions is None else partitions,
             replication_factor=1,
             configs=[
                 CreatableTopicConfig(name=key, value=setting(value))
@@ -195,8 +198,22 @@ class Helpers(ABC):
         """How many records a group has not committed yet; None if it has committed nothing.
 
         The topics are those of which the group has committed an offset, or only ``topic``, which
-        counts from its start if the group has committed nothing of it.
+        counts from its start if the group has committed nothing of it. Waits while the broker loads
+        the offsets, as after a restart; raises KafkaError if it refuses to tell them.
         """
+
+        def found() -> list[int | None]:
+            try:
+                return [self._lag(group, topic)]
+            except KafkaError as error:
+                if error.code is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                    raise
+                return []
+
+        what = f"the offsets of group {group!r} to be loaded"
+        return wait_until(found, timeout_s=TIMEOUT_MS / 1000, what=what)[0]
+
+    def _lag(self, group: str, topic: str | None) -> int | None:
         committed = self._committed(group)
         topics = {name for name, _ in committed} if topic is None else {topic}
         if not topics:
@@ -226,14 +243,17 @@ class Helpers(ABC):
 
     def _lag_is(self, group: str, most: int, topic: str | None) -> "_Lag":
         try:
-            return _Lag(self.lag(group, topic), most)
+            return _Lag(self._lag(group, topic), most)
         except KafkaError:
-            return _Lag(None, most)  # the topic may still have to be created
+            return _Lag(None, most)  # the topic may still have to be created, or offsets be loaded
 
     def _committed(self, group: str) -> dict[Partition, int]:
         wanted = OffsetFetchRequestGroup(group_id=group, topics=None)
         request = OffsetFetchRequest(groups=[wanted])
         response = self._asker.ask(self.bootstrap, request, 8, OffsetFetchResponse).groups[0]
+        if response.error_code == ErrorCode.NOT_COORDINATOR and not self._has(OFFSETS_TOPIC):
+            return {}  # no group has committed anything yet
+        _check(response.error_code, f"group {group!r}")
         return {
             (topic.name, partition.partition_index): partition.committed_offset
             for topic in response.topics
@@ -270,6 +290,12 @@ class Helpers(ABC):
         for topic in response.topics:
             _check(topic.error_code, f"topic {topic.name!r}")
         return {topic.name or "": len(topic.partitions) for topic in response.topics}
+
+    def _has(self, topic: str) -> bool:
+        try:
+            return bool(self._partition_counts([topic]))
+        except KafkaError:
+            return False
 
     def describe(self) -> str:
         """The topics and how many records each partition has, for reports of failing tests."""

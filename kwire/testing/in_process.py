@@ -4,7 +4,6 @@ The server runs in a nursery of the test, on a free port of 127.0.0.1. If a hand
 unexpected exception, the test fails when the server ends.
 """
 
-import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -114,11 +113,3 @@ async def running_server(
             server.stop()
     if server.broker.bugs:
         raise server.broker.bugs[0]
-
-
-def local_port() -> int:
-    """A port of 127.0.0.1 that is free at the moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -12,26 +12,32 @@ Rules:
 - The broker is ready when the block begins, on a free port of 127.0.0.1. It ends with the block,
   and nothing of it is left on the disk.
 - The broker doesn't wait for the disk: its data survive ``kill`` and ``restart``, but no power cut.
+- A forked child, as ``multiprocessing`` makes it, has no part in the broker: it may outlive a
+  ``restart`` or ``reset``, and what it does with its copy of the object changes nothing.
 - The end of the block raises the first unexpected exception of the broker, unless the test has
   failed already.
 """
 
 import logging
+import os
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
+from weakref import WeakSet
 
 from kwire.config.broker import BrokerConfig
 from kwire.config.settings import ConfigError
 from kwire.log.disk import Disk
 from kwire.server import Server
+from kwire.testing.asking import Asker
 from kwire.testing.broker_log import COLLECTOR, BrokerLog
 from kwire.testing.broker_thread import BrokerThread, Serving
 from kwire.testing.directories import TestDirectory
 from kwire.testing.ended import REPORTS
 from kwire.testing.faults.planning import Faults
+from kwire.testing.forks import let_go_of
 from kwire.testing.helpers import Helpers, Record, setting
 from kwire.testing.process import BrokerFailed
 from kwire.testing.quick_disk import QuickDisk
@@ -82,6 +88,7 @@ class Kafka(Helpers):
     def start(self) -> "Kafka":
         """Start the broker and wait until it is ready; BrokerFailed says why it isn't."""
         assert self._thread is None, "the broker has been started already"
+        _STARTED.add(self)
         COLLECTOR.begin(self._log)
         self._thread = BrokerThread(self._log)
         try:
@@ -148,6 +155,16 @@ class Kafka(Helpers):
         faults = "\n".join(map(repr, self.faults))
         return f"{super().report()}\n\nfaults:\n{faults}" if faults else super().report()
 
+    def let_go(self) -> None:
+        """In a forked child: close what is the parent's, which has the thread of the broker."""
+        serving, self._serving = self._serving, None
+        directory, self._directory = self._directory, None
+        self._thread, self._asker = None, Asker()
+        if directory is not None:
+            directory.let_go()
+        if serving is not None:
+            let_go_of(serving.server)
+
     def _make_directory(self) -> None:
         if self._given_dir is not None:
             self.data_dir = self._given_dir
@@ -163,7 +180,9 @@ class Kafka(Helpers):
             config = _config(frozenset(given.items()))
         except ConfigError as error:
             raise BrokerFailed(f"the broker can't start: {error}") from error
-        config = config.with_places(str(self.data_dir), f"PLAINTEXT://{address}")
+        config = config.changed(
+            {"log.dirs": str(self.data_dir), "listeners": f"PLAINTEXT://{address}"}
+        )
         server = Server(config, disk=self._disk or QuickDisk(), open_frame=self.faults.open_frame)
         self._serving = None
         self._serving = self._thread.start(server, self._start_timeout_s, old)
@@ -208,6 +227,17 @@ class Kafka(Helpers):
             self.stop()
         except Exception as own:
             error.add_note(f"the broker failed too: {own!r}")
+
+
+_STARTED: WeakSet[Kafka] = WeakSet()
+
+
+def _let_go() -> None:
+    for kafka in _STARTED:
+        kafka.let_go()
+
+
+os.register_at_fork(after_in_child=_let_go)
 
 
 def _checked(settings: Mapping[str, object]) -> dict[str, object]:

@@ -28,17 +28,17 @@ class KafkaProcess(Helpers):
         start_timeout_s: float = START_TIMEOUT_S,
     ) -> None:
         super().__init__()
-        self._directory: TestDirectory | None = None
-        if data_dir is None:
-            self._directory = TestDirectory()
-            data_dir = self._directory.path
-        self.data_dir = Path(data_dir)
+        self._directory = TestDirectory()
+        self._is_given = data_dir is not None
+        self.data_dir = self._directory.path if data_dir is None else Path(data_dir)
+        self._ended_log: str | None = None
         given = {name: setting(value) for name, value in (settings or {}).items()}
         self._process = BrokerProcess(
             self.data_dir,
             TEST_SETTINGS | given,
             start_timeout_s=start_timeout_s,
             dies_with_parent=True,
+            log_file=self._directory.log_file,
         )
 
     @property
@@ -64,7 +64,7 @@ class KafkaProcess(Helpers):
         """End the broker and remove its data, unless the directory was given."""
         self._asker.close()
         try:
-            if self._directory is None:
+            if self._is_given:
                 self._process.stop()
             else:
                 self._process.kill()
@@ -83,11 +83,13 @@ class KafkaProcess(Helpers):
 
     def log(self) -> str:
         """Everything that the broker has logged."""
-        return self._process.log()
+        return self._process.log() if self._ended_log is None else self._ended_log
 
     def _remove(self) -> None:
-        if self._directory is not None:
-            self._directory.remove()
+        """Remove the data, unless they are in a given directory, and the file of the log."""
+        if self._ended_log is None:
+            self._ended_log = self.log()
+        self._directory.remove()
 
     def __enter__(self) -> "KafkaProcess":
         return self.start()

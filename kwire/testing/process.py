@@ -43,6 +43,7 @@ class BrokerProcess:
     ``host:port`` after the start.
     ``package_parent`` is the directory of the package ``kwire`` to run, by default this one's.
     ``http`` is the URL of its HTTP port, empty if it has none.
+    ``log_file`` gets the log; by default it is a temporary file, which is removed with this object.
     ``version`` is what the broker prints: ``0.1.0``, or ``0.1.0+compiled``.
     """
 
@@ -55,6 +56,7 @@ class BrokerProcess:
         start_timeout_s: float = START_TIMEOUT_S,
         options: Sequence[str] = (),
         dies_with_parent: bool = False,
+        log_file: Path | None = None,
     ) -> None:
         self.data_dir = Path(data_dir)
         self.bootstrap = ""
@@ -67,10 +69,13 @@ class BrokerProcess:
         self._options = options
         self._dies_with_parent = dies_with_parent
         self._process: subprocess.Popen[bytes] | None = None
-        handle, name = tempfile.mkstemp(prefix="kwire-", suffix=".log")
-        os.close(handle)
-        self._log = Path(name)
-        weakref.finalize(self, self._log.unlink, missing_ok=True)
+        if log_file is None:
+            handle, name = tempfile.mkstemp(prefix="kwire-", suffix=".log")
+            os.close(handle)
+            log_file = Path(name)
+            weakref.finalize(self, log_file.unlink, missing_ok=True)
+        self._log = log_file
+        self._log.touch()
 
     @property
     def pid(self) -> int:

@@ -5,7 +5,7 @@ and groups to the transaction implicitly, and every transaction ends with a new 
 Without it, separate requests add partitions and groups.
 """
 
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.protocol.messages.add_offsets_to_txn import (
@@ -38,10 +38,19 @@ from kwire.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
+from kwire.protocol.types import Request, Response
 from kwire.record.records import BatchBuilder, ProducerState
-from kwire.testing.in_process import RawClient
 
 TRANSACTION_KEY_TYPE = 1
+
+_R = TypeVar("_R", bound=Response)
+
+
+class RawClient(Protocol):
+    """What sends the requests."""
+
+    async def request(self, request: Request, version: int, answer: type[_R], /) -> _R:
+        """Send a request and wait for its response."""
 
 
 def check(code: int) -> None:

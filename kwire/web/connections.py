@@ -6,6 +6,8 @@ Rules:
 - A client has ``IDLE_S`` for the head of its request, and ``SEND_S`` to read a piece of an answer.
   A connection lasts ``LIFE_S`` at most; browsers and Prometheus then dial again.
 - A head has at most ``HEAD_BYTES``.
+- Clients speak HTTP/1.1. hypercorn also speaks HTTP/2 without TLS, which no browser does, and then
+  waits for the first request without a limit. So a client's wish for HTTP/2 is passed over.
 
 hypercorn itself limits neither the connections nor the time for which a client may read nothing, so
 this module accepts connections and gives hypercorn their streams.
@@ -13,15 +15,21 @@ this module accepts connections and gives hypercorn their streams.
 
 import logging
 import socket
+from typing import TYPE_CHECKING
 
 import trio
 from hypercorn.app_wrappers import ASGIWrapper
 from hypercorn.config import Config
+from hypercorn.protocol import ProtocolWrapper
+from hypercorn.protocol.h11 import H11Protocol
 from hypercorn.trio.tcp_server import TCPServer
 from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import ConnectionState
 
 from kwire.web.guard import App
+
+if TYPE_CHECKING:
+    import h11
 
 log = logging.getLogger(__name__)
 
@@ -30,8 +38,6 @@ SEND_S = 30.0
 LIFE_S = 600.0
 STOP_S = 1.0
 HEAD_BYTES = 16 * 1024
-MAX_STREAMS = 8
-"""How many requests of one HTTP/2 connection are served at the same time."""
 
 
 class _Stream:
@@ -53,6 +59,33 @@ class _Stream:
         except (trio.TooSlowError, trio.BrokenResourceError, trio.ClosedResourceError) as error:
             self.life.cancel()  # because hypercorn may wait for ever for its pipelined requests
             raise trio.BrokenResourceError("the client doesn't read") from error
+
+
+class _Http1(H11Protocol):
+    """hypercorn's HTTP/1.1, which never changes to HTTP/2."""
+
+    async def _check_protocol(self, event: "h11.Request") -> None:
+        """Stay with HTTP/1.1, whatever the request asks for: here hypercorn looks for HTTP/2."""
+
+
+class _Server(TCPServer):
+    """One connection of hypercorn's that speaks HTTP/1.1 only."""
+
+    async def _read_data(self) -> None:
+        """Read requests until the client or its time is at the end."""
+        wrapper: ProtocolWrapper = self.protocol
+        wrapper.protocol = _Http1(
+            wrapper.app,
+            wrapper.config,
+            wrapper.context,
+            wrapper.task_group,
+            wrapper.state,
+            wrapper.ssl,
+            wrapper.client,
+            wrapper.server,
+            wrapper.send,
+        )
+        await super()._read_data()
 
 
 class Connections:
@@ -98,7 +131,7 @@ class Connections:
             stream.life.deadline = trio.current_time() + LIFE_S
             state = ConnectionState({})
             with stream.life:
-                await TCPServer(self._app, self._config, self._context, state, stream)  # type: ignore[arg-type]
+                await _Server(self._app, self._config, self._context, state, stream)  # type: ignore[arg-type]
         except* (OSError, trio.BrokenResourceError, trio.ClosedResourceError) as ended:
             log.debug("an HTTP connection ended: %r", ended.exceptions[0])
         except* Exception as bug:
@@ -117,7 +150,5 @@ def _config() -> Config:
     config.include_server_header = False
     config.keep_alive_timeout = IDLE_S
     config.h11_max_incomplete_size = HEAD_BYTES
-    config.h2_max_concurrent_streams = MAX_STREAMS
-    config.h2_max_header_list_size = HEAD_BYTES
     config.websocket_max_message_size = HEAD_BYTES
     return config

@@ -2,9 +2,10 @@
 
 Rules:
 
-- The Host header must name the address that the client has dialled, ``localhost``, or one of
-  ``kwire.http.allowed.hosts``. Otherwise any web page could have a browser read this port under a
-  name of its own (DNS rebinding).
+- The Host header must name an IP address, ``localhost``, or one of ``kwire.http.allowed.hosts``.
+  Otherwise any web page could have a browser read this port under a name of its own (DNS
+  rebinding). An address can't be rebound, and may be another than the broker sees: that of the
+  machine around a container.
 - A request's body has at most ``MAX_BODY_BYTES``. An answer takes at most ``REQUEST_S``.
 - No answer may be shown inside another site's page, guessed to be of another type, or stored.
 - A bug in a page is logged and answered with status 500; the broker goes on.
@@ -12,6 +13,7 @@ Rules:
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from ipaddress import ip_address
 from typing import Any, TypeAlias
 
 import trio
@@ -94,8 +96,7 @@ class Guard:
         """The answer to a request that isn't passed on."""
         headers = dict(scope["headers"])
         host = _host(headers.get(b"host", b"").decode("latin-1"))
-        server = scope.get("server") or ("", 0)
-        if host not in ("localhost", str(server[0]).lower()) and host not in self._allowed:
+        if host != "localhost" and not _is_address(host) and host not in self._allowed:
             return _text(
                 403,
                 f"the Host header names {host or 'no host'!r}, which this port doesn't serve: dial "
@@ -112,6 +113,14 @@ def _host(header: str) -> str:
     if header.startswith("["):
         return header[1:].partition("]")[0].lower()
     return header.partition(":")[0].lower()
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def _limited(receive: Receive) -> Receive:

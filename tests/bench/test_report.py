@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from bench.hostile_table import ALONE, hostile_part
+from bench.hostile_table import ALONE, CONTROL, hostile_part
 from bench.markdown import growth_tables, whole_table
 from bench.publish import (
     END,
@@ -205,3 +205,12 @@ def test_waits_beside_hostile_clients_are_a_table_and_a_count() -> None:
     assert "| a bomb | 4.90 | 4.9 | 80 | 12 | no answer | - | - | - |" in text
     assert "in 1 of 1 attacks, longest wait at most 100 ms in 1, no answer any more in 0" in text
     assert "in 0 of 1 attacks, longest wait at most 100 ms in 0, no answer any more in 1" in text
+
+
+def test_waits_are_also_compared_with_those_beside_programs_that_only_compute() -> None:
+    """On two processors these alone make a neighbour wait for its turn."""
+    alone = {"p50_ms": 0.2, "p99_ms": 1.0, "longest_ms": 3, "more_mb": 0}
+    shared = alone | {"p99_ms": 4.0}
+    slow = alone | {"p99_ms": 6.0}
+    text = hostile_part({ALONE: {"pure": alone}, CONTROL: {"pure": shared}, "a": {"pure": slow}})
+    assert "in 0 of 1 attacks (1: at most 5 x that beside two other programs), longest" in text

@@ -8,7 +8,8 @@ import pytest
 import trio
 import trio.testing
 
-from kwire.broker.groups import Groups, partition_for
+from kwire.broker.groups import Groups
+from kwire.broker.homes import partition_for
 from kwire.coordinator.effects import Effects, Job
 from kwire.coordinator.group import EMPTY_STATE
 from kwire.coordinator.joining import Client
@@ -113,9 +114,9 @@ async def test_a_partition_that_is_not_open_yet_is_being_loaded(tmp_path: Path, 
         await server.broker.groups.ensure_topic()
 
         def not_yet(topic: str, index: int):
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            return None
 
-        monkeypatch.setattr(server.broker, "partition", not_yet)
+        monkeypatch.setattr(server.broker, "partition_if_served", not_yet)
         with pytest.raises(KafkaError) as refused:
             server.broker.groups.coordinator("billing")
         assert refused.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

@@ -203,3 +203,14 @@ async def test_a_stop_gives_up_requests_that_need_another_slice():
     assert len(given_up) == 5
     with pytest.raises(ClientGone):
         await a_work(turns).next_slice()
+
+
+def test_a_request_that_rests_still_has_what_a_thread_frees_afterwards():
+    """Its bytes count elsewhere meanwhile, and nothing is held when the request is answered."""
+    work = a_work(Turns())
+    large = ["a"]
+    work.doomed.append(large)
+    work.release()
+    assert work.doomed == [large]
+    work.end_request()
+    assert work.doomed == []

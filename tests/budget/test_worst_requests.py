@@ -33,7 +33,7 @@ from kwire.protocol.messages.join_group import JoinGroupRequest, JoinGroupReques
 from tests.performance.answers import error_codes
 from tests.performance.desk import Message, desk, sent
 
-FEW, MANY = 400, 800
+FEW, MANY = 250, 500
 MOST_LINES = 15_000
 """In one pass of the loop, whose slices are a quarter of what they are otherwise."""
 

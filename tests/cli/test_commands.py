@@ -118,6 +118,18 @@ async def test_rate_is_kept(bootstrap: str, tmp_path: Path):
     assert trio.current_time() - started_s >= 0.009
 
 
+async def test_a_tail_with_a_filter_goes_back_until_enough_is_found(
+    bootstrap: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In steps, and at most to the beginning."""
+    monkeypatch.setattr("kwire.cli.reading.LEAST_STEP", 100)
+    consume = ["consume", "t", "-b", bootstrap, "--value"]
+    assert await run([*consume, "line 1.$", "--tail", "3"]) == 0
+    assert capsys.readouterr().out == "line 17\nline 18\nline 19\n"
+    assert await run([*consume, "line 1$", "--tail", "3"]) == 0
+    assert capsys.readouterr().out == "line 1\n"
+
+
 @pytest.mark.parametrize("creates", ["true", "false"])
 async def test_a_topic_that_does_not_exist(tmp_path: Path, creates: str, capsys):
     """The broker creates it, or the command says how to."""
@@ -168,6 +180,9 @@ def test_every_command_and_action_explains_itself(command: str, capsys):
         ["produce", "t", "--compression", "brotli"],
         ["configs", "describe", "quota", "x"],
         ["records", "delete", "t"],
+        ["produce", "t", "-H", "name"],
+        ["groups", "reset", "g", "-t", "orders:", "--to-end"],
+        ["groups", "reset", "g", "-t", "orders:x", "--to-end"],
         ["transactions", "list", "--state", "Hanging"],
         ["nonsense"],
     ],
@@ -202,6 +217,12 @@ def test_an_unknown_option_of_an_action_shows_those_of_the_action(capsys):
         (["records", "delete", "t", "--before-time", "soon"], "--before-time soon: write 2026"),
         (["produce", "t", "--rate", "0"], "--rate 0 must be more than 0"),
         (["produce", "t", "--rate", "nan"], "--rate nan must be more than 0"),
+        (["topics", "list", "-b", "here"], "--bootstrap-server: here is not HOST:PORT"),
+        (["topics", "list", "-b", "x:1", "--cluster", "y"], "exclude each other"),
+        (["consume", "t", "-g", ""], "--group must not be empty"),
+        (["consume", "t", "--value", "a{99999999999}"], "a{99999999999}: "),
+        (["consume", "t", "--value", "(" * 9_000 + ")" * 9_000], "recursion"),
+        (["strays", "remove", "--data-dir", "d"], "name the strays to remove"),
     ],
 )
 def test_options_that_do_not_fit_are_one_line(arguments: list[str], said: str, capsys):

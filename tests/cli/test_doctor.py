@@ -17,7 +17,8 @@ from kwire.client.leaders import TopicPartition
 from kwire.client.producer import produce
 from kwire.client.topics import create_topics
 from kwire.record.records import BatchBuilder
-from kwire.testing.in_process import local_port, running_server
+from kwire.testing.in_process import running_server
+from kwire.testing.ports import free_port
 
 
 @pytest.fixture
@@ -51,7 +52,7 @@ async def test_a_healthy_directory_needs_nothing_and_is_not_changed(data_dir: Pa
     """Exit code 0, and a last line that says so."""
     before = snapshot(data_dir)
     config = data_dir.parent / "server.properties"
-    config.write_text(f"listeners=PLAINTEXT://127.0.0.1:{local_port()}\n", encoding="utf-8")
+    config.write_text(f"listeners=PLAINTEXT://127.0.0.1:{free_port()}\n", encoding="utf-8")
     assert main(["doctor", "--data-dir", str(data_dir), "--config", str(config), "--deep"]) == 0
     said = capsys.readouterr().out
     assert "closed cleanly, 1 partitions" in said
@@ -146,7 +147,7 @@ def test_a_port_in_use_has_to_be_freed():
     """Unless the broker itself uses it."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = taken.getsockname()
-        [free, used] = check_ports([("127.0.0.1", local_port()), address], is_running=False)
+        [free, used] = check_ports([("127.0.0.1", free_port()), address], is_running=False)
         assert (free.level, used.level) == (GOOD, ACT)
         assert "address already in use" in used.what
         assert levels(check_ports([address], is_running=True)) == []

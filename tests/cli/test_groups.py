@@ -18,7 +18,8 @@ from kwire.protocol.messages.join_group import (
     JoinGroupRequestProtocol,
     JoinGroupResponse,
 )
-from kwire.testing.in_process import local_port, running_server
+from kwire.testing.in_process import running_server
+from kwire.testing.ports import free_port
 
 
 async def _explain(group: str, bootstrap: str) -> int:
@@ -54,13 +55,13 @@ async def test_a_group_is_explained(tmp_path: Path, capsys):
 @pytest.mark.parametrize("bootstrap", ["localhost", "localhost:x", "localhost:99999", ":9092"])
 def test_an_address_that_is_none(bootstrap: str, capsys):
     """It is said what was expected."""
-    assert main(["groups", "explain", "g", "--bootstrap-server", bootstrap]) == 1
+    assert main(["groups", "explain", "g", "--bootstrap-server", bootstrap]) == 2
     assert f"{bootstrap} is not HOST:PORT" in capsys.readouterr().err
 
 
 def test_a_broker_that_is_not_there(capsys):
     """One line, and no trace."""
-    address = f"127.0.0.1:{local_port()}"
+    address = f"127.0.0.1:{free_port()}"
     assert main(["groups", "explain", "g", "--bootstrap-server", address]) == 1
     assert capsys.readouterr().err == (
         f"kwire: cannot connect to {address}: connection refused; start a broker with kwire serve, "

@@ -5,8 +5,10 @@ import json
 import logging
 import re
 import sys
+import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -156,6 +158,48 @@ def test_a_file_that_cannot_be_written_is_told_once(
     assert capsys.readouterr().err.count("log lines are lost") == 1
 
 
+def test_a_file_that_cannot_be_renamed_gets_all_lines(tmp_path: Path, capsys: Any) -> None:
+    """Standard error says so once; a file that can be renamed again is."""
+    path, older = tmp_path / "kwire.log", tmp_path / "kwire.log.1"
+    file = LogFile(str(path), 200, 1)
+    file.setFormatter(LineFormatter())
+    older.mkdir()
+    for number in range(20):
+        file.handle(record(1_700_000_000.0, f"line {number}"))
+    lines = path.read_text().splitlines()
+    assert [line.rpartition("line ")[2] for line in lines] == [str(n) for n in range(20)]
+    said = capsys.readouterr().err
+    assert (said.count("kwire.log cannot be renamed, so it grows on"), said.count("\n")) == (1, 1)
+    older.rmdir()
+    for number in range(20, 30):
+        file.handle(record(1_700_000_000.0, f"line {number}"))
+    file.close()
+    assert older.is_file()
+    assert path.read_text().endswith("line 29\n")
+
+
+def test_messages_of_other_threads_do_not_disturb_the_count() -> None:
+    """A thread may log a new message while another one counts those of the last second."""
+    sparing = Sparing()
+    others: list[threading.Thread] = []
+
+    class Seen(dict[object, int]):
+        def values(self) -> Any:
+            for one in super().values():
+                late = record(1_700_000_001.0, "from another thread")
+                others.append(threading.Thread(target=sparing.filter, args=[late]))
+                others[-1].start()
+                others[-1].join(0.5)  # it waits for this one to end, unless nothing keeps it
+                yield one
+
+    sparing.filter(record(1_700_000_000.0, "x"))
+    sparing._seen = Seen(sparing._seen)
+    assert sparing.filter(record(1_700_000_001.0, "x"))
+    for other in others:
+        other.join()
+    assert set(sparing._seen) == {"x", "from another thread"}
+
+
 def test_a_broker_logs_its_clean_stop_to_the_file(tmp_path: Path) -> None:
     """In the form that was asked for, and nothing of it on standard error."""
     path = tmp_path / "kwire.log"
@@ -170,8 +214,16 @@ def test_a_broker_logs_its_clean_stop_to_the_file(tmp_path: Path) -> None:
     assert told["level"] == "INFO"
 
 
-def test_a_file_that_cannot_be_opened_is_a_wrong_command_line(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_opened_stops_the_start(tmp_path: Path) -> None:
     """One line that names it."""
     options = ("--log-file", str(tmp_path / "missing" / "kwire.log"))
     with pytest.raises(BrokerFailed, match=r"kwire\.log: cannot write to it: No such file"):
         BrokerProcess(tmp_path / "data", options=options).start()
+
+
+def test_lines_of_a_worker_name_it() -> None:
+    """After the level in text, as a field in JSON; others have neither."""
+    made = record(1_700_000_000.0, "a %s", "b")
+    assert LineFormatter(2).format(made).endswith(" INFO worker 2 kwire.x: a b")
+    assert json.loads(JsonFormatter(2).format(made))["worker"] == 2
+    assert "worker" not in json.loads(JsonFormatter().format(made))

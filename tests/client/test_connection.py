@@ -6,6 +6,7 @@ from trio.testing import memory_stream_pair, wait_all_tasks_blocked
 
 from kwire.client.connection import Connection
 from kwire.client.errors import AnswerTimeout, BadAnswer, ConnectionLost, NotSupported
+from kwire.client.peer import open_tcp
 from kwire.client.settings import ClientSettings
 from kwire.client.versions import negotiate, pick
 from kwire.protocol.codec import encode
@@ -178,3 +179,10 @@ async def test_a_broker_that_does_not_know_the_version_is_asked_again(nursery, a
     with pytest.raises(NotSupported, match=r"serves Fetch in versions 0 to 3.* knows 4 to 18"):
         pick(FetchRequest, served._replace(ranges={1: (0, 3)}), "h:1")
     assert pick(FetchRequest, served._replace(ranges={1: (0, 99)}), "h:1", at_most=12) == 12
+
+
+@pytest.mark.parametrize("host", ["a..b", "a" * 64])
+async def test_a_bad_host_name_is_an_address_that_cannot_be_reached(host):
+    """A broker may tell or have registered any text; who asks for it must live on."""
+    with pytest.raises(OSError, match="can't be a host's name"):
+        await open_tcp(host, 9092)

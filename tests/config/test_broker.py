@@ -56,7 +56,7 @@ def test_kafkas_own_file_is_understood(caplog):
     assert config.advertised_listeners()[0] == Listener("PLAINTEXT", "localhost", 9092)
     assert config.given["log.retention.hours"] == "168"
     [warning] = [record.getMessage() for record in caplog.records]
-    assert "controller.quorum.bootstrap.servers=localhost:9093, inter.broker" in warning
+    assert "controller.quorum.bootstrap.servers=localhost:9093" in warning
 
 
 def test_an_unknown_name_warns_with_a_hint(caplog):
@@ -89,6 +89,9 @@ def test_an_unknown_name_warns_with_a_hint(caplog):
         ({"listeners": "PLAINTEXT://:1,PLAINTEXT://:2"}, "different name"),
         ({"listeners": "CONTROLLER://:1"}, "must name a listener for clients"),
         ({"advertised.listeners": "PLAINTEXT://0.0.0.0:1"}, "must name hosts that clients"),
+        ({"listeners": "PLAINTEXT://a..b:9092"}, "value a..b for configuration listeners: between"),
+        ({"advertised.listeners": f"PLAINTEXT://{'a' * 64}.org:1"}, "listeners: between the dots"),
+        ({"advertised.listeners": "PLAINTEXT://\xe4..b:1"}, "are 1 to 63 characters"),
         ({"node.id": "1", "broker.id": "2"}, "must equal node.id"),
         ({"process.roles": "controller"}, "must contain broker"),
         ({"authorizer.class.name": "x.Y"}, "authorizers are not served yet"),
@@ -113,6 +116,13 @@ def test_two_listeners_of_ones_own():
     assert config.listeners()[1] == Listener("OUTSIDE", "::1", 0)
 
 
+def test_names_of_hosts_that_can_be_asked_for():
+    """With a dot at the end, with letters beyond ASCII, and as long as DNS has them."""
+    for host in ("kwire.example.org.", "b\xfccher.example", f"{'a' * 63}.org", "[fe80::1%eth0]"):
+        config = BrokerConfig.load({"advertised.listeners": f"PLAINTEXT://{host}:9092"})
+        assert config.advertised_listeners()[0].host == host.strip("[]")
+
+
 def test_old_names_still_count():
     """broker.id is node.id, and log.dir stands in for log.dirs."""
     config = BrokerConfig.load({"broker.id": "7", "log.dir": "/data"})
@@ -124,7 +134,7 @@ def test_old_names_still_count():
 def test_the_same_settings_in_another_place():
     """As if they had been loaded with it; the settings before are as they were."""
     before = BrokerConfig.load({"node.id": "7", "log.dirs": "/a"})
-    moved = before.with_places("/b", "PLAINTEXT://127.0.0.1:1234")
+    moved = before.changed({"log.dirs": "/b", "listeners": "PLAINTEXT://127.0.0.1:1234"})
     listeners = {"log.dirs": "/b", "listeners": "PLAINTEXT://127.0.0.1:1234"}
     loaded = BrokerConfig.load({"node.id": "7", **listeners})
     assert (dict(moved), moved.given) == (dict(loaded), loaded.given)

@@ -38,11 +38,12 @@ def _settings_read() -> set[str]:
         path
         for path in PACKAGE.rglob("*.py")
         if path.relative_to(PACKAGE).as_posix() not in SAYS_BUT_DOES_NOTHING
-        and path.relative_to(PACKAGE).parts[0] not in ("protocol", "record", "testing")
+        and path.relative_to(PACKAGE).parts[0] not in ("protocol", "record", "testing", "spark")
     ]
     read = {text for path in modules for text in _texts(path)}
+    of_logs = _texts_of("log/log_config.py")
     for name in settings(TOPIC):  # log_config puts the names of compression levels together
-        if name in _texts_of("log/log_config.py") or name.startswith("compression."):
+        if name in of_logs or name.startswith("compression."):
             read.update(synonym.name for synonym in SYNONYMS.get(name, ()))
     read.update(f"group.{text}" for text in _texts_of("broker/group_surroundings.py"))
     for name in LIMITED:
@@ -99,6 +100,19 @@ def test_settings_without_an_effect_share_a_line(caplog):
         "these settings of Kafka have no effect in kwire yet: "
         "remote.log.storage.system.enable=true, num.io.threads=16"
     )
+
+
+def test_who_wants_replicas_is_told_that_there_is_one(caplog):
+    """A topic gets one replica, whatever these settings say."""
+    names = ("default", "offsets.topic", "transaction.state.log")
+    given = {f"{name}.replication.factor": "3" for name in names}
+    [said] = _said(caplog, given | {"transaction.state.log.min.isr": "2"})
+    assert said == (
+        "these settings of Kafka have no effect in kwire yet: default.replication.factor=3, "
+        "offsets.topic.replication.factor=3, transaction.state.log.replication.factor=3, "
+        "transaction.state.log.min.isr=2"
+    )
+    assert _said(caplog, {f"{name}.replication.factor": "1" for name in names}) == []
 
 
 def test_what_is_in_force_anyway_is_not_worth_a_word(caplog):

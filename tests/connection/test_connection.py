@@ -55,7 +55,7 @@ async def correlation_ids(client: RawClient, count: int) -> list[int]:
 async def test_one_that_waits_in_a_long_row_of_requests(running: RunningServer, place: int) -> None:
     """All are answered, in order, wherever in the row it is and however much follows."""
     client = await running.connect()
-    requests = [encode_request(ApiVersionsRequest(), 0, number, None) for number in range(6000)]
+    requests = [encode_request(ApiVersionsRequest(), 0, number, None) for number in range(1200)]
     requests[place] = encode_request(fetch(20), 4, place, None)
     with trio.fail_after(20):
         async with trio.open_nursery() as nursery:

@@ -11,6 +11,7 @@ from kwire.connection import large
 from kwire.errors import ErrorCode
 from kwire.metadata.controller import NewTopic, create_topic
 from kwire.protocol.frame import encode_request
+from kwire.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from kwire.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from kwire.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -18,7 +19,11 @@ from kwire.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from kwire.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from kwire.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
 from kwire.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -56,6 +61,53 @@ async def test_a_large_request_is_answered_in_full(tmp_path, monkeypatch):
         small = await client.request(_list_offsets(3), 7, ListOffsetsResponse)
         assert len(small.topics[0].partitions) == 3
         assert len(counts) == 1
+
+
+async def test_a_large_request_and_its_response_are_freed_in_a_thread(tmp_path, monkeypatch):
+    """Freed at once, and by the event loop, they would keep all other clients waiting."""
+    freed = []
+    real = large.take_apart
+
+    def noted(thing):
+        real(thing)
+        freed.append((thing, threading.current_thread() is threading.main_thread()))
+
+    monkeypatch.setattr("kwire.connection.large.take_apart", noted)
+    async with running_server(tmp_path) as server:
+        client = await server.connect()
+        for _ in range(2):
+            request = _list_offsets(large.INLINE_ELEMENTS + 1)
+            answer = await client.request(request, 7, ListOffsetsResponse)
+            assert len(answer.topics[0].partitions) == large.INLINE_ELEMENTS + 1
+    assert [type(thing) for thing, _ in freed] == 2 * [ListOffsetsResponse, ListOffsetsRequest]
+    assert all(not thing.topics and not on_loop for thing, on_loop in freed)
+
+
+async def test_an_empty_request_is_answered_in_a_pass_without_units(tmp_path):
+    """Its response is encoded in a thread, which has nothing to free."""
+    async with running_server(tmp_path) as server:
+        client = await server.connect()
+        turns = server.server.poller.turns
+        begin_pass = turns.begin_pass
+
+        def begin_spent_pass():
+            begin_pass()
+            turns.units_left = 1
+
+        turns.begin_pass = begin_spent_pass
+        request = DeleteTopicsRequest(topics=[], timeout_ms=1000)
+        assert (await client.request(request, 6, DeleteTopicsResponse)).responses == []
+
+
+async def test_a_connection_keeps_nothing_of_a_request_that_is_answered(tmp_path):
+    """Many connections that are idle would hold the topics that each of them has asked for."""
+    async with running_server(tmp_path) as server:
+        client = await server.connect()
+        topics = [MetadataRequestTopic(name=f"t{n}") for n in range(150)]
+        request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+        await client.request(request, 9, MetadataResponse)
+        (connection,) = server.server.poller.connections
+        assert not connection._work.doomed
 
 
 async def test_a_request_of_too_many_elements_ends_the_connection(tmp_path, caplog):
@@ -110,14 +162,14 @@ async def test_many_large_requests_do_not_delay_the_one_of_another_client(tmp_pa
         least = large.INLINE_ELEMENTS + 1
         await ask(modest, least)
         for client in busy * 3:
-            await ask(client, 20_000)
+            await ask(client, 6_000)
         order.clear()
         holder = free_work()
         holder.thread_units = 0
         nursery.start_soon(server.broker.threads.coding.run, holder, hold, gate)
         await trio.to_thread.run_sync(has_begun.wait)
         for client in busy:
-            nursery.start_soon(ask, client, 20_000)
+            nursery.start_soon(ask, client, 6_000)
             await wait_all_tasks_blocked(0.01)
         nursery.start_soon(ask, modest, least)
         await wait_all_tasks_blocked(0.01)

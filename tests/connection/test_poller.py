@@ -9,67 +9,9 @@ import pytest
 import trio
 import trio.testing
 
+from kwire.budget.work import PASS_UNITS
 from kwire.connection.poller import GATHER_FROM, GATHER_MOST, TURN_S, Poller
-
-
-class Peer:
-    """One end of a pair of sockets, served by the poller: it notes what it reads."""
-
-    peer_host = "127.0.0.1"
-    last_active_s = 0.0
-
-    def __init__(self, poller, *, pieces=1):
-        self.poller = poller
-        self.near, self.far = socket.socketpair()
-        self.near.setblocking(False)
-        self.read = b""
-        self.unsent = b""
-        self.turns = 0
-        self.is_aborted = False
-        self.pieces = pieces
-        poller.add(self)
-
-    def fileno(self):
-        """The descriptor that is watched."""
-        return self.near.fileno()
-
-    def on_readable(self):
-        """Read one byte; ask to be called again until there have been ``pieces``."""
-        self.turns += 1
-        try:
-            self.read += self.near.recv(1)
-        except BlockingIOError:
-            return
-        if self.turns < self.pieces:
-            self.poller.serve_again(self)
-
-    def on_writable(self):
-        """Send on, and read again when everything is sent."""
-        self.turns += 1
-        self.unsent = self.unsent[self.near.send(self.unsent) :]
-        if not self.unsent:
-            self.poller.watch_reading(self)
-
-    def go_on(self):
-        """Note that it was woken."""
-        self.turns += 1
-
-    def send_gathered(self):
-        """Nothing is gathered."""
-
-    def close_nowait(self):
-        """Nothing is in hand."""
-
-    def release_memory(self):
-        """Nothing is held."""
-
-    def abort_nowait(self):
-        """End."""
-        self.is_aborted = True
-        self.poller.unwatch(self)
-        self.near.close()
-        self.far.close()
-        self.poller.remove(self)
+from tests.connection.peer import Peer, until
 
 
 @pytest.fixture
@@ -79,13 +21,6 @@ async def poller(nursery):
     nursery.start_soon(made.run)
     yield made
     nursery.cancel_scope.cancel()
-
-
-async def until(condition):
-    """Let others run until something is so."""
-    with trio.fail_after(10):
-        while not condition():
-            await trio.lowlevel.checkpoint()
 
 
 async def test_each_that_is_readable_is_served(poller):
@@ -189,6 +124,33 @@ async def test_tasks_have_their_turn_while_connections_are_busy(poller):
     await until(lambda: all(peer.turns for peer in peers))
     await trio.lowlevel.checkpoint()
     assert min(len(peer.read) for peer in peers) < 10_000
+
+
+class Costly(Peer):
+    """Its request spends the units of a whole pass; ``order`` notes whose request was served."""
+
+    order: ClassVar[list[int]] = []
+
+    def on_readable(self):
+        """Read one byte, which costs much."""
+        super().on_readable()
+        self.order.append(self.read[-1])
+        self.used_units += PASS_UNITS
+        self.poller.turns.units_left -= PASS_UNITS
+
+
+async def test_the_connections_that_have_cost_least_come_first_when_a_pass_is_spent(poller):
+    """A client with costly requests on many connections doesn't delay another's for all of them."""
+    Costly.order = []
+    costly = [Costly(poller) for _ in range(10)]
+    for number, peer in enumerate(costly):
+        peer.used_units = PASS_UNITS
+        peer.far.send(bytes([number]))
+    cheap = Costly(poller)
+    cheap.far.send(b"\xff")
+    await until(lambda: len(Costly.order) == 11)
+    assert Costly.order.index(255) <= 1
+    assert sorted(Costly.order) == [*range(10), 255]
 
 
 async def test_who_is_not_watched_is_not_served(poller):

@@ -65,7 +65,7 @@ async def test_a_topic_is_there_when_it_is_answered(server, create, version):
 
 
 async def test_minus_one_means_the_brokers_default(server, create):
-    """num.partitions and default.replication.factor stand in."""
+    """num.partitions stands in, and the one replica that kwire keeps of a partition."""
     answer = (await create(_topic("new", -1, -1)))["new"]
     assert (answer.num_partitions, answer.replication_factor) == (2, 1)
 

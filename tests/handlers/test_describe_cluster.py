@@ -4,6 +4,8 @@ import pytest
 
 from kwire.errors import ErrorCode
 from kwire.handlers.context import CLUSTER_OPERATIONS, NOT_ASKED
+from kwire.metadata.changes import BrokerRegistered
+from kwire.metadata.image import BrokerImage
 from kwire.protocol.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
@@ -58,3 +60,15 @@ async def test_only_brokers_are_described(server, endpoint_type, code):
     response = await _describe(server, endpoint_type=endpoint_type)
     assert (response.error_code, response.brokers) == (code, [])
     assert response.error_message
+
+
+@pytest.mark.parametrize(("host", "told"), [("0.0.0.0", None), ("10.0.0.7", "10.0.0.7")])
+async def test_workers_on_every_interface_are_at_the_host_that_the_client_dialled(
+    tmp_path, host, told
+):
+    """No client can dial 0.0.0.0; another host is told as it is."""
+    async with running_server(tmp_path) as server:
+        other = BrokerImage(2, None, (("PLAINTEXT", host, 9093),))
+        await server.broker.commit(lambda _: [BrokerRegistered(other)])
+        _, second = (await _describe(server)).brokers
+    assert (second.host, second.port) == (told or server.host, 9093)

@@ -1,6 +1,8 @@
 """FindCoordinator over a socket."""
 
 from kwire.errors import ErrorCode
+from kwire.metadata.changes import BrokerRegistered
+from kwire.metadata.image import BrokerImage
 from kwire.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
@@ -42,9 +44,25 @@ async def test_the_first_question_creates_the_topic(tmp_path):
         assert settings["segment.bytes"] == 104857600
 
 
+async def test_settings_of_a_cluster_don_t_keep_clients_from_their_coordinators(tmp_path):
+    """A server.properties for three brokers: the topics get the one replica that kwire keeps."""
+    settings = {
+        "offsets.topic.replication.factor": "3",
+        "transaction.state.log.replication.factor": "3",
+        "transaction.state.log.min.isr": "2",
+        "default.replication.factor": "3",
+    }
+    async with running_server(tmp_path, settings) as server:
+        for key_type, topic in ((0, "__consumer_offsets"), (1, "__transaction_state")):
+            [found] = await _find(server, 6, "a", key_type=key_type)
+            assert (found.error_code, found.port) == (ErrorCode.NONE, server.port)
+            assert server.broker.image.topics_by_name[topic].partitions[0].replicas == (1,)
+            assert server.broker.topic_settings(topic)["min.insync.replicas"] == 1
+
+
 async def test_a_topic_that_cannot_be_created_is_no_coordinator(tmp_path):
     """COORDINATOR_NOT_AVAILABLE, and why."""
-    settings = {"offsets.topic.replication.factor": "3"}
+    settings = {"offsets.topic.num.partitions": "20000"}
     async with running_server(tmp_path, settings) as server:
         [found] = await _find(server, 6, "a")
         assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -75,3 +93,17 @@ async def test_what_is_not_served_is_refused_for_good(server):
             [found] = await _find(server, version, "a", key_type=key_type)
             assert found.error_code == code
             assert found.error_message
+
+
+async def test_workers_wait_for_each_other_before_the_topic_is_made(tmp_path):
+    """Else all of its partitions would be on those that happened to be first."""
+    async with running_server(tmp_path, {"kwire.workers": "2"}) as server:
+        [found] = await _find(server, 6, "a")
+        assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert "when all 2 workers serve" in found.error_message
+        second = BrokerImage(2, None, (("PLAINTEXT", "127.0.0.1", 1),))
+        await server.broker.commit(lambda _: [BrokerRegistered(second)])
+        [found] = await _find(server, 6, "a")
+        assert found.error_code == ErrorCode.NONE
+        topic = server.broker.image.topics_by_name["__consumer_offsets"]
+        assert {partition.leader for partition in topic.partitions} == {1, 2}

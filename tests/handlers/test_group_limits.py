@@ -6,6 +6,7 @@ from kwire.coordinator.history import Histories
 from kwire.coordinator.joining import MAX_PENDING_CHARACTERS, _expect
 from kwire.coordinator.settings import GroupSettings
 from kwire.errors import ErrorCode
+from kwire.handlers.join_group import MOST_PROTOCOLS
 from kwire.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from kwire.protocol.messages.join_group import (
     JoinGroupRequest,
@@ -44,6 +45,22 @@ async def test_a_coordinator_keeps_only_so_many_groups(tmp_path):
         ]
         required, full = ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.GROUP_MAX_SIZE_REACHED
         assert codes == [required, required, full, required]
+
+
+async def test_a_member_offers_only_so_many_protocols(tmp_path):
+    """The group looks at all of them in one step, so their number has a limit."""
+    async with running_server(tmp_path, {"offsets.topic.num.partitions": "1"}) as server:
+        client = await server.connect()
+        find = FindCoordinatorRequest(coordinator_keys=["a"])
+        await client.request(find, 4, FindCoordinatorResponse)
+        codes = []
+        for count in (MOST_PROTOCOLS, MOST_PROTOCOLS + 1):
+            join = _join("a")
+            join.protocols = [
+                JoinGroupRequestProtocol(name=str(number), metadata=b"") for number in range(count)
+            ]
+            codes.append((await client.request(join, 9, JoinGroupResponse)).error_code)
+        assert codes == [ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.INVALID_REQUEST]
 
 
 async def test_a_coordinator_keeps_offsets_of_only_so_many_groups(tmp_path):

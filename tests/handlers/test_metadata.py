@@ -1,7 +1,5 @@
 """Metadata: the first use of a topic creates it, and says that it is unknown, as in Kafka."""
 
-import logging
-
 import pytest
 
 from kwire.errors import ErrorCode
@@ -43,11 +41,9 @@ async def test_a_topic_that_was_deleted_is_unknown_once_more(server):
     assert await _ask(server, "orders") == [("NONE", 2)]
 
 
-async def test_why_a_topic_cannot_be_created_is_in_the_log(tmp_path, caplog):
-    """The client is told what Kafka tells it, which is not the reason."""
-    caplog.set_level(logging.WARNING)
+async def test_a_topic_of_the_first_use_has_one_replica(tmp_path):
+    """Also where the settings, which may be those of a cluster, ask for more."""
     async with running_server(tmp_path, {"default.replication.factor": "3"}) as server:
-        for _ in range(2):
-            assert await _ask(server, "new") == [("UNKNOWN_TOPIC_OR_PARTITION", 0)]
-    assert "cannot create topic new by its first use" in caplog.text
-    assert "Replication factor 3" in caplog.text
+        assert await _ask(server, "new") == [("UNKNOWN_TOPIC_OR_PARTITION", 0)]
+        assert await _ask(server, "new") == [("NONE", 1)]
+        assert server.broker.image.topics_by_name["new"].partitions[0].replicas == (1,)

@@ -7,6 +7,7 @@ import pytest
 import trio
 
 from kwire.errors import ErrorCode
+from kwire.handlers import Route
 from kwire.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -23,6 +24,7 @@ from kwire.protocol.messages.produce import (
 )
 from kwire.record.records import BatchBuilder, ProducerState
 from kwire.testing.in_process import RawClient, RunningServer, running_server
+from kwire.testing.waiting import until
 
 VERSION = 11
 TOPICS = {
@@ -93,12 +95,39 @@ async def test_acks_0_is_never_answered(running: RunningServer) -> None:
     await client.aclose()
 
 
+@pytest.mark.parametrize("topic", ["plain", "compacted"])  # appended in a slice, and in a thread
+async def test_a_client_that_is_gone_has_sent_its_records_with_acks_0(
+    running: RunningServer, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The producer may close its connection right after its last record, without any response."""
+    monkeypatch.setattr(Route, "decoded_bytes_per_unit", 1)  # each request needs another slice
+    large = batch(*(b"%d" % number * 1000 for number in range(100)))
+    gone = await running.connect()
+    for _ in range(5):
+        await gone.send(request(topic, large, acks=0), VERSION)
+    await gone.aclose()
+    log = running.broker.partition(topic, 0).log
+    await until(lambda: log.log_end_offset == 500)
+
+
 async def test_an_error_with_acks_0_closes_the_connection(running: RunningServer) -> None:
     """It is the only way to tell."""
     client = await running.connect()
     await client.send(request("missing", batch(), acks=0), VERSION)
     with trio.fail_after(20):
         assert await client.is_closed()
+    await client.aclose()
+
+
+async def test_topics_without_partitions_have_a_price(running: RunningServer) -> None:
+    """Each is decoded and answered, though the request has few bytes."""
+    client = await running.connect()
+    [connection] = running.server.poller.connections
+    before = connection.used_units
+    topics = [TopicProduceData(name="", partition_data=[]) for _ in range(1000)]
+    asked = ProduceRequest(acks=1, topic_data=topics)
+    assert len((await client.request(asked, VERSION, ProduceResponse)).responses) == 1000
+    assert connection.used_units - before > 3000
     await client.aclose()
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.log.data_directory import LogDirectoryError
+from kwire.log.loading import LoadingStopped
 from kwire.log.log_config import LogConfig
 from kwire.log.manager import LogManager
 from kwire.log.partition_metadata import write_topic_id
@@ -54,6 +55,36 @@ def test_logs_are_found_again_after_a_clean_stop(tools, open_manager):
     found = again.logs["a-topic-1", 3]
     assert found.topic_id == ID_1
     assert tools.values(found) == [(0, b"x")]
+    again.close(tools.now_ms)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_stop_ends_a_recovery_at_any_point_and_harms_nothing(tools, open_manager, threads):
+    """The next start recovers again, and finds every record."""
+    manager = open_manager()
+    for partition in range(3):
+        tools.append(create(manager, tools, partition=partition), b"x")
+    kill(manager)
+    root = tools.root / "data"
+    stops_after, is_stopped = 0, True
+    while is_stopped:
+        questions = iter(range(stops_after))
+        try:
+            LogManager.open(
+                [root],
+                node_id=1,
+                now_ms=tools.now_ms,
+                disk=tools.disk,
+                recovery_threads=threads,
+                is_stopped=lambda questions=questions: next(questions, None) is None,
+            ).close(tools.now_ms, clean=False)
+            is_stopped = False
+        except LoadingStopped:
+            assert not (root / ".kafka_cleanshutdown").exists()
+            stops_after += 1
+    assert stops_after >= 6, "before each of three logs, and while each is read"
+    again = open_manager()
+    assert [tools.values(again.logs["t", number]) for number in range(3)] == [[(0, b"x")]] * 3
     again.close(tools.now_ms)
 
 

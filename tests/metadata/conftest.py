@@ -1,11 +1,14 @@
-"""Images to decide on."""
+"""Images to decide on, and a real etcd."""
 
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from random import Random
 
 import pytest
 
 from kwire.metadata.changes import BrokerRegistered, ClusterNamed, apply
 from kwire.metadata.image import BrokerImage, MetadataImage
+from kwire.testing.etcd import Etcd
 
 
 @pytest.fixture
@@ -29,3 +32,17 @@ def _registered(node_id: int) -> BrokerRegistered:
     return BrokerRegistered(
         BrokerImage(node_id, None, (("PLAINTEXT", "127.0.0.1", 9091 + node_id),))
     )
+
+
+@pytest.fixture(scope="session")
+def etcd() -> Iterator[Callable[[], Etcd]]:
+    """Starts one etcd when the first test needs it; all tests of this process share it."""
+    with ExitStack() as stack:
+        started: list[Etcd] = []
+
+        def start() -> Etcd:
+            if not started:
+                started.append(stack.enter_context(Etcd()))
+            return started[0]
+
+        yield start

@@ -260,6 +260,17 @@ def test_many_changes_copy_an_image_once(image_of, random):
     assert [mapping.times for mapping in mappings.values()] == [1, 1, 1]
 
 
+@pytest.mark.parametrize(
+    "topic", [NewTopic("t", 1, 2), NewTopic("t", -1, -1, {0: [2, 1]})], ids=["factor", "assigned"]
+)
+def test_clients_get_no_topics_whose_replicas_would_be_empty(image_of, random, topic):
+    """Nothing copies records to a second replica, which would lead when the first one dies."""
+    creation = TopicCreation(image_of(3), random, 100)
+    assert _refusal(lambda: creation.add(topic)) is ErrorCode.INVALID_REPLICATION_FACTOR
+    assert not creation.changes
+    assert creation.add(NewTopic("t", -1, -1, {0: [2]})).partitions[0].replicas == (2,)
+
+
 def test_kafkas_limit_of_records_holds_for_a_request(image_of, random):
     """A record for each topic, each partition and each config: 10,000 in all."""
     creation = TopicCreation(image_of(), random, 9_999)

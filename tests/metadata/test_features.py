@@ -5,13 +5,15 @@ import pytest
 from kwire.errors import ErrorCode, KafkaError
 from kwire.metadata.changes import FeatureLevelChanged, apply, from_json, snapshot, to_json
 from kwire.metadata.features import (
+    CHANGES_VERSION,
     TRANSACTION_VERSION,
     FeatureUpdate,
     UpgradeType,
     initial_features,
+    own_features,
     update_features,
 )
-from kwire.metadata.image import MetadataImage
+from kwire.metadata.image import BrokerImage, MetadataImage
 
 UP, DOWN, UNSAFE = UpgradeType.UPGRADE, UpgradeType.SAFE_DOWNGRADE, UpgradeType.UNSAFE_DOWNGRADE
 
@@ -25,6 +27,7 @@ def image() -> MetadataImage:
 def test_a_new_cluster_has_the_highest_levels(image):
     assert image.feature_level(TRANSACTION_VERSION) == 2
     assert image.feature_level("metadata.version") == 30
+    assert image.feature_level(CHANGES_VERSION) == 1
 
 
 def test_a_level_of_zero_is_no_level(image):
@@ -50,6 +53,8 @@ def test_the_level_that_is_there_needs_no_change(image):
         (FeatureUpdate(TRANSACTION_VERSION, 1, 0), "does not support the given upgrade type"),
         (FeatureUpdate("unknown.version", 1, UP), "does not support this feature"),
         (FeatureUpdate("metadata.version", 29, UNSAFE), "is fixed"),
+        (FeatureUpdate(CHANGES_VERSION, 2, UP), "only supports versions 1-1"),
+        (FeatureUpdate(CHANGES_VERSION, 0, UNSAFE), "only supports versions 1-1"),
     ],
 )
 def test_an_update_that_is_refused_says_why(image, update, reason):
@@ -67,3 +72,24 @@ def test_an_upgrade_is_no_downgrade(image):
 def test_levels_survive_in_a_store(image):
     again = apply(MetadataImage(), from_json(to_json(snapshot(image))), 1)
     assert again.features == image.features
+
+
+@pytest.mark.parametrize(
+    ("features", "reason"),
+    [
+        ((("transaction.version", 0, 1),), "Broker 2 only supports versions 0-1"),
+        ((("group.version", 0, 1),), "Broker 2 does not support this feature"),
+    ],
+)
+def test_a_level_that_a_registered_broker_lacks_is_refused(image, features, reason):
+    """A broker that is fenced counts, too: it may come back."""
+    lower = apply(image, [FeatureLevelChanged(TRANSACTION_VERSION, 0)], 2)
+    brokers = {
+        1: BrokerImage(1, None, (), "a", features=own_features()),
+        2: BrokerImage(2, None, (), "b", is_fenced=True, features=features),
+    }
+    lower = lower._replace(brokers=brokers)
+    with pytest.raises(KafkaError, match=reason):
+        update_features(lower, [FeatureUpdate(TRANSACTION_VERSION, 2, UP)])
+    brokers[2] = brokers[2]._replace(features=own_features())
+    assert update_features(lower, [FeatureUpdate(TRANSACTION_VERSION, 2, UP)])

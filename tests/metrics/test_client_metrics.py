@@ -1,13 +1,13 @@
 """KIP-714: clients are asked for metrics, and what they push comes out at /metrics."""
 
 import threading
+import tracemalloc
+import weakref
+from functools import partial
 from pathlib import Path
-from struct import pack
 
 import httpx
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from kwire.broker.client_metrics import Client, ClientMetrics
@@ -25,93 +25,17 @@ from kwire.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from kwire.protocol.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
-from kwire.protocol.otlp import MOST_ATTRIBUTES, MOST_POINTS, Point, points
+from kwire.protocol.otlp import Point
 from kwire.protocol.types import ZERO_UUID
-from kwire.protocol.wire import MalformedRequest
 from kwire.record.compression import compress
 from kwire.testing.clock import FakeClock
 from kwire.testing.in_process import RawClient, running_server
 from kwire.testing.waiting import until
+from tests.metrics.pushes import added, gauge, pushed
 from tests.web.conftest import http_server
 
 CLIENT_METRICS = 16
 ME = bytes(range(16))
-
-
-def field(number: int, content: bytes) -> bytes:
-    """A field of bytes in the format of Protocol Buffers."""
-    size = bytearray()
-    length = len(content)
-    while length > 0x7F:
-        size.append(length & 0x7F | 0x80)
-        length >>= 7
-    size.append(length)
-    return bytes([number << 3 | 2]) + bytes(size) + content
-
-
-def attribute(number: int, key: str, value: str) -> bytes:
-    """A KeyValue whose value is a text."""
-    return field(number, field(1, key.encode()) + field(2, field(1, value.encode())))
-
-
-def gauge(name: str, value: float, **attributes: str) -> bytes:
-    """A metric with one point that is a double."""
-    of_point = b"".join(attribute(7, key, one) for key, one in attributes.items())
-    point = b"\x21" + pack("<d", value) + of_point
-    return field(2, field(1, name.encode()) + field(5, field(1, point)))
-
-
-def added(name: str, value: int, temporality: int = 1) -> bytes:
-    """A sum with one point that is a whole number; temporality 1 is the difference."""
-    point = b"\x31" + pack("<q", value)
-    return field(2, field(1, name.encode()) + field(7, field(1, point) + bytes([16, temporality])))
-
-
-def pushed(*metrics: bytes, **resource: str) -> bytes:
-    """A whole push."""
-    of_resource = b"".join(attribute(1, key, value) for key, value in resource.items())
-    return field(1, field(1, of_resource) + field(2, b"".join(metrics)))
-
-
-def test_gauges_and_sums_are_read() -> None:
-    """With the attributes of the client and of the point; histograms are skipped."""
-    histogram = field(2, field(1, b"h") + field(9, field(1, b"")))
-    data = pushed(
-        gauge("a.b", 2.5, node="1"), added("c", -3), added("d", 4, 2), histogram, rack="r"
-    )
-    assert points(data) == [
-        Point("a.b", (("rack", "r"), ("node", "1")), 2.5, False, False),
-        Point("c", (("rack", "r"),), -3, True, True),
-        Point("d", (("rack", "r"),), 4, True, False),
-    ]
-
-
-@given(st.binary(max_size=200), st.integers(0, 200))
-def test_broken_metrics_are_refused_and_nothing_else_happens(junk: bytes, at: int) -> None:
-    """Whatever a client sends is read or is malformed."""
-    data = pushed(gauge("a.b", 2.5, node="1"), added("c", -3), rack="r")
-    for broken in (junk, data[:at], data[:at] + junk + data[at:]):
-        try:
-            points(broken)
-        except MalformedRequest:
-            continue
-
-
-def test_a_push_has_a_limited_number_of_points() -> None:
-    """A megabyte could hold a hundred thousand."""
-    with pytest.raises(MalformedRequest, match="more than 10000 data points"):
-        points(pushed(field(2, field(5, field(1, b"") * (MOST_POINTS + 1)))))
-
-
-def test_what_is_read_of_a_push_has_a_limited_number_of_attributes() -> None:
-    """Or a client with many attributes would have each of its points carry a copy of all."""
-    many = {f"k{n}": "v" for n in range(2 * MOST_ATTRIBUTES)}
-    assert {len(one.attributes) for one in points(pushed(gauge("m", 1), **many))} == {
-        MOST_ATTRIBUTES
-    }
-    resource = field(1, attribute(1, "k", "v") * 100_000)
-    metric = field(2, field(5, field(1, b"") * MOST_POINTS))
-    assert len(points(field(1, resource + field(2, metric)))) == MOST_POINTS
 
 
 async def subscribe(client: RawClient, name: str, **configs: str) -> tuple[int, str | None]:
@@ -291,9 +215,20 @@ class Broker:
         return self._most
 
 
-def client(connection_id: int = 1, *, is_gone: bool = False) -> Client:
+def is_here() -> bool:
+    """A connection has not ended."""
+    return False
+
+
+def has_ended() -> bool:
+    """A connection has ended."""
+    return True
+
+
+def client(connection_id: int = 1, *, is_gone: bool = False, called: str = "c") -> Client:
     """A client on a connection."""
-    return Client("c", "", "", "127.0.0.1", 1, connection_id, lambda: is_gone)
+    ended = has_ended if is_gone else is_here
+    return Client(called, "", "", "127.0.0.1", 1, connection_id, ended)
 
 
 def point(name: str, value: float = 1.0, *, is_delta: bool = False) -> Point:
@@ -336,6 +271,53 @@ def test_a_new_connection_makes_a_new_instance_once_the_old_is_gone() -> None:
     gone = ClientMetrics(Broker(10))
     gone.get(ME, client(is_gone=True))
     gone.get(ME, client(2))
+
+
+def test_one_connection_fills_no_memory() -> None:
+    """However many instance ids it gets, and whatever it calls itself."""
+    metrics = ClientMetrics(Broker(10))
+    tracemalloc.start()
+    try:
+        for number in range(1000):
+            metrics.get(number.to_bytes(16), client(called=f"{number:32000}"))
+        one = tracemalloc.get_traced_memory()[0]
+        assert len(metrics) == 1
+        for number in range(1000):
+            metrics.get(number.to_bytes(16), client(number, called=f"{number:32000}"))
+        many = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert one < 100_000
+    assert len(metrics) == 1000
+    assert many < 2_000_000
+
+
+def test_instances_without_values_go_with_their_connections() -> None:
+    """Those with values stay, and Prometheus sees them until three intervals are over."""
+    metrics = ClientMetrics(Broker(10))
+    metrics.get(ME, client(is_gone=True))
+    metrics.take(ME, client(is_gone=True), [point("m")])
+    for number in range(1, 1000):
+        metrics.get(number.to_bytes(16), client(number, is_gone=True))
+    assert len(metrics) <= 3
+    assert [series.name for series, _ in metrics.series()] == ["kafka_client_m"]
+
+
+def test_an_instance_does_not_keep_its_connection() -> None:
+    """What the connection has ended with it is forgotten, and counts as ended."""
+    metrics = ClientMetrics(Broker(10))
+
+    class Connection:
+        def is_gone(self) -> bool:
+            return False
+
+    connection = Connection()
+    ask_it = partial(Connection.is_gone, connection)
+    weak = weakref.ref(connection)
+    metrics.get(ME, Client("c", "", "", "127.0.0.1", 1, 1, ask_it))
+    del connection, ask_it
+    assert weak() is None
+    metrics.get(ME, client(2))
 
 
 def test_names_are_made_safe() -> None:

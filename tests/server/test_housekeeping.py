@@ -90,6 +90,11 @@ async def test_each_checkpoint_has_its_interval(tmp_path: Path) -> None:
             20: tmp_path / "recovery-point-offset-checkpoint",
             30: tmp_path / "log-start-offset-checkpoint",
         }
+        partition.append(record(broker.now_ms()), now_ms=broker.now_ms())
+        clock.pass_time(1000)
+        await keep_house()
+        assert content(files[10]).endswith("\nt 0 1\n"), "high watermarks don't wait at the start"
+        assert not content(files[20])
         clock.pass_time(FIRST_TASKS_MS + 1000)
         await keep_house()
         first_ms = broker.now_ms()

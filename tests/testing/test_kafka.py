@@ -7,6 +7,7 @@ import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -15,6 +16,7 @@ from confluent_kafka import Consumer, Producer
 from kwire.errors import ErrorCode, KafkaError
 from kwire.metadata import embedded
 from kwire.metadata.embedded import EmbeddedStore
+from kwire.protocol.messages.offset_fetch import OffsetFetchResponse, OffsetFetchResponseGroup
 from kwire.testing import BrokerFailed, Kafka, KafkaProcess, Record
 from kwire.testing.faulty_disk import FaultyDisk
 from kwire.testing.helpers import Helpers
@@ -94,6 +96,17 @@ def test_a_topic_that_exists_gets_more_records() -> None:
         assert missing.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
+def test_a_topic_has_the_partitions_that_the_settings_say() -> None:
+    """Unless the test says how many."""
+    with Kafka({"num.partitions": 3}) as kafka:
+        kafka.topic("orders")
+        kafka.topic("bills", partitions=2)
+        assert kafka._partition_counts(["bills", "orders"]) == {"bills": 2, "orders": 3}
+    with Kafka() as kafka:
+        kafka.topic("orders")
+        assert kafka._partition_counts(["orders"]) == {"orders": 1}
+
+
 def test_the_lag_of_a_group() -> None:
     """Unknown before the first commit; partitions without a commit count whole."""
     with Kafka() as kafka:
@@ -106,6 +119,36 @@ def test_the_lag_of_a_group() -> None:
         kafka.wait_for_lag("billing", 0, topic="orders")
         with pytest.raises(WaitTimeout, match="group 'nobody' to have a lag of 0"):
             kafka.wait_for_lag("nobody", timeout_s=0)
+
+
+def test_the_lag_is_known_as_soon_as_the_offsets_are_loaded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It isn't taken for unknown before, and any other error is raised."""
+    with Kafka() as kafka:
+        kafka.topic("orders", records=["a", "b", "c"])
+        consume(kafka, "orders", 2)
+        kafka.restart()
+        errors = [
+            ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+            ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+            ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ]
+        ask = kafka._asker.ask
+
+        def answer(*request: Any) -> Any:
+            if errors and request[3] is OffsetFetchResponse:
+                refusal = OffsetFetchResponseGroup(group_id="billing", error_code=errors.pop(0))
+                return OffsetFetchResponse(groups=[refusal])
+            return ask(*request)
+
+        monkeypatch.setattr(kafka._asker, "ask", answer)
+        with pytest.raises(KafkaError, match="group 'billing'"):
+            kafka.lag("billing")
+        errors.append(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        assert kafka.lag("billing") == 1
+        errors.append(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        kafka.wait_for_lag("billing", 1)
 
 
 async def test_waiting_in_a_coroutine_leaves_the_event_loop_to_others() -> None:
@@ -157,6 +200,22 @@ def test_nothing_is_left_on_the_disk(
         assert kafka.data_dir.is_relative_to(tmp_path)
     assert list(tmp_path.iterdir()) == []
     assert [t for t in set(threading.enumerate()) - before if "broker" in t.name] == []
+
+
+def test_the_log_of_a_process_lies_where_the_next_run_removes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A test process that is killed removes nothing itself; a log can be read to its end."""
+    monkeypatch.setenv("KWIRE_TEST_DIR", str(tmp_path / "tests"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "others"))
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "others").mkdir()
+    with KafkaProcess(data_dir=tmp_path / "data") as kafka:
+        assert list((tmp_path / "others").iterdir()) == []
+        kafka.stop()
+        assert "stopped cleanly" in kafka.log()
+    assert list((tmp_path / "tests").iterdir()) == []
+    assert (tmp_path / "data").is_dir(), "the directory was given"
 
 
 def test_what_a_killed_run_left_is_removed_by_the_next(tmp_path: Path) -> None:

@@ -13,39 +13,6 @@ from tests.testing.recipes import ROOT, TESTING, recipes
 
 pytest_plugins = ["pytester"]
 
-APPLICATION = '''
-from confluent_kafka import Consumer, Producer
-
-
-class Application:
-    """Copies orders to bills, as the example of the fixtures needs it."""
-
-    def __init__(self, bootstrap):
-        self.settings = {"bootstrap.servers": bootstrap}
-
-    def bill_all(self):
-        group = {"group.id": "billing", "auto.offset.reset": "earliest"}
-        consumer, producer = Consumer(self.settings | group), Producer(self.settings)
-        consumer.subscribe(["orders"])
-        orders = sorted(message.value() for message in consumer.consume(2, timeout=20))
-        for order in orders:
-            producer.produce("bills", order)
-        producer.flush()
-        consumer.close()
-
-
-'''
-
-
-RUN = """
-class application:
-    @staticmethod
-    def run(bootstrap):
-        Application(bootstrap).bill_all()
-
-
-"""
-
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 README_SNIPPETS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
@@ -53,9 +20,7 @@ README_SNIPPETS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 def test_the_recipes(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the stock clients, each in a file of its own."""
     found = recipes()
-    found["fixtures"] = APPLICATION + found["fixtures"]
-    [readme] = [text for text in README_SNIPPETS if "(kafka):" in text]
-    found["readme"] = APPLICATION + RUN + readme
+    [found["readme"]] = [text for text in README_SNIPPETS if "(kafka):" in text]
     pytester.makepyfile(**{f"test_{name}": text for name, text in found.items()})
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
     result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "--strict-markers")

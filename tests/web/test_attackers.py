@@ -1,5 +1,6 @@
 """An attacker on the HTTP port harms neither Kafka's clients nor the broker's memory."""
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -48,10 +49,11 @@ async def kafka_is_served(running: RunningServer) -> bool:
         ("LOCALHOST:9094", 200),
         ("127.0.0.1:1", 200),
         ("broker.example", 200),
-        ("127.0.0.2", 403),
+        ("127.0.0.2", 200),
         ("evil.example", 403),
         ("localhost.evil.example", 403),
-        ("[::1]:9094", 403),
+        ("127.0.0.1.evil.example", 403),
+        ("[::1]:9094", 200),
         ("", 403),
     ],
 )
@@ -111,6 +113,29 @@ async def test_a_client_that_sends_no_whole_head_is_dropped(
         stream = await http_stream(running)
         await stream.send_all(b"GET /readyz HTTP/1.1\r\n")
         assert await is_closed(stream)
+
+
+HTTP2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+"""The preface of HTTP/2, and empty settings."""
+
+
+async def test_a_client_that_begins_http2_holds_no_connection(tmp_path: Path) -> None:
+    """A client that speaks HTTP/2 and requests nothing would keep its place for ten minutes."""
+    async with http_server(tmp_path, {"kwire.http.max.connections": "1"}) as (running, _):
+        stream = await http_stream(running)
+        await stream.send_all(HTTP2)
+        with trio.fail_after(20), suppress(trio.BrokenResourceError):
+            while await stream.receive_some():
+                pass
+        await stream.aclose()
+
+
+async def test_a_wish_for_http2_is_passed_over(tmp_path: Path) -> None:
+    """As RFC 9110 allows: ``curl --http2`` gets its answer in HTTP/1.1."""
+    async with http_server(tmp_path) as (_, http):
+        wish = {"Connection": "Upgrade, HTTP2-Settings", "Upgrade": "h2c", "HTTP2-Settings": ""}
+        answer = await http.get("/readyz", headers=wish)
+        assert (answer.status_code, answer.http_version) == (200, "HTTP/1.1")
 
 
 async def test_a_client_that_reads_nothing_is_dropped(

@@ -25,7 +25,7 @@ from kwire.metadata.changes import (
     FeatureLevelChanged,
     TopicCreated,
 )
-from kwire.metadata.features import FIXED, SUPPORTED
+from kwire.metadata.features import CHANGES_VERSION, FIXED, SUPPORTED
 from kwire.metadata.image import ConfigResource, ConfigResourceType, PartitionImage, TopicImage
 from kwire.metadata.kraft.cluster_records import (
     AbortTransactionRecord,
@@ -188,7 +188,7 @@ class KraftCluster:
         changes += [
             FeatureLevelChanged(name, min(self.features.get(name, 0), levels.max_level))
             for name, levels in SUPPORTED.items()
-            if name not in FIXED
+            if name not in FIXED and name != CHANGES_VERSION
         ]
         return changes
 

@@ -40,6 +40,9 @@ NOT_ASKED = frozenset(
 )
 """Arrays of requests whose elements get no error codes of their own."""
 
+ASKED = {("ElectLeadersRequest", "topic_partitions")}
+"""Arrays with a name of ``NOT_ASKED`` that get error codes in this one request."""
+
 TOPIC_FIELDS = ("name", "topic", "topic_id")
 
 OF_ERRORS: dict[str, Any] = {
@@ -75,7 +78,11 @@ def _array(message: MessageType, version: int, fits: Callable[[Field], bool]) ->
 
 def _asked(message: MessageType, version: int) -> Field | None:
     """The array with which a request, or an element of one, asks."""
-    return _array(message, version, lambda field: field.name not in NOT_ASKED)
+    return _array(
+        message,
+        version,
+        lambda field: field.name not in NOT_ASKED or (message.__name__, field.name) in ASKED,
+    )
 
 
 def _told(message: MessageType, version: int) -> Field | None:

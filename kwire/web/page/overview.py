@@ -72,7 +72,7 @@ async def gather(observed: Observed) -> Glance:
     addresses = [
         f"{host}:{port}"
         for node in broker.image.brokers.values()
-        for _, host, port in node.endpoints
+        for _, host, port in node.told_endpoints
     ]
     return Glance(broker.node_id, broker.cluster_id, problems, addresses)
 

@@ -1,0 +1,1 @@
+"""What a cluster costs: changes of metadata, memory, starts, and how far several workers go."""

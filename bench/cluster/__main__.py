@@ -1,0 +1,113 @@
+"""``python -m bench.cluster`` (``make bench-cluster``): what a cluster costs, with bars.
+
+etcd and all brokers run on this machine. ``--publish`` writes the table into docs/PERFORMANCE.md;
+do this on a machine that does nothing else. ``--only metadata|start|image|workers|kills`` measures
+a part. It exits with 1 if a bar is missed.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from rich.console import Console
+
+from bench.brokers import ROOT
+from bench.choice import add_no
+from bench.cluster.kills import ClusterTrial, WorkersTrial
+from bench.cluster.measure import Number, table
+from bench.cluster.metadata import large, small
+from bench.cluster.workers import numbers as workers
+from bench.compiled import NotCompiled, compiled_kwire
+from bench.machine import machine
+from bench.publish import PERFORMANCE, between_markers
+
+START = "<!-- cluster: made by `make bench-cluster ARGS=--publish` -->\n"
+END = "<!-- end of cluster -->\n"
+PARTS = ("metadata", "start", "image", "workers", "kills")
+PAPER = 1_000_000
+
+
+def main() -> int:
+    """Measure, print, perhaps publish; 1 if a bar is missed."""
+    parser = argparse.ArgumentParser(prog="bench.cluster", description="what a cluster costs")
+    parser.add_argument("--only", choices=PARTS, action="append", help="only this part")
+    parser.add_argument("--changes", type=int, default=1000, help="changes of metadata")
+    parser.add_argument("--partitions", type=int, default=10_000, help="of three brokers")
+    parser.add_argument("--image", type=int, default=100_000, help="partitions in the image")
+    parser.add_argument("--seconds", type=float, default=5.0, help="of each load")
+    parser.add_argument("--kills", type=int, default=12, help="of workers, in turn")
+    parser.add_argument("--outage", type=float, default=60.0, help="seconds without an etcd")
+    add_no(parser, "compiled", "in pure Python (COMPILED=no)")
+    parser.add_argument("--publish", action="store_true", help="write docs/PERFORMANCE.md")
+    options = parser.parse_args()
+    if options.publish and options.only:
+        parser.error("--publish needs the whole table: leave out --only")
+    console = Console()
+    package = _package(console) if options.compiled else ROOT
+    found: list[Number] = []
+    with tempfile.TemporaryDirectory(prefix="kwire-bench-") as name:
+        for part in options.only or PARTS:
+            for number in _measured(part, Path(name), package, options):
+                console.print(f"{number.name}: {number.value:,.4g} {number.unit}", highlight=False)
+                found.append(number)
+    print(table(found))
+    if options.publish:
+        publish(found)
+    return 0 if all(number.is_met for number in found) else 1
+
+
+def _package(console: Console) -> Path:
+    """The directory of the compiled kwire, or of the sources where it can't be compiled."""
+    try:
+        return compiled_kwire(console)
+    except NotCompiled as reason:
+        console.print(f"in pure Python: {reason}", highlight=False)
+        return ROOT
+
+
+def _measured(
+    part: str, directory: Path, package: Path, options: argparse.Namespace
+) -> Iterator[Number]:
+    if part == "metadata":
+        return small(directory / part, package, options.changes)
+    if part == "start":
+        return large(directory / part, package, options.partitions)
+    if part == "image":
+        return image(options.image)
+    if part == "kills":
+        return kills(directory / part, package, options.outage, options.kills)
+    return workers(directory / part, package, options.seconds)
+
+
+def image(partitions: int) -> Iterator[Number]:
+    """The numbers of a large image, and on paper those of a million partitions."""
+    command = [sys.executable, "-m", "bench.cluster.image", str(partitions)]
+    run = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    for line in run.stdout.splitlines():
+        number = Number(*json.loads(line))
+        yield number
+        what = number.name.partition(": ")[2]
+        name = f"on paper, {PAPER:,} partitions: {what}"
+        yield Number(name, number.value * PAPER / partitions, number.unit)
+
+
+def kills(directory: Path, package: Path, outage_s: float, count: int) -> Iterator[Number]:
+    """What the ends of processes cost; AssertionError where a record is lost, doubled or moved."""
+    yield from ClusterTrial(directory / "cluster", package).run(outage_s)
+    yield from WorkersTrial(directory / "workers", package).run(count)
+
+
+def publish(found: list[Number]) -> None:
+    """Put the table and the machine between the marks in docs/PERFORMANCE.md."""
+    text = PERFORMANCE.read_text(encoding="utf-8")
+    facts = "; ".join(f"{name}: {value}" for name, value in machine().items() if name != "Java")
+    made = between_markers(text, f"{table(found)}\n\n{facts}\n", START, END)
+    PERFORMANCE.write_text(made, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,333 @@
+"""Kills of a cluster's processes under load: what each one costs its clients, in seconds.
+
+Rules:
+
+- Idempotent producers, one for each partition, write all the time.
+- After the kills each acknowledged record is there once, in order; else AssertionError.
+- A pause is the longest time without an answer from any of some partitions. No time is judged.
+"""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from threading import Event, Thread
+
+from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from bench.cluster.measure import Number, percentile
+from bench.load import ask
+from compat_tests.clients import QUIET
+from compat_tests.cluster import KwireCluster
+from compat_tests.crash_clients import Writer, read_all
+from kwire.protocol.messages.describe_cluster import DescribeClusterRequest
+from kwire.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from kwire.testing.process import BrokerProcess
+from kwire.testing.waiting import wait_until
+
+TOPIC = "killed"
+RECORD_BYTES = 100
+WAIT_S = 60.0
+SETTINGS = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "300"}
+"""Short sessions, so that an outage of etcd is longer than they are."""
+
+DEATHS, WITHIN_S = 2, 31.0
+"""A worker dies at most so often within so many seconds: before each further start the supervisor
+would wait longer, and at last give the worker up."""
+
+WORKERS = 2
+
+
+class Load:
+    """Producers that write to all partitions of a topic, in a thread, during the ``with`` block."""
+
+    def __init__(self, bootstrap: str, partitions: int, after: "Load | None" = None) -> None:
+        """``after`` is the load that wrote the records that are there already."""
+        config = {"reconnect.backoff.ms": 20}
+        self.writers = [
+            Writer(bootstrap, TOPIC, index, exactly_once=True, **config)
+            for index in range(partitions)
+        ]
+        for writer, other in zip(self.writers, after.writers if after else (), strict=False):
+            writer.next_offset = other.next_offset
+        self._ends = Event()
+        self._thread = Thread(target=self._write)
+
+    def __enter__(self) -> "Load":
+        self._thread.start()
+        try:
+            self.wait(range(len(self.writers)))
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _write(self) -> None:
+        while not self._ends.is_set():
+            for writer in self.writers:
+                writer.send(1, RECORD_BYTES)
+
+    def stop(self) -> None:
+        """Write no more."""
+        self._ends.set()
+        self._thread.join()
+
+    def wait(self, partitions: Sequence[int], since_s: float | None = None) -> float:
+        """Wait until each of these has had an answer since then, by default since now; how long."""
+        began_s = time.monotonic() if since_s is None else since_s
+        writers = [self.writers[index] for index in partitions]
+
+        def answered() -> bool:
+            return all(w.answered_s and w.answered_s[-1] > began_s for w in writers)
+
+        wait_until(answered, timeout_s=WAIT_S, what=f"answers for {TOPIC} {list(partitions)}")
+        return time.monotonic() - began_s
+
+    def pause(self, what: str, partitions: Sequence[int], since_s: float) -> Number:
+        """The longest time that one of these partitions had no answer since then."""
+        longest_s = 0.0
+        for index in partitions:
+            times_s = [at_s for at_s in self.writers[index].answered_s if at_s > since_s]
+            gaps_s = (after - before for before, after in pairwise([since_s, *times_s]))
+            longest_s = max(longest_s, *gaps_s)
+        return Number(what, longest_s, "s")
+
+    def check(self, bootstrap: str) -> None:
+        """After the end: every acknowledged record is there once, in order."""
+        reader = new_reader(bootstrap)
+        for writer in self.writers:
+            rows = read_all(reader, TOPIC, writer.partition, writer.next_offset)
+            writer.check(rows)
+        reader.close()
+
+
+def new_reader(bootstrap: str) -> Consumer:
+    """A consumer that is in no group."""
+    config = {"bootstrap.servers": bootstrap, "group.id": "kills", "enable.auto.commit": False}
+    return Consumer(config, logger=QUIET)
+
+
+def leaders(bootstrap: str, topic: str = TOPIC) -> list[int]:
+    """The leader of each partition, as the first of these brokers tells it."""
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
+    [told] = ask(bootstrap.split(",")[0], request, 12).topics
+    return [row.leader_id for row in sorted(told.partitions, key=lambda p: p.partition_index)]
+
+
+def create_topic(bootstrap: str, name: str, partitions: int = 1) -> float:
+    """Create a topic as a stock client does, again where it fails; how long it took."""
+    began_s = time.monotonic()
+    admin = AdminClient({"bootstrap.servers": bootstrap}, logger=QUIET)
+
+    def created() -> bool:
+        topic = NewTopic(name, partitions, 1)
+        made = admin.create_topics([topic], request_timeout=5, operation_timeout=5)
+        try:
+            made[name].result(WAIT_S)
+        except KafkaException as error:
+            return bool(error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS)
+        return True
+
+    wait_until(created, timeout_s=WAIT_S, what=f"{name} to be created")
+    return time.monotonic() - began_s
+
+
+class ClusterTrial:
+    """Three brokers on three etcds under load; each scenario yields what it measured."""
+
+    def __init__(self, directory: Path, package: Path) -> None:
+        self.cluster = KwireCluster(directory, SETTINGS, package_parent=package, etcd_members=3)
+        self._topics = 0
+
+    def run(self, outage_s: float) -> Iterator[Number]:
+        """All scenarios, and the check at the end."""
+        with self.cluster as cluster:
+            create_topic(cluster.bootstrap, TOPIC, partitions=6)
+            for broker in cluster.brokers.values():
+                wait_until(lambda b=broker: sorted(leaders(b.bootstrap)) == [1, 1, 2, 2, 3, 3])  # type: ignore[misc]
+            self.led = leaders(cluster.bootstrap)
+            with Load(cluster.bootstrap, len(self.led)) as self.load:
+                yield from self.controller("P3 controller killed", BrokerProcess.kill)
+                yield from self.controller("P4 controller restarted", BrokerProcess.stop)
+                yield from self.etcd_leader()
+                yield from self.etcd_stopped(outage_s)
+            for writer in self.load.writers:
+                writer.settle()
+            self.load.check(cluster.bootstrap)
+            log = cluster.log()
+            assert "bug in" not in log, log
+
+    def controller_id(self) -> int:
+        """The controller that all brokers name."""
+
+        def named() -> int:
+            request = DescribeClusterRequest(endpoint_type=1)
+            told = {ask(b.bootstrap, request, 2).controller_id for b in self._running()}
+            return told.pop() if len(told) == 1 else -1
+
+        return wait_until(lambda: max(named(), 0), what="a controller that all brokers name")
+
+    def _running(self) -> list[BrokerProcess]:
+        return list(self.cluster.brokers.values())
+
+    def _wait_until_led(self) -> None:
+        """Wait until every broker names the first leader of each partition."""
+        for broker in self._running():
+            wait_until(lambda b=broker: leaders(b.bootstrap) == self.led, what="all leaders")  # type: ignore[misc]
+
+    def _created(self, what: str, bootstrap: str) -> Number:
+        self._topics += 1
+        return Number(what, create_topic(bootstrap, f"more-{self._topics}"), "s")
+
+    def controller(self, name: str, end: Callable[[BrokerProcess], object]) -> Iterator[Number]:
+        """P3, P4: the controller ends; another one takes over, and it comes back."""
+        node_id = self.controller_id()
+        broker = self.cluster.brokers[node_id]
+        others = [b.bootstrap for b in self._running() if b is not broker]
+        own = [index for index, leader in enumerate(self.led) if leader == node_id]
+        rest = [index for index in range(len(self.led)) if index not in own]
+        began_s = time.monotonic()
+        end(broker)
+        yield self._created(f"{name}: until a topic is created", ",".join(others))
+        self.load.wait(rest)
+        broker.restart()
+        self.load.wait(own)
+        yield self.load.pause(f"{name}: pause of other brokers' partitions", rest, began_s)
+        yield self.load.pause(f"{name}: pause of its own until it is back", own, began_s)
+        self._wait_until_led()
+
+    def etcd_leader(self) -> Iterator[Number]:
+        """P11: the leader of the three etcds is killed; the other two go on."""
+        began_s = time.monotonic()
+        leader = self.cluster.etcd.leader
+        leader.kill()
+        yield self._created("P11 etcd's leader killed: until a topic is created", self.bootstrap)
+        everything = range(len(self.led))
+        self.load.wait(everything)
+        yield self.load.pause("P11 etcd's leader killed: pause", everything, began_s)
+        leader.start()
+        leader.wait_ready()
+
+    def etcd_stopped(self, outage_s: float) -> Iterator[Number]:
+        """P11: no etcd for longer than sessions last; records are written and read meanwhile."""
+        everything = range(len(self.led))
+        began_s = time.monotonic()
+        members = self.cluster.etcd.members
+        for member in members:
+            member.kill()
+        self.load.wait(everything, began_s + outage_s)
+        reader = new_reader(self.bootstrap)
+        for index in everything:
+            assert read_all(reader, TOPIC, index, 0)
+        reader.close()
+        what = f"P11 etcd stopped for {outage_s:.0f} s"
+        yield self.load.pause(f"{what}: pause", everything, began_s)
+        for member in members:
+            member.start()
+        for member in members:
+            member.wait_ready()
+        yield self._created(f"{what}: until a topic is created", self.bootstrap)
+        self._wait_until_led()
+
+    @property
+    def bootstrap(self) -> str:
+        """The addresses of all brokers."""
+        return self.cluster.bootstrap
+
+
+class WorkersTrial:
+    """One command with two workers under load, which are killed in turn; then its supervisor is."""
+
+    def __init__(self, directory: Path, package: Path) -> None:
+        options = ["--workers", str(WORKERS)]
+        self.process = BrokerProcess(directory, package_parent=package, options=options)
+        self._died_s: dict[int, list[float]] = {number: [] for number in range(1, WORKERS + 1)}
+
+    def run(self, kills: int) -> Iterator[Number]:
+        """All scenarios, and the checks."""
+        with self.process as process:
+            first = process.bootstrap.split(",")[0]
+            create_topic(process.bootstrap, TOPIC, partitions=2 * WORKERS)
+            for address in process.bootstrap.split(","):
+                wait_until(lambda a=address: sorted(leaders(a)) == [1, 1, 2, 2], what=TOPIC)  # type: ignore[misc]
+            led = leaders(first)
+            with Load(process.bootstrap, len(led)) as load:
+                yield from self.workers(load, led, kills)
+                pids = self.pids()
+                began_s = time.monotonic()
+                process.kill()
+                wait_until(lambda: not any(map(_is_alive, pids)), what="the end of the workers")
+                yield Number(
+                    "P16 supervisor killed: until its workers ended",
+                    time.monotonic() - began_s,
+                    "s",
+                )
+            for writer in load.writers:
+                writer.give_up()  # the next workers have other ports
+            began_s = time.monotonic()
+            process.start()
+            yield Number("P16 supervisor killed: the next start", time.monotonic() - began_s, "s")
+            load.check(process.bootstrap)
+            with Load(process.bootstrap, len(led), after=load) as again:
+                pass
+            for writer in again.writers:
+                writer.settle()
+            again.check(process.bootstrap)
+            log = process.log()
+            assert "bug in" not in log, log
+
+    def pids(self) -> list[int]:
+        """The processes of the workers; the template is their parent."""
+        [template] = _children(self.process.pid)
+        return _children(template)
+
+    def workers(self, load: Load, led: list[int], kills: int) -> Iterator[Number]:
+        """P15: workers die in turn; each is back with its records."""
+        pids = dict(enumerate(self.pids(), 1))
+        own_s, others_s = [], []
+        for kill in range(kills):
+            number = kill % WORKERS + 1
+            self._spare(number)
+            own = [index for index, leader in enumerate(led) if leader == number]
+            rest = [index for index in range(len(led)) if index not in own]
+            said = f"worker {number} serves again"
+            times = self.process.log().count(said)
+            began_s = time.monotonic()
+            os.kill(pids[number], signal.SIGKILL)
+            wait_until(lambda s=said, t=times: self.process.log().count(s) > t, what=said)  # type: ignore[misc]
+            load.wait(own)
+            [pids[number]] = set(self.pids()) - set(pids.values())
+            own_s.append(load.pause("own", own, began_s).value)
+            others_s.append(load.pause("others", rest, began_s).value)
+        for what, values in (
+            ("its own partitions", own_s),
+            ("other workers' partitions", others_s),
+        ):
+            name = f"P15 worker killed {kills} times: pause of {what}"
+            yield Number(f"{name}, p50", percentile(values, 0.5), "s")
+            yield Number(f"{name}, longest", max(values), "s")
+
+    def _spare(self, number: int) -> None:
+        """Wait until the worker may die again."""
+        died_s = self._died_s[number]
+        if len(died_s) >= DEATHS:
+            time.sleep(max(0.0, died_s[-DEATHS] + WITHIN_S - time.monotonic()))
+        died_s.append(time.monotonic())
+
+
+def _children(pid: int) -> list[int]:
+    """The child processes of a process, the oldest first."""
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        return ") Z " not in Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,169 @@
+"""``--workers 2`` against one worker: requests by connections, and librdkafka's producers.
+
+Each worker leads one topic of one partition. Half of the connections go to each worker, as those of
+clients that know the leaders do. Beside the rates stands what the workers used of the processors:
+on a machine with two cores the load itself takes a part of them.
+"""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Thread
+from typing import NamedTuple
+
+from bench.brokers import SETTINGS, kwire_maker
+from bench.cluster.measure import Number
+from bench.load import Generator, Load, ask, frame_of, new_generator, run_load
+from bench.rows.common import PRODUCE_VERSION, Running, next_offset, produce_request
+from bench.rows.librdkafka import PRODUCER, library, program
+from bench.usage import cpu_seconds, proportional_mb
+from kwire.protocol.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreateTopicsRequest,
+)
+from kwire.protocol.messages.metadata import MetadataRequest
+from kwire.testing.process import BrokerProcess
+from kwire.testing.waiting import wait_until
+
+CONNECTIONS = (8, 64, 512)
+RECORD_BYTES = 100
+RATE_BAR, PRODUCER_BAR, MEMORY_BAR_MB = 1.6, 1.5, 30
+WARM_UP_S = 1.0
+
+
+class Rate(NamedTuple):
+    """What was done in a second, and in a second of the brokers' processor time."""
+
+    per_s: float
+    per_cpu_s: float
+
+
+class Workers:
+    """A running kwire with one or two workers, and a topic for each half of the load."""
+
+    def __init__(self, directory: Path, package: Path, count: int) -> None:
+        options = ("--workers", str(count)) if count > 1 else ()
+        self.broker = BrokerProcess(directory, SETTINGS, package_parent=package, options=options)
+        self._count = count
+        self.targets: list[tuple[str, str]] = []
+        """The address of the leader of each topic, and the topic."""
+
+    def __enter__(self) -> "Workers":
+        self.broker.start()
+        first = self.broker.bootstrap.split(",")[0]
+
+        def nodes() -> dict[int, str]:
+            found = ask(first, MetadataRequest(topics=[]), 12).brokers
+            return {node.node_id: f"{node.host}:{node.port}" for node in found}
+
+        wait_until(lambda: len(nodes()) == self._count, what="all workers")
+        known = sorted(nodes().items())
+        for number in range(2):
+            node, address = known[number % self._count]
+            placed = [CreatableReplicaAssignment(partition_index=0, broker_ids=[node])]
+            topic = CreatableTopic(
+                name=f"half-{number}", num_partitions=-1, replication_factor=-1, assignments=placed
+            )
+            request = CreateTopicsRequest(topics=[topic], timeout_ms=30_000)
+            [created] = ask(first, request, 5).topics
+            assert created.error_code == 0, created.error_message
+            next_offset(address, produce_request(topic.name, 1, 1))
+            self.targets.append((address, topic.name))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.broker.stop()
+
+    def memory_mb(self) -> float:
+        """The memory of all processes of the broker; pages that they share count once."""
+        return sum(map(proportional_mb, family(self.broker.pid)))
+
+    def cpu_s(self) -> float:
+        """The processor time that all processes of the broker have used."""
+        return sum(map(cpu_seconds, family(self.broker.pid)))
+
+
+def family(pid: int) -> list[int]:
+    """A process and its descendants."""
+    found = [pid]
+    for at in found:
+        for task in Path(f"/proc/{at}/task").iterdir():
+            children = (task / "children").read_text(encoding="utf-8")
+            found += map(int, children.split())
+    return found
+
+
+def requests(workers: Workers, generators: list[Generator], count: int, seconds: float) -> Rate:
+    """Produce requests with one small record each, over so many connections."""
+    loads: list[Load] = []
+
+    def run(generator: Generator, address: str, topic: str) -> None:
+        frame = frame_of(produce_request(topic, 1, RECORD_BYTES), PRODUCE_VERSION)
+        loads.append(run_load(generator, address, frame, count // 2, 1, seconds))
+
+    before = workers.cpu_s()
+    pairs = zip(generators, workers.targets, strict=True)
+    threads = [Thread(target=run, args=(generator, *target)) for generator, target in pairs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    done = sum(load.requests for load in loads)
+    return Rate(sum(load.requests_per_s for load in loads), done / (workers.cpu_s() - before))
+
+
+def producers(workers: Workers, client: Path, seconds: float) -> Rate:
+    """Two of librdkafka's producers, each with a topic of its own."""
+    settings = [f"{key}={value}" for key, value in PRODUCER.items()]
+    before = workers.cpu_s()
+    processes = [
+        subprocess.Popen(
+            [
+                *(str(client), str(library()), address, topic, "produce", str(RECORD_BYTES)),
+                *(str(seconds), "0", *settings),
+            ],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for address, topic in workers.targets
+    ]
+    said = [json.loads(process.communicate()[0]) for process in processes]
+    done = sum(one["records"] for one in said)
+    rate = sum(one["records"] / one["seconds"] for one in said)
+    return Rate(rate, done / (workers.cpu_s() - before))
+
+
+def numbers(directory: Path, package: Path, seconds: float) -> Iterator[Number]:
+    """All rows."""
+    generators = []
+    for number in range(2):
+        place = directory / f"load-{number}"
+        place.mkdir(parents=True)
+        generators.append(new_generator(place))
+    found: dict[int, dict[str, Rate]] = {}
+    idle_mb = {}
+    for count in (1, 2):
+        with Workers(directory / f"workers-{count}", package, count) as workers:
+            idle_mb[count] = workers.memory_mb()
+            running = Running(workers.broker, kwire_maker(package), generators[0], seconds)
+            requests(workers, generators, 8, WARM_UP_S)
+            rates = {
+                f"{many} connections": requests(workers, generators, many, seconds)
+                for many in CONNECTIONS
+            }
+            rates["2 librdkafka producers"] = producers(workers, program(running), seconds)
+            found[count] = rates
+    added = idle_mb[2] - idle_mb[1]
+    yield Number("memory that 2 workers and their supervisor add to 1 broker", added, "MB")
+    yield Number("memory for each of the 2 workers", idle_mb[2] / 2, "MB", MEMORY_BAR_MB)
+    for name, one in found[1].items():
+        two = found[2][name]
+        unit = "records/s" if "librdkafka" in name else "req/s"
+        bar = PRODUCER_BAR if "librdkafka" in name else RATE_BAR
+        yield Number(f"{name}, 1 worker", one.per_s, unit)
+        yield Number(f"{name}, 2 workers", two.per_s, unit)
+        yield Number(f"{name}, 2 workers / 1 worker", two.per_s / one.per_s, "x", bar, True)
+        ratio = two.per_cpu_s / one.per_cpu_s
+        yield Number(f"{name}, the same for each second of the brokers' processors", ratio, "x")

@@ -1,0 +1,93 @@
+"""Commits of a broker that starts: it doesn't follow the store yet, but does while it decides.
+
+The first decision is made on the image that is read. If another commit comes first, the broker
+follows the store from this image on. So it decides again as soon as it has the newer commits: a
+whole image takes long to read, and others may commit meanwhile again and again.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
+
+import trio
+
+from kwire.errors import KafkaError
+from kwire.metadata.changes import Change, apply
+from kwire.metadata.image import MetadataImage
+from kwire.metadata.store import Guard, GuardFailed, MetadataStore, RevisionConflict, RevisionGone
+
+
+async def commit_decision(
+    store: MetadataStore, decide: Callable[[MetadataImage], Sequence[Change]], guard: Guard
+) -> MetadataImage:
+    """Make a decision true; the image afterwards. Raises what ``decide`` and the store raise."""
+    follower = _Follower(store, await store.read())
+    async with trio.open_nursery() as nursery:
+        outcome = await _outcome(store, decide, guard, follower, nursery)
+        nursery.cancel_scope.cancel()
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
+
+
+async def _outcome(
+    store: MetadataStore,
+    decide: Callable[[MetadataImage], Sequence[Change]],
+    guard: Guard,
+    follower: "_Follower",
+    nursery: trio.Nursery,
+) -> MetadataImage | Exception:
+    """The image after the commit, or the error, which a nursery would put into a group."""
+    is_following = False
+    try:
+        while True:
+            image = follower.image
+            changes = decide(image)
+            if not changes:
+                return image
+            try:
+                revision = await store.commit(image.revision, changes, guard)
+                return apply(image, changes, revision)
+            except RevisionConflict:
+                if not is_following:
+                    nursery.start_soon(follower.run)
+                    is_following = True
+                await follower.wait_newer(image.revision)
+    except (KafkaError, GuardFailed) as error:
+        return error
+
+
+class _Follower:
+    """Follows the store; ``image`` is the newest one."""
+
+    def __init__(self, store: MetadataStore, image: MetadataImage) -> None:
+        self.image = image
+        self._store = store
+        self._error: KafkaError | None = None
+        self._changed = trio.Event()
+
+    async def run(self) -> None:
+        """Apply every commit of the store, for ever."""
+        while True:
+            try:
+                async with aclosing(self._store.watch(self.image.revision)) as commits:
+                    async for commit in commits:
+                        self._take(apply(self.image, commit.changes, commit.revision))
+                return
+            except RevisionGone:
+                self._take(await self._store.read())
+            except KafkaError as error:
+                self._error = error
+                self._take(self.image)
+                return
+
+    def _take(self, image: MetadataImage) -> None:
+        self.image = image
+        self._changed.set()
+        self._changed = trio.Event()
+
+    async def wait_newer(self, revision: int) -> None:
+        """Wait for an image after a revision; raises what the store says instead."""
+        while self.image.revision <= revision:
+            if self._error is not None:
+                raise self._error
+            await self._changed.wait()

@@ -1,0 +1,152 @@
+"""Where coordinators live: the partitions of an internal topic, each at home on its leader.
+
+Rules:
+
+- A group or transactional id lives in partition ``hash(key) % partitions``. The hash is that of
+  Java's strings, so every broker finds the same partition. Partitions that are added to the topic
+  later don't count. Kafka counts them from its next start on, and loses what lives there.
+- The broker that leads a partition is the coordinator of all that lives in it. Other brokers answer
+  NOT_COORDINATOR, and FindCoordinator names the leader.
+- The first request for a coordinator creates the topic. Workers of one machine wait until all of
+  them serve, so that the partitions are spread over all.
+- A partition that is offline, or that couldn't be loaded, has no coordinator.
+"""
+
+from collections.abc import Iterator, Sequence
+from struct import unpack
+
+from kwire.broker.partition import Partition
+from kwire.broker.topics import create_if_missing
+from kwire.broker.view import BrokerView
+from kwire.errors import ErrorCode, KafkaError
+
+_NO_ABSOLUTE_VALUE = 1 << 31
+
+
+def partition_for(key: str, partitions: int) -> int:
+    """A key's partition: the absolute value of Java's String.hashCode, modulo ``partitions``.
+
+    The one hash code without an absolute value counts as 0, as in Kafka's Utils.abs.
+    """
+    units: Sequence[int]
+    if key.isascii():
+        units = key.encode()
+    else:
+        packed = key.encode("utf-16-be", "surrogatepass")
+        units = unpack(f">{len(packed) // 2}H", packed)
+    code = 0
+    for unit in units:
+        code = (31 * code + unit) & 0xFFFFFFFF
+    if code == _NO_ABSOLUTE_VALUE:
+        return 0
+    return min(code, (1 << 32) - code) % partitions
+
+
+class Homes:
+    """The partitions of one internal topic, as this broker sees them."""
+
+    def __init__(self, broker: BrokerView, topic: str) -> None:
+        self.topic = topic
+        self._broker = broker
+        self._damaged: dict[int, Partition] = {}
+
+    @property
+    def exist(self) -> bool:
+        """Whether the topic exists."""
+        return self.topic in self._broker.image.topics_by_name
+
+    async def ensure(self) -> None:
+        """Create the topic if it is missing; KafkaError (COORDINATOR_NOT_AVAILABLE)."""
+        if self.exist:
+            return
+        workers = self._broker.integer("kwire.workers")
+        if workers > 1:
+            active = sum(one.is_active for one in self._broker.image.brokers.values())
+            if active < workers:
+                raise KafkaError(
+                    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                    f"{self.topic} is created when all {workers} workers serve, not {active}",
+                )
+        try:
+            await create_if_missing(self._broker, self.topic)
+        except KafkaError as error:
+            raise KafkaError(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE, f"cannot create {self.topic}: {error}"
+            ) from error
+
+    def index_of(self, key: str) -> int:
+        """The partition in which a key lives; KafkaError (NOT_COORDINATOR) if no topic exists."""
+        topic = self._broker.image.topics_by_name.get(self.topic)
+        if topic is None:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+        return partition_for(key, topic.hashed_partitions)
+
+    def leader_for(self, key: str) -> int:
+        """The node id of a key's coordinator; KafkaError (COORDINATOR_NOT_AVAILABLE)."""
+        broker = self._broker
+        topic = broker.image.topics_by_name.get(self.topic)
+        if topic is None:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self.topic} doesn't exist")
+        index = partition_for(key, topic.hashed_partitions)
+        leader = topic.partitions[index].leader
+        why = self.why_not(index) if leader == broker.node_id else ""
+        if leader < 0:
+            why = f"{self.topic}-{index} has no leader"
+        if why:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, why)
+        return leader
+
+    def why_not(self, index: int) -> str:
+        """Why this broker can't coordinate what lives in a partition; empty if it may."""
+        broker, topic = self._broker, self.topic
+        partition = broker.partition_if_served(topic, index)
+        if partition is not None:
+            if self._damaged.get(index) is partition:
+                return f"{topic}-{index} could not be loaded; the broker's log says why"
+            return ""
+        if broker.is_offline(topic, index):
+            return f"{topic}-{index} is offline"
+        image = broker.image.partition(topic, index)
+        if image is None or image.leader != broker.node_id:
+            return f"this broker doesn't lead {topic}-{index}"
+        return ""  # its log is being opened
+
+    def empty_partition(self, index: int) -> Partition:
+        """A partition of this broker that needs no loading, because it is empty.
+
+        KafkaError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
+        """
+        why = self.why_not(index)
+        if why:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, why)
+        partition = self._broker.partition_if_served(self.topic, index)
+        if partition is None or has_records(partition):
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return partition
+
+    def here(self) -> list[int]:
+        """The partitions whose coordinators are at home on this broker."""
+        topic = self._broker.image.topics_by_name.get(self.topic)
+        indexes = range(len(topic.partitions) if topic else 0)
+        return [index for index in indexes if not self.why_not(index)]
+
+    def to_load(self) -> Iterator[Partition]:
+        """The partitions here that have records to load; each is looked up at its turn."""
+        for index in self.here():
+            partition = self._broker.partition_if_served(self.topic, index)
+            if partition is not None and has_records(partition) and not self.why_not(index):
+                yield partition
+
+    def is_here(self, partition: Partition) -> bool:
+        """Whether this broker still serves this partition, as the same leader."""
+        served = self._broker.partition_if_served(partition.topic, partition.index)
+        return served is partition
+
+    def note_damaged(self, partition: Partition) -> None:
+        """Note that a partition can't be loaded."""
+        self._damaged[partition.index] = partition
+
+
+def has_records(partition: Partition) -> bool:
+    """Whether there is something to load."""
+    return partition.log.log_end_offset > partition.log.log_start_offset

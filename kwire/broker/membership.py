@@ -1,0 +1,243 @@
+"""This broker as a member of a cluster: session, registration, and the duties of the controller.
+
+Rules:
+
+- Start: begin a session, register fenced, say which replicas are lost, unfence. From then on
+  ``run`` looks after it.
+- A broker whose session is over begins a new one and registers again; so does one that was fenced
+  by mistake.
+- Whoever finds no controller tries to become it. The controller fences brokers without a session
+  and tidies the store.
+- A process that is proven dead (``proofs``) needs no end of its lease: its session is ended. The
+  controller looks at all others in this way, and they look at the controller.
+- What can't be reached now is tried again at the next look: after a change of sessions, and every
+  ``broker.heartbeat.interval.ms``.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
+from typing import TypeAlias
+
+import trio
+
+from kwire.broker.broker import Broker
+from kwire.broker.commits import Decide
+from kwire.broker.first_commits import commit_decision
+from kwire.broker.peers import inter_broker_address
+from kwire.broker.proofs import Proofs, Watched
+from kwire.client.peer import OpenStream, open_tcp
+from kwire.clock import Clock
+from kwire.errors import KafkaError
+from kwire.metadata.changes import Change
+from kwire.metadata.image import BrokerImage, MetadataImage
+from kwire.metadata.liveness import Liveness
+from kwire.metadata.lost_replicas import Held
+from kwire.metadata.registration import (
+    elect_controller,
+    fence,
+    register,
+    shut_down,
+    unfence,
+)
+from kwire.metadata.store import (
+    Guard,
+    GuardFailed,
+    Member,
+    MetadataStore,
+    NodeIdTaken,
+    Session,
+    Sessions,
+)
+
+log = logging.getLogger(__name__)
+
+Prepare: TypeAlias = Callable[[MetadataImage], Awaitable[None]]
+
+LEAVE_S = 3.0
+"""So long a broker that stops tries to tell the others."""
+
+
+class Membership:
+    """The membership of one broker."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        member: Member,
+        registration: BrokerImage,
+        clock: Clock,
+        session_ms: int,
+        look_every_ms: int,
+        open_stream: OpenStream = open_tcp,
+    ) -> None:
+        self.session: Session
+        self._store = store
+        self._member = member
+        self._registration = registration
+        self._clock = clock
+        self._session_ms = session_ms
+        self._look_every_s = look_every_ms / 1000
+        self._changed = trio.Event()
+        self._is_leaving = False
+        self._control: tuple[Guard, Liveness] | None = None
+        self._proofs = Proofs(store, open_stream, self._tell)
+
+    async def join(self, held: Held, prepare: Prepare) -> MetadataImage:
+        """Begin a session and register; the image in which this broker may lead.
+
+        ``held`` tells which replicas the disks have, and ``prepare`` makes logs that are missing
+        and may be empty, before this broker leads them.
+        Raises NodeIdTaken if another process has the node id, and KafkaError.
+        """
+        while True:
+            self.session = await self._begin_session()
+            try:
+                registered = await self._decide(
+                    lambda image: register(image, self._registration, held)
+                )
+                await prepare(registered)
+                return await self._decide(self._unfence)
+            except GuardFailed:
+                log.warning("the session of this broker was over during its start: it begins anew")
+
+    async def _begin_session(self) -> Session:
+        """A session; waits for an old one of a process that may just have died."""
+        deadline = trio.current_time() + self._session_ms / 1000 + 1
+        while True:
+            try:
+                return await self._store.begin_session(self._member, self._session_ms)
+            except NodeIdTaken:
+                if trio.current_time() >= deadline:
+                    raise
+                await trio.sleep(self._look_every_s / 4)
+
+    def _unfence(self, image: MetadataImage) -> list[Change]:
+        return unfence(image, self._member.node_id, self._member.incarnation)
+
+    async def _decide(self, decide: Callable[[MetadataImage], Sequence[Change]]) -> MetadataImage:
+        """Make a decision true before the broker follows the store; the image afterwards."""
+        return await commit_decision(self._store, decide, self.session.guard)
+
+    async def run(self, broker: Broker) -> None:
+        """Stay a member, for ever; NodeIdTaken if another process has taken the node id."""
+        broker.commit_under(self.session.guard)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._watch)
+            nursery.start_soon(self._proofs.run)
+            while not self._is_leaving:
+                changed = self._changed
+                look_again_s = self._look_every_s
+                try:
+                    look_again_s = await self._look(broker)
+                except (KafkaError, GuardFailed) as error:
+                    log.warning("membership in the cluster: %s", error)
+                with trio.move_on_after(look_again_s):
+                    await changed.wait()
+
+    async def leave(self, broker: Broker) -> None:
+        """Hand over what this broker leads, and end its session."""
+        self._is_leaving = True
+        with trio.move_on_after(LEAVE_S):
+            node_id, incarnation, _ = self._member
+            try:
+                await broker.commit(_apart(broker, shut_down, node_id, incarnation))
+            except KafkaError as error:
+                log.warning("this broker leaves without telling the others: %s", error)
+            await self.session.close()
+
+    async def _watch(self) -> None:
+        async with aclosing(self._store.sessions()) as found:
+            async for _ in found:
+                self._tell()
+
+    def _tell(self) -> None:
+        """Have somebody look at the sessions again."""
+        self._changed.set()
+        self._changed = trio.Event()
+
+    async def _look(self, broker: Broker) -> float:
+        """Do what is to be done; the seconds after which to look again."""
+        async with aclosing(self._store.sessions()) as found:
+            sessions = await anext(found, None)
+        node_id, incarnation, _ = self._member
+        if self._is_leaving or sessions is None:  # None: the store has ended
+            return self._look_every_s
+        own = sessions.members.get(node_id)
+        if self.session.is_over or own is None or own[1] != self.session.guard:
+            if own is not None and own[0].incarnation != incarnation:
+                raise NodeIdTaken(f"another process has taken node.id {node_id}")
+            await self._join_again(broker)
+            return 0
+        registered = broker.image.brokers.get(node_id)
+        if registered is None or registered.is_fenced:
+            await self._register_again(broker)
+        if sessions.controller is None and await self._become_controller(broker):
+            return 0
+        self._proofs.watch(self._watched(broker, sessions))
+        return await self._control_others(broker, sessions)
+
+    def _watched(self, broker: Broker, sessions: Sessions) -> dict[int, Watched]:
+        """The processes whose death this broker looks for: all others, or the controller's."""
+        holder = sessions.controller
+        controls = (
+            self._control is not None and holder is not None and holder[1] == self._control[0]
+        )
+        found = {}
+        for node_id, registered in broker.image.brokers.items():
+            is_wanted = controls or (holder is not None and holder[0] == node_id)
+            name = broker.config["inter.broker.listener.name"]
+            address = inter_broker_address(registered, name)
+            if node_id == self._member.node_id or not is_wanted or address is None:
+                continue
+            member, guard = sessions.members.get(node_id, (None, None))
+            if member is None and registered.is_fenced:
+                continue
+            if member is None or member.incarnation == registered.incarnation:
+                found[node_id] = Watched(node_id, registered.incarnation, address, guard)
+        return found
+
+    async def _join_again(self, broker: Broker) -> None:
+        log.warning("the session of this broker is over: it registers again")
+        self._control = None
+        self.session = await self._begin_session()
+        broker.commit_under(self.session.guard)
+        await self._register_again(broker)
+
+    async def _register_again(self, broker: Broker) -> None:
+        await broker.commit(_apart(broker, register, self._registration))
+        node_id, incarnation, _ = self._member
+        await broker.commit(_apart(broker, unfence, node_id, incarnation))
+
+    async def _become_controller(self, broker: Broker) -> bool:
+        guard = await self._store.hold_controller(self.session)
+        if guard is None:
+            return False
+        log.info("this broker is the controller")
+        self._control = guard, Liveness(self._clock.steady_ms(), self._session_ms)
+        node_id = self._member.node_id
+        await broker.commit(lambda image: elect_controller(image, node_id), guard=guard)
+        return True
+
+    async def _control_others(self, broker: Broker, sessions: Sessions) -> float:
+        """The controller's duties; the seconds after which to look again."""
+        if self._control is None or sessions.controller is None:
+            return self._look_every_s
+        guard, liveness = self._control
+        if sessions.controller[1] != guard:
+            self._control = None  # another broker is the controller by now
+            return self._look_every_s
+        now_ms = self._clock.steady_ms()
+        dead = self._proofs.dead
+        verdict = liveness.judge(broker.image.brokers, sessions, now_ms, dead)
+        if verdict.silent:
+            log.warning("fencing brokers without a session: %s", sorted(verdict.silent))
+            await broker.commit(_apart(broker, fence, verdict.silent), guard=guard)
+        await self._store.upkeep(broker.image, guard)
+        wait_s = (verdict.look_again_ms - now_ms) / 1000
+        return max(min(wait_s, self._look_every_s), 0)
+
+
+def _apart(broker: Broker, decide: Callable[..., list[Change]], *arguments: object) -> Decide:
+    """A decision that looks at every partition: it is made in a thread."""
+    return lambda image: broker.threads.computing.run(decide, image, *arguments)

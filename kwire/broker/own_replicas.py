@@ -1,0 +1,88 @@
+"""What the data directories of a broker in a cluster hold, for its registration.
+
+Rules:
+
+- While a directory is offline, a log that isn't found may be in it: such a replica isn't lost.
+- Logs that never had a record are made before the broker is unfenced. So a log that is missing
+  although its partition was led is always a loss.
+- Each start names the partitions whose only replica is lost, and what to do.
+"""
+
+import logging
+
+from kwire.errors import KafkaError
+from kwire.log.log_config import LogConfig
+from kwire.log.manager import LogManager
+from kwire.log.recovery import NO_TOPIC_ID
+from kwire.metadata.image import BrokerImage, MetadataImage
+from kwire.metadata.lost_replicas import OFFLINE, Held, Replica, lost_partitions
+
+log = logging.getLogger(__name__)
+
+SHOWN = 20
+"""How many lost partitions the line in the log names."""
+
+
+def locks(manager: LogManager) -> tuple[str, ...]:
+    """The names of the locks of the data directories, which this process holds."""
+    names = [data.lock_name for data in manager.data_directories]
+    return tuple(name for name in names if name is not None)
+
+
+def known_directories(manager: LogManager, before: BrokerImage | None) -> tuple[str, ...]:
+    """The ids of the data directories; while one is offline, also those registered ``before``."""
+    ids = [data.meta.directory_id for data in manager.data_directories if data.meta is not None]
+    if manager.failures and before is not None:
+        ids += before.directories
+    return tuple(dict.fromkeys(ids))
+
+
+def replicas_of(manager: LogManager) -> Held:
+    """Looks for the replica of a partition on the disks."""
+    ids = {data.path: data.meta.directory_id for data in manager.data_directories if data.meta}
+
+    def held(topic: str, index: int, topic_id: bytes) -> Replica | None:
+        for found in (manager.logs.get((topic, index)), *manager.rivals):
+            if (
+                found is not None
+                and (found.topic, found.partition) == (topic, index)
+                and found.topic_id in (topic_id, NO_TOPIC_ID)
+            ):
+                return Replica(ids[found.directory.parent], found.leader_epochs.latest)
+        return OFFLINE if manager.failures else None
+
+    return held
+
+
+def make_new_logs(
+    manager: LogManager, image: MetadataImage, node_id: int, config: LogConfig, now_ms: int
+) -> None:
+    """Make the logs of partitions that never had a record; called in a thread.
+
+    A log that can't be made is tried again when the broker opens its partitions.
+    """
+    held = replicas_of(manager)
+    for topic in image.topics_by_name.values():
+        for index, partition in enumerate(topic.partitions):
+            is_ours = node_id in partition.isr
+            if is_ours and held(topic.name, index, topic.topic_id) is None:
+                try:
+                    manager.get_or_create(topic.name, index, topic.topic_id, config, now_ms)
+                except KafkaError as error:
+                    log.warning("cannot make the log of %s-%d: %s", topic.name, index, error)
+
+
+def say_what_is_lost(image: MetadataImage, node_id: int) -> None:
+    """Name the partitions that nobody can lead, because this broker has lost their records."""
+    lost = lost_partitions(image, node_id)
+    if lost:
+        more = f" and {len(lost) - SHOWN} more" if len(lost) > SHOWN else ""
+        log.error(
+            "this broker's data directories don't have the only replica of %d partition(s), which "
+            "stay without a leader: %s%s; start the broker with the disk that has them (log.dirs), "
+            "or, if their records are gone for good, let the partitions begin anew, empty: "
+            "kafka-leader-election.sh --election-type unclean",
+            len(lost),
+            ", ".join(lost[:SHOWN]),
+            more,
+        )

@@ -1,0 +1,172 @@
+"""Refusal as proof: a broker whose address refuses connections is dead, whatever its lease says.
+
+A process that dies closes its connections, and its machine then refuses new ones. So others learn
+of the death in a tenth of a second, and need not wait until the session ends in the store.
+
+Rules:
+
+- The controller holds a connection to each other broker, and each broker holds one to the
+  controller's. Nothing is sent on it. A connection that ends proves nothing by itself.
+- The proof is a connection that has ended, and an address that then refuses two connections, one
+  shortly after the other. An address that doesn't answer, or that never took a connection, proves
+  nothing: a lost machine or a frozen process is left to the end of its session.
+- A broker without a session is proven dead by the two refusals alone.
+- The proof is about one process: the incarnation that had registered with this address. Only its
+  own session is ended, by the number of the key's creation.
+- A wrong proof (a port forwarder that was restarted, perhaps) costs a registration, nothing else. A
+  process that has a new session afterwards lives, and is watched again.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
+from typing import NamedTuple
+
+import trio
+
+from kwire.client.peer import OpenStream
+from kwire.errors import KafkaError
+from kwire.metadata.store import Guard, MetadataStore
+
+log = logging.getLogger(__name__)
+
+REFUSALS = 2
+BETWEEN_S = 0.05
+"""The pause between two tries to connect that may prove a death."""
+
+CONNECT_S = 1.0
+PAUSE_S = 1.0
+"""The pause before a connection that could not be opened, or that was ended at once, is tried
+again."""
+
+
+class Watched(NamedTuple):
+    """A process to watch: its node id, incarnation, address, and its session if it has one."""
+
+    node_id: int
+    incarnation: str
+    address: tuple[str, int]
+    session: Guard | None
+
+
+class Proofs:
+    """The watched processes of one broker; ``run`` has to run.
+
+    ``tell`` is called for each that is proven dead.
+    """
+
+    def __init__(
+        self, store: MetadataStore, open_stream: OpenStream, tell: Callable[[], object]
+    ) -> None:
+        self._ended: dict[tuple[int, str], Guard | None] = {}  # the session that a proof ended
+        self._store = store
+        self._open_stream = open_stream
+        self._tell = tell
+        self._watching: dict[Watched, trio.CancelScope] = {}
+        self._nursery: trio.Nursery | None = None
+
+    @property
+    def dead(self) -> AbstractSet[tuple[int, str]]:
+        """Those that are proven dead: (node id, incarnation)."""
+        return self._ended.keys()
+
+    async def run(self) -> None:
+        """Watch, for ever."""
+        async with trio.open_nursery() as self._nursery:
+            await trio.sleep_forever()
+
+    def watch(self, wanted: Mapping[int, Watched]) -> None:
+        """Watch these processes from now on, and no others."""
+        self._ended = {
+            one: session
+            for one, session in self._ended.items()
+            if _stays_dead(wanted.get(one[0]), one[1], session)
+        }
+        for watched, scope in list(self._watching.items()):
+            if wanted.get(watched.node_id) != watched:
+                scope.cancel()
+                del self._watching[watched]
+        for watched in wanted.values():
+            is_new = watched not in self._watching
+            if is_new and (watched.node_id, watched.incarnation) not in self.dead and self._nursery:
+                self._watching[watched] = scope = trio.CancelScope()
+                self._nursery.start_soon(self._watch, watched, scope)
+
+    async def _watch(self, watched: Watched, scope: trio.CancelScope) -> None:
+        with scope:
+            had_connection = watched.session is None
+            while True:
+                stream = await self._connect(watched.address)
+                if stream is not None:
+                    had_connection = True
+                    await _wait_end(stream)
+                if had_connection and await self._refuses(watched.address):
+                    break
+                await trio.sleep(PAUSE_S)
+            await self._note_dead(watched)
+
+    async def _note_dead(self, watched: Watched) -> None:
+        host, port = watched.address
+        log.warning(
+            "broker %d is dead: nobody listens at %s:%d any more", watched.node_id, host, port
+        )
+        self._ended[watched.node_id, watched.incarnation] = watched.session
+        if watched.session is not None:
+            try:
+                await self._store.end(watched.session)
+            except KafkaError as error:
+                log.warning("the session of broker %d ends later: %s", watched.node_id, error)
+        self._tell()
+
+    async def _connect(self, address: tuple[str, int]) -> trio.abc.Stream | None:
+        with trio.move_on_after(CONNECT_S):
+            try:
+                return await self._open_stream(*address)
+            except OSError:
+                return None
+        return None
+
+    async def _refuses(self, address: tuple[str, int]) -> bool:
+        """Whether an address refuses connections, twice in a row."""
+        for number in range(REFUSALS):
+            if number:
+                await trio.sleep(BETWEEN_S)
+            with trio.move_on_after(CONNECT_S) as patience:
+                try:
+                    stream = await self._open_stream(*address)
+                except OSError as error:
+                    if not _is_refusal(error):
+                        return False
+                else:
+                    await trio.aclose_forcefully(stream)
+                    return False
+            if patience.cancelled_caught:
+                return False
+        return True
+
+
+def _stays_dead(wanted: Watched | None, incarnation: str, ended: Guard | None) -> bool:
+    """Whether a process that was proven dead has no session but the one that the proof ended."""
+    if wanted is None or wanted.incarnation != incarnation:
+        return False
+    return wanted.session is None or wanted.session == ended
+
+
+async def _wait_end(stream: trio.abc.Stream) -> None:
+    """Wait until the other side has ended a connection."""
+    try:
+        while await stream.receive_some(1):
+            pass
+    except (trio.BrokenResourceError, trio.ClosedResourceError):
+        pass
+    finally:
+        await trio.aclose_forcefully(stream)
+
+
+def _is_refusal(error: BaseException) -> bool:
+    """Whether each address of a host refuses; trio wraps their errors."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(map(_is_refusal, error.exceptions))
+    if isinstance(error, ConnectionRefusedError):
+        return True
+    return error.__cause__ is not None and _is_refusal(error.__cause__)

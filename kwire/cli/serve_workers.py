@@ -1,0 +1,122 @@
+"""``kwire serve --workers N``: the supervisor of several brokers on one machine.
+
+It says the same as one broker: one ready line, with the addresses of all workers in the order of
+their numbers, and one line for an error. Exit codes are those of one broker.
+"""
+
+import logging
+import signal
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from kwire.build import version_text
+from kwire.cli import own_process
+from kwire.cli.output import fail, shown
+from kwire.config.broker import BrokerConfig
+from kwire.log.loading import LoadingStopped
+from kwire.workers.directory import WorkersError, lock_directories, open_metadata
+from kwire.workers.messages import Ends, Ways
+from kwire.workers.settings import worker_settings
+from kwire.workers.supervisor import Supervisor
+from kwire.workers.template import begin, end
+
+log = logging.getLogger(__name__)
+
+WarnIfOpen = Callable[[BrokerConfig, list[tuple[str, int]], list[tuple[str, int]]], None]
+
+
+def serve_workers(
+    config: BrokerConfig,
+    count: int,
+    begin_log: Callable[[int], None],
+    warn_if_open: WarnIfOpen,
+    stopped: Callable[[Mapping[Path, str], float], None],
+) -> int:
+    """Serve with so many workers; returns the exit code, or raises ConfigError."""
+    configs = worker_settings(config, count)
+    try:
+        locks = lock_directories(config)
+    except WorkersError as error:
+        return fail(str(error))
+    ways = Ways(begin_log, own_process.start, own_process.settle, stopped, own_process.leave)
+    ends = begin(configs, locks, ways)
+    own_process.end_with_parent()
+    return _supervise(config, count, ends, warn_if_open)
+
+
+def _supervise(config: BrokerConfig, count: int, ends: Ends, warn_if_open: WarnIfOpen) -> int:
+    service_manager = own_process.service_manager()
+
+    async def supervise() -> None:
+        ended = trio.Event()
+
+        async def supervise_to_the_end(task_status: trio.TaskStatus[None]) -> None:
+            await supervisor.run(task_status)
+            ended.set()
+
+        with trio.open_signal_receiver(*own_process.ending_signals()) as signals:
+            store = await open_metadata(config, count)
+            supervisor = Supervisor(ends, store, count)
+            async with trio.open_nursery() as nursery:
+                await own_process.start(nursery, supervise_to_the_end, signals, supervisor.stop)
+                addresses = _say_ready(config, supervisor)
+                warn_if_open(config, addresses, _http(supervisor))
+                async with trio.open_nursery() as serving:
+                    serving.start_soon(own_process.settle)
+                    if service_manager is not None:
+                        service_manager.ready(",".join(map(shown, addresses)))
+                        serving.start_soon(service_manager.keep_telling)
+                    if await anext(signals) == signal.SIGHUP:
+                        log.warning("stopping: the terminal was closed (SIGHUP)")
+                    serving.cancel_scope.cancel()
+                if service_manager is not None:
+                    service_manager.stopping()
+                supervisor.stop()
+                nursery.start_soon(own_process.pass_over, signals)
+                await ended.wait()
+                nursery.cancel_scope.cancel()
+        await store.close()
+
+    reasons: list[str] = []
+    try:
+        trio.run(supervise)
+    except* WorkersError as group:
+        error: BaseException = group
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        reasons.append(str(error))
+    except* LoadingStopped:
+        log.info("stopped before the workers were ready")
+    end(ends)
+    if reasons:
+        return fail(reasons[0])
+    return own_process.leave(0)
+
+
+def _http(supervisor: Supervisor) -> list[tuple[str, int]]:
+    """The addresses of the workers' HTTP ports, if they have some."""
+    told = [worker.ready["http"] for worker in supervisor.workers if worker.ready]
+    return [(host, port) for host, port in filter(None, told)]
+
+
+def _say_ready(config: BrokerConfig, supervisor: Supervisor) -> list[tuple[str, int]]:
+    """Print the ready line; returns the addresses of all workers."""
+    told: list[dict[str, Any]] = [worker.ready or {} for worker in supervisor.workers]
+    addresses = [(host, port) for one in told for host, port in one["ready"]]
+    urls = [f"http://{shown(one['http'])}/" for one in told if one["http"]]
+    http = f" http={','.join(urls)}" if urls else ""
+    directories = ",".join(map(str, config.data_directories()))
+    tokens = [
+        f"kwire http admin token of worker {number}: {one['token']}"
+        for number, one in enumerate(told, 1)
+        if one["token"]
+    ]
+    own_process.say(
+        f"kwire {version_text()} ready: {','.join(map(shown, addresses))} data={directories} "
+        f"cluster={told[0]['cluster']}{http} workers={len(told)}",
+        others=tokens,
+    )
+    return addresses

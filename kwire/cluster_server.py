@@ -1,0 +1,228 @@
+"""A kwire server that is one of several: its metadata is in a store that all brokers share.
+
+Rules:
+
+- Start: connect to the store, learn or give the cluster's id, open the data directories, listen,
+  register. Then it is a server like any other.
+- Stop: the broker hands over what it leads, and ends its session; then it stops like any other.
+- Metadata that the directory has from a broker that was alone goes into a store that is new.
+"""
+
+from uuid import UUID
+
+import trio
+
+from kwire.broker.membership import Membership
+from kwire.broker.own_replicas import (
+    known_directories,
+    locks,
+    make_new_logs,
+    replicas_of,
+    say_what_is_lost,
+)
+from kwire.client.peer import OpenStream, open_tcp
+from kwire.config.metadata_store import SETTING
+from kwire.errors import KafkaError
+from kwire.log.log_config import LogConfig
+from kwire.log.manager import LogManager
+from kwire.log.meta_properties import random_id, read_meta_properties
+from kwire.metadata.changes import Change, ClusterNamed, snapshot
+from kwire.metadata.embedded import FILE_NAME, EmbeddedStore
+from kwire.metadata.features import initial_features, own_features
+from kwire.metadata.image import BrokerImage, MetadataImage
+from kwire.metadata.store import Member, MetadataStore, RevisionConflict, StoreUnusable
+from kwire.server import KAFKA_METADATA, Server, StartError
+
+MOVED = f"{FILE_NAME}.moved"
+"""What the metadata of a broker that was alone is called once the cluster has it."""
+
+
+class ClusterServer(Server):
+    """One broker of a cluster."""
+
+    _store: MetadataStore
+    _membership: Membership
+    _open_stream: OpenStream = staticmethod(open_tcp)
+
+    async def _serve(self, task_status: trio.TaskStatus[None]) -> None:
+        self._incarnation = str(UUID(int=self._random.getrandbits(128), version=4))
+        self._store_tasks = trio.CancelScope()
+        self._store_kept = trio.Event()
+        try:
+            self._store = await self._connect()
+            try:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._keep_store)
+                    self._cluster_id = await self._name_cluster()
+                    await super()._serve(task_status)
+                    nursery.cancel_scope.cancel()
+            finally:
+                await self._store.close()
+        except* StoreUnusable as group:
+            raise StartError(str(_first(group))) from None
+        except* KafkaError as group:
+            raise StartError(f"cannot join the cluster: {_first(group)}") from None
+
+    async def _keep_store(self) -> None:
+        try:
+            with self._store_tasks:
+                await self._store.run()
+        finally:
+            self._store_kept.set()
+
+    async def _connect(self) -> MetadataStore:
+        """The store that all brokers share; StoreUnusable, KafkaError."""
+        from kwire.metadata.etcd.etcd_store import EtcdStore
+        from kwire.metadata.etcd.gateway import Access
+
+        address = self.config.metadata_store()
+        assert address is not None
+        names = (
+            "kwire.metadata.store.username",
+            "kwire.metadata.store.password",
+            "kwire.metadata.store.tls.ca.file",
+            "kwire.metadata.store.tls.certificate.file",
+            "kwire.metadata.store.tls.key.file",
+        )
+        values = [self.config[name] for name in names]
+        access = Access(*(None if value is None else str(value) for value in values))
+        return await EtcdStore.open(
+            address,
+            access,
+            f"{self.config.integer('node.id')}:{self._incarnation}",
+            random=self._random,
+            steady_ms=self._clock.steady_ms,
+            keep_every_ms=self.config.integer("broker.heartbeat.interval.ms"),
+        )
+
+    async def _name_cluster(self) -> str:
+        """The cluster's id; a new cluster gets that of this broker's directories, or a new one."""
+        while True:
+            image = await self._store.read()
+            if image.cluster_id:
+                return image.cluster_id
+            name = await self._starting.run(self._known_cluster_id) or random_id()
+            try:
+                await self._store.commit(0, [ClusterNamed(name), *initial_features()])
+            except RevisionConflict:
+                continue  # another broker has named it
+
+    def _known_cluster_id(self) -> str | None:
+        for directory in self.config.data_directories():
+            meta = read_meta_properties(directory, self._disk)
+            if meta is not None:
+                return meta.cluster_id
+        return None
+
+    def _plan_takeover(self) -> None:
+        if (self.config.metadata_directory() / MOVED).exists():
+            return  # it was taken over before; ``_register`` looks whether Kafka has used it since
+        if any((path / KAFKA_METADATA).exists() for path in self.config.all_directories()):
+            raise StartError(
+                f"the data directory is Apache Kafka's; start kwire once without {SETTING}, "
+                "which takes the metadata over, then with it"
+            )
+
+    async def _open_store(self, manager: LogManager) -> MetadataStore:
+        return self._store
+
+    async def _register(self, store: MetadataStore, manager: LogManager) -> MetadataImage:
+        await self._bring_along(manager)
+        config, node_id = self.config, self.config.integer("node.id")
+        image = await store.read()
+        await self._starting.run(self._check_takeover, image)
+        before = image.brokers.get(node_id)
+        rack = config["broker.rack"]
+        broker = BrokerImage(
+            node_id,
+            None if rack is None else str(rack),
+            self._endpoints(),
+            self._incarnation,
+            features=own_features(),
+            directories=known_directories(manager, before),
+        )
+        self._membership = Membership(
+            store,
+            Member(node_id, self._incarnation, locks(manager)),
+            broker,
+            self._clock,
+            config.integer("broker.session.timeout.ms"),
+            config.integer("broker.heartbeat.interval.ms"),
+            self._open_stream,
+        )
+        image = await self._membership.join(
+            replicas_of(manager),
+            lambda image: self._starting.run(
+                make_new_logs, manager, image, node_id, LogConfig(), self._clock.now_ms()
+            ),
+        )
+        say_what_is_lost(image, node_id)
+        return image
+
+    def _endpoints(self) -> tuple[tuple[str, str, int], ...]:
+        """Where clients and other brokers reach this one: the advertised address, or the bound."""
+        advertised = {found.name: found for found in self.config.advertised_listeners()}
+        return tuple(
+            (listener.name, *(advertised[listener.name][1:] if listener.name in advertised else at))
+            for (listener, _), at in zip(self._sockets, self.addresses, strict=True)
+        )
+
+    async def _bring_along(self, manager: LogManager) -> None:
+        """Give a new cluster the metadata that this directory has, from a time without the store.
+
+        StartError where partitions would be put aside because the store doesn't know their topics.
+        """
+        path = self.config.metadata_directory() / FILE_NAME
+        image = await self._store.read()
+        if not path.exists():
+            if manager.logs and not image.brokers:
+                raise StartError(
+                    f"{path.parent} has partitions, but neither it nor the metadata store knows "
+                    "their topics; start the broker first whose data directory has the file "
+                    f"{FILE_NAME}"
+                )
+            return
+        if image.brokers:
+            if self.config.integer("node.id") not in image.brokers:
+                raise _begun_by_another()
+            if not path.with_name(MOVED).exists():
+                path.rename(path.with_name(MOVED))  # a start ended after the commit, before this
+            return
+        alone = EmbeddedStore.open(path)
+        try:
+            known = await alone.read()
+        finally:
+            await alone.close()
+        if known.cluster_id != image.cluster_id:
+            raise StartError(f"{path} belongs to cluster {known.cluster_id}; remove it")
+        await self._starting.run(self._check_takeover, known)
+        changes: list[Change] = snapshot(known)
+        try:
+            await self._store.commit(image.revision, changes)
+        except RevisionConflict:
+            raise _begun_by_another() from None
+        path.rename(path.with_name(MOVED))
+
+    async def _run(self, task_status: trio.TaskStatus[None]) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._membership.run, self.broker)
+            await super()._run(task_status)
+            nursery.cancel_scope.cancel()
+        self._store_tasks.cancel()
+        await self._store_kept.wait()  # before the server closes the store
+
+    async def _finish_requests(self, connections: trio.CancelScope) -> None:
+        await self._membership.leave(self.broker)
+        await super()._finish_requests(connections)
+
+
+def _begun_by_another() -> StartError:
+    return StartError("another broker has begun the cluster; give its store another prefix")
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The first error in a group of groups."""
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,27 @@
+"""AnnounceMember, an API among brokers: clients are about to join groups of this coordinator.
+
+A group that is no longer at home here is left out: its clients will ask again.
+"""
+
+from kwire.handlers.context import RequestContext
+from kwire.handlers.waiting import Unfinished, at_once_or_later, later
+from kwire.protocol.messages.announce_member import AnnounceMemberRequest, AnnounceMemberResponse
+
+UNITS = 10
+
+
+def handle(
+    request: AnnounceMemberRequest, context: RequestContext
+) -> AnnounceMemberResponse | Unfinished:
+    """Note every client."""
+    return at_once_or_later(_handle(request, context))
+
+
+async def _handle(
+    request: AnnounceMemberRequest, context: RequestContext
+) -> AnnounceMemberResponse:
+    for one in request.announcements:
+        if context.work.spend(UNITS):
+            await later(context.work.next_slice)
+        context.broker.groups.announce(one.group_id, one.connection_id)
+    return AnnounceMemberResponse()

@@ -1,0 +1,116 @@
+"""ElectLeaders: makes partitions elect a leader, preferred or unclean (KIP-460).
+
+Behaviour: an unclean election is for partitions without a leader. The replica that it elects may
+lack records, or all of them. A request that names no partitions means all, and its answer leaves
+out partitions that need no election.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from kwire.errors import ErrorCode, KafkaError
+from kwire.handlers.context import RequestContext
+from kwire.handlers.decisions import Price, commit_in_slices
+from kwire.handlers.slices import pieces
+from kwire.metadata.changes import Change, PartitionsChanged
+from kwire.metadata.image import MetadataImage, PartitionImage
+from kwire.metadata.partition_change import NO_LEADER, active_brokers, elected
+from kwire.protocol.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+
+PREFERRED, UNCLEAN = 0, 1
+UNITS = 3
+UNITS_PER_ELECTION = 8
+
+
+async def handle(request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
+    """Elect, and report the result of each partition."""
+    if request.election_type not in (PREFERRED, UNCLEAN):
+        return ElectLeadersResponse(error_code=ErrorCode.INVALID_REQUEST)
+    wanted: dict[tuple[str, int], None] | None = None
+    if request.topic_partitions is not None:
+        wanted = {}
+        for topic in request.topic_partitions:
+            if context.work.spend(UNITS):
+                await context.work.next_slice()
+            for piece in pieces(topic.partitions):
+                if context.work.spend(UNITS * len(piece)):
+                    await context.work.next_slice()
+                wanted.update(dict.fromkeys((topic.topic, index) for index in piece))
+    election = _Election(wanted, unclean=request.election_type == UNCLEAN)
+    try:
+        await commit_in_slices(context, election.decide)
+    except KafkaError as error:
+        return ElectLeadersResponse(error_code=error.code)
+    return ElectLeadersResponse(replica_election_results=await election.results(context.work))
+
+
+class _Election:
+    """The decision of one request, and what it says of each partition."""
+
+    def __init__(self, wanted: dict[tuple[str, int], None] | None, *, unclean: bool) -> None:
+        self._wanted = wanted
+        self._unclean = unclean
+        self._outcomes: dict[tuple[str, int], KafkaError | None] = {}
+
+    async def decide(self, image: MetadataImage, work: Price) -> Sequence[Change]:
+        """The changes of the partitions for which there is somebody to elect."""
+        self._outcomes = {}
+        active = active_brokers(image)
+        rows: dict[bytes, list[tuple[int, PartitionImage]]] = {}
+        for topic, index in self._partitions(image):
+            if work.spend(UNITS_PER_ELECTION):
+                await work.next_slice()
+            try:
+                row = self._elect(image.partition(topic, index), topic, index, active)
+            except KafkaError as error:
+                is_left_out = error.code is ErrorCode.ELECTION_NOT_NEEDED and self._wanted is None
+                if not is_left_out:
+                    self._outcomes[topic, index] = error
+                continue
+            self._outcomes[topic, index] = None
+            rows.setdefault(image.topics_by_name[topic].topic_id, []).append((index, row))
+        return [PartitionsChanged(topic_id, tuple(some)) for topic_id, some in rows.items()]
+
+    def _partitions(self, image: MetadataImage) -> Iterator[tuple[str, int]]:
+        if self._wanted is not None:
+            yield from self._wanted
+            return
+        for topic in image.topics_by_name.values():
+            yield from ((topic.name, index) for index in range(len(topic.partitions)))
+
+    def _elect(
+        self, before: PartitionImage | None, topic: str, index: int, active: frozenset[int]
+    ) -> PartitionImage:
+        """The partition after its election; KafkaError."""
+        if before is None:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {topic}-{index}"
+            )
+        has_leader = before.leader != NO_LEADER
+        if has_leader if self._unclean else before.leader == before.replicas[0]:
+            raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED)
+        after = elected(before, active, unclean=self._unclean)
+        if after is None:
+            code = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+            raise KafkaError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE if self._unclean else code)
+        return after
+
+    async def results(self, work: Price) -> list[ReplicaElectionResult]:
+        """The partitions by topic."""
+        topics: dict[str, ReplicaElectionResult] = {}
+        for (topic, index), error in self._outcomes.items():
+            if work.spend(UNITS):
+                await work.next_slice()
+            told = topics.setdefault(topic, ReplicaElectionResult(topic=topic, partition_result=[]))
+            told.partition_result.append(
+                PartitionResult(
+                    partition_id=index,
+                    error_code=error.code if error else ErrorCode.NONE,
+                    error_message=error.message or None if error else None,
+                )
+            )
+        return list(topics.values())

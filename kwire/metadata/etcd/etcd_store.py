@@ -1,0 +1,164 @@
+"""The metadata store on etcd, behind ``kwire.metadata.store.MetadataStore``."""
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from random import Random
+
+import trio
+
+from kwire.budget.threads import Kind
+from kwire.config.metadata_store import SETTING, EtcdAddress
+from kwire.errors import ErrorCode, KafkaError
+from kwire.metadata.changes import Change
+from kwire.metadata.etcd.following import Following
+from kwire.metadata.etcd.gateway import Access, EtcdError, Gateway, Unreachable
+from kwire.metadata.etcd.images import Images
+from kwire.metadata.etcd.keys import Keys
+from kwire.metadata.etcd.leases import Leases
+from kwire.metadata.etcd.log import Log
+from kwire.metadata.image import MetadataImage
+from kwire.metadata.store import Commit, Guard, Member, Session, Sessions, StoreUnusable
+
+PAUSE_S = 0.5
+"""The mean pause before a watcher reads again after a failure."""
+
+
+class EtcdStore:
+    """The store of one process; ``run`` has to run."""
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        prefix: str,
+        writer: str,
+        *,
+        random: Random,
+        steady_ms: Callable[[], int],
+        keep_every_ms: int,
+        threads: Kind | None = None,
+    ) -> None:
+        """``writer`` names this process for all time: its node id and its incarnation."""
+        self._gateway = gateway
+        self._random = random
+        self._steady_ms = steady_ms
+        keys = Keys(prefix)
+        threads = threads or Kind(1)
+        self._following = Following(gateway, keys, random)
+        self._log = Log(gateway, keys, self._following, writer, threads)
+        self._images = Images(gateway, keys, self._log, writer, threads)
+        self._leases = Leases(gateway, keys, self._following, keep_every_ms, steady_ms)
+
+    @classmethod
+    async def open(
+        cls,
+        address: EtcdAddress,
+        access: Access,
+        writer: str,
+        *,
+        random: Random,
+        steady_ms: Callable[[], int],
+        keep_every_ms: int,
+    ) -> "EtcdStore":
+        """Connect to a real etcd; StoreUnusable, or KafkaError (REQUEST_TIMED_OUT)."""
+        try:
+            from kwire.metadata.etcd.http_gateway import HttpGateway
+        except ImportError as error:
+            raise StoreUnusable(
+                f"{SETTING} needs httpx, which isn't installed: pip install -e '.[cluster]' in "
+                "a checkout of kwire"
+            ) from error
+        gateway = HttpGateway(address, access, random)
+        try:
+            await gateway.open()
+        except BaseException:
+            await gateway.close()
+            raise
+        return cls(
+            gateway,
+            address.prefix,
+            writer,
+            random=random,
+            steady_ms=steady_ms,
+            keep_every_ms=keep_every_ms,
+        )
+
+    async def read(self) -> MetadataImage:
+        """The newest image."""
+        return await self._images.read()
+
+    async def commit(
+        self, expected_revision: int, changes: Sequence[Change], guard: Guard | None = None
+    ) -> int:
+        """Make ``changes`` durable as the next revision; errors as in ``MetadataStore``."""
+        return await self._log.commit(expected_revision, changes, guard)
+
+    async def watch(self, revision: int) -> AsyncGenerator[Commit, None]:
+        """Every commit after ``revision``; RevisionGone, or StoreUnusable if etcd lost commits."""
+        looks = -1
+        while True:
+            following = self._following
+            changed = following.changed
+            if looks == following.looks and following.newest <= revision:
+                await changed.wait()
+                continue
+            looks = following.looks
+            try:
+                commits = await self._log.next_commits(revision)
+            except (Unreachable, EtcdError):
+                looks = -1
+                await trio.sleep(self._random.uniform(0.5, 1.5) * PAUSE_S)
+                continue
+            for commit in commits:
+                yield commit
+                revision = commit.revision
+            if commits:
+                looks = -1  # there may be more
+
+    async def begin_session(self, member: Member, ttl_ms: int) -> Session:
+        """Begin the session of this process; NodeIdTaken."""
+        return await self._leases.begin(member, ttl_ms)
+
+    async def sessions(self) -> AsyncGenerator[Sessions, None]:
+        """The sessions now, and again after each change."""
+        seen, last = (-1, -1), None
+        while True:
+            following = self._following
+            changed = following.changed
+            now = following.looks, following.session_changes
+            if now == seen:
+                await changed.wait()
+                continue
+            try:
+                sessions = await self._leases.read()
+            except (Unreachable, EtcdError):
+                await trio.sleep(self._random.uniform(0.5, 1.5) * PAUSE_S)
+                continue
+            seen = now
+            if sessions != last:
+                yield sessions
+                last = sessions
+
+    async def hold_controller(self, session: Session) -> Guard | None:
+        """Become the controller; None where another broker is."""
+        return await self._leases.hold_controller(session)
+
+    async def end(self, guard: Guard) -> None:
+        """End a session or a hold whose process is dead."""
+        await self._leases.end(guard)
+
+    async def upkeep(self, image: MetadataImage, guard: Guard) -> None:
+        """Write a snapshot and compact etcd when it is time; GuardFailed."""
+        try:
+            await self._images.upkeep(image, guard, self._steady_ms())
+        except EtcdError as error:
+            message = f"etcd can't write a snapshot: {error.message}"
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message) from error
+
+    async def run(self) -> None:
+        """Watch, and keep the session alive, for ever."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._following.run)
+            nursery.start_soon(self._leases.keep)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._gateway.close()

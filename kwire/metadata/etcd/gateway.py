@@ -1,0 +1,73 @@
+"""What the store asks of etcd's JSON gateway: ``POST /v3/…``.
+
+Rules:
+
+- An answer that didn't come proves nothing: the call may have been done. A call is repeated, at the
+  next endpoint, until its time is over. So it must do no harm to send it twice.
+
+``http_gateway`` asks a real etcd, ``kwire.testing.simulated_etcd`` is one in memory.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import NamedTuple, Protocol
+
+from kwire.errors import ErrorCode, KafkaError
+from kwire.metadata.etcd.transactions import Json
+
+CALL_S = 5.0
+"""So long a call is repeated."""
+
+UNAVAILABLE = 14
+"""gRPC's code for a cluster without a leader."""
+
+
+class EtcdError(Exception):
+    """etcd refused a call; ``code`` is gRPC's."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+class Unreachable(KafkaError):
+    """No endpoint answered in time. ``may_be_done`` says whether one may have got the call."""
+
+    def __init__(self, endpoints: Sequence[str], reason: str, *, may_be_done: bool) -> None:
+        message = f"no answer from etcd at {', '.join(endpoints)}: {reason}"
+        super().__init__(ErrorCode.REQUEST_TIMED_OUT, message)
+        self.may_be_done = may_be_done
+
+
+class Answered(NamedTuple):
+    """An answer of etcd, and whether an earlier attempt may have been done as well."""
+
+    body: Json
+    is_repeated: bool
+
+
+class Gateway(Protocol):
+    """The calls and the watch."""
+
+    async def call(self, path: str, body: Json, within_s: float = CALL_S) -> Answered:
+        """The answer to a call; Unreachable, EtcdError, StoreUnusable."""
+
+    def stream(
+        self, path: str, messages: Sequence[Json]
+    ) -> AbstractAsyncContextManager[AsyncIterator[Json]]:
+        """What etcd sends on a stream after these messages; Unreachable, EtcdError."""
+        ...
+
+    async def close(self) -> None:
+        """Close the connections."""
+
+
+class Access(NamedTuple):
+    """User and password, and the files for TLS: CA, certificate and key. None: not used."""
+
+    username: str | None = None
+    password: str | None = None
+    ca_file: str | None = None
+    certificate_file: str | None = None
+    key_file: str | None = None

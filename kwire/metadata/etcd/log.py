@@ -1,0 +1,214 @@
+"""Commits in etcd: one transaction writes a commit, and one reads those after a revision.
+
+Rules:
+
+- A commit's transaction may be sent twice. If it fails, it returns the commit that took the place;
+  the writer's own ``by`` in it says that an earlier attempt had succeeded.
+- The parts of a large commit are written before the commit. Nobody reads them until the commit
+  names them; what a failed commit leaves behind is deleted with old commits.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from kwire.budget.threads import Kind
+from kwire.config.metadata_store import SETTING
+from kwire.errors import ErrorCode, KafkaError
+from kwire.metadata.changes import Change, PartitionsAdded, PartitionsChanged, TopicCreated
+from kwire.metadata.etcd import transactions as tx
+from kwire.metadata.etcd.encoding import decode_commit, decode_parts, encode_commit
+from kwire.metadata.etcd.following import Following
+from kwire.metadata.etcd.gateway import Answered, EtcdError, Gateway, Unreachable
+from kwire.metadata.etcd.keys import Keys, end_of, part_key
+from kwire.metadata.store import (
+    Commit,
+    Guard,
+    GuardFailed,
+    OutcomeUnknown,
+    RevisionConflict,
+    RevisionGone,
+    StoreUnusable,
+)
+
+COMMITS_PER_READ = 32
+INLINE_CHANGES = 200
+INLINE_BYTES = 16 << 10
+"""A thread encodes more changes or partitions than these, and decodes a larger value."""
+
+
+def _weight(changes: Sequence[Change]) -> int:
+    """About how many changes and partitions there are to encode."""
+    partitions = 0
+    for change in changes[:INLINE_CHANGES]:
+        if isinstance(change, TopicCreated):
+            partitions += len(change.topic.partitions)
+        elif isinstance(change, PartitionsChanged):
+            partitions += len(change.rows)
+        elif isinstance(change, PartitionsAdded):
+            partitions += len(change.partitions)
+    return len(changes) + partitions
+
+
+class Found(NamedTuple):
+    """Values of commits by their revision, in order, and whether the one before was still there."""
+
+    values: list[tuple[int, bytes]]
+    has_previous: bool
+
+
+class Log:
+    """The log of commits below a prefix."""
+
+    def __init__(
+        self, gateway: Gateway, keys: Keys, following: Following, writer: str, threads: Kind
+    ) -> None:
+        """``writer`` names this process for all time; the numbers of its commits follow it."""
+        self._gateway = gateway
+        self._keys = keys
+        self._following = following
+        self._writer = writer
+        self._threads = threads
+        self._commits = 0
+        self._counted = 0
+        self.bytes = 0
+        """The bytes of the commits since the last snapshot that this process has read."""
+
+    async def commit(
+        self, expected_revision: int, changes: Sequence[Change], guard: Guard | None
+    ) -> int:
+        """Write a commit; errors as in ``MetadataStore.commit``."""
+        self._commits += 1
+        by, revision = f"{self._writer}:{self._commits}", expected_revision + 1
+        if _weight(changes) > INLINE_CHANGES:
+            encoded = await self._threads.run(encode_commit, by, changes)
+        else:
+            encoded = encode_commit(by, changes)
+        for number, part in enumerate(encoded.parts):
+            key = part_key(self._keys.commit_parts(revision, by), number)
+            await self._write(tx.transaction((), (tx.put(key, part),)))
+        request = self._request(expected_revision, encoded.value, guard)
+        try:
+            answer, is_repeated = await self._write(request)
+        except Unreachable as error:
+            if error.may_be_done:
+                raise OutcomeUnknown(error.message) from error
+            raise
+        if not tx.succeeded(answer):
+            self._explain(answer, by, expected_revision, is_repeated=is_repeated)
+        self._following.learn(revision, encoded.value)
+        return revision
+
+    async def _write(self, transaction: tx.Json) -> Answered:
+        """The answer to a transaction that writes; Unreachable, KafkaError where etcd refuses."""
+        try:
+            return await self._gateway.call("kv/txn", transaction)
+        except EtcdError as error:
+            message = f"etcd can't write metadata: {error.message}"
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message) from error
+
+    def _request(self, expected: int, value: bytes, guard: Guard | None) -> tx.Json:
+        """The transaction that writes a commit, or reads what has taken its place."""
+        keys = self._keys
+        compare = [tx.is_absent(keys.commit(expected + 1))]
+        # The first commit has none before it: no other may be there, also no later one.
+        compare.append(tx.is_there(keys.commit(expected)) if expected else tx.is_empty(keys.log))
+        if guard is not None:
+            compare.append(tx.still(keys, guard))
+        newest = tx.get_last(keys.log, end_of(keys.log))
+        failure = [tx.get(keys.commit(expected + 1)), newest]
+        return tx.transaction(compare, [tx.put(keys.commit(expected + 1), value)], failure)
+
+    def _explain(self, answer: tx.Json, by: str, expected: int, *, is_repeated: bool) -> None:
+        """Raise what a failed transaction means; nothing if an earlier attempt had succeeded."""
+        taken, newest = tx.found_keys(answer, 0), tx.found_keys(answer, 1)
+        if taken:
+            self._following.learn(expected + 1, taken[0].value)
+            if decode_commit(taken[0].value).by != by:
+                raise RevisionConflict
+            return
+        if (self._keys.revision(newest[0].key) if newest else 0) == expected:
+            raise GuardFailed
+        if is_repeated:
+            raise OutcomeUnknown("the commit's place in the log was deleted before its answer came")
+        self._following.look()
+        raise RevisionConflict
+
+    async def read_after(self, revision: int, limit: int = COMMITS_PER_READ) -> Found:
+        """The values of the next commits after a revision."""
+        first = self._keys.commit(revision + 1)
+        between = tx.get_between(first, end_of(self._keys.log), limit)
+        operations = [between, tx.has(self._keys.commit(revision))]
+        answer = (await self._gateway.call("kv/txn", tx.transaction((), operations))).body
+        values = [(self._keys.revision(key.key), key.value) for key in tx.found_keys(answer)]
+        return Found(values, bool(tx.found_keys(answer, 1)))
+
+    async def next_commits(self, revision: int) -> list[Commit]:
+        """Commits after a revision, at least the next one if there is one; RevisionGone.
+
+        The watch may have brought the next one. If the keys have it and the watch hasn't, the watch
+        has missed it.
+        """
+        value = self._following.value(revision + 1)
+        if value is not None:
+            return [await self.decoded(revision + 1, value)]
+        found = await self.read_after(revision)
+        if not found.values:
+            if revision and not found.has_previous:
+                raise self.lost(revision)
+            return []
+        commits = []
+        for number, value in found.values:
+            if number != revision + 1:
+                raise RevisionGone
+            commits.append(await self.decoded(number, value))
+            revision = number
+            self._following.read(number)
+        return commits
+
+    async def decoded(self, revision: int, value: bytes) -> Commit:
+        """The commit that a value holds; RevisionGone if its parts were deleted meanwhile."""
+        self._count(revision, len(value))
+        try:
+            if len(value) > INLINE_BYTES:
+                written = await self._threads.run(decode_commit, value)
+            else:
+                written = decode_commit(value)
+            if not written.parts:
+                return Commit(revision, written.changes)
+            parts = await self.parts(self._keys.commit_parts(revision, written.by))
+            if len(parts) != written.parts:
+                raise RevisionGone
+            self.bytes += sum(map(len, parts))
+            return Commit(revision, await self._threads.run(decode_parts, parts))
+        except (ValueError, LookupError, TypeError) as error:
+            raise StoreUnusable(
+                f"{self._keys.commit(revision)} in etcd can't be read as kwire's metadata: "
+                f"{error!r}; was it written by a newer kwire?"
+            ) from error
+
+    def count_from(self, revision: int) -> None:
+        """Count the bytes of commits after this revision, at which a snapshot is."""
+        self._counted, self.bytes = revision, 0
+
+    def _count(self, revision: int, size_bytes: int) -> None:
+        if revision > self._counted:
+            self._counted = revision
+            self.bytes += size_bytes
+
+    async def parts(self, beginning: str) -> list[bytes]:
+        """The values of the parts whose keys begin so, in order."""
+        parts: list[bytes] = []
+        while True:
+            between = tx.get_between(part_key(beginning, len(parts)), end_of(beginning), 4)
+            answer = (await self._gateway.call("kv/txn", tx.transaction((), [between]))).body
+            found = tx.found_keys(answer)
+            if not found:
+                return parts
+            parts += [part.value for part in found]
+
+    def lost(self, revision: int) -> StoreUnusable:
+        """The error for an etcd that has forgotten what it had acknowledged."""
+        return StoreUnusable(
+            f"etcd no longer has revision {revision} of the metadata, nor a newer one: was it "
+            f"restored from a backup, or is the prefix in {SETTING} wrong?"
+        )

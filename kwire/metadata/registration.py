@@ -1,0 +1,102 @@
+"""Decisions about brokers that come and go: (image, broker) → changes; pure.
+
+Rules:
+
+- A broker registers fenced. The same commit takes its older self out of ISRs and leaderships, so a
+  leader's restart always makes a new leader epoch.
+- The epoch of a registration is the revision of its commit. The store compares the revision, so the
+  epoch is known when the commit is decided.
+- A broker that comes back may lack replicas: its disk was wiped or swapped. The commit that
+  registers it says so (``lost_replicas``), so that it never leads an empty log.
+- A decision of a process that is no longer the registered one is refused: its node id has another
+  incarnation.
+
+Source: ClusterControlManager, ReplicationControlManager of Kafka.
+"""
+
+from kwire.errors import ErrorCode, KafkaError
+from kwire.metadata.changes import (
+    BrokerChanged,
+    BrokerRegistered,
+    BrokerUnregistered,
+    Change,
+    ControllerElected,
+    apply,
+)
+from kwire.metadata.features import check_features
+from kwire.metadata.image import BrokerImage, MetadataImage
+from kwire.metadata.lost_replicas import Held, lost_or_found
+from kwire.metadata.partition_change import with_broker, without_brokers
+
+
+def register(image: MetadataImage, broker: BrokerImage, held: Held | None = None) -> list[Change]:
+    """The changes that register a broker, fenced; ``held`` tells a process that starts what it has.
+
+    Raises KafkaError (UNSUPPORTED_VERSION) if it doesn't support a finalised feature level.
+    """
+    check_features(image, broker)
+    node_id = broker.node_id
+    registered = broker._replace(epoch=image.revision + 1, is_fenced=True, is_shutting_down=False)
+    lost = without_brokers(image, frozenset({node_id})) if node_id in image.brokers else []
+    changes: list[Change] = [BrokerRegistered(registered), *lost]
+    if held is not None:
+        registering = apply(image, changes, image.revision)
+        changes += lost_or_found(registering, image.brokers.get(node_id), broker, held)
+    return changes
+
+
+def unfence(image: MetadataImage, node_id: int, incarnation: str) -> list[Change]:
+    """The changes that let a broker lead, where nobody does; none if it may already."""
+    broker = registered_as(image, node_id, incarnation)
+    if not broker.is_fenced:
+        return []
+    return [BrokerChanged(node_id, False, broker.is_shutting_down), *with_broker(image, node_id)]
+
+
+def shut_down(image: MetadataImage, node_id: int, incarnation: str) -> list[Change]:
+    """The changes that move leaderships away from a broker that will stop."""
+    broker = registered_as(image, node_id, incarnation)
+    if broker.is_shutting_down:
+        return []
+    lost = without_brokers(image, frozenset({node_id}))
+    return [BrokerChanged(node_id, broker.is_fenced, True), *lost]
+
+
+def fence(image: MetadataImage, nodes: frozenset[int]) -> list[Change]:
+    """The changes that fence silent brokers; those that are fenced already don't count."""
+    lost = frozenset(
+        node_id
+        for node_id in nodes
+        if node_id in image.brokers and not image.brokers[node_id].is_fenced
+    )
+    if not lost:
+        return []
+    fenced = [
+        BrokerChanged(node_id, True, image.brokers[node_id].is_shutting_down)
+        for node_id in sorted(lost)
+    ]
+    return [*fenced, *without_brokers(image, lost)]
+
+
+def unregister(image: MetadataImage, node_id: int) -> list[Change]:
+    """The changes that remove a broker; BROKER_ID_NOT_REGISTERED if there is none."""
+    if node_id not in image.brokers:
+        raise KafkaError(
+            ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {node_id} is not currently registered"
+        )
+    return [*without_brokers(image, frozenset({node_id})), BrokerUnregistered(node_id)]
+
+
+def elect_controller(image: MetadataImage, node_id: int) -> list[Change]:
+    """The change that tells everybody who the controller is."""
+    return [ControllerElected(node_id, image.controller_epoch + 1)]
+
+
+def registered_as(image: MetadataImage, node_id: int, incarnation: str) -> BrokerImage:
+    """The registration of this process; KafkaError (STALE_BROKER_EPOCH) if another one has come."""
+    broker = image.brokers.get(node_id)
+    if broker is None or broker.incarnation != incarnation:
+        raise KafkaError(
+            ErrorCode.STALE_BROKER_EPOCH, f"another process has registered as broker {node_id}"
+        )
+    return broker

@@ -1,0 +1,194 @@
+"""What is done with one batch: decode, split, transform, write; and what is counted of it.
+
+Rules:
+
+- The records are read once. Dead letters cost a second reading, of those batches that have some:
+  the first pass counts them on the way (``DataFrame.observe``).
+- Where an error may pass, records are split into rows and dead letters once (``split``). They are
+  kept decoded meanwhile.
+- Rows are durable in the sink, then dead letters, then the batch counts as written.
+- Nothing but Spark's own expressions is between the records and the sink, unless the format or a
+  transform of the user's needs Python.
+"""
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol
+
+from kwire.spark import rows as names
+from kwire.spark.batch import Batch
+from kwire.spark.settings import PipelineSettings, Transform, WrongSetting
+from kwire.spark.sink import InSteps, Sink
+from kwire.spark.split import Begun, Splits
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, Observation, SparkSession
+
+    from kwire.spark.decode.decoding import Decoding
+
+VIEW = "rows"
+COUNTS_TIMEOUT_S = 10.0
+"""How long Spark may take to tell the counts after the sink has written."""
+
+
+class DeadLetterSink(Protocol):
+    """Where records go that can't be decoded."""
+
+    def write(self, dead: "DataFrame", batch: Batch) -> None:
+        """Write a batch's dead letters; decoded rows with an error. It may run again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What a batch had: its records, those that became dead letters, and bytes of values."""
+
+    records: int
+    dead_letters: int
+    value_bytes: int
+
+
+class BatchWork:
+    """The steps of a pipeline for each of its batches."""
+
+    def __init__(
+        self,
+        settings: PipelineSettings,
+        sink: Sink,
+        dead_letters: DeadLetterSink | None,
+        splits: Splits | None = None,
+        begun: Begun | None = None,
+    ) -> None:
+        self._settings = settings
+        self._sink = sink
+        self._dead_letters = dead_letters
+        self._splits = splits
+        self._begun = begun
+        self._steps = [_step(one) for one in settings.transforms]
+
+    def run(self, records: "DataFrame", batch: Batch) -> Counts:
+        """Write a batch; when it returns, rows and dead letters are durable."""
+        from kwire.spark.decode import decoder
+
+        if self._begun is not None:
+            return self._write(records, "value", self._begun.decoder(records, batch), batch)
+        topics = sorted({one.topic for one in batch.ranges})
+        decode = decoder(records, self._settings.decode, topics)
+        if self._splits is None:
+            return self._write(records, "value", decode, batch)
+        kept = decode(records, True).persist()
+        try:
+            decided = self._splits.decided(kept, batch)
+            return self._write(decided, names.VALUE, lambda rows, _: rows, batch)
+        finally:
+            kept.unpersist()
+
+    def _write(self, source: "DataFrame", value: str, decode: "Decoding", batch: Batch) -> Counts:
+        """Write what is decoded of ``source``, without reasons, then dead letters with them.
+
+        Records and their values' bytes are counted before they are decoded, good rows after it.
+        What goes through a counting is copied, unless Spark has it as a row of bytes anyway: what
+        comes from the source, and what is about to be written.
+        """
+        from pyspark.sql import Observation
+        from pyspark.sql import functions as f
+
+        read, good = Observation(), Observation()
+        value_bytes = f.coalesce(f.sum(f.octet_length(value)), f.lit(0)).alias("value_bytes")
+        counted = source.observe(read, _count("records"), value_bytes)
+        rows = good_rows(decode(counted, False))
+        if isinstance(self._sink, InSteps) and not self._steps:
+            ready = self._sink.prepared(rows, batch).observe(good, _count("rows"))
+            self._sink.write_prepared(ready, batch)
+        else:
+            self._sink.write(self._transformed(rows.observe(good, _count("rows"))), batch)
+        counts = _counts(read, good)
+        if counts is None:
+            counts = _count_again(decode(source, False))
+        if counts.dead_letters and self._dead_letters is not None:
+            dead = decode(source, True).where(f.col(names.ERROR).isNotNull())
+            self._dead_letters.write(dead, batch)
+        return counts
+
+    def _transformed(self, rows: "DataFrame") -> "DataFrame":
+        for step in self._steps:
+            rows = step(rows)
+        return rows
+
+
+def good_rows(decoded: "DataFrame") -> "DataFrame":
+    """The rows without an error, with the value's columns beside those of the record."""
+    from pyspark.sql import functions as f
+
+    good = decoded.where(f.col(names.ERROR).isNull())
+    return good.select(*names.METADATA, f"{names.ROW}.*")
+
+
+def _step(transform: Transform) -> "Callable[[DataFrame], DataFrame]":
+    if transform.function:
+        return function_of(transform.function)
+
+    def select(rows: "DataFrame") -> "DataFrame":
+        rows.createOrReplaceTempView(VIEW)
+        return rows.sparkSession.sql(transform.sql)
+
+    return select
+
+
+def function_of(text: str) -> "Callable[[DataFrame], DataFrame]":
+    """The function that ``module:function`` names; WrongSetting if there is none."""
+    module, _, name = text.partition(":")
+    try:
+        found: Callable[[DataFrame], DataFrame] = getattr(import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise WrongSetting("transform.function", text, f"a function to import: {error}") from error
+    return found
+
+
+def _count(name: str) -> "Column":
+    from pyspark.sql import functions as f
+
+    return f.count(f.lit(1)).alias(name)
+
+
+def _counts(read: "Observation", good: "Observation") -> Counts | None:
+    """What was counted; None if the sink's action hasn't told it in time, or has read no rows.
+
+    An action that skips the counting, because it needs no rows, tells zeros: dead letters would be
+    lost.
+    """
+    deadline_s = time.monotonic() + COUNTS_TIMEOUT_S
+    inner: Any = (read._jo, good._jo)
+    while not all(one.future().isCompleted() for one in inner):
+        if time.monotonic() > deadline_s:
+            return None
+        time.sleep(0.005)
+    found: dict[str, int] = read.get
+    records = found["records"]
+    if not records:
+        return None
+    return Counts(records, records - good.get["rows"], found["value_bytes"])
+
+
+def _count_again(decoded: "DataFrame") -> Counts:
+    """The same counts in a pass of their own."""
+    from pyspark.sql import functions as f
+
+    value_bytes = f.coalesce(f.sum(f.length(names.VALUE)), f.lit(0))
+    [row] = decoded.agg(f.count(f.lit(1)), f.count(names.ERROR), value_bytes).collect()
+    return Counts(*row)
+
+
+def check_transforms(transforms: Iterable[Transform], spark: "SparkSession | None" = None) -> None:
+    """WrongSetting for a function that can't be imported, or SQL that Spark can't parse."""
+    for one in transforms:
+        if one.function:
+            function_of(one.function)
+        elif spark is not None:
+            jvm: Any = spark._jsparkSession
+            try:
+                jvm.sessionState().sqlParser().parsePlan(one.sql)
+            except Exception as error:
+                reason = str(getattr(error, "desc", None) or error).strip().splitlines()[0]
+                raise WrongSetting("transform.sql", one.sql, f"Spark SQL: {reason}") from error

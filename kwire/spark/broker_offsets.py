@@ -1,0 +1,119 @@
+"""Which offsets of partitions hold records that consumers see, read from the broker.
+
+Rules:
+
+- Records are read and forgotten; only runs of offsets are kept (``offset_runs``).
+- With ``read_committed`` the reading ends at the last stable offset, else at the high watermark.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeVar
+
+import trio
+
+from kwire.cli.profiles import parse_addresses
+from kwire.client.cluster import Cluster, open_cluster
+from kwire.client.configs import Resource, ResourceType, describe_configs
+from kwire.client.errors import ClientError
+from kwire.client.fetcher import Fetcher
+from kwire.client.leaders import TopicPartition, first_error
+from kwire.client.offsets import ends_of, starts_of
+from kwire.errors import KafkaError
+from kwire.spark.comparison import BrokerOffsets, Partition
+from kwire.spark.offset_runs import OffsetRuns
+from kwire.spark.settings import Source
+
+T = TypeVar("T")
+
+
+def ask_broker(source: Source, work: Callable[[Cluster], Awaitable[T]]) -> T:
+    """Run ``work`` with a client of the source's cluster.
+
+    RuntimeError with one line if the cluster can't be reached, or isn't plaintext.
+    """
+    protocol = source.client.get("security.protocol", "PLAINTEXT")
+    if protocol != "PLAINTEXT":
+        raise RuntimeError(
+            f"source.client has security.protocol = {protocol}: kwire's own client, which compares "
+            "offsets, speaks PLAINTEXT only; name a plaintext listener of the cluster"
+        )
+
+    async def whole() -> T:
+        async with open_cluster(parse_addresses(source.bootstrap_servers)) as cluster:
+            return await work(cluster)
+
+    try:
+        return trio.run(whole)
+    except (ClientError, KafkaError) as error:
+        raise RuntimeError(f"{source.bootstrap_servers}: {error}") from error
+
+
+async def broker_offsets(
+    cluster: Cluster,
+    ranges: Mapping[Partition, tuple[int, int]],
+    *,
+    read_committed: bool = True,
+) -> dict[Partition, BrokerOffsets]:
+    """What the broker holds of each partition between a first and an end offset; KafkaError."""
+    wanted = [TopicPartition(*place) for place in ranges]
+    starts = await starts_of(cluster, wanted)
+    ends = await ends_of(cluster, wanted, read_committed=read_committed)
+    compacted = await _compacted_topics(cluster, {one.topic for one in wanted})
+    found = {
+        one: BrokerOffsets(OffsetRuns(), starts[one], ends[one], one.topic in compacted)
+        for one in wanted
+    }
+    spans = {}
+    for one in wanted:
+        first, end = max(ranges[one][0], starts[one]), min(ranges[one][1], ends[one])
+        if first < end:
+            spans[one] = (first, end)
+    await _read(cluster, spans, found, read_committed)
+    return {(one.topic, one.partition): offsets for one, offsets in found.items()}
+
+
+async def _read(
+    cluster: Cluster,
+    spans: Mapping[TopicPartition, tuple[int, int]],
+    found: Mapping[TopicPartition, BrokerOffsets],
+    read_committed: bool,
+) -> None:
+    """Read the spans to their ends, into ``found``."""
+    if not spans:
+        return
+
+    def moved(one: TopicPartition, _position: int, start: int) -> None:
+        found[one].start = start  # retention has deleted records meanwhile
+
+    positions = {one: first for one, (first, _) in spans.items()}
+    fetcher = Fetcher(cluster, positions, read_committed=read_committed, moved=moved)
+    left = set(spans)
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(fetcher.run)
+            while left:
+                fetched = await fetcher.next()
+                one = fetched.partition
+                if one not in left:
+                    continue
+                end = spans[one][1]
+                for record in fetched.records:
+                    if record.offset < end:
+                        found[one].records.add(record.offset, record.offset + 1)
+                if fetched.next_offset >= end:
+                    left.discard(one)
+                    fetcher.pause(one)
+            nursery.cancel_scope.cancel()
+    except BaseExceptionGroup as group:
+        raise first_error(group) from group
+
+
+async def _compacted_topics(cluster: Cluster, topics: set[str]) -> set[str]:
+    """Those of the topics whose cleanup policy includes compaction."""
+    compacted = set()
+    for topic in sorted(topics):
+        resource = Resource(ResourceType.TOPIC, topic)
+        for result in await describe_configs(cluster, resource, ["cleanup.policy"]):
+            if "compact" in (result.value or ""):
+                compacted.add(topic)
+    return compacted

@@ -1,0 +1,1 @@
+"""The actions of ``kwire pipeline`` that make, check, run and watch pipelines."""

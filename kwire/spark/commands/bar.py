@@ -1,0 +1,93 @@
+"""The progress of a running pipeline on stderr: a bar while a backlog is read, then a summary.
+
+At a terminal rich draws the bar, if it is installed. Otherwise only the summary is printed.
+"""
+
+import sys
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kwire.spark.progress import Status
+
+
+class Bar:
+    """Rows, rate and time left, by the offsets that are left to read."""
+
+    def __init__(self, name: str, *, is_on: bool) -> None:
+        self._name = name
+        self._is_on = is_on
+        self._started_s = time.monotonic()
+        self._progress: Any = None
+        self._task: Any = None
+        self._first: int | None = None
+        self._records = 0
+
+    def __enter__(self) -> "Bar":
+        if self._is_on and sys.stderr.isatty():
+            self._progress = _rich_progress()
+        if self._progress is not None:
+            self._progress.start()
+            self._task = self._progress.add_task(self._name, total=None, rows="0", rate="")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+
+    def show(self, status: "Status") -> None:
+        """Draw how far it is."""
+        if self._progress is None or not status.ends:
+            return
+        done = sum(status.next.get(one, 0) for one in status.ends)
+        if self._first is None:
+            self._first = done
+        self._progress.update(
+            self._task,
+            completed=done - self._first,
+            total=done - self._first + status.lag,
+            rows=f"{status.records:,}",
+            rate=f"{_rate(status, self._started_s):,.0f}/s",
+        )
+
+    def finish(self, status: "Status") -> None:
+        """Print what was done."""
+        if not self._is_on:
+            return
+        self.__exit__(None, None, None)
+        self._progress = None
+        parts = [f"{status.records:,} records in {status.batches:,} batches"]
+        if status.dead_letters:
+            parts.append(f"{status.dead_letters:,} dead letters")
+        if status.lost_offsets:
+            parts.append(f"{status.lost_offsets:,} offsets lost")
+        rate = _rate(status, self._started_s)
+        parts += [f"{rate:,.0f}/s", f"{status.lag:,} left"]
+        print(f"{self._name}: {', '.join(parts)}", file=sys.stderr)
+
+
+def _rate(status: "Status", started_s: float) -> float:
+    return status.records / max(time.monotonic() - started_s, 1e-6)
+
+
+def _rich_progress() -> Any:
+    """A bar of rich; None without rich."""
+    try:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+    except ImportError:
+        return None
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f}% · {task.fields[rows]} rows · {task.fields[rate]}"),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )

@@ -1,0 +1,97 @@
+"""``kwire pipeline run``: run a pipeline until it is stopped, or has read what is there.
+
+SIGTERM and Ctrl-C end it after the batch that runs; a second one ends it at once, which loses and
+doubles nothing either. Exit codes: 0 after its end, 1 after a failure, with one line on stderr, 2
+for a wrong file, 3 if data is lost and the pipeline is to stop then.
+"""
+
+import argparse
+import signal
+import sys
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from kwire.cli.output import fail, wrong
+from kwire.spark.commands.reading import add_examples, add_file, read_or_tell
+
+if TYPE_CHECKING:
+    from kwire.spark.pipeline import Pipeline
+
+DATA_LOST = 3
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The file, and how much is shown."""
+    add_file(parser)
+    parser.add_argument(
+        "--once", action="store_true", help="read what is there, and end (trigger = once)"
+    )
+    parser.add_argument("--quiet", action="store_true", help="no progress bar and no summary")
+    add_examples(
+        parser,
+        "kwire pipeline run orders.toml",
+        "kwire pipeline run orders.toml --once",
+        "spark-submit $(kwire pipeline submit-args orders.toml --master spark://host:7077)",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run a pipeline; returns the exit code."""
+    from dataclasses import replace
+
+    from kwire.spark.batch_work import check_transforms
+    from kwire.spark.java import NoJava
+    from kwire.spark.lost import DataLost
+    from kwire.spark.pipeline import Pipeline
+    from kwire.spark.query import told
+    from kwire.spark.session import STARTING, NoSpark, has_session, open_session
+    from kwire.spark.settings import WrongSetting
+
+    settings = read_or_tell(options.file)
+    if settings is None:
+        return 2
+    if options.once:
+        settings = replace(settings, trigger="once")
+    is_shared = False
+    try:
+        check_transforms(settings.transforms)
+        is_shared = has_session()
+        if not (is_shared or options.quiet):
+            print(f"kwire: {STARTING}", file=sys.stderr, flush=True)
+        spark = open_session(settings)
+        check_transforms(settings.transforms, spark)
+    except (NoSpark, NoJava) as error:
+        return fail(str(error))
+    except WrongSetting as error:
+        return wrong(f"{options.file}: {error}")
+    pipeline = Pipeline(settings, spark=spark)
+    try:
+        _run(pipeline, quiet=options.quiet)
+    except DataLost as error:
+        fail(f"pipeline {settings.name}: {error}")
+        return DATA_LOST
+    except Exception as error:
+        return fail(f"pipeline {settings.name} has failed: {told(error)}")
+    finally:
+        if not is_shared:
+            spark.stop()
+    return 0
+
+
+def _run(pipeline: "Pipeline", *, quiet: bool) -> None:
+    """Run to the end with a bar and a summary, and stop cleanly at signals."""
+    from kwire.spark.commands.bar import Bar
+
+    def end(number: int, frame: FrameType | None) -> None:
+        pipeline.stop()
+        for one, handler in before.items():  # a second signal ends the process at once
+            signal.signal(one, handler)
+
+    before: dict[signal.Signals, Any] = {
+        signal.SIGTERM: signal.SIG_DFL,
+        signal.SIGINT: signal.default_int_handler,
+    }
+    for number in before:
+        signal.signal(number, end)
+    with Bar(pipeline.settings.name, is_on=not quiet) as bar:
+        bar.finish(pipeline.run(bar.show))

@@ -1,0 +1,95 @@
+"""``kwire pipeline status``: how far a pipeline is, by partition, also while it runs elsewhere.
+
+It needs no Spark: it reads the checkpoint, the file ``status.json`` that a running pipeline renews,
+and the cluster's offsets.
+"""
+
+import argparse
+import time
+from typing import Any
+
+from kwire.cli.options import add_json
+from kwire.cli.output import fail
+from kwire.spark.commands.reading import add_examples, add_file, read_or_tell
+from kwire.spark.settings import PipelineSettings
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The file, and the form of the answer."""
+    add_file(parser)
+    add_json(parser)
+    add_examples(
+        parser, "kwire pipeline status orders.toml", "kwire pipeline status orders.toml --json"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Show a pipeline's status; returns the exit code."""
+    from kwire.cli.tables import show, show_fields, show_json
+    from kwire.spark.broker_view import UNREACHABLE
+
+    settings = read_or_tell(options.file)
+    if settings is None:
+        return 2
+    try:
+        found = status_of(settings)
+    except UNREACHABLE as error:
+        return fail(f"the cluster at {settings.source.bootstrap_servers} doesn't answer: {error}")
+    if options.json:
+        show_json(found)
+        return 0
+    rows = found.pop("partitions")
+    show_fields({name: value for name, value in found.items() if value not in ("", None)})
+    columns = ["topic", "partition", "next", "committed", "end", "lag"]
+    show(rows, {one: one.upper() for one in columns}, as_json=False, nothing="nothing read yet")
+    return 0
+
+
+def status_of(settings: PipelineSettings) -> dict[str, Any]:
+    """What is known of a pipeline; a ClientError or KafkaError if the cluster doesn't answer."""
+    from kwire.spark.broker_view import BrokerView
+    from kwire.spark.checkpoint import Checkpoint, Offsets
+    from kwire.spark.incarnations import Incarnations
+    from kwire.spark.progress import read_status
+    from kwire.spark.storage import storage_at
+
+    read: Offsets = {}
+    last, query_id, batch_id, note = None, "", -1, ""
+    try:
+        storage = storage_at(settings.checkpoint)
+    except ValueError as error:
+        note = f"{error}: only the cluster's part is shown"
+    else:
+        last = read_status(storage)
+        directory = storage.url(Incarnations(storage).directory)
+        checkpoint = Checkpoint(storage_at(directory))
+        read, query_id = checkpoint.next_offsets(), checkpoint.query_id()
+        batch_id = checkpoint.finished()
+    group = settings.group or settings.name
+    with BrokerView(settings.source, patience_s=0) as view:
+        committed = view.committed(group)
+        names = {*settings.source.topics, *(topic for topic, _ in {**read, **committed})}
+        current = view.topics(names)
+        partitions = [(name, at) for name, (_, count) in current.items() for at in range(count)]
+        ends = view.ends(partitions)
+    rows = [
+        {
+            "topic": topic,
+            "partition": partition,
+            "next": read.get((topic, partition)),
+            "committed": committed.get((topic, partition)),
+            "end": ends[topic, partition],
+            "lag": ends[topic, partition]
+            - read.get((topic, partition), committed.get((topic, partition), 0)),
+        }
+        for topic, partition in sorted(partitions)
+    ]
+    found: dict[str, Any] = {"pipeline": settings.name, "group": group, "query": query_id}
+    found |= {"batch": batch_id, "lag": sum(max(int(row["lag"] or 0), 0) for row in rows)}
+    if last is not None:
+        age_s = round(time.time() - last.seen_at_s, 1)
+        found |= {"state": last.state, "seen_s_ago": age_s, "records": last.records}
+        found |= {"value_bytes": last.value_bytes, "dead_letters": last.dead_letters}
+        found |= {"lost_offsets": last.lost_offsets, "last_batch_s": round(last.last_batch_s, 3)}
+        found |= {"error": last.error}
+    return found | {"note": note, "partitions": rows}

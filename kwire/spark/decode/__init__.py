@@ -1,0 +1,77 @@
+"""Records to rows: JSON, Avro, Protobuf, CSV, text, bytes; what can't be decoded has an error.
+
+``decode`` is called for each micro-batch, or by a job of your own::
+
+    rows = decode(records, Decode(format="json", options={"schema": "id BIGINT, name STRING"}))
+    good = rows.where("_error IS NULL AND NOT _tombstone").select("_topic", "_row.*")
+
+JSON, CSV, text and bytes are decoded by Spark's own expressions (``in_jvm``), Avro and Protobuf in
+Python workers over Arrow (``in_python``). The columns are those of ``kwire.spark.rows``. No record
+fails a batch: a wrong one has a null row and a line in ``_error``, whose kind ``undecodable`` says.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from kwire.spark.decode.decoding import Plan
+from kwire.spark.decode.known import decode_as
+from kwire.spark.decode.options import Options, options_of
+from kwire.spark.decode.plans import given_plan, given_struct, registry_plan
+from kwire.spark.decode.settled import struct_of
+from kwire.spark.settings import Decode, WrongSetting
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from kwire.spark.decode.decoding import Decoding
+
+_ATOMIC_ONLY = "columns of CSV are no struct, array or map"
+
+
+def check(settings: Decode) -> None:
+    """Raise WrongSetting for what can't work, without Spark and without asking the registry."""
+    options = options_of(settings)
+    if options.format in ("json", "csv"):
+        of = given_struct(options)
+        if options.format == "csv" and of is not None:
+            for one in of["fields"]:
+                if isinstance(one["type"], dict):
+                    raise WrongSetting("decode.schema", options["schema"], _ATOMIC_ONLY)
+    elif options.format in ("avro", "protobuf"):
+        given_plan(options)
+
+
+def decode(records: "DataFrame", settings: Decode, topics: Sequence[str] = ()) -> "DataFrame":
+    """The rows of records that have the Kafka connector's columns, with headers.
+
+    ``topics`` are those of the batch, which name a registry's subjects; without them they are
+    looked up, which reads the records once more. Raises WrongSetting for settings or schemas that
+    can't work, and RegistryError if a schema is needed that the registry doesn't give.
+    """
+    return decoder(records, settings, topics)(records, True)
+
+
+def decoder(records: "DataFrame", settings: Decode, topics: Sequence[str] = ()) -> "Decoding":
+    """What ``decode`` does, for records that are decoded twice by one schema.
+
+    It takes the records, and whether errors have reasons.
+
+    Without reasons the error of a value of JSON only says that it doesn't fit. Which column is the
+    cause takes expressions for each of them, which Spark plans anew for each batch.
+    """
+    options = options_of(settings)
+    plan: Plan | None = None
+    of: dict[str, Any] | None = None
+    if options.format in ("avro", "protobuf"):
+        plan = given_plan(options) or registry_plan(options, _topics(records, options, topics))
+    else:
+        asks = options.registry is not None and given_struct(options) is None
+        named = _topics(records, options, topics) if asks else topics
+        of = struct_of(records, options, named)
+    return lambda given, has_reasons: decode_as(given, options, of, plan, has_reasons=has_reasons)
+
+
+def _topics(records: "DataFrame", options: Options, topics: Sequence[str]) -> Sequence[str]:
+    if topics or "{topic}" not in options["subject"]:
+        return topics
+    return sorted(row.topic for row in records.select("topic").distinct().collect())

@@ -1,0 +1,187 @@
+"""What fastavro reads, as pyarrow takes it for the Spark types of ``avro_types``.
+
+A converter is a function, or None where fastavro's value is right already: most columns cost no
+call of ours.
+"""
+
+import datetime
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+from kwire.spark.decode.avro_schema import Schema
+from kwire.spark.decode.avro_types import Branch, Names, branches_of, kind_of, logical_of
+from kwire.spark.decode.spark_types import MAX_PRECISION
+
+Converter = Callable[[Any], Any]
+
+_PYTHON_TYPES: dict[str, tuple[type, ...]] = {
+    "boolean": (bool,),
+    "int": (int, datetime.date, datetime.datetime, datetime.time),
+    "long": (int, datetime.datetime, datetime.time),
+    "float": (float,),
+    "double": (float,),
+    "bytes": (bytes, Decimal),
+    "fixed": (bytes, Decimal),
+    "string": (str, UUID),
+    "enum": (str,),
+    "array": (list,),
+    "map": (dict,),
+    "record": (dict,),
+    "error": (dict,),
+}
+
+
+def row_converter(schema: Schema) -> Converter | None:
+    """Makes the columns of a value, see ``avro_types.row_type``."""
+    names = Names(schema)
+    inner = _converter(schema, names)
+    if kind_of(schema) == "record":
+        return inner
+    if inner is None:
+        return lambda value: {"value": value}
+    return lambda value: {"value": inner(value)}
+
+
+def has_choices(schema: Schema) -> bool:
+    """Whether a union has several types beside null: fastavro then names the one that it read."""
+    names = Names(schema)
+    seen: set[str] = set()
+
+    def search(one: Schema) -> bool:
+        one = names(one)
+        if isinstance(one, list):
+            return len(branches_of(one, names)) > 1 or any(map(search, one))
+        if not isinstance(one, dict) or one.get("name") in seen:
+            return False
+        if "name" in one:
+            seen.add(one["name"])
+        parts = [part["type"] for part in one.get("fields", ())]
+        return any(map(search, [*parts, one.get("items"), one.get("values")]))
+
+    return search(schema)
+
+
+def _converter(schema: Schema, names: Names) -> Converter | None:
+    schema = names(schema)
+    kind = kind_of(schema)
+    if kind == "union":
+        return _union(branches_of(schema, names), names)
+    if kind in ("record", "error"):
+        return _record(schema, names)
+    if kind in ("array", "map"):
+        return _collection(schema, kind, names)
+    return _scalar(schema, kind, logical_of(schema))
+
+
+def _record(schema: Any, names: Names) -> Converter | None:
+    inner = [(one["name"], _converter(one["type"], names)) for one in schema["fields"]]
+    changed = [(name, change) for name, change in inner if change is not None]
+    if not changed:
+        return None
+
+    def convert(value: dict[str, Any]) -> dict[str, Any]:
+        for name, change in changed:
+            value[name] = change(value[name])
+        return value
+
+    return convert
+
+
+def _collection(schema: Any, kind: str, names: Names) -> Converter | None:
+    change = _converter(schema["items" if kind == "array" else "values"], names)
+    if kind == "array":
+        return None if change is None else lambda value: [change(one) for one in value]
+    if change is None:
+        return lambda value: list(value.items())
+    return lambda value: [(key, change(one)) for key, one in value.items()]
+
+
+def _union(branches: list[Branch], names: Names) -> Converter | None:
+    changes = {one.column: _converter(one.schema, names) for one in branches}
+    if len(branches) > 1:
+        return _choice(branches, changes)
+    if not branches:
+        return None
+    [change] = changes.values()
+    named = kind_of(branches[0].schema) in ("record", "error", "enum", "fixed")
+    if change is None and not named:
+        return None
+
+    def convert(value: Any) -> Any:
+        value = value[1] if isinstance(value, tuple) else value
+        return value if value is None or change is None else change(value)
+
+    return convert
+
+
+def _choice(branches: list[Branch], changes: dict[str, Converter | None]) -> Converter:
+    by_name = {
+        one.schema["name"]: one.column
+        for one in branches
+        if isinstance(one.schema, dict) and "name" in one.schema
+    }
+    by_type = [(one.column, _PYTHON_TYPES[kind_of(one.schema)]) for one in branches]
+
+    def column_of(value: Any) -> str:
+        for column, types in by_type:
+            if isinstance(value, types) and (type(value) is not bool or bool in types):
+                return column
+        raise ValueError(f"a {type(value).__name__} fits no type of a union")
+
+    def convert(value: Any) -> Any:
+        if value is None:
+            return None
+        if isinstance(value, tuple):
+            name, value = value
+            column = by_name[name]
+        else:
+            column = column_of(value)
+        change = changes[column]
+        return {column: value if change is None else change(value)}
+
+    return convert
+
+
+def _scalar(schema: Schema, kind: str, logical: str) -> Converter | None:
+    if kind == "string" and logical == "uuid":
+        return str
+    if kind in ("int", "long"):
+        return _LOGICAL_NUMBERS.get(logical)
+    if logical == "decimal":
+        return str if int(schema["precision"]) > MAX_PRECISION else None
+    return None
+
+
+def _time_ms(value: Any) -> int:
+    return value if isinstance(value, int) else _micros_of_day(value) // 1000
+
+
+def _time_us(value: Any) -> int:
+    return value if isinstance(value, int) else _micros_of_day(value)
+
+
+def _micros_of_day(value: datetime.time) -> int:
+    seconds = (value.hour * 60 + value.minute) * 60 + value.second
+    return seconds * 1_000_000 + value.microsecond
+
+
+def _from_millis(value: Any) -> Any:
+    return value * 1000 if isinstance(value, int) else value
+
+
+def _from_nanos(value: Any) -> Any:
+    return value // 1000 if isinstance(value, int) else value
+
+
+# fastavro converts by the writer's schema: where that has no logical type, numbers come as they
+# were written, and the reader's schema says what they mean.
+_LOGICAL_NUMBERS: dict[str, Converter] = {
+    "time-millis": _time_ms,
+    "time-micros": _time_us,
+    "timestamp-millis": _from_millis,
+    "timestamp-nanos": _from_nanos,
+    "local-timestamp-millis": _from_millis,
+    "local-timestamp-nanos": _from_nanos,
+}

@@ -1,0 +1,35 @@
+"""What the Python workers ask of a format: a plan, which is shipped, and a decoder made of it.
+
+A plan is small and hashable: a worker process makes its decoder once and keeps it over tasks.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    Decoding = Callable[[DataFrame, bool], DataFrame]
+    """Makes the rows of a batch's records, without the reasons of errors or with them."""
+
+Row = dict[str, Any]
+
+
+class Decoder(Protocol):
+    """Makes columns of values; lives as long as its worker process."""
+
+    def row(self, topic: str, value: bytes) -> Row:
+        """The columns of a value, as pyarrow takes them; any exception: it can't be decoded."""
+
+
+class Plan(Protocol):
+    """How the values of a batch are decoded."""
+
+    @property
+    def row_type(self) -> str:
+        """The struct of the columns: a type of ``spark_types`` as JSON."""
+
+    def decoder(self) -> Decoder:
+        """Make the decoder; called once in each worker process."""
+
+    def __hash__(self) -> int: ...

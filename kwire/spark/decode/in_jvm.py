@@ -1,0 +1,246 @@
+"""Decoding of JSON, CSV, text and bytes by Spark's own expressions: no record leaves the JVM.
+
+Rules:
+
+- ``from_json`` and ``from_csv`` are evaluated once for each record. Spark's optimizer copies a
+  projection's expressions into the filters above it (rows without an error, dead letters), which
+  would parse each value again. It doesn't copy what isn't deterministic, and so ``_once`` makes an
+  expression depend on the partition's number.
+- A JSON value is parsed as ``{"r": VALUE}``: Spark ignores what follows a complete object, and so
+  would accept ``{"a":1}{"a":2}``. Within another object it is an error.
+- Why a value is wrong is asked only of those that are.
+"""
+
+import json
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from kwire.spark import rows
+from kwire.spark.decode.options import Options
+from kwire.spark.decode.spark_types import SparkType, field, kind_of, loosened, struct, text_of
+from kwire.spark.decode.undecodable import VALUE
+from kwire.spark.decode.wire_format import HEADER_BYTES
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+_PARSED = "_kwire_parsed"
+_CORRUPT = "_kwire_corrupt"
+_MAX_NAMED_COLUMNS = 100
+"""Of wider tables the error doesn't name the column that doesn't fit."""
+
+
+def decode_json(
+    records: "DataFrame", of: dict[str, Any], options: Options, *, has_reasons: bool = True
+) -> "DataFrame":
+    """Add the row to records that have the columns of ``rows`` without it.
+
+    Without reasons the error of a value that doesn't fit the schema doesn't say why.
+    """
+    parser = tuple(_parser_options(options).items())
+    has_header = options.registry is not None
+    return _with_row(records, *_json_columns(json.dumps(of), has_header, has_reasons, parser))
+
+
+@lru_cache(maxsize=8)
+def _json_columns(
+    of_text: str, has_header: bool, has_reasons: bool, parser: tuple[tuple[str, str], ...]
+) -> "tuple[Column, Column, Column]":
+    """The parsed value, what is wrong with it, and its row.
+
+    Every part of an expression is a call into Spark's JVM: hundreds for a schema. They are made
+    once, not for each batch.
+    """
+    from pyspark.sql import functions as f
+
+    of = json.loads(of_text)
+    value = f.col(rows.VALUE)
+    body = f.substring(value, HEADER_BYTES + 1, 1 << 30) if has_header else value
+    text = body.cast("string")
+    wrapped = f.concat(f.lit('{"r":'), text, f.lit("}"))
+    whole = struct([field("r", loosened(of)), field(_CORRUPT, "string")])
+    parsed = f.from_json(_once(wrapped), _spark_type(whole), dict(parser))
+    row = f.col(f"{_PARSED}.r")
+    error = (
+        f.when(_no_header(value), f.lit(f"{VALUE}it doesn't begin with a schema id"))
+        if has_header
+        else f.when(f.lit(False), f.lit(None).cast("string"))
+    )
+    unfit = _json_error(wrapped, row, of) if has_reasons else f.lit(f"{VALUE}it doesn't fit")
+    error = (
+        error.when(~f.is_valid_utf8(text), f.lit(f"{VALUE}it isn't UTF-8"))
+        .when(f.col(f"{_PARSED}.{_CORRUPT}").isNotNull(), unfit)
+        .when(row.isNull(), f.lit(f"{VALUE}it is null, not an object"))
+    )
+    return parsed, _also_missing(error, row, of), row
+
+
+def decode_csv(records: "DataFrame", of: dict[str, Any], options: Options) -> "DataFrame":
+    """Add the row to records that have the columns of ``rows`` without it."""
+    from pyspark.sql import functions as f
+
+    text = f.rtrim(f.col(rows.VALUE).cast("string"), f.lit("\r\n"))
+    whole = struct([*loosened_fields(of), field(_CORRUPT, "string")])
+    how = {
+        "sep": options["delimiter"],
+        "quote": options["quote"],
+        "escape": options["escape"],
+        "nullValue": options["null_value"],
+        **_parser_options(options),
+    }
+    ddl = _ddl(whole)
+    parsed = f.from_csv(_once(text), f.lit(ddl), how)
+    # Spark takes a line's end for a character. With a quote, it may belong to a column.
+    several = text.contains("\n") & ~text.contains(options["quote"])
+    wrong = f.lit(f"{VALUE}it doesn't fit the columns {text_of(of)}")
+    error = (
+        f.when(~f.is_valid_utf8(text), f.lit(f"{VALUE}it isn't UTF-8"))
+        .when(f.length(text) == 0, f.lit(f"{VALUE}it is empty"))
+        .when(several, f.lit(f"{VALUE}it has several lines"))
+        .when(f.col(f"{_PARSED}.{_CORRUPT}").isNotNull(), wrong)
+    )
+    row = f.col(_PARSED)
+    columns = [row[one["name"]].alias(one["name"]) for one in of["fields"]]
+    return _with_row(records, parsed, _also_missing(error, row, of), f.struct(*columns))
+
+
+def decode_text(records: "DataFrame", options: Options) -> "DataFrame":
+    """Add a row of one column with the value as text."""
+    from pyspark.sql import functions as f
+
+    text = f.col(rows.VALUE).cast("string")
+    error = f.when(~f.is_valid_utf8(text), f.lit(f"{VALUE}it isn't UTF-8"))
+    return _with_row(records, text, error, f.struct(f.col(_PARSED).alias(options["column"])))
+
+
+def decode_bytes(records: "DataFrame", options: Options) -> "DataFrame":
+    """Add a row of one column with the value as it is."""
+    from pyspark.sql import functions as f
+
+    value = f.col(rows.VALUE)
+    error = f.lit(None).cast("string")
+    return _with_row(records, value, error, f.struct(f.col(_PARSED).alias(options["column"])))
+
+
+def loosened_fields(of: dict[str, Any]) -> list[dict[str, Any]]:
+    """The columns of a struct, all nullable."""
+    loose = loosened(of)
+    assert isinstance(loose, dict)
+    fields: list[dict[str, Any]] = loose["fields"]
+    return fields
+
+
+def _with_row(
+    records: "DataFrame", parsed: "Column", error: "Column", row: "Column"
+) -> "DataFrame":
+    """Parse, then say what is wrong, then make the row of what isn't."""
+    from pyspark.sql import functions as f
+
+    columns = [f.col(one) for one in records.columns if one != rows.ERROR]
+    known = f.col(rows.ERROR)
+    checked = f.when(known.isNotNull(), known).when(~f.col(rows.TOMBSTONE), error)
+    good = f.col(rows.ERROR).isNull() & ~f.col(rows.TOMBSTONE)
+    return (
+        records.withColumn(_PARSED, parsed)
+        .select(*columns, f.col(_PARSED), _once(checked).alias(rows.ERROR))
+        .select(*columns, rows.ERROR, f.when(good, row).alias(rows.ROW))
+    )
+
+
+def _once(of: "Column") -> "Column":
+    from pyspark.sql import functions as f
+
+    return f.when(f.spark_partition_id() >= 0, of)
+
+
+def _no_header(value: "Column") -> "Column":
+    from pyspark.sql import functions as f
+
+    return (f.octet_length(value) < HEADER_BYTES) | (f.substring(value, 1, 1) != f.lit(b"\x00"))
+
+
+def _parser_options(options: Options) -> dict[str, str]:
+    given = {"timestampFormat": "timestamp_format", "dateFormat": "date_format"}
+    formats = {name: options[ours] for name, ours in given.items() if options.has(ours)}
+    return {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT, **formats}
+
+
+def _json_error(wrapped: "Column", row: "Column", of: dict[str, Any]) -> "Column":
+    """Whether it is no JSON at all, or which columns have a value that doesn't fit."""
+    from pyspark.sql import functions as f
+
+    fields = of["fields"] if len(of["fields"]) <= _MAX_NAMED_COLUMNS else []
+    named = [
+        f.when(
+            row[one["name"]].isNull()
+            & f.get_json_object(wrapped, f"$.r['{one['name']}']").isNotNull(),
+            f.lit(f"{one['name']} is no {text_of(one['type'])}"),
+        )
+        for one in fields
+        if "'" not in one["name"]
+    ]
+    unfit = f.concat_ws("; ", f.lit(f"{VALUE}it doesn't fit the schema"), *named)
+    return f.when(f.try_parse_json(wrapped).isNull(), f.lit(f"{VALUE}it is no JSON")).otherwise(
+        f.substring(unfit, 1, 500)
+    )
+
+
+def _also_missing(error: "Column", row: "Column", of: dict[str, Any]) -> "Column":
+    """The error, or the first column that is NOT NULL and has no value."""
+    for path, is_missing in _missing(row, of, ""):
+        from pyspark.sql import functions as f
+
+        error = error.when(is_missing, f.lit(f"{VALUE}required column {path} has no value"))
+    return error
+
+
+def _missing(of_row: "Column", of: SparkType, path: str) -> "list[tuple[str, Column]]":
+    """Paths of NOT NULL columns, and whether they lack a value, in the order of the schema."""
+    from pyspark.sql import functions as f
+
+    if not isinstance(of, dict):
+        return []
+    found: list[tuple[str, Column]] = []
+    if kind_of(of) == "array":
+        item = of["elementType"]
+        if _requires(item):
+            found.append((f"{path}[]", f.exists(of_row, lambda one: _any_missing(one, item, path))))
+    elif kind_of(of) == "struct":
+        for one in of["fields"]:
+            column, place = of_row[one["name"]], f"{path}.{one['name']}".lstrip(".")
+            if not one["nullable"]:
+                found.append((place, of_row.isNotNull() & column.isNull()))
+            found += _missing(column, one["type"], place)
+    return found
+
+
+def _requires(of: SparkType) -> bool:
+    """Whether a type has a NOT NULL column."""
+    if not isinstance(of, dict):
+        return False
+    if kind_of(of) == "struct":
+        return any(not one["nullable"] or _requires(one["type"]) for one in of["fields"])
+    return kind_of(of) == "array" and _requires(of["elementType"])
+
+
+def _any_missing(row: "Column", of: SparkType, path: str) -> "Column":
+    from pyspark.sql import functions as f
+
+    whole = f.lit(False)
+    for _, is_missing in _missing(row, of, path):
+        whole = whole | f.coalesce(is_missing, f.lit(False))
+    return whole
+
+
+def _spark_type(of: dict[str, Any]) -> Any:
+    from pyspark.sql.types import StructType
+
+    return StructType.fromJson(of)
+
+
+def _ddl(of: dict[str, Any]) -> str:
+    columns = []
+    for one in of["fields"]:
+        name = one["name"].replace("`", "``")
+        columns.append(f"`{name}` {text_of(one['type'])}")
+    return ", ".join(columns)

@@ -1,0 +1,82 @@
+"""Decoding in Spark's Python workers, over Arrow: one way for both lanes, without further jars.
+
+``mapInArrow`` hands over batches of records. All columns but the row and the error pass through as
+they are, without a copy. No exception leaves a batch: each becomes the error of its record.
+"""
+
+import json
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from kwire.spark import rows
+from kwire.spark.decode.arrow_rows import arrow_type_of_text, to_arrow
+from kwire.spark.decode.decoding import Decoder, Plan, Row
+from kwire.spark.decode.spark_types import loosened
+from kwire.spark.decode.undecodable import Undecodable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+
+def decode_in_python(records: "DataFrame", plan: Plan) -> "DataFrame":
+    """Add the row to records that have the columns of ``rows`` without it."""
+    from pyspark.sql.types import StructField, StructType
+
+    of = StructType.fromJson(json.loads(plan.row_type))
+    schema = StructType([*records.schema.fields, StructField(rows.ROW, of)])
+
+    def work(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        return decoded_batches(batches, plan)
+
+    return records.mapInArrow(work, schema)
+
+
+def plan_type(of: dict[str, Any]) -> str:
+    """The row type of a plan: every column nullable, since a row's error makes it null."""
+    return json.dumps(loosened(of))
+
+
+@lru_cache(maxsize=8)
+def _decoder_of(plan: Plan) -> Decoder:
+    return plan.decoder()
+
+
+def decoded_batches(batches: "Iterator[pa.RecordBatch]", plan: Plan) -> "Iterator[pa.RecordBatch]":
+    """Each batch with its rows, and with the errors of those that can't be decoded."""
+    decoder = _decoder_of(plan)
+    for batch in batches:
+        yield _decoded(batch, decoder, plan)
+
+
+def _decoded(batch: "pa.RecordBatch", decoder: Decoder, plan: Plan) -> "pa.RecordBatch":
+    import pyarrow as pa
+
+    names = batch.schema.names
+    topics = batch.column(names.index(rows.TOPIC)).to_pylist()
+    values = batch.column(names.index(rows.VALUE)).to_pylist()
+    errors: list[str | None] = batch.column(names.index(rows.ERROR)).to_pylist()
+    found: list[Row | None] = [None] * len(values)
+    for place, value in enumerate(values):
+        if value is None or errors[place] is not None:
+            continue
+        try:
+            found[place] = decoder.row(topics[place], value)
+        except Exception as error:  # whatever a library makes of garbage
+            errors[place] = _line(error)
+    row, unfit = to_arrow(found, arrow_type_of_text(plan.row_type))
+    for place, reason in unfit.items():
+        errors[place] = _line(reason)
+    columns = [
+        pa.array(errors, pa.string()) if name == rows.ERROR else batch.column(place)
+        for place, name in enumerate(names)
+    ]
+    return pa.RecordBatch.from_arrays([*columns, row], names=[*names, rows.ROW])
+
+
+def _line(error: Exception) -> str:
+    if isinstance(error, Undecodable):
+        return error.text
+    text = str(error) or type(error).__name__
+    return Undecodable(text).text

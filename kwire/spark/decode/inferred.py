@@ -1,0 +1,132 @@
+"""A JSON schema that is inferred from samples, and kept in a file.
+
+Rules:
+
+- The file (``[decode] inferred_schema``) has the struct as Spark writes types in JSON. It may be
+  edited. Without it the first batch's sample makes it.
+- Later batches are sampled again, when the last sample is ``refresh_s`` old. What is new there is
+  added to the file and so to the table. What is known never changes its type: a value that doesn't
+  fit becomes a dead letter.
+- A new column that no sample holds is left out until one does: its values before are not read.
+"""
+
+import json
+import re
+import time
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from kwire.spark.decode.ddl import parse_type
+from kwire.spark.decode.options import Options
+from kwire.spark.decode.spark_types import SparkType, array, field, kind_of, struct
+from kwire.spark.settings import WrongSetting
+from kwire.spark.storage import storage_at
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+MAX_SAMPLED_BYTES = 1 << 20
+"""Larger values are no part of a sample."""
+
+
+def grown(known: SparkType, found: SparkType) -> SparkType:
+    """``known`` with the columns that only ``found`` has; nothing of ``known`` changes."""
+    if isinstance(known, str) or isinstance(found, str) or kind_of(known) != kind_of(found):
+        return known
+    if kind_of(known) == "array":
+        return array(grown(known["elementType"], found["elementType"]))
+    if kind_of(known) != "struct":
+        return known
+    others = {one["name"]: one["type"] for one in found["fields"]}
+    fields = [
+        {**one, "type": grown(one["type"], others.pop(one["name"]))}
+        if one["name"] in others
+        else one
+        for one in known["fields"]
+    ]
+    return struct([*fields, *(field(name, of) for name, of in others.items())])
+
+
+def settled(of: SparkType) -> SparkType | None:
+    """A sampled type as a column keeps it; None if the sample doesn't say what it is.
+
+    Decimals become double: their scale in a sample is that of the values that happened to come.
+    What is of several types is kept as its JSON text.
+    """
+    if isinstance(of, str):
+        if of == "void":
+            return None
+        if re.match("decimal", of):
+            return "double"
+        return "string" if of == "variant" else of
+    if kind_of(of) == "array":
+        item = settled(of["elementType"])
+        return None if item is None else array(item)
+    if kind_of(of) != "struct":
+        return of
+    fields = [(one["name"], settled(one["type"])) for one in of["fields"]]
+    kept = [field(name, one) for name, one in fields if one is not None]
+    return struct(kept) if kept else None
+
+
+class _Kept:
+    """The kept schema of one file, and when a batch was last sampled."""
+
+    def __init__(self) -> None:
+        self.struct: dict[str, Any] | None = None
+        self.sampled_s = 0.0
+
+
+@lru_cache(maxsize=64)
+def _kept_in(path: str) -> _Kept:
+    return _Kept()
+
+
+def inferred_struct(records: "DataFrame", options: Options) -> dict[str, Any]:
+    """The columns for a batch; WrongSetting if there is no schema and nothing to infer it from."""
+    path = options["inferred_schema"]
+    kept = _kept_in(path)
+    now_s = time.monotonic()
+    if kept.struct is not None and now_s - kept.sampled_s < options["refresh_s"]:
+        return kept.struct
+    directory, _, name = path.rpartition("/")
+    files = storage_at(directory or ".", records.sparkSession)
+    text = files.read(name)
+    known = None if text is None else _read(path, text.decode())
+    found = _sampled(records, options["sample"])
+    if known is None and found is None:
+        raise WrongSetting(
+            "decode.inferred_schema",
+            path,
+            f"none of the first {options['sample']} records is a JSON object with columns: "
+            "give decode.schema",
+        )
+    whole = found if known is None else known if found is None else grown(known, found)
+    assert isinstance(whole, dict)
+    if whole != known:
+        files.write(name, json.dumps(whole, indent=2).encode())
+    kept.struct, kept.sampled_s = whole, now_s
+    return whole
+
+
+def _read(path: str, text: str) -> dict[str, Any]:
+    from pyspark.sql.types import StructType
+
+    try:
+        found: dict[str, Any] = StructType.fromJson(json.loads(text)).jsonValue()
+    except Exception as error:  # KeyError, ParseException, …: whatever an edited file brings
+        allowed = f"the file holds no schema: {error}; mend it, or delete it to infer it again"
+        raise WrongSetting("decode.inferred_schema", path, allowed) from error
+    return found
+
+
+def _sampled(records: "DataFrame", size: int) -> SparkType | None:
+    from pyspark.sql import functions as f
+
+    value = f.col("value")
+    texts = records.where(value.isNotNull() & (f.octet_length(value) <= MAX_SAMPLED_BYTES))
+    objects = texts.limit(size).select(f.try_parse_json(value.cast("string")).alias("value"))
+    is_object = f.schema_of_variant(f.col("value")).startswith("OBJECT")
+    [[text]] = objects.where(is_object).select(f.schema_of_variant_agg("value")).collect()
+    of = settled(parse_type(text)) if text else None
+    return of if isinstance(of, dict) and kind_of(of) == "struct" else None

@@ -1,0 +1,168 @@
+"""The options of ``[decode]`` by format, checked before Spark starts."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from kwire.spark.registry.client import RegistrySettings
+from kwire.spark.settings import Decode, WrongSetting
+
+KEYS = ("bytes", "text")
+
+_REGISTRY_OPTIONS: dict[str, type] = {
+    "registry_user": str,
+    "registry_password": str,
+    "registry_timeout_s": float,
+    "subject": str,
+}
+_TIMES: dict[str, type] = {"timestamp_format": str, "date_format": str}
+
+FORMATS: dict[str, dict[str, type]] = {
+    "json": {
+        "schema": str,
+        "schema_file": str,
+        "inferred_schema": str,
+        "sample": int,
+        "refresh_s": float,
+        **_TIMES,
+        **_REGISTRY_OPTIONS,
+    },
+    "avro": {"schema": str, "schema_file": str, "refresh_s": float, **_REGISTRY_OPTIONS},
+    "protobuf": {"schema_file": str, "message": str, "refresh_s": float, **_REGISTRY_OPTIONS},
+    "csv": {
+        "schema": str,
+        "delimiter": str,
+        "quote": str,
+        "escape": str,
+        "null_value": str,
+        **_TIMES,
+    },
+    "text": {"column": str},
+    "bytes": {"column": str},
+}
+"""What each format knows, and the type of its value."""
+
+WITH_REGISTRY = ("json", "avro", "protobuf")
+_DEFAULTS: dict[str, Any] = {
+    "sample": 1000,
+    "refresh_s": 10.0,
+    "registry_timeout_s": 5.0,
+    "subject": "{topic}-value",
+    "column": "value",
+    "delimiter": ",",
+    "quote": '"',
+    "escape": "\\",
+}
+_MAX_SAMPLE = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """A format's options; what isn't given has its default, or is empty."""
+
+    format: str
+    key: str
+    given: tuple[tuple[str, Any], ...]
+    registry: RegistrySettings | None
+
+    def __getitem__(self, name: str) -> Any:
+        return dict(self.given).get(name, _DEFAULTS.get(name, ""))
+
+    def has(self, name: str) -> bool:
+        """Whether the option is given."""
+        return name in dict(self.given)
+
+    def subject(self, topic: str) -> str:
+        """The registry's subject for a topic's values."""
+        return str(self["subject"]).replace("{topic}", topic)
+
+
+def options_of(settings: Decode) -> Options:
+    """The options, checked one by one and against each other; WrongSetting."""
+    known = FORMATS.get(settings.format)
+    if known is None:
+        raise WrongSetting("decode.format", settings.format, f"it is one of {', '.join(FORMATS)}")
+    if settings.key not in KEYS:
+        raise WrongSetting("decode.key", settings.key, f"it is one of {', '.join(KEYS)}")
+    given = {}
+    for name, value in settings.options.items():
+        wanted = known.get(name)
+        if wanted is None:
+            allowed = ", ".join(sorted(known))
+            raise WrongSetting(
+                f"decode.{name}", value, f"format {settings.format} has the options {allowed}"
+            )
+        given[name] = _typed(name, value, wanted)
+    options = Options(settings.format, settings.key, tuple(sorted(given.items())), None)
+    _check_together(settings, options)
+    return Options(options.format, options.key, options.given, _registry(settings, options))
+
+
+def _typed(name: str, value: Any, wanted: Any) -> Any:
+    if wanted is float and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    if not isinstance(value, wanted) or isinstance(value, bool):
+        nouns = {str: "a text", int: "a whole number", float: "a number"}
+        raise WrongSetting(f"decode.{name}", value, f"it is {nouns[wanted]}")
+    if wanted is str and not value:
+        raise WrongSetting(f"decode.{name}", value, "it isn't empty")
+    if wanted is not str and value <= 0:
+        raise WrongSetting(f"decode.{name}", value, "it is more than 0")
+    if name == "sample" and value > _MAX_SAMPLE:
+        raise WrongSetting(f"decode.{name}", value, f"it is at most {_MAX_SAMPLE}")
+    if name in ("quote", "escape") and len(value) != 1:
+        raise WrongSetting(f"decode.{name}", value, "it is one character")
+    return value
+
+
+def _check_together(settings: Decode, options: Options) -> None:
+    """Which options exclude or need each other."""
+    ways = [name for name in ("schema", "schema_file", "inferred_schema") if options.has(name)]
+    if len(ways) > 1:
+        raise WrongSetting(f"decode.{ways[1]}", options[ways[1]], f"decode.{ways[0]} is given too")
+    if settings.registry:
+        if settings.format not in WITH_REGISTRY:
+            allowed = f"a registry is for the formats {', '.join(WITH_REGISTRY)}"
+            raise WrongSetting("decode.registry", settings.registry, allowed)
+        if "inferred_schema" in ways:
+            allowed = "with decode.registry the schema is the registry's"
+            raise WrongSetting("decode.inferred_schema", options["inferred_schema"], allowed)
+        return
+    for name in ("subject", "registry_user", "registry_password", "registry_timeout_s"):
+        if options.has(name):
+            raise WrongSetting(f"decode.{name}", options[name], "it needs decode.registry")
+    needed = {
+        "json": "schema, schema_file, inferred_schema (a path to keep it in) or registry",
+        "avro": "schema, schema_file or registry",
+        "protobuf": "schema_file or registry",
+        "csv": "schema",
+    }.get(settings.format)
+    if needed and not ways:
+        raise WrongSetting("decode.format", settings.format, f"it needs decode.{needed}")
+
+
+def _registry(settings: Decode, options: Options) -> RegistrySettings | None:
+    if not settings.registry:
+        return None
+    try:
+        parts = urlsplit(settings.registry)
+        is_url = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_url = False
+    if not is_url:
+        raise WrongSetting("decode.registry", settings.registry, "it is http://HOST:PORT")
+    return RegistrySettings(
+        url=settings.registry,
+        user=options["registry_user"],
+        password=options["registry_password"],
+        timeout_s=options["registry_timeout_s"],
+    )
+
+
+def file_text(name: str, path: str) -> str:
+    """The text of a file that an option names; WrongSetting."""
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise WrongSetting(f"decode.{name}", path, f"it can't be read: {error}") from error

@@ -1,0 +1,209 @@
+"""What a format needs to decode a batch: from its options alone, or from the registry.
+
+A registry's newest schema is the reader's. With several topics their columns are merged: a column
+that only some topics have is null for the others. A topic without a subject has no reader: its
+records become dead letters that are worth a retry. It is an error only if no topic has a subject.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from kwire.spark.decode.avro_decoder import ANY_TOPIC, AvroPlan
+from kwire.spark.decode.avro_schema import WrongSchema, load
+from kwire.spark.decode.avro_types import row_type as avro_row_type
+from kwire.spark.decode.ddl import WrongDdl, parse_ddl
+from kwire.spark.decode.decoding import Plan
+from kwire.spark.decode.in_python import plan_type
+from kwire.spark.decode.json_schema import row_type as json_row_type
+from kwire.spark.decode.options import Options, file_text
+from kwire.spark.decode.protobuf_compiler import compile_file, compile_text, first_message
+from kwire.spark.decode.protobuf_decoder import ProtobufPlan, ProtobufReader
+from kwire.spark.decode.protobuf_types import row_type as protobuf_row_type
+from kwire.spark.decode.spark_types import SchemaConflict, merged
+from kwire.spark.registry.client import AVRO, JSON, PROTOBUF, NoSuchSchema
+from kwire.spark.registry.subjects import Newest, subjects_of
+from kwire.spark.settings import WrongSetting
+
+REGISTRY_TYPES = {"avro": AVRO, "json": JSON, "protobuf": PROTOBUF}
+
+Struct = dict[str, Any]
+
+
+@lru_cache(maxsize=32)
+def given_struct(options: Options) -> Struct | None:
+    """The columns that a JSON or CSV schema of the options has; WrongSetting."""
+    if options.has("schema"):
+        try:
+            return _as_struct(parse_ddl(options["schema"]))
+        except WrongDdl as error:
+            raise WrongSetting("decode.schema", options["schema"], str(error)) from error
+    if options.has("schema_file"):
+        text = file_text("schema_file", options["schema_file"])
+        return _as_struct(_for_file(options, lambda: json_row_type(text)))
+    return None
+
+
+def _as_struct(of: Any) -> Struct:
+    assert isinstance(of, dict)
+    return of
+
+
+@lru_cache(maxsize=32)
+def given_plan(options: Options) -> Plan | None:
+    """The plan for Avro or Protobuf without asking a registry; None if it has to be asked."""
+    if options.format == "avro":
+        return _given_avro(options)
+    if not options.has("schema_file"):
+        return None
+    reader = _for_file(options, lambda: _protobuf_file(options))
+    of = _for_file(options, lambda: protobuf_row_type(_descriptor(options, reader)))
+    return ProtobufPlan(plan_type(of), ((ANY_TOPIC, reader),), options.registry)
+
+
+def _given_avro(options: Options) -> Plan | None:
+    for name in ("schema", "schema_file"):
+        if options.has(name):
+            text = options[name] if name == "schema" else file_text(name, options[name])
+            try:
+                whole = load(text)
+                of = avro_row_type(whole)
+                reader = _checked_by_fastavro(whole)
+            except WrongSchema as error:
+                raise WrongSetting(f"decode.{name}", options[name], str(error)) from error
+            return AvroPlan(plan_type(of), ((ANY_TOPIC, reader),), options.registry)
+    return None
+
+
+def _checked_by_fastavro(whole: Any) -> str:
+    """A schema as text, if fastavro can use it; WrongSchema."""
+    try:
+        import fastavro
+    except ImportError as error:
+        raise WrongSchema("Avro is read by fastavro, of kwire's extra [spark]") from error
+    try:
+        fastavro.parse_schema(json.loads(json.dumps(whole)))
+    except Exception as error:  # fastavro raises errors of several kinds
+        raise WrongSchema(f"fastavro: {error}") from error
+    return json.dumps(whole)
+
+
+def _protobuf_file(options: Options) -> ProtobufReader:
+    path = Path(options["schema_file"])
+    try:
+        compiled = compile_file(path) if path.suffix == ".proto" else path.read_bytes()
+    except OSError as error:
+        raise WrongSetting("decode.schema_file", str(path), f"it can't be read: {error}") from error
+    return ProtobufReader(compiled, options["message"] or first_message(compiled))
+
+
+def _descriptor(options: Options, reader: ProtobufReader) -> Any:
+    try:
+        return reader.descriptor()
+    except KeyError as error:
+        allowed = "the schema has no such message; write its full name, with the package"
+        raise WrongSetting("decode.message", reader.message, allowed) from error
+    except Exception as error:  # TypeError, DecodeError: what protobuf makes of a file
+        raise WrongSchema(f"it is no set of descriptors: {error}") from error
+
+
+def _for_file(options: Options, make: Callable[[], Any]) -> Any:
+    try:
+        return make()
+    except (WrongSchema, RecursionError) as error:
+        raise WrongSetting("decode.schema_file", options["schema_file"], str(error)) from error
+
+
+def registry_struct(options: Options, topics: Sequence[str]) -> Struct:
+    """The columns of JSON values by the newest JSON Schemas of the topics' subjects."""
+    found = _newest(options, topics)
+    return _merged(options, [(one, _json_struct(newest)) for one, newest in found])
+
+
+def registry_plan(options: Options, topics: Sequence[str]) -> Plan:
+    """The plan for Avro or Protobuf by the newest schemas of the topics' subjects."""
+    found = _newest(options, topics)
+    if options.format == "avro":
+        avro = [(topic, *_avro_reader(newest)) for topic, newest in found]
+        of = _merged(options, [(topic, of) for topic, _, of in avro])
+        readers = tuple((topic, reader) for topic, reader, _ in avro)
+        return AvroPlan(plan_type(of), readers, options.registry)
+    messages = [(topic, *_protobuf_reader(newest, options)) for topic, newest in found]
+    of = _merged(options, [(topic, of) for topic, _, of in messages])
+    shipped = tuple((topic, reader) for topic, reader, _ in messages)
+    return ProtobufPlan(plan_type(of), shipped, options.registry)
+
+
+def _newest(options: Options, topics: Sequence[str]) -> list[tuple[str, Newest]]:
+    """The newest schema of each topic that has a subject."""
+    assert options.registry is not None
+    subjects = subjects_of(options.registry)
+    found = []
+    missing: NoSuchSchema | None = None
+    for topic in topics if "{topic}" in options["subject"] else [ANY_TOPIC]:
+        try:
+            newest = subjects.newest(options.subject(topic), options["refresh_s"])
+        except NoSuchSchema as error:
+            missing = error
+            continue
+        wanted = REGISTRY_TYPES[options.format]
+        if newest.schema.type != wanted:
+            raise WrongSetting(
+                "decode.format",
+                options.format,
+                f"subject {options.subject(topic)} has a schema of type {newest.schema.type}",
+            )
+        found.append((topic, newest))
+    if missing is not None and not found:
+        raise missing
+    return found
+
+
+def _merged(options: Options, found: Iterable[tuple[str, Struct]]) -> Struct:
+    whole: Struct | None = None
+    for topic, of in found:
+        try:
+            whole = of if whole is None else _as_struct(merged(whole, of))
+        except SchemaConflict as error:
+            allowed = f"topic {topic} can't be in one table with the others: {error}"
+            raise WrongSetting("decode.subject", options.subject(topic), allowed) from error
+    assert whole is not None
+    return whole
+
+
+@lru_cache(maxsize=256)
+def _json_struct(newest: Newest) -> Struct:
+    with _Named(newest):
+        return json_row_type(newest.schema.text, dict(newest.used))
+
+
+@lru_cache(maxsize=256)
+def _avro_reader(newest: Newest) -> tuple[str, Struct]:
+    with _Named(newest):
+        whole = load(newest.schema.text, [text for _, text in newest.used])
+        return _checked_by_fastavro(whole), avro_row_type(whole)
+
+
+@lru_cache(maxsize=256)
+def _protobuf_reader(newest: Newest, options: Options) -> tuple[ProtobufReader, Struct]:
+    with _Named(newest):
+        compiled = compile_text(newest.schema.text, newest.used)
+        reader = ProtobufReader(compiled, options["message"] or first_message(compiled))
+        return reader, protobuf_row_type(_descriptor(options, reader))
+
+
+class _Named:
+    """Names the registry's schema that is wrong."""
+
+    def __init__(self, newest: Newest) -> None:
+        self._schema = newest.schema
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, WrongSchema | RecursionError):
+            text = f"schema id {self._schema.id} of the registry can't become columns: {error}"
+            raise WrongSetting("decode.registry", self._schema.id, text) from error

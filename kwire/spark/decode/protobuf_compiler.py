@@ -1,0 +1,70 @@
+"""``.proto`` texts to a FileDescriptorSet, by the protoc inside grpcio-tools, on the driver."""
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path, PurePosixPath
+
+from kwire.spark.decode.avro_schema import WrongSchema
+
+_TIMEOUT_S = 60
+_MAIN = "kwire_schema.proto"
+
+
+@lru_cache(maxsize=64)
+def compile_text(text: str, used: tuple[tuple[str, str], ...] = ()) -> bytes:
+    """Compile a text; ``used`` has the texts that it imports, by name. WrongSchema."""
+    with tempfile.TemporaryDirectory(prefix="kwire-proto-") as directory:
+        _write(Path(directory), {**dict(used), _MAIN: text})
+        return _compiled(Path(directory), _MAIN)
+
+
+def compile_file(path: Path) -> bytes:
+    """Compile a file, which imports others from its directory. WrongSchema."""
+    return _compiled(path.parent, path.name)
+
+
+def first_message(descriptors: bytes) -> str:
+    """The first message of the compiled file itself; WrongSchema if it has none."""
+    from google.protobuf import descriptor_pb2
+
+    files = descriptor_pb2.FileDescriptorSet.FromString(descriptors).file
+    if not files or not files[-1].message_type:
+        raise WrongSchema("it has no message")
+    own = files[-1]
+    return f"{own.package}.{own.message_type[0].name}".lstrip(".")
+
+
+def _write(directory: Path, texts: Mapping[str, str]) -> None:
+    for name, text in texts.items():
+        place = PurePosixPath(name)
+        if place.is_absolute() or ".." in place.parts:
+            raise WrongSchema(f"it imports {name}, which is no name of a file beside it")
+        path = directory / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+
+def _compiled(directory: Path, name: str) -> bytes:
+    try:
+        import grpc_tools
+    except ImportError as error:
+        raise WrongSchema(
+            "a .proto is compiled by grpcio-tools, of kwire's extra [spark]"
+        ) from error
+
+    well_known = Path(next(iter(grpc_tools.__path__))) / "_proto"
+    with tempfile.TemporaryDirectory(prefix="kwire-proto-") as out:
+        target = Path(out) / "descriptors"
+        command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{directory}", f"-I{well_known}"]
+        command += ["--include_imports", f"--descriptor_set_out={target}", name]
+        # A process of its own: protoc writes its errors to the process's standard error.
+        run = subprocess.run(
+            command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
+        )
+        if run.returncode:
+            lines = run.stderr.replace(_MAIN, "the schema").strip().splitlines() or ["it fails"]
+            raise WrongSchema(f"protoc: {lines[0]}")
+        return target.read_bytes()

@@ -1,0 +1,130 @@
+"""Spark's types as Spark writes them in JSON, made without Spark.
+
+A type is a text ("long", "decimal(10,2)") or an object ("struct", "array", "map"), as
+``StructType.jsonValue`` has it. So a schema of Avro, Protobuf or JSON Schema becomes a table's
+schema before Spark starts, and in a Python worker without a JVM.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+SparkType = str | dict[str, Any]
+
+MAX_PRECISION = 38
+"""Digits of Spark's largest decimal."""
+
+_WIDER = {
+    ("byte", "short"): "short",
+    ("byte", "integer"): "integer",
+    ("byte", "long"): "long",
+    ("short", "integer"): "integer",
+    ("short", "long"): "long",
+    ("integer", "long"): "long",
+    ("float", "double"): "double",
+    ("integer", "double"): "double",
+}
+
+
+class SchemaConflict(ValueError):
+    """Two schemas have types for the same column that no type holds both of."""
+
+
+def field(name: str, of: SparkType, *, nullable: bool = True) -> dict[str, Any]:
+    """A column of a struct."""
+    return {"name": name, "type": of, "nullable": nullable, "metadata": {}}
+
+
+def struct(fields: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """A struct; ``fields`` are made by ``field``."""
+    return {"type": "struct", "fields": list(fields)}
+
+
+def array(of: SparkType, *, nullable: bool = True) -> dict[str, Any]:
+    """An array; ``nullable`` says whether an item may be null."""
+    return {"type": "array", "elementType": of, "containsNull": nullable}
+
+
+def map_of(key: SparkType, value: SparkType, *, nullable: bool = True) -> dict[str, Any]:
+    """A map; ``nullable`` says whether a value may be null."""
+    return {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": nullable}
+
+
+def decimal(precision: int, scale: int) -> str:
+    """A decimal, or a string where Spark has no decimal of that precision."""
+    if not 0 < precision <= MAX_PRECISION or not 0 <= scale <= precision:
+        return "string"
+    return f"decimal({precision},{scale})"
+
+
+def is_struct(of: SparkType) -> bool:
+    """Whether a type is a struct."""
+    return kind_of(of) == "struct"
+
+
+def kind_of(of: SparkType) -> str:
+    """ "struct", "array" or "map"; the text itself for other types."""
+    return of if isinstance(of, str) else str(of["type"])
+
+
+def loosened(of: SparkType) -> SparkType:
+    """The same type with every column, item and value nullable, as Spark's parsers return it."""
+    if isinstance(of, str):
+        return of
+    if kind_of(of) == "struct":
+        return struct([field(one["name"], loosened(one["type"])) for one in of["fields"]])
+    if kind_of(of) == "array":
+        return array(loosened(of["elementType"]))
+    return map_of(loosened(of["keyType"]), loosened(of["valueType"]))
+
+
+def merged(old: SparkType, new: SparkType, path: str = "") -> SparkType:
+    """A type that holds both: columns of ``old``, then those that only ``new`` has.
+
+    A column that one of the two lacks becomes nullable. SchemaConflict for types that don't meet.
+    """
+    if old == new:
+        return old
+    if isinstance(old, dict) and isinstance(new, dict) and kind_of(old) == kind_of(new):
+        return _merged_nested(old, new, path)
+    if isinstance(old, str) and isinstance(new, str):
+        wider = _WIDER.get((old, new)) or _WIDER.get((new, old))
+        if wider is not None:
+            return wider
+    where = path or "the value"
+    raise SchemaConflict(f"{where} is {text_of(old)} in one schema and {text_of(new)} in another")
+
+
+def _merged_nested(old: dict[str, Any], new: dict[str, Any], path: str) -> SparkType:
+    if kind_of(old) == "struct":
+        return struct(list(_merged_fields(old, new, path)))
+    if kind_of(old) == "array":
+        item = merged(old["elementType"], new["elementType"], f"{path}[]")
+        return array(item, nullable=old["containsNull"] or new["containsNull"])
+    key = merged(old["keyType"], new["keyType"], f"{path}{{key}}")
+    value = merged(old["valueType"], new["valueType"], f"{path}{{}}")
+    return map_of(key, value, nullable=old["valueContainsNull"] or new["valueContainsNull"])
+
+
+def _merged_fields(old: dict[str, Any], new: dict[str, Any], path: str) -> Iterator[dict[str, Any]]:
+    others = {one["name"]: one for one in new["fields"]}
+    for one in old["fields"]:
+        other = others.pop(one["name"], None)
+        if other is None:
+            yield {**one, "nullable": True}
+            continue
+        of = merged(one["type"], other["type"], f"{path}.{one['name']}".lstrip("."))
+        yield field(one["name"], of, nullable=one["nullable"] or other["nullable"])
+    for other in others.values():
+        yield {**other, "nullable": True}
+
+
+def text_of(of: SparkType) -> str:
+    """A type for people, as SQL writes it."""
+    if isinstance(of, str):
+        return {"long": "bigint", "integer": "int"}.get(of, of)
+    if kind_of(of) == "struct":
+        inner = ", ".join(f"{one['name']}: {text_of(one['type'])}" for one in of["fields"])
+        return f"struct<{inner}>"
+    if kind_of(of) == "array":
+        return f"array<{text_of(of['elementType'])}>"
+    return f"map<{text_of(of['keyType'])}, {text_of(of['valueType'])}>"

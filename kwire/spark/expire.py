@@ -1,0 +1,86 @@
+"""``kwire pipeline expire``: rows older than a time, or before an offset, leave the table."""
+
+import argparse
+import time
+from dataclasses import replace
+from urllib.parse import urlparse
+
+from kwire.cli.options import count, seconds
+from kwire.spark.expired import Expired
+from kwire.spark.incarnations import Incarnations
+from kwire.spark.storage import storage_at
+from kwire.spark.upkeep import Cutoff, Done, upkeep_of
+from kwire.spark.upkeep.commands import add_common, report, session_of, settings_of
+
+EXAMPLES = """examples:
+  kwire pipeline expire orders.toml --older-than 30d
+  kwire pipeline expire orders.toml --topic orders --partition 3 --before-offset 120000"""
+HOUR_S = 3600.0
+WEEK_S = 7 * 86400.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.description = (
+        "Remove old rows from a pipeline's table. Files go as a whole, by the time they were "
+        "written; Delta and Iceberg lose the rows before it, by their records' timestamps. The "
+        "pipeline may be running."
+    )
+    parser.epilog = EXAMPLES
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    add_common(parser)
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--older-than", metavar="TIME", type=seconds, help="as 12h or 30d")
+    what.add_argument(
+        "--before-offset",
+        metavar="N",
+        type=count,
+        help="the first offset of the partition that stays",
+    )
+    parser.add_argument("--topic", help="with --before-offset: the topic")
+    parser.add_argument("--partition", type=count, help="with --before-offset: the partition")
+    parser.add_argument(
+        "--keep-versions",
+        metavar="TIME",
+        type=seconds,
+        default=WEEK_S,
+        help="keep the files that older versions of a Delta or Iceberg table need for this long, "
+        "because readers may still use them (default: 7d)",
+    )
+
+
+def cutoff_of(options: argparse.Namespace, now_ms: int) -> Cutoff:
+    """What the options ask for; ValueError if the offset's partition isn't named."""
+    if options.older_than is not None:
+        return Cutoff(before_ms=now_ms - int(options.older_than * 1000))
+    if options.topic is None or options.partition is None:
+        raise ValueError("--before-offset needs --topic and --partition")
+    return Cutoff(None, options.topic, options.partition, options.before_offset)
+
+
+def check_keep(kind: str, keep_s: float) -> None:
+    """ValueError before anything is deleted, if VACUUM could meet the files of a running batch."""
+    if kind in ("delta", "delta-rs") and keep_s < HOUR_S:
+        raise ValueError(
+            f"--keep-versions is {keep_s:g}s: Delta's VACUUM would also delete what a running "
+            "batch has written and not committed; give 1h or more"
+        )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command; the exit code."""
+
+    def work() -> Done:
+        cutoff = cutoff_of(options, int(time.time() * 1000))
+        settings = settings_of(options)
+        check_keep(settings.sink.kind, options.keep_versions)
+        upkeep = upkeep_of(settings.sink)
+        is_remote = urlparse(settings.checkpoint).scheme not in ("", "file")
+        spark = session_of(settings) if upkeep.needs_spark or is_remote else None
+        storage = storage_at(settings.checkpoint, spark)
+        if cutoff.before_ms is None:
+            cutoff = replace(cutoff, incarnation=Incarnations(storage).of(cutoff.topic))
+        Expired(storage).note(cutoff)
+        return upkeep.expire(spark, cutoff, int(options.keep_versions))
+
+    return report(work, as_json=options.json)

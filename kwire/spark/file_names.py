@@ -1,0 +1,84 @@
+"""The names of the files sink: topic, partition and offsets, so that a name says what a file holds.
+
+Format, below the sink's path::
+
+    topic=<topic>/partition=<n>/<first>-<end>[-i<incarnation>][-<part>].<parquet|json|json.gz|…>
+
+Rules:
+
+- ``first`` is the first offset of the file and ``end`` the one after its last, both with 20 digits:
+  names sort as offsets do. Some of these offsets may be no rows, such as transaction markers.
+- ``incarnation`` counts how often the topic was created again: other records, the same offsets.
+- A range whose rows are in several files has ``part`` 0, 1, … in their names.
+- The directories are named as Hive names them, so readers get the columns topic and partition.
+- Names that begin with ``_`` or ``.`` are hidden from readers: files being written, directories
+  being exchanged, locks.
+"""
+
+import re
+from typing import NamedTuple
+
+EXTENSIONS = ("parquet", "json")
+
+_NAME = re.compile(
+    r"(?:.*/)?topic=(?P<topic>[^/]+)/partition=(?P<partition>\d+)/"
+    r"(?P<first>\d{20})-(?P<end>\d{20})(?:-i(?P<incarnation>\d+))?(?:-(?P<part>\d+))?"
+    r"\.(?P<extension>parquet|json(?:\.[a-z0-9]+)?)"
+)
+
+
+class FileName(NamedTuple):
+    """What the name of a file says; ``str`` is its path below the sink's."""
+
+    topic: str
+    partition: int
+    first: int
+    end: int
+    part: int | None = None
+    extension: str = "parquet"
+    incarnation: int = 0
+
+    @property
+    def directory(self) -> str:
+        """The partition's directory below the sink's path."""
+        return directory_of(self.topic, self.partition)
+
+    @property
+    def name(self) -> str:
+        """The name within the partition's directory."""
+        incarnation = f"-i{self.incarnation}" if self.incarnation else ""
+        part = "" if self.part is None else f"-{self.part}"
+        return f"{self.first:020d}-{self.end:020d}{incarnation}{part}.{self.extension}"
+
+    def __str__(self) -> str:
+        return f"{self.directory}/{self.name}"
+
+
+def directory_of(topic: str, partition: int) -> str:
+    """The directory of a partition below the sink's path."""
+    return f"topic={topic}/partition={partition}"
+
+
+def parse(path: str) -> FileName | None:
+    """What the name of a file says, with any path before it; None for names of another kind."""
+    found = _NAME.fullmatch(path)
+    if found is None:
+        return None
+    part = found["part"]
+    first, end = int(found["first"]), int(found["end"])
+    if first >= end:
+        return None
+    return FileName(
+        found["topic"],
+        int(found["partition"]),
+        first,
+        end,
+        None if part is None else int(part),
+        found["extension"],
+        int(found["incarnation"] or 0),
+    )
+
+
+def is_hidden(name: str) -> bool:
+    """Whether readers pass over a file or directory with this name, as Spark and pyarrow do."""
+    return name.startswith(("_", "."))

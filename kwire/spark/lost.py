@@ -1,0 +1,138 @@
+"""Records that the pipeline can't read any more: found, told, and written into a table.
+
+Kinds of loss:
+
+- *deleted*: the log of a partition begins after the offset that the pipeline comes to next.
+- *created again*: the topic has another id than the one that was read so far.
+- *went back*: a partition ends before the offset that was read so far, under the same topic id.
+  After an unclean election of a leader, for instance.
+
+Retention may also delete records while a batch reads them. The log start is therefore looked at
+again after the batch; what was deleted meanwhile is told as *perhaps deleted*. A topic may also be
+deleted or created again meanwhile: then its ranges are *perhaps replaced*, by records of the new
+topic. In both cases the batch has been written. So the range gets into the table in either mode,
+and the mode ``stop`` stops after the batch.
+
+The table has a JSON file for each lost range. Its name says the range, so a batch that runs again
+writes the same files.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+
+from kwire.spark.batch import OffsetRange
+from kwire.spark.checkpoint import Offsets
+from kwire.spark.storage import Storage
+
+DELETED = "deleted"
+PERHAPS_DELETED = "perhaps deleted"
+RECREATED = "created again"
+PERHAPS_REPLACED = "perhaps replaced"
+WENT_BACK = "went back"
+
+
+class DataLost(Exception):
+    """Records are lost, and the pipeline is to stop then; the text is one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A lost range; ``end`` equals ``first`` if nobody knows how much it is."""
+
+    topic: str
+    partition: int
+    first: int
+    end: int
+    reason: str
+
+    def __str__(self) -> str:
+        where = f"{self.topic}-{self.partition}"
+        if self.reason == RECREATED:
+            return f"{where}: the topic was created again; read up to offset {self.first} before"
+        if self.reason == WENT_BACK:
+            return f"{where}: it ends at {self.first}, and was read up to {self.end} before"
+        why = ""
+        if self.reason == PERHAPS_REPLACED:
+            why = ": the topic was deleted or created again while they were read"
+        return f"{where}: offsets {self.first} to {self.end - 1} are {self.reason}{why}"
+
+
+def deleted(
+    ranges: Iterable[OffsetRange], starts: Mapping[tuple[str, int], int], reason: str = DELETED
+) -> list[Lost]:
+    """What of some ranges lies before the log start offsets."""
+    return [
+        Lost(one.topic, one.partition, one.first, min(start, one.end), reason)
+        for one in ranges
+        if (start := starts.get((one.topic, one.partition), 0)) > one.first
+        if one.first < one.end
+    ]
+
+
+def replaced(ranges: Iterable[OffsetRange]) -> list[Lost]:
+    """Ranges of topics that were deleted or created again while a batch read them."""
+    return [Lost(one.topic, one.partition, one.first, one.end, PERHAPS_REPLACED) for one in ranges]
+
+
+def gone_back(ranges: Iterable[OffsetRange]) -> list[Lost]:
+    """Ranges of a batch that end before they begin."""
+    return [
+        Lost(one.topic, one.partition, one.end, one.first, WENT_BACK)
+        for one in ranges
+        if one.end < one.first
+    ]
+
+
+def recreated(topics: Iterable[str], read: Offsets, ends: Offsets) -> list[Lost]:
+    """What was not read of topics that are gone; ``ends`` are the last that were seen of them."""
+    names = set(topics)
+    return [
+        Lost(topic, partition, first, max(first, ends.get((topic, partition), first)), RECREATED)
+        for (topic, partition), first in sorted(read.items())
+        if topic in names
+    ]
+
+
+class LostTable:
+    """Where lost ranges are written, and what the mode is."""
+
+    def __init__(self, storage: Storage, *, stops: bool) -> None:
+        self._storage = storage
+        self._stops = stops
+
+    def take(self, lost: Iterable[Lost]) -> int:
+        """Stop with DataLost, or write the ranges; how many offsets they are."""
+        rows = list(lost)
+        if rows and self._stops:
+            raise DataLost(
+                f'data is lost: {_told(rows)}; set source.on_data_loss = "record" to go on '
+                "and have the lost ranges in a table"
+            )
+        return self.note(rows)
+
+    def late(self, rows: Sequence[Lost]) -> DataLost | None:
+        """Why to stop after a batch that was written, if that is the mode."""
+        if not self._stops:
+            return None
+        return DataLost(
+            f"data is perhaps lost: {_told(rows)}; the batch has been written and the range is in "
+            f"{self._storage.url()}: run the pipeline again to go on"
+        )
+
+    def note(self, rows: Sequence[Lost]) -> int:
+        """Write ranges; how many offsets they are."""
+        for row in rows:
+            reason = row.reason.replace(" ", "-")
+            name = f"{row.topic}-{row.partition}-{row.first:020}-{row.end:020}-{reason}.json"
+            if self._storage.read(name) is None:
+                at = datetime.now(UTC).isoformat(timespec="seconds")
+                line = json.dumps(asdict(row) | {"seen_at": at})
+                self._storage.write(name, f"{line}\n".encode())
+        return sum(row.end - row.first for row in rows)
+
+
+def _told(rows: Sequence[Lost]) -> str:
+    more = f" (and {len(rows) - 1} more)" if len(rows) > 1 else ""
+    return f"{rows[0]}{more}"

@@ -1,0 +1,82 @@
+"""Offsets that tools see: what finished batches cover is committed to a consumer group.
+
+Spark keeps its offsets in the checkpoint and commits none. ``OffsetListener`` commits them to a
+group without members, so that ``kafka-consumer-groups``, exporters of lag and web pages show where
+the query is. It works for any streaming query of Spark's connector ``kafka``::
+
+    listener = OffsetListener(view, {query_name: "group"})
+    spark.streams.addListener(listener)
+
+Rules:
+
+- Spark tells a batch's progress after its sink has written and its commit is in the checkpoint. So
+  the group never has offsets whose rows aren't durable.
+- The group may be behind, after a kill. The pipeline's next start commits what the checkpoint says.
+- A commit that fails stops nothing: the next one covers it.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from kwire.spark.broker_view import UNREACHABLE, BrokerView
+from kwire.spark.checkpoint import Offsets, offsets_of
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.listener import (
+        QueryIdleEvent,
+        QueryProgressEvent,
+        QueryStartedEvent,
+        QueryTerminatedEvent,
+    )
+
+log = logging.getLogger("kwire.spark")
+
+
+class OffsetListener(StreamingQueryListener):  # type: ignore[misc]
+    """Commits the offsets of finished batches, by the name of their query."""
+
+    def __init__(
+        self,
+        view: BrokerView,
+        groups: Mapping[str, str],
+        then: Callable[[Offsets], object] | None = None,
+    ) -> None:
+        self._view = view
+        self._groups = groups
+        self._then = then
+        self._has_ended = False
+
+    def end(self) -> None:
+        """Commit nothing more: Spark may still tell what is past."""
+        self._has_ended = True
+
+    def onQueryStarted(self, event: "QueryStartedEvent") -> None:
+        """Nothing is finished yet."""
+
+    def onQueryProgress(self, event: "QueryProgressEvent") -> None:
+        """A batch is finished: commit where it ends."""
+        group = self._groups.get(event.progress.name or "")
+        sources = event.progress.sources
+        if self._has_ended or group is None or not sources or not sources[0].endOffset:
+            return
+        offsets = offsets_of(sources[0].endOffset)
+        commit(self._view, group, offsets)
+        if self._then is not None:
+            self._then(offsets)
+
+    def onQueryIdle(self, event: "QueryIdleEvent") -> None:
+        """Nothing new is finished."""
+
+    def onQueryTerminated(self, event: "QueryTerminatedEvent") -> None:
+        """Nothing more comes."""
+
+
+def commit(view: BrokerView, group: str, offsets: Offsets) -> None:
+    """Commit offsets, or log why it can't be done now."""
+    try:
+        view.commit(group, offsets)
+    except UNREACHABLE as error:
+        log.warning("the offsets of group %s are not committed now: %s", group, error)

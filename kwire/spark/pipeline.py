@@ -1,0 +1,304 @@
+"""A pipeline as an object: topics are read, decoded and written, until it ends or is stopped.
+
+``kwire pipeline run`` is this with a progress bar. In a program of one's own::
+
+    Pipeline.from_file("orders.toml").run()
+    Pipeline({"name": "orders", "source": {…}, "sink": {…}, "checkpoint": "…"}, spark=spark).run()
+
+The checkpoint's directory has ``spark-0`` (Spark's own checkpoint), ``topics.json``
+(``incarnations``), ``status.json`` (``progress``), ``driver``, which is locked while a driver runs
+(``alone``), and, with dead letters, ``split.json`` or ``decode.json`` (``split``).
+After a topic was created again it has ``spark-1``, and so on.
+"""
+
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kwire.spark.alone import CHECKPOINT_LOCK, SINK_LOCK, alone
+from kwire.spark.batch_work import BatchWork, DeadLetterSink
+from kwire.spark.broker_view import UNREACHABLE, BrokerView
+from kwire.spark.checkpoint import Checkpoint, Offsets, as_json, offsets_of
+from kwire.spark.dead_letters import open_dead_letters
+from kwire.spark.guard import CreatedAgain, Guard
+from kwire.spark.incarnations import Incarnations
+from kwire.spark.lost import LostTable
+from kwire.spark.pipeline_file import pipeline_of, read_pipeline
+from kwire.spark.progress import Progress, Status
+from kwire.spark.query import PipelineQuery, told
+from kwire.spark.retries import Retries
+from kwire.spark.session import open_session
+from kwire.spark.settings import PipelineSettings
+from kwire.spark.sink import Sink
+from kwire.spark.sinks import FILE_KINDS, make_sink
+from kwire.spark.source import current_max_offsets
+from kwire.spark.split import Begun, Splits, may_change, needs_begun
+from kwire.spark.storage import Storage, storage_at
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOOK_S = 3.0
+"""How often the cluster is looked at between batches: ends for the lag, and topic ids."""
+
+RENEW_S = 60.0
+"""How often the average size of an offset is looked at."""
+
+_EARLIEST = -2
+"""Spark's number for the beginning of a partition."""
+
+
+class Pipeline:
+    """A pipeline; ``run`` runs it, ``stop`` ends it after the batch, from any thread."""
+
+    def __init__(
+        self,
+        settings: PipelineSettings | Mapping[str, Any],
+        *,
+        spark: "SparkSession | None" = None,
+        sink: Sink | None = None,
+    ) -> None:
+        found = settings if isinstance(settings, PipelineSettings) else pipeline_of(settings)
+        self.settings = found
+        self._spark = spark
+        self._sink = sink or make_sink(found.sink, found.source, found.name)
+        self._is_stopped = threading.Event()
+
+    @classmethod
+    def from_file(cls, path: Path | str, *, spark: "SparkSession | None" = None) -> "Pipeline":
+        """The pipeline of a file; WrongPipeline names every mistake in it."""
+        return cls(read_pipeline(path), spark=spark)
+
+    def stop(self) -> None:
+        """End after the batch that runs."""
+        self._is_stopped.set()
+
+    def run(self, on_status: Callable[[Status], object] | None = None) -> Status:
+        """Run to the end; ``on_status`` gets the status a few times a second.
+
+        With the trigger ``once`` the end is what was there at the start; otherwise ``stop``, or an
+        error: DataLost, or what a decoder, transform, sink or Spark raises. SecondDriver if another
+        driver runs with the same checkpoint, or writes files into the same directory.
+        """
+        spark = self._spark or open_session(self.settings)
+        storage = storage_at(self.settings.checkpoint, spark)
+        with ExitStack() as locks:
+            locks.enter_context(alone(storage, CHECKPOINT_LOCK, "checkpoint"))
+            if self.settings.sink.kind in FILE_KINDS:
+                table = storage_at(self.settings.sink.path, spark)
+                locks.enter_context(alone(table, SINK_LOCK, "sink.path"))
+            return self._run(spark, storage, on_status)
+
+    def _run(
+        self,
+        spark: "SparkSession",
+        storage: Storage,
+        on_status: Callable[[Status], object] | None,
+    ) -> Status:
+        progress = Progress(storage, self.settings.name, self.settings.metrics)
+        try:
+            with BrokerView(self.settings.source) as view, _retries(self.settings):
+                run = _Run(self.settings, spark, view, storage, progress, self._sink)
+                run.to_the_end(self._is_stopped, on_status or (lambda status: None))
+        except BaseException as error:
+            progress.set(state="failed", error=told(error))
+            raise
+        else:
+            progress.set(state="stopped" if self._is_stopped.is_set() else "ended")
+        finally:
+            progress.close()
+        return progress.status
+
+
+class _Run:
+    """A run, from the session that is there to the end."""
+
+    def __init__(
+        self,
+        settings: PipelineSettings,
+        spark: "SparkSession",
+        view: BrokerView,
+        storage: Storage,
+        progress: Progress,
+        sink: Sink,
+    ) -> None:
+        self._settings = settings
+        self._spark = spark
+        self._view = view
+        self._storage = storage
+        self._progress = progress
+        self._topics = Incarnations(storage)
+        table = LostTable(
+            storage_at(_lost_path(settings), spark), stops=settings.source.on_data_loss == "stop"
+        )
+        self._guard = Guard(view, self._topics, table, progress)
+        sink.open(spark)
+        splits = Splits(storage) if may_change(settings) else None
+        begun = Begun(storage, settings.decode) if needs_begun(settings) else None
+        self._work = BatchWork(settings, sink, _dead_letters(settings, spark), splits, begun)
+        self._max_offsets = 0
+        self._next_look_s = self._next_renewal_s = 0.0
+        self._begins_again = False
+
+    def to_the_end(
+        self, is_stopped: threading.Event, on_status: Callable[[Status], object]
+    ) -> None:
+        """One query after the other, until there is no reason for another."""
+        from kwire.spark.offsets import OffsetListener, commit
+
+        group = self._settings.group or self._settings.name
+
+        def finished(offsets: Offsets) -> None:
+            self._progress.offsets(offsets, {})
+
+        def is_over() -> bool:
+            self._look()
+            on_status(self._progress.status)
+            return is_stopped.is_set() or self._begins_again
+
+        listener = OffsetListener(self._view, {self._settings.name: group}, finished)
+        self._spark.streams.addListener(listener)
+        try:
+            while not is_stopped.is_set():
+                checkpoint = self._begin()
+                commit(self._view, group, checkpoint.next_offsets())
+                self._begins_again = False
+                try:
+                    self._query(checkpoint, is_over)
+                except CreatedAgain:
+                    continue
+                finally:
+                    commit(self._view, group, checkpoint.next_offsets())
+                    finished(checkpoint.next_offsets())
+                if not self._begins_again:
+                    return
+        finally:
+            listener.end()
+            self._spark.streams.removeListener(listener)
+
+    def _query(self, checkpoint: Checkpoint, is_over: Callable[[], bool]) -> None:
+        self._progress.set(state="running", max_offsets_per_trigger=self._max_offsets)
+        query = PipelineQuery(self._settings, checkpoint, self._work, self._guard, self._progress)
+        query.run(self._spark, self._directory(), self._options(), is_over)
+
+    def _options(self) -> dict[str, str]:
+        options = {}
+        if self._topics.starting:
+            options["startingOffsets"] = self._topics.starting
+        if self._max_offsets:
+            options["maxOffsetsPerTrigger"] = str(self._max_offsets)
+        return options
+
+    def _directory(self) -> str:
+        return self._storage.url(self._topics.directory)
+
+    def _begin(self) -> Checkpoint:
+        """The checkpoint to go on with: a new one, if topics were created again."""
+        while True:
+            checkpoint = Checkpoint(storage_at(self._directory(), self._spark))
+            read = checkpoint.next_offsets()
+            current = self._current()
+            again = self._guard.recreated({*current, *(topic for topic, _ in read)})
+            if not again:
+                break
+            self._guard.take_recreated(again, read)
+            self._begin_epoch(checkpoint, again)
+        partitions = {(name, at): 0 for name, count in current.items() for at in range(count)}
+        self._max_offsets = current_max_offsets(self._settings.source, self._view, partitions)
+        self._next_renewal_s = time.monotonic() + RENEW_S
+        self._progress.offsets(read or self._start_of(partitions), self._view.ends(partitions))
+        self._progress.set(query_id=checkpoint.query_id())
+        return checkpoint
+
+    def _begin_epoch(self, checkpoint: Checkpoint, again: Mapping[str, str]) -> None:
+        """Finish what the old checkpoint has begun, then begin a new one.
+
+        A planned batch may be in the sink in part. It is finished without the topics that are gone,
+        so that its other topics are neither missing nor there twice.
+        """
+        pending = checkpoint.pending()
+        if pending is not None:
+            query = PipelineQuery(
+                self._settings, checkpoint, self._work, self._guard, self._progress
+            )
+            query.finish_pending(pending, again)
+            query.run(self._spark, self._directory(), self._options(), lambda: False)
+        read = checkpoint.next_offsets()
+        starting = {
+            (name, at): _EARLIEST if name in again else read.get((name, at), _EARLIEST)
+            for name, count in self._current().items()
+            for at in range(count)
+        }
+        self._topics.begin_epoch(again, as_json(starting))
+
+    def _start_of(self, partitions: Offsets) -> Offsets:
+        """Where a checkpoint begins, as far as it is known before Spark has planned a batch."""
+        if self._topics.starting:
+            found = offsets_of(self._topics.starting)
+        elif self._settings.source.starting == "earliest":
+            found = dict.fromkeys(partitions, _EARLIEST)
+        else:
+            return {}
+        return found | self._view.starts(one for one, at in found.items() if at == _EARLIEST)
+
+    def _current(self) -> dict[str, int]:
+        """The topics that the pipeline reads, with their numbers of partitions."""
+        source = self._settings.source
+        names = list(source.topics)
+        if source.pattern:
+            pattern = re.compile(source.pattern)
+            names = self._view.topics_matching(lambda name: pattern.fullmatch(name) is not None)
+        return {name: count for name, (_, count) in self._view.topics(names).items()}
+
+    def _look(self) -> None:
+        """Look at the cluster, now and then; a cluster that is away for a while is no error."""
+        now_s = time.monotonic()
+        if now_s < self._next_look_s:
+            return
+        self._next_look_s = now_s + LOOK_S
+        had_error = bool(self._progress.status.error)
+        try:
+            current = self._current()
+            partitions = {(name, at): 0 for name, count in current.items() for at in range(count)}
+            if self._guard.recreated(current):
+                self._begins_again = True
+                return
+            self._progress.offsets({}, self._view.ends(partitions))
+            if had_error:
+                self._progress.set(error="")
+            if now_s >= self._next_renewal_s:
+                self._next_renewal_s = now_s + RENEW_S
+                self._renew_limit(partitions)
+        except UNREACHABLE as error:
+            self._progress.set(error=told(error))
+
+    def _renew_limit(self, partitions: Offsets) -> None:
+        """Begin again with another limit, if the size of an offset has changed by much."""
+        found = current_max_offsets(self._settings.source, self._view, partitions)
+        if self._settings.source.max_bytes_per_trigger and not (
+            0.7 < found / max(self._max_offsets, 1) < 1.4
+        ):
+            self._begins_again = True
+
+
+def _lost_path(settings: PipelineSettings) -> str:
+    """The table of lost ranges: beside the sink's rows, or else beside the checkpoint."""
+    path = settings.sink.path
+    return f"{path.rstrip('/')}/_lost" if path else f"{settings.checkpoint.rstrip('/')}/lost"
+
+
+def _retries(settings: PipelineSettings) -> AbstractContextManager[object]:
+    """What moves records from retry topics back when they are due, while the pipeline runs."""
+    if settings.dead_letters is None or not settings.dead_letters.retry_delays_s:
+        return nullcontext()
+    return Retries(settings.name, settings.source, settings.dead_letters.retry_delays_s)
+
+
+def _dead_letters(settings: PipelineSettings, spark: "SparkSession") -> DeadLetterSink | None:
+    if settings.dead_letters is None:
+        return None
+    return open_dead_letters(settings.dead_letters, settings.source, spark)

@@ -1,0 +1,163 @@
+"""What a running pipeline tells: a status file, metrics for Prometheus, and its backlog.
+
+The file ``status.json`` beside the checkpoints is replaced after each batch and every few seconds.
+``kwire pipeline status`` reads it in another process.
+"""
+
+import json
+import threading
+import time
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from kwire.spark.batch_work import Counts
+from kwire.spark.checkpoint import Offsets
+from kwire.spark.storage import Storage
+
+FILE = "status.json"
+
+
+@dataclass(slots=True)
+class Status:
+    """The numbers of a run; ``ends`` and ``next`` are by ``topic-partition``."""
+
+    state: str = "starting"
+    started_at_s: float = field(default_factory=time.time)
+    seen_at_s: float = 0.0
+    query_id: str = ""
+    batch_id: int = -1
+    batches: int = 0
+    records: int = 0
+    value_bytes: int = 0
+    dead_letters: int = 0
+    lost_offsets: int = 0
+    last_batch_s: float = 0.0
+    max_offsets_per_trigger: int = 0
+    error: str = ""
+    next: dict[str, int] = field(default_factory=dict)
+    ends: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def lag(self) -> int:
+        """How many offsets are left to read."""
+        return sum(max(end - self.next.get(one, 0), 0) for one, end in self.ends.items())
+
+
+def read_status(storage: Storage) -> Status | None:
+    """The status that the last run has left."""
+    content = storage.read(FILE)
+    return Status(**json.loads(content)) if content else None
+
+
+class Progress:
+    """Keeps the status, in its file and as metrics. Any thread may call."""
+
+    def __init__(self, storage: Storage, pipeline: str, metrics: str = "") -> None:
+        self.status = Status()
+        self._storage = storage
+        self._lock = threading.Lock()
+        old = read_status(storage)
+        self._last_ends = dict(old.ends) if old else {}
+        self._metrics = _Metrics(pipeline, metrics) if metrics else None
+
+    def last_ends(self, partitions: Offsets) -> Offsets:
+        """Where partitions ended when they were seen last, in this run or the one before."""
+        seen = self._last_ends | self.status.ends
+        return {one: seen[_key(*one)] for one in partitions if _key(*one) in seen}
+
+    def set(self, **values: Any) -> None:
+        """Change fields of the status, and save it."""
+        with self._lock:
+            for name, value in values.items():
+                setattr(self.status, name, value)
+            self._save()
+
+    def batch(self, batch_id: int, counts: Counts, seconds: float) -> None:
+        """A batch is written."""
+        with self._lock:
+            status = self.status
+            status.batch_id = batch_id
+            status.batches += 1
+            status.records += counts.records
+            status.value_bytes += counts.value_bytes
+            status.dead_letters += counts.dead_letters
+            status.last_batch_s = seconds
+            if self._metrics is not None:
+                self._metrics.batch(counts, seconds)
+            self._save()
+
+    def offsets(self, next_offsets: Offsets, ends: Offsets) -> None:
+        """Where the pipeline is, and where the partitions end; either may be empty."""
+        with self._lock:
+            self.status.next.update({_key(*one): at for one, at in next_offsets.items()})
+            self.status.ends.update({_key(*one): at for one, at in ends.items()})
+            if self._metrics is not None:
+                self._metrics.offsets(self.status.next, self.status.ends)
+            self._save()
+
+    def lost(self, offsets: int) -> None:
+        """Some offsets are lost."""
+        with self._lock:
+            self.status.lost_offsets += offsets
+            if self._metrics is not None:
+                self._metrics.lost.inc(offsets)
+            self._save()
+
+    def close(self) -> None:
+        """No more metrics are served."""
+        if self._metrics is not None:
+            self._metrics.close()
+
+    def _save(self) -> None:
+        self.status.seen_at_s = time.time()
+        self._storage.write(FILE, json.dumps(asdict(self.status), indent=1).encode())
+
+
+class _Metrics:
+    """The metrics of a pipeline, served for Prometheus."""
+
+    def __init__(self, pipeline: str, address: str) -> None:
+        from prometheus_client import CollectorRegistry, Counter, Gauge, Summary, start_http_server
+
+        registry = CollectorRegistry()
+        start = "kwire_pipeline_"
+
+        def of(kind: Any, name: str, text: str, *labels: str) -> Any:
+            metric = kind(start + name, text, ["pipeline", *labels], registry=registry)
+            return metric if labels else metric.labels(pipeline)
+
+        self._pipeline = pipeline
+        self._records = of(Counter, "records", "Records read and written, dead letters included.")
+        self._bytes = of(Counter, "value_bytes", "Bytes of the records' values.")
+        self._dead = of(Counter, "dead_letters", "Records that could not be decoded.")
+        self.lost = of(Counter, "lost_offsets", "Offsets that were lost before they were read.")
+        self._seconds = of(Summary, "batch_seconds", "Time that a batch takes.")
+        self._lag = of(Gauge, "lag", "Offsets left to read.", "topic", "partition")
+        self._next = of(Gauge, "next_offset", "The next offset to read.", "topic", "partition")
+        host, _, port = address.rpartition(":")
+        self._server, self._thread = start_http_server(int(port), host or "0.0.0.0", registry)
+
+    def batch(self, counts: Counts, seconds: float) -> None:
+        """A batch is written."""
+        self._records.inc(counts.records)
+        self._bytes.inc(counts.value_bytes)
+        self._dead.inc(counts.dead_letters)
+        self._seconds.observe(seconds)
+
+    def offsets(self, next_offsets: dict[str, int], ends: dict[str, int]) -> None:
+        """Where the pipeline is in each partition."""
+        for one, end in ends.items():
+            topic, _, partition = one.rpartition("-")
+            at = next_offsets.get(one, 0)
+            self._next.labels(self._pipeline, topic, partition).set(at)
+            self._lag.labels(self._pipeline, topic, partition).set(max(end - at, 0))
+
+    def close(self) -> None:
+        """No more metrics are served."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+def _key(topic: str, partition: int) -> str:
+    return f"{topic}-{partition}"

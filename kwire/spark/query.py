@@ -1,0 +1,151 @@
+"""One streaming query over one checkpoint: its batches, one after the other, and its end.
+
+Rules:
+
+- A batch's offsets come from the checkpoint, where Spark has written them before it runs the batch.
+- ``close`` ends the query between two batches: no new one begins, the running one is finished, and
+  Spark notes that in the checkpoint. A batch that was planned and not begun has touched nothing.
+- What stops a batch is kept as it was raised: through Spark's JVM it would come back as a text.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from kwire.spark.batch import Batch, OffsetRange
+from kwire.spark.batch_work import BatchWork
+from kwire.spark.checkpoint import Checkpoint
+from kwire.spark.guard import Guard
+from kwire.spark.progress import Progress
+from kwire.spark.settings import PipelineSettings
+from kwire.spark.source import read_stream
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+POLL_S = 0.25
+COMMIT_TIMEOUT_S = 30.0
+"""How long Spark may take to note a batch that was written."""
+
+
+class _Closing(Exception):
+    """A batch isn't begun, because the query is about to end."""
+
+
+class PipelineQuery:
+    """A query that runs from ``run`` until it has read everything, or is closed, or fails."""
+
+    def __init__(
+        self,
+        settings: PipelineSettings,
+        checkpoint: Checkpoint,
+        work: BatchWork,
+        guard: Guard,
+        progress: Progress,
+    ) -> None:
+        self._settings = settings
+        self._checkpoint = checkpoint
+        self._work = work
+        self._guard = guard
+        self._progress = progress
+        self._batch_runs = threading.Lock()
+        self._is_closing = False
+        self._failure: BaseException | None = None
+        self._written = -1
+        self._gone: list[str] = []
+        self._last: int | None = None
+
+    def run(
+        self,
+        spark: "SparkSession",
+        directory: str,
+        options: dict[str, str],
+        is_over: Callable[[], bool],
+    ) -> None:
+        """Run until the end, or until ``is_over``, which is asked a few times a second."""
+        frame = read_stream(spark, self._settings.source, options)
+        writer = frame.writeStream.queryName(self._settings.name).foreachBatch(self._on_batch)
+        writer = writer.option("checkpointLocation", directory)
+        if self._settings.trigger == "once" or self._last is not None:
+            writer = writer.trigger(availableNow=True)
+        else:
+            writer = writer.trigger(processingTime=self._settings.trigger)
+        self._wait(writer.start(), is_over)
+
+    def finish_pending(self, batch_id: int, gone: Iterable[str]) -> None:
+        """Let ``run`` only finish a batch that was planned, without topics that are gone."""
+        self._last = batch_id
+        self._gone = list(gone)
+
+    def _wait(self, query: "StreamingQuery", is_over: Callable[[], bool]) -> None:
+        from pyspark.errors import PySparkException
+
+        try:
+            while not query.awaitTermination(POLL_S):
+                if is_over() or self._guard.late is not None:
+                    self._close(query)
+        except PySparkException:
+            if self._failure is None and not self._is_closing:
+                raise
+        finally:
+            if query.isActive:
+                query.stop()
+        if self._failure is not None:
+            raise self._failure
+        if self._guard.late is not None:
+            raise self._guard.late
+
+    def _close(self, query: "StreamingQuery") -> None:
+        self._is_closing = True
+        with self._batch_runs:
+            pass
+        deadline_s = time.monotonic() + COMMIT_TIMEOUT_S
+        while self._checkpoint.finished() < self._written and query.isActive:
+            if time.monotonic() > deadline_s:
+                break  # Spark runs the batch again, which changes nothing
+            time.sleep(0.02)
+        query.stop()
+
+    def _on_batch(self, records: "DataFrame", batch_id: int) -> None:
+        with self._batch_runs:
+            if self._is_closing or (self._last is not None and batch_id > self._last):
+                self._is_closing = True
+                raise _Closing
+            try:
+                self._run_batch(records, batch_id)
+            except BaseException as error:
+                self._failure = error
+                raise
+
+    def _run_batch(self, records: "DataFrame", batch_id: int) -> None:
+        from pyspark.sql import functions as f
+
+        started_s = time.monotonic()
+        if batch_id == 0:  # only now Spark has said where it begins
+            self._progress.offsets(self._checkpoint.end(batch_id - 1), {})
+        ranges = self._guard.before(self._checkpoint.ranges(batch_id), self._gone)
+        if self._gone:
+            records = records.where(~f.col("topic").isin(self._gone))
+        if ranges:
+            self._write(records, batch_id, ranges, started_s)
+        self._written = batch_id
+
+    def _write(
+        self, records: "DataFrame", batch_id: int, ranges: list[OffsetRange], started_s: float
+    ) -> None:
+        query_id = self._checkpoint.query_id()
+        ids = self._guard.topic_ids(ranges)
+        incomplete = self._guard.incomplete(ranges)
+        batch = Batch(self._settings.name, query_id, batch_id, tuple(ranges), ids, incomplete)
+        counts = self._work.run(records, batch)
+        self._guard.after(ranges)
+        self._progress.batch(batch_id, counts, time.monotonic() - started_s)
+
+
+def told(error: BaseException) -> str:
+    """An error in one line: Spark's without the stack of its JVM."""
+    inner: Any = error
+    text = str(getattr(inner, "desc", None) or getattr(inner, "_desc", None) or inner).strip()
+    return f"{type(error).__name__}: {text.splitlines()[0] if text else ''}"

@@ -1,0 +1,348 @@
+"""``kwire pipeline replay --dead-letters``: send dead letters to their topic again.
+
+Without ``--execute`` only the plan is printed, as with ``kwire groups reset``.
+
+Rules:
+
+- A dead letter is sent once: what is sent and its mark are one transaction (``moving``). An
+  interrupted run goes on where it was when it is started again.
+- It is sent with its own key, value and headers, to the topic it came from or to ``--to``.
+- Several pipelines may share a topic or table of dead letters: a pipeline's own are sent, and those
+  that name none.
+- A dead letter that was written twice (see ``dead_letters``) is sent once: its place names it.
+- One whose value stayed in the source topic, because it was too large, is read from there, unless
+  the topic was created again: then another record has its offset.
+- Its mark has the topic's id, so that it isn't taken for one of an earlier topic of the same name.
+- A topic of dead letters is read with kwire's client, a table of them with pyarrow or deltalake:
+  no Spark is started.
+"""
+
+import argparse
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kwire.spark.dead_letters import (
+    ERROR,
+    FAILED_MS,
+    PIPELINE,
+    PREFIX,
+    SOURCE,
+    TIMESTAMP_MS,
+    TOPIC_ID,
+    VALUE_BYTES,
+    name_of,
+)
+from kwire.spark.pipeline_file import read_pipeline
+from kwire.spark.settings import DeadLetters, PipelineSettings
+
+if TYPE_CHECKING:
+    from kwire.client.cluster import Cluster
+    from kwire.client.leaders import TopicPartition
+    from kwire.record.records import Headers, Record
+    from kwire.spark.moving import Move
+
+
+class DeadLetter(NamedTuple):
+    """A record that couldn't be decoded, and where its topic holds it."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: "Headers"
+    error: str
+    failed_ms: int
+    left_bytes: int = 0
+    """More than 0: the value is in the source topic."""
+    topic_id: str = ""
+    """The cluster's id of the topic; empty if an earlier version has written the dead letter."""
+
+    pipeline: str = ""
+    """The name of the pipeline that has written it."""
+
+    @property
+    def place(self) -> str:
+        """TOPIC/PARTITION/OFFSET."""
+        return f"{self.topic}/{self.partition}/{self.offset}"
+
+    @property
+    def name(self) -> str:
+        """What tells it from all others, also of another topic that had the same name."""
+        return name_of(self.place, self.topic_id)
+
+
+class Selection(NamedTuple):
+    """Which dead letters are meant; what isn't given takes all."""
+
+    topics: tuple[str, ...] = ()
+    error: str = ""
+    since_ms: int = 0
+    until_ms: int = 1 << 62
+
+    def takes(self, one: DeadLetter) -> bool:
+        """Whether a dead letter is meant."""
+        return (
+            (not self.topics or one.topic in self.topics)
+            and self.error.lower() in one.error.lower()
+            and self.since_ms <= one.failed_ms < self.until_ms
+        )
+
+
+class Replayed(NamedTuple):
+    """What a replay did, or would do."""
+
+    selected: int
+    sent: int
+    sent_before: int
+    lost: int
+    """Values that were left in the source topic, which has deleted them meanwhile."""
+    by_error: dict[str, int]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options that ``--dead-letters`` has; the file is the command's."""
+    group = parser.add_argument_group("dead letters")
+    group.add_argument(
+        "--dead-letters", action="store_true", help="send dead letters to their topic again"
+    )
+    group.add_argument("--to", metavar="TOPIC", help="send them here, not where they came from")
+    group.add_argument(
+        "--source-topic",
+        metavar="TOPIC",
+        action="append",
+        default=[],
+        help="only those of a topic; may be repeated",
+    )
+    group.add_argument("--error", metavar="TEXT", default="", help="only those with this error")
+    group.add_argument("--since", metavar="TIME", help="only those that failed at or after a time")
+    group.add_argument("--until", metavar="TIME", help="only those that failed before a time")
+    group.add_argument("--execute", action="store_true", help="send them; else print the plan")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Replay the dead letters of the pipeline file ``options.file``; returns the exit code."""
+    from kwire.cli.options import time_ms
+    from kwire.cli.output import fail, wrong
+    from kwire.client.errors import ClientError
+    from kwire.errors import KafkaError
+
+    now_ms = int(time.time() * 1000)
+    try:
+        settings = read_pipeline(options.file)
+        selection = Selection(
+            tuple(options.source_topic),
+            options.error,
+            time_ms(options.since, now_ms) if options.since else 0,
+            time_ms(options.until, now_ms) if options.until else 1 << 62,
+        )
+        found = replay(settings, selection, to=options.to, execute=options.execute)
+    except (ValueError, OSError) as error:
+        return wrong(str(error))
+    except (KafkaError, ClientError) as error:
+        return fail(f"the cluster at {settings.source.bootstrap_servers}: {error}")
+    for text, count in sorted(found.by_error.items(), key=lambda one: -one[1]):
+        print(f"{count:>9,}  {text}")
+    verb = "sent" if options.execute else "would be sent: --execute sends them"
+    print(f"{found.sent:,} {verb}; {found.sent_before:,} were sent before")
+    if found.lost:
+        return fail(f"{found.lost} values were too large to keep, and their topic deleted them")
+    return 0
+
+
+def replay(
+    settings: PipelineSettings, selection: Selection, *, to: str | None, execute: bool
+) -> Replayed:
+    """Send dead letters again; WrongSetting, OSError, KafkaError, ClientError."""
+    import trio
+
+    from kwire.client.cluster import open_cluster
+    from kwire.client.leaders import first_error
+    from kwire.spark.dead_letters import check
+    from kwire.spark.retries import addresses_of
+
+    if settings.dead_letters is None:
+        raise ValueError("dead_letters: the pipeline keeps none")
+    check(settings.dead_letters)
+    dead = settings.dead_letters
+    addresses = addresses_of(settings.source)
+
+    async def work() -> Replayed:
+        async with open_cluster(addresses) as cluster:
+            return await _replay(cluster, settings.name, dead, selection, to, execute)
+
+    try:
+        return trio.run(work)
+    except BaseExceptionGroup as group:
+        raise first_error(group) from group
+
+
+async def _replay(
+    cluster: "Cluster",
+    pipeline: str,
+    settings: DeadLetters,
+    selection: Selection,
+    to: str | None,
+    execute: bool,
+) -> Replayed:
+    from kwire.spark.moving import marked, open_mover
+
+    marks = marks_topic(pipeline)
+    mover = await open_mover(cluster, marks) if execute else None
+    before = mover.sent.copy() if mover is not None else await marked(cluster, marks)
+    letters: dict[str, DeadLetter] = {}
+
+    def take(one: DeadLetter) -> None:
+        if one.pipeline in ("", pipeline) and selection.takes(one):
+            letters.setdefault(one.name, one)
+
+    await _read(cluster, settings, take)
+    new = [one for name, one in letters.items() if name not in before]
+    by_error: dict[str, int] = {}
+    for one in new:
+        by_error[one.error] = by_error.get(one.error, 0) + 1
+    sent, lost = len(new), 0
+    if mover is not None:
+        moves: list[Move] = []
+        for one in new:
+            whole = await _with_value(cluster, one)
+            if whole is None:
+                lost += 1
+            else:
+                moves.append(_move(whole, to))
+        sent = await mover.send(moves)
+    return Replayed(len(letters), sent, len(letters) - len(new), lost, by_error)
+
+
+def marks_topic(pipeline: str) -> str:
+    """The topic that names the dead letters that were sent, or are rows by another replay."""
+    return f"{pipeline}-replayed"
+
+
+def _move(one: DeadLetter, to: str | None) -> "Move":
+    from kwire.client.transactional_producer import NewRecord
+    from kwire.spark.moving import Move
+
+    headers = [header for header in one.headers if not header[0].startswith(PREFIX)]
+    headers.append((SOURCE, one.place.encode()))
+    record = NewRecord(one.timestamp, one.key, one.value, tuple(headers))
+    return Move(one.name, to or one.topic, record)
+
+
+async def _with_value(cluster: "Cluster", one: DeadLetter) -> DeadLetter | None:
+    """A dead letter with its value; None if its topic has deleted it."""
+    from kwire.client.leaders import TopicPartition
+    from kwire.spark.moving import read_some
+
+    if not one.left_bytes:
+        return one
+    if not await _is_topic(cluster, one):
+        return None
+    partition = TopicPartition(one.topic, one.partition)
+    found = (await read_some(cluster, {partition: one.offset})).get(partition)
+    for record in found.records if found is not None else ():
+        if record.offset == one.offset and len(record.value or b"") == one.left_bytes:
+            return one._replace(value=record.value, key=record.key, headers=record.headers)
+    return None
+
+
+async def _is_topic(cluster: "Cluster", one: DeadLetter) -> bool:
+    """Whether a dead letter's topic is there, and wasn't created again."""
+    from kwire.errors import ErrorCode, KafkaError
+
+    try:
+        found = (await cluster.topics([one.topic]))[one.topic]
+    except KafkaError as error:
+        if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return False
+        raise
+    return one.topic_id in ("", found.topic_id.hex())
+
+
+async def _read(
+    cluster: "Cluster", settings: DeadLetters, take: Callable[[DeadLetter], None]
+) -> None:
+    """Hand on all dead letters."""
+    from kwire.spark.moving import partitions_of, read_all
+
+    if settings.path:
+        for row in _table_rows(settings):
+            take(_of_row(row))
+        return
+
+    def take_record(_: "TopicPartition", record: "Record") -> None:
+        found = of_record(record)
+        if found is not None:
+            take(found)
+
+    await read_all(cluster, await partitions_of(cluster, [settings.topic]), take_record)
+
+
+def of_record(record: "Record") -> DeadLetter | None:
+    """The dead letter of a record of a dead-letter topic; None for a record that is none."""
+    from kwire.spark.retries import header_of
+
+    topic, _, rest = header_of(record.headers, SOURCE).rpartition("/")[0].rpartition("/")
+    offset = header_of(record.headers, SOURCE).rpartition("/")[2]
+    if not topic or not rest.isdigit() or not offset.isdigit():
+        return None
+
+    def number(name: str, default: int) -> int:
+        text = header_of(record.headers, name)
+        return int(text) if text.isdigit() else default
+
+    return DeadLetter(
+        topic,
+        int(rest),
+        int(offset),
+        number(TIMESTAMP_MS, record.timestamp),
+        record.key,
+        record.value,
+        record.headers,
+        header_of(record.headers, ERROR),
+        number(FAILED_MS, record.timestamp),
+        number(VALUE_BYTES, 0),
+        header_of(record.headers, TOPIC_ID),
+        header_of(record.headers, PIPELINE),
+    )
+
+
+def _table_rows(settings: DeadLetters) -> "list[dict[str, Any]]":
+    path = settings.path.removeprefix("file://")
+    if settings.kind == "delta":
+        from deltalake import DeltaTable
+
+        table = DeltaTable(path).to_pyarrow_table()
+    else:
+        import pyarrow.parquet
+
+        if not Path(path).is_dir():
+            raise OSError(f"{settings.path} is no directory of this machine's disks")
+        files = sorted(str(one) for one in Path(path).glob("dead-*.parquet"))
+        if not files:
+            return []
+        table = pyarrow.concat_tables(
+            [pyarrow.parquet.read_table(one) for one in files], promote_options="default"
+        )
+    rows: list[dict[str, Any]] = table.to_pylist()
+    return rows
+
+
+def _of_row(row: dict[str, Any]) -> DeadLetter:
+    headers = tuple((one["key"], one["value"]) for one in row["headers"] or ())
+    return DeadLetter(
+        row["topic"],
+        row["partition"],
+        row["offset"],
+        int(row["timestamp"].timestamp() * 1000),
+        row["key"],
+        row["value"],
+        headers,
+        row["error"],
+        int(row["time"].timestamp() * 1000),
+        topic_id=row.get("topic_id") or "",
+        pipeline=row.get("pipeline") or "",
+    )

@@ -1,0 +1,41 @@
+"""Reading topics from partition directories, without a broker: ``spark.read.format("kwire")``.
+
+- ``options`` checks what was asked for.
+- ``files``, ``partitions`` and ``planning`` find segments, bounds and tasks, without numpy.
+- ``batches``, ``varints``, ``columns`` and ``reading`` decode a task's records with numpy.
+- ``source`` and ``stream`` are what Spark sees; ``filters`` turns a query's filters into bounds.
+
+Example::
+
+    from kwire.spark.segments import register
+
+    register(spark)
+    rows = spark.read.format("kwire").option("topics", "orders").load("/var/lib/kafka/logs")
+
+Formats and reasons: docs/PIPELINES.md and docs/decisions/0026-reading-segments-with-numpy.md.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["KwireDataSource", "register"]
+
+
+def register(spark: "SparkSession") -> None:
+    """Make ``format("kwire")`` known to a session, and let PySpark hand it filters if it can."""
+    from kwire.spark.segments.source import KwireDataSource, can_push_filters
+
+    spark.dataSource.register(KwireDataSource)
+    if can_push_filters():
+        spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+
+
+def __getattr__(name: str) -> Any:
+    """``KwireDataSource``, which needs PySpark, when it is asked for."""
+    if name != "KwireDataSource":
+        raise AttributeError(name)
+    from kwire.spark.segments.source import KwireDataSource
+
+    return KwireDataSource

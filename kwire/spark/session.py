@@ -1,0 +1,192 @@
+"""The Spark session of a pipeline: the master, the connector's jars, Java, quiet logs.
+
+Which jars:
+
+- ``[spark] "spark.jars"`` or ``"spark.jars.packages"``, if they are given, or those of
+  spark-submit;
+- else KWIRE_SPARK_JARS, paths with commas;
+- else Maven's packages for PySpark 4.0, which Spark fetches itself: the connector, and Delta or
+  Iceberg if the sink or the dead letters need them. The connector of 4.0.0 serves every 4.0.x.
+
+For other versions of PySpark no connector is published that resolves by itself: one line says so.
+
+What Delta and Iceberg need besides, such as Spark's SQL extensions, is set too; extensions that the
+pipeline names stay beside them.
+
+Executors of a cluster get kwire as a zip file, because formats that are decoded in Python import it
+there. It needs no installation of kwire, only the packages of the format.
+"""
+
+import os
+import sys
+import tempfile
+import zipfile
+from collections.abc import Mapping
+from contextlib import suppress
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kwire.spark.java import java_home
+from kwire.spark.settings import PipelineSettings
+from kwire.spark.sinks import delta, iceberg_table, make_sink
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13"
+PUBLISHED = "4.0"
+"""The versions of PySpark whose connector resolves by itself."""
+
+CONNECTOR_VERSION = "4.0.0"
+"""Not every 4.0.x has a connector of the same number, and they don't differ."""
+
+STARTING = (
+    "starting Spark, whose own messages follow; the first time, it fetches the Kafka connector "
+    "(and Delta or Iceberg) from Maven, up to 100 MB"
+)
+"""The line before the first messages of Spark."""
+
+EXTENSIONS = "spark.sql.extensions"
+
+MASTER = "spark.master"
+JARS = ("spark.jars", "spark.jars.packages")
+PACKAGES = {
+    delta.EXTENSION: "io.delta:delta-spark_2.13:4.0.0",
+    iceberg_table.EXTENSION: "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.0",
+}
+"""Maven's package for PySpark 4.0 of each SQL extension."""
+
+_LOGS = Path(__file__).with_name("log4j2.properties")
+_PACKAGE = Path(__file__).parents[1]
+
+
+class NoSpark(Exception):
+    """Spark can't start; the text says what to do."""
+
+
+def open_session(settings: PipelineSettings) -> "SparkSession":
+    """A session for a pipeline: the one that there is, or a new one; NoSpark, NoJava."""
+    try:
+        import pyspark
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise NoSpark(
+            "PySpark isn't installed: pip install -e '.[spark]' in a checkout of kwire"
+        ) from error
+    is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    if not is_submitted and SparkSession.getActiveSession() is None:
+        cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        os.environ["JAVA_HOME"] = str(java_home(Path(cache) / "kwire" / "java-home"))
+    builder = SparkSession.builder.appName(settings.name)
+    for name, value in configuration(settings, pyspark.__version__, is_submitted).items():
+        builder = builder.config(name, value)
+    spark = _started(builder)
+    spark.sparkContext.setLogLevel("ERROR")
+    if not spark.sparkContext.master.startswith("local"):
+        ship_package(spark)
+    return spark
+
+
+def _started(builder: "SparkSession.Builder") -> "SparkSession":
+    """The session; NoSpark if Spark's process ends before it answers, after messages of its own.
+
+    Spark's process also gets the Ctrl-C of a terminal, and ends in whatever it was doing.
+    """
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkRuntimeError
+
+    try:
+        return builder.getOrCreate()
+    except (PySparkRuntimeError, Py4JError) as error:
+        raise NoSpark(
+            "Spark ended before it was ready; its messages above say why. If it could not fetch "
+            'packages: KWIRE_SPARK_JARS, or [spark] "spark.jars", names jars that are there, and '
+            '"spark.jars.ivySettings" another repository'
+        ) from error
+
+
+def check_version(settings: PipelineSettings) -> None:
+    """NoSpark if no connector for the installed PySpark is known; starts nothing."""
+    with suppress(metadata.PackageNotFoundError):  # then another machine runs the pipeline
+        configuration(settings, metadata.version("pyspark"))
+
+
+def has_session() -> bool:
+    """Whether a session is there already, which is somebody else's to stop."""
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:
+        return False
+    return SparkSession.getActiveSession() is not None
+
+
+def configuration(
+    settings: PipelineSettings, version: str, is_submitted: bool = False
+) -> dict[str, str]:
+    """Spark's settings for a session; those of the pipeline win."""
+    given = settings.spark
+    found = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
+    found["spark.sql.parquet.outputTimestampType"] = "TIMESTAMP_MICROS"  # not INT96, deprecated
+    formats = of_formats(settings)
+    found |= formats
+    if EXTENSIONS in formats and EXTENSIONS in given:
+        given = given | {EXTENSIONS: _joined(given[EXTENSIONS], formats[EXTENSIONS])}
+    if is_submitted:
+        return found | given
+    master = given.get(MASTER, "local[*]")
+    found[MASTER] = master
+    if master.startswith("local"):
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        found |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    if not any(name in given for name in JARS):
+        found |= jars(version, formats)
+    quiet = f"-Dlog4j2.configurationFile={_LOGS.as_uri()}"
+    options = "spark.driver.extraJavaOptions"
+    return found | given | {options: f"{quiet} {given.get(options, '')}".strip()}
+
+
+def of_formats(settings: PipelineSettings) -> dict[str, str]:
+    """What the table formats of the sink and of the dead letters need of a session."""
+    sink = make_sink(settings.sink, settings.source, settings.name)
+    found: dict[str, str] = dict(getattr(sink, "spark_settings", {}))
+    dead = settings.dead_letters
+    if dead is not None and dead.path and dead.kind == "delta":
+        both = _joined(found.get(EXTENSIONS, ""), delta.EXTENSION)
+        found = delta.SPARK_SETTINGS | found | {EXTENSIONS: both}
+    return found
+
+
+def _joined(*lists: str) -> str:
+    """Names in lists with commas, each once."""
+    return ",".join(dict.fromkeys(one for each in lists for one in each.split(",") if one))
+
+
+def jars(version: str, formats: Mapping[str, str]) -> dict[str, str]:
+    """The setting that brings the connector and table formats; NoSpark where none is published."""
+    if paths := os.environ.get("KWIRE_SPARK_JARS"):
+        return {"spark.jars": paths}
+    if version.rpartition(".")[0] == PUBLISHED:
+        extensions = formats.get(EXTENSIONS, "").split(",")
+        packages = [PACKAGES[one] for one in extensions if one in PACKAGES]
+        return {"spark.jars.packages": ",".join([f"{CONNECTOR}:{CONNECTOR_VERSION}", *packages])}
+    raise NoSpark(
+        f"no Kafka connector that resolves by itself is published for PySpark {version}: install "
+        "pyspark 4.0 (pip install 'pyspark==4.0.*'), or name the connector's jars in "
+        'KWIRE_SPARK_JARS or in [spark] "spark.jars"'
+    )
+
+
+def ship_package(spark: "SparkSession") -> None:
+    """Give kwire to the executors of a cluster."""
+    directory = Path(tempfile.mkdtemp(prefix="kwire-"))
+    spark.sparkContext.addPyFile(str(write_package(directory / "kwire.zip")))
+
+
+def write_package(path: Path) -> Path:
+    """Write a zip file with kwire's Python modules, for ``--py-files``."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        for module in sorted(_PACKAGE.rglob("*")):
+            if module.suffix in (".py", ".tsv"):
+                file.write(module, Path("kwire") / module.relative_to(_PACKAGE))
+    return path

@@ -1,0 +1,69 @@
+"""What a pipeline asks of a sink; the kinds are in ``kwire.spark.sinks``.
+
+Rules:
+
+- ``write`` may run again for the same batch after any failure, also of the driver. Afterwards the
+  sink holds the batch's rows exactly once. Its means are a batch's ids and ranges: a file's name, a
+  table's transaction id, a producer's transaction.
+- The first action of ``write`` on ``rows`` reads all of them: no ``isEmpty``, ``take`` or ``limit``
+  before it. The pipeline counts rows and dead letters in that action.
+- ``write`` returns when the rows are durable and visible to readers. Only then are the batch's
+  offsets committed to the consumer group.
+- A sink that holds TOPIC, PARTITION and OFFSET of its rows, or has them in its files' names, says
+  in ``held`` which ranges it holds: ``kwire pipeline verify`` compares them with the broker.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from kwire.spark.batch import Batch, OffsetRange
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a sink holds of one range: the offsets of its rows, ascending, doubles included.
+
+    ``offsets`` is None if the sink knows the range but not its rows' offsets.
+    """
+
+    range: OffsetRange
+    offsets: "Iterator[int] | None"
+    rows: int
+
+
+class OffsetsUnknown(RuntimeError):
+    """A sink can't say which records it holds; the text says why, in one line."""
+
+
+class Sink(Protocol):
+    """A place for rows; see the module's rules."""
+
+    def check(self) -> None:
+        """Raise WrongSetting for options that can't work; called before Spark starts."""
+
+    def open(self, spark: "SparkSession") -> None:
+        """Make what has to be there, such as a table; called once, before the first batch."""
+
+    def write(self, rows: "DataFrame", batch: Batch) -> None:
+        """Write a batch's rows exactly once; see the module's rules."""
+
+    def held(self, spark: "SparkSession") -> Iterator[Held]:
+        """What the sink holds, for ``verify``; raises OffsetsUnknown where it can't say."""
+
+
+@runtime_checkable
+class InSteps(Protocol):
+    """A sink whose ``write`` is two steps: the columns of its files or table, and their writing.
+
+    What is counted between the two needs no copy of its own: there rows are as they are written.
+    """
+
+    def prepared(self, rows: "DataFrame", batch: Batch) -> "DataFrame":
+        """The rows with the columns that are written."""
+
+    def write_prepared(self, rows: "DataFrame", batch: Batch) -> None:
+        """As ``Sink.write``, for what ``prepared`` has made."""

@@ -1,0 +1,72 @@
+"""Batches that the driver collects as Arrow, for the sinks that write without Java."""
+
+from collections.abc import Iterator
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from kwire.spark.batch import OffsetRange
+from kwire.spark.rows import OFFSET, PARTITION, TOPIC
+from kwire.spark.sink import Held
+from kwire.spark.sinks.table_rows import INCARNATION
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+MAX_ROWS = 1_000_000
+_CHUNK = 100_000
+
+
+class TooManyRows(Exception):
+    """A batch has more rows than the driver may collect."""
+
+
+def collect(rows: "DataFrame", max_rows: int) -> Any:
+    """The rows as an Arrow table; TooManyRows beyond the limit."""
+    import pyarrow as pa
+
+    table = rows.limit(max_rows + 1).toArrow()
+    if table.num_rows > max_rows:
+        raise TooManyRows(
+            f"a batch has more than sink.max_rows = {max_rows} rows, which is what the driver may "
+            "collect: make batches smaller with source.max_offsets_per_trigger, raise the limit, "
+            "or use a kind that writes from the executors"
+        )
+    # Spark names the session's time zone; tables keep instants in UTC. Columns of a table may be
+    # null, as Spark's own writers have it: rows of earlier batches don't have a new column.
+    fields = [
+        pa.field(
+            field.name,
+            pa.timestamp("us", "UTC")
+            if pa.types.is_timestamp(field.type) and field.type.tz
+            else field.type,
+        )
+        for field in table.schema
+    ]
+    return table.cast(pa.schema(fields))
+
+
+def held_in_arrow(table: Any) -> Iterator[Held]:
+    """What a table with topic, partition and offset holds: as ``held_in``."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    where = [TOPIC, PARTITION, INCARNATION]
+    table = table.filter(pc.is_valid(table[OFFSET]))
+    if INCARNATION in table.column_names:
+        numbers = pc.fill_null(table[INCARNATION], 0)
+        table = table.drop_columns([INCARNATION]).append_column(INCARNATION, numbers)
+    else:
+        table = table.append_column(INCARNATION, pa.repeat(pa.scalar(0), table.num_rows))
+    places = table.select(where).group_by(where).aggregate([]).to_pylist()
+    for place in sorted(places, key=lambda one: tuple(one[name] for name in where)):
+        same = (pc.equal(table[name], place[name]) for name in where)
+        mine = table.filter(reduce(pc.and_, same))
+        offsets = mine[OFFSET].combine_chunks().sort()
+        first, last = offsets[0].as_py(), offsets[-1].as_py()
+        span = OffsetRange(place[TOPIC], place[PARTITION], first, last + 1, place[INCARNATION])
+        yield Held(span, _in_chunks(offsets), len(offsets))
+
+
+def _in_chunks(offsets: Any) -> Iterator[int]:
+    for start in range(0, len(offsets), _CHUNK):
+        yield from offsets.slice(start, _CHUNK).to_pylist()

@@ -1,0 +1,140 @@
+"""Which offsets a file sink covers, also where no file says so.
+
+A range whose records are all dead letters, markers of transactions, or dropped by a transform has
+no file. So after each batch the sink notes the batch's ranges in one small file,
+``_kwire/claims``, which is replaced as a whole. Adjacent ranges become one, so it doesn't grow
+with the number of batches. A batch that runs again adds nothing.
+
+``expire`` takes from the file what it removes, so the file is read again for each change, and both
+hold the sink's lock (``_kwire/lock``) alone meanwhile.
+
+The file also names the newest batch. Spark may run that one again, so nobody else may touch the
+files of its ranges: ``compact`` leaves them alone.
+
+A checkpoint that is new begins at the start of its topics, and cuts its batches elsewhere. What the
+directory holds already would be there twice, under other names. So the file has the ids of the
+queries that wrote, and a batch of another query that overlaps what is covered is refused.
+"""
+
+import json
+from collections.abc import Iterable
+
+from kwire.spark.batch import Batch, OffsetRange
+from kwire.spark.storage import Storage
+
+FILE = "_kwire/claims"
+"""Without ``.json``: a glob for the rows' files must not find it."""
+
+_Key = tuple[str, int, int]
+"""Topic, incarnation, partition."""
+
+
+class CoveredBefore(RuntimeError):
+    """A new checkpoint reads what the directory holds already; the text is one line."""
+
+
+class Claims:
+    """The ranges that a sink covers; the file is read when the object is made."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._ranges: dict[_Key, list[tuple[int, int]]] = {}
+        self._newest: tuple[OffsetRange, ...] = ()
+        # None: an earlier version wrote the file, which had no ids.
+        self._queries: list[str] | None = []
+        content = storage.read(FILE)
+        if content is not None:
+            found = json.loads(content)
+            for one in (OffsetRange(*row) for row in found["ranges"]):
+                self._ranges.setdefault(_key(one), []).append((one.first, one.end))
+            self._newest = tuple(OffsetRange(*row) for row in found["newest"])
+            self._queries = found.get("queries")
+
+    @property
+    def newest(self) -> tuple[OffsetRange, ...]:
+        """The ranges of the newest batch, which may be written again."""
+        return self._newest
+
+    def ranges(self) -> list[OffsetRange]:
+        """What is covered, in order, adjacent ranges as one."""
+        return [
+            OffsetRange(topic, partition, first, end, incarnation)
+            for (topic, incarnation, partition), spans in sorted(self._ranges.items())
+            for first, end in spans
+        ]
+
+    def has(self, one: OffsetRange) -> bool:
+        """Whether the whole of a range is covered."""
+        return not list(without(_span(one), self._ranges.get(_key(one), [])))
+
+    def check(self, batch: Batch) -> None:
+        """CoveredBefore if a batch of an unknown query overlaps what is covered."""
+        if self._queries is None or batch.query_id in self._queries:
+            return
+        for one in batch.ranges:
+            for first, end in self._ranges.get(_key(one), []):
+                if max(first, one.first) < min(end, one.end):
+                    raise CoveredBefore(
+                        f"{self._storage.url()} has offsets {first} to {end - 1} of "
+                        f"{one.topic}-{one.partition} already, by another checkpoint: they would "
+                        "be there twice. Use that checkpoint again, or an empty directory"
+                    )
+
+    def add(self, batch: Batch) -> None:
+        """Note a batch, after its files are in place."""
+        known = self._queries or []
+        self._queries = known if batch.query_id in known else [*known, batch.query_id]
+        for one in batch.ranges:
+            self._ranges[_key(one)] = merged([*self._ranges.get(_key(one), []), _span(one)])
+        self._newest = batch.ranges
+        self._save()
+
+    def expire(self, ends: Iterable[OffsetRange]) -> None:
+        """Note that nothing before the end of each range is covered any more."""
+        for one in ends:
+            spans = self._ranges.get(_key(one), [])
+            left = ((max(first, one.end), end) for first, end in spans)
+            self._ranges[_key(one)] = [(first, end) for first, end in left if first < end]
+        self._save()
+
+    def _save(self) -> None:
+        rows = {
+            "ranges": [_row(one) for one in self.ranges()],
+            "newest": [_row(one) for one in self._newest],
+            "queries": self._queries,
+        }
+        self._storage.write(FILE, json.dumps(rows).encode())
+
+
+def merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Spans in order, those that touch or overlap as one."""
+    found: list[tuple[int, int]] = []
+    for first, end in sorted(spans):
+        if found and first <= found[-1][1]:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        else:
+            found.append((first, end))
+    return found
+
+
+def without(span: tuple[int, int], spans: Iterable[tuple[int, int]]) -> Iterable[tuple[int, int]]:
+    """What of a span none of the others covers."""
+    at, end = span
+    for first, last in merged(spans):
+        if at < first < end:
+            yield at, first
+        at = max(at, min(last, end))
+    if at < end:
+        yield at, end
+
+
+def _key(one: OffsetRange) -> _Key:
+    return one.topic, one.incarnation, one.partition
+
+
+def _span(one: OffsetRange) -> tuple[int, int]:
+    return one.first, one.end
+
+
+def _row(one: OffsetRange) -> list[object]:
+    return [one.topic, one.partition, one.first, one.end, one.incarnation]

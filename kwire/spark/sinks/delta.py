@@ -1,0 +1,99 @@
+"""The kind ``delta``: rows are appended to a Delta table, one commit for each batch.
+
+How each batch is there once: its commit names the query as Delta's ``txnAppId`` and the batch as
+``txnVersion``. Delta keeps the newest version of each application in the table itself, also when
+old commits and files are gone, and leaves out a commit whose version isn't newer. Of two drivers
+that commit the same batch at the same time, one gets an error (ConcurrentTransactionException).
+
+New columns are added to the table (``mergeSchema``). A column that changes its type is an error.
+
+Options: ``partition_by``, a list of columns, and ``properties``, a table with Delta's table
+properties; both count when the table is created.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, ClassVar
+
+from kwire.spark.batch import Batch
+from kwire.spark.settings import SinkSettings, Source, WrongSetting
+from kwire.spark.sink import Held
+from kwire.spark.sinks.table_conflicts import retried
+from kwire.spark.sinks.table_rows import (
+    check_options,
+    has_class,
+    held_in,
+    need_path,
+    table_columns,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
+SPARK_SETTINGS = {
+    "spark.sql.extensions": EXTENSION,
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
+"""What Delta needs of a session, beside its jars."""
+
+
+def application_of(query_id: str) -> str:
+    """The id under which Delta keeps a query's newest batch."""
+    return f"kwire-{query_id}"
+
+
+def need_delta(spark: "SparkSession", kind: str, key: str = "sink.kind") -> None:
+    """WrongSetting if Spark's Java has no Delta, with the way out."""
+    if not has_class(spark, "io.delta.tables.DeltaTable"):
+        instead = "delta-rs" if key == "sink.kind" else "parquet"
+        raise WrongSetting(
+            key,
+            kind,
+            f"this Spark {spark.version} has no Delta: add a jar of Delta for it, as "
+            "io.delta:delta-spark_2.13:4.0.0 for Spark 4.0, or write with "
+            f'kind = "{instead}", which needs no jar',
+        )
+
+
+class DeltaSink:
+    """Appends batches to the Delta table at ``path``."""
+
+    spark_settings: ClassVar[dict[str, str]] = SPARK_SETTINGS
+
+    def __init__(self, settings: SinkSettings, source: Source, pipeline_name: str) -> None:
+        self._settings = settings
+
+    def check(self) -> None:
+        """WrongSetting for a missing path or an option that isn't known."""
+        need_path(self._settings, "the directory of the table")
+        check_options(self._settings, {"partition_by": list, "properties": dict})
+
+    def open(self, spark: "SparkSession") -> None:
+        """WrongSetting if Spark has no Delta. The first batch creates the table."""
+        need_delta(spark, self._settings.kind)
+
+    def write(self, rows: "DataFrame", batch: Batch) -> None:
+        """Append a batch; nothing happens if the table has it already."""
+        self.write_prepared(self.prepared(rows, batch), batch)
+
+    def prepared(self, rows: "DataFrame", batch: Batch) -> "DataFrame":
+        """The rows with the table's columns."""
+        found: DataFrame = table_columns(rows, self._settings, batch.ranges)
+        return found
+
+    def write_prepared(self, rows: "DataFrame", batch: Batch) -> None:
+        """Append what ``prepared`` has made."""
+        writer = rows.write.format("delta").mode("append")
+        writer = writer.option("mergeSchema", "true").options(
+            **self._settings.options.get("properties", {}),
+            txnAppId=application_of(batch.query_id),
+            txnVersion=str(batch.batch_id),
+        )
+        if columns := self._settings.options.get("partition_by"):
+            writer = writer.partitionBy(*columns)
+        retried(lambda: writer.save(self._settings.path))  # beside compact, expire and replay
+
+    def held(self, spark: "SparkSession") -> Iterator[Held]:
+        """What the table holds; OffsetsUnknown if a transform drops the offsets."""
+        need_delta(spark, self._settings.kind)
+        yield from held_in(spark.read.format("delta").load(self._settings.path))

@@ -1,0 +1,90 @@
+"""The kind ``delta-rs``: rows are appended to a Delta table without Java, for small jobs.
+
+The driver collects a batch as Arrow and writes it with the package ``deltalake``. That is quick for
+thousands of rows and works with every version of Spark; ``max_rows`` bounds what the driver's
+memory has to hold.
+
+How each batch is there once: as with the kind ``delta``, by Delta's transaction id. Both kinds use
+the same ids, so a pipeline may change from one to the other.
+
+Options: ``max_rows`` (1,000,000), ``partition_by``, and ``storage``, a table with the options of
+deltalake for object stores.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from kwire.spark.batch import Batch
+from kwire.spark.settings import SinkSettings, Source
+from kwire.spark.sink import Held
+from kwire.spark.sinks.arrow_rows import MAX_ROWS, collect, held_in_arrow
+from kwire.spark.sinks.delta import application_of
+from kwire.spark.sinks.table_rows import (
+    INCARNATION,
+    PLACE,
+    check_options,
+    check_place,
+    need_path,
+    table_columns,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class DeltaRsSink:
+    """Appends batches to the Delta table at ``path``, through the driver."""
+
+    def __init__(self, settings: SinkSettings, source: Source, pipeline_name: str) -> None:
+        self._settings = settings
+        self._storage: dict[str, str] | None = settings.options.get("storage")
+
+    def check(self) -> None:
+        """WrongSetting for a missing path or an option that isn't known."""
+        need_path(self._settings, "the directory or URL of the table")
+        known = {"max_rows": int, "partition_by": list, "storage": dict}
+        check_options(self._settings, known)
+
+    def open(self, spark: "SparkSession") -> None:
+        """Nothing to do: the first batch creates the table."""
+
+    def write(self, rows: "DataFrame", batch: Batch) -> None:
+        """Append a batch; nothing happens if the table has it already."""
+        from deltalake import CommitProperties, Transaction, write_deltalake
+
+        application = application_of(batch.query_id)
+        table = self._table()
+        if table is not None:
+            done = table.transaction_version(application)
+            if done is not None and done >= batch.batch_id:
+                return
+        limit = self._settings.options.get("max_rows", MAX_ROWS)
+        write_deltalake(
+            self._settings.path if table is None else table,
+            collect(table_columns(rows, self._settings, batch.ranges), limit),
+            mode="append",
+            schema_mode="merge",
+            partition_by=self._settings.options.get("partition_by"),
+            storage_options=self._storage if table is None else None,
+            commit_properties=CommitProperties(
+                app_transactions=[Transaction(application, batch.batch_id)]
+            ),
+        )
+
+    def _table(self) -> Any:
+        """The table as it is now; None before the first batch."""
+        from deltalake import DeltaTable
+
+        if not DeltaTable.is_deltatable(self._settings.path, self._storage):
+            return None
+        return DeltaTable(self._settings.path, storage_options=self._storage)
+
+    def held(self, spark: "SparkSession") -> Iterator[Held]:
+        """What the table holds; OffsetsUnknown if a transform drops the offsets."""
+        table = self._table()
+        if table is None:
+            return
+        names = [one.name for one in table.schema().fields]
+        check_place(names)
+        columns = [one for one in names if one in (*PLACE, INCARNATION)]
+        yield from held_in_arrow(table.to_pyarrow_table(columns=columns))

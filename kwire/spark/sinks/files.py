@@ -1,0 +1,345 @@
+"""Parquet and JSON files whose names say topic, partition and offsets (``file_names``).
+
+How a batch is written:
+
+1. Spark's own writer writes it aside, into a new directory that readers don't see: below
+   ``.kwire-TABLE`` beside the table's directory, or below ``_kwire/staging`` in it where that is
+   another file system. Rows of one topic partition get into one file, without a sort or shuffle.
+2. Each file is renamed to the name of its offset range.
+3. The ranges are noted in ``_kwire/claims``.
+
+What that promises:
+
+- A name is a range, and ranges don't overlap, so a reader finds each record once: before, during
+  and after a kill at any point. What is aside is never seen; the next start removes it.
+- A batch that runs again writes the same names. A rename replaces a file as a whole where the file
+  system can do that (a local one); elsewhere the old file is deleted first, and its rows are
+  missing for a moment.
+- A transform that gives other rows for the same records, when a batch runs again: the new rows
+  replace the old ones. Files of the batch that have no successor are deleted.
+- Where a transform has dropped TOPIC or PARTITION, files can't be named by range: they are called
+  ``batch-QUERY-NUMBER-K``: exact as well, but
+  ``verify`` can't say anything about them.
+- The directories ``topic=…/partition=…`` give readers two columns, so rows can't have columns with
+  these names.
+- Object stores rename by copying. An object appears as a whole, so the promise holds, at the price
+  of writing the data twice.
+- After a power failure the files are as durable as Spark's checkpoint: neither is forced to disk.
+"""
+
+import re
+import uuid
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from kwire.spark import rows as names
+from kwire.spark.batch import Batch, OffsetRange
+from kwire.spark.file_names import FileName, directory_of, is_hidden, parse
+from kwire.spark.setting_checks import near
+from kwire.spark.settings import SinkSettings, Source, WrongSetting
+from kwire.spark.sink import Held, OffsetsUnknown
+from kwire.spark.sinks.claims import Claims, without
+from kwire.spark.sinks.table_rows import INCARNATION, held_in
+from kwire.spark.storage import Storage, storage_at
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+LOCK = "_kwire/lock"
+"""Held while files get their names and are noted, so that upkeep changes neither of them then."""
+
+COMPLETE = "_SUCCESS"
+"""Spark's mark in a directory whose files are all there."""
+
+MARKS = "mapreduce.fileoutputcommitter.marksuccessfuljobs"
+
+OPTIONS = {
+    "parquet": {"compression": ("snappy", "zstd", "gzip", "lz4", "none")},
+    "json": {"compression": ("none", "gzip", "zstd", "bzip2", "lz4")},
+}
+"""The options of each kind, and their values; the first is the default."""
+
+_BY_TOPIC = "__kwire_topic"
+_BY_PARTITION = "__kwire_partition"
+_PLACE = re.compile(rf"{_BY_TOPIC}=(?P<topic>[^/]+)/{_BY_PARTITION}=(?P<partition>\d+)/")
+_SUFFIX = re.compile(r"\.c\d+\.(?P<suffix>.+)$")
+_MOST_OPEN_FILES = "64"
+"""Files that a task writes at the same time; with more it sorts its rows first."""
+
+
+class FilesSink:
+    """The sink of the kinds ``parquet`` and ``json``."""
+
+    def __init__(self, settings: SinkSettings, source: Source, pipeline: str) -> None:
+        self._settings = settings
+        self._storage: Storage
+        self._aside: Storage
+        self._is_first = True
+        self._newest: tuple[str, int] = ("", -1)
+
+    def check(self) -> None:
+        """WrongSetting without a path, or for an option or value that isn't known."""
+        if not self._settings.path:
+            raise WrongSetting("sink.path", "", "the directory for the files")
+        known = OPTIONS[self._settings.kind]
+        for name, value in self._settings.options.items():
+            if name not in known:
+                raise WrongSetting(f"sink.{name}", value, near(name, known))
+            if value not in known[name]:
+                raise WrongSetting(f"sink.{name}", value, near(str(value), known[name]))
+
+    def open(self, spark: "SparkSession") -> None:
+        """Remove what an earlier run has left aside; its marks go first (``_written``)."""
+        self._storage = storage_at(self._settings.path, spark)
+        self._aside = storage_at(self._storage.aside(), spark)
+        for one in self._aside.names():
+            self._aside.delete(f"{one}/{COMPLETE}")
+        self._aside.delete("")
+        self._is_first = True
+
+    def write(self, rows: "DataFrame", batch: Batch) -> None:
+        """Write a batch's rows exactly once."""
+        self.write_prepared(self.prepared(rows, batch), batch)
+
+    def write_prepared(self, rows: "DataFrame", batch: Batch) -> None:
+        """Write what ``prepared`` has made."""
+        aside = uuid.uuid4().hex
+        is_by_range = _BY_TOPIC in rows.columns
+        self._write_aside(rows, aside, is_by_range)
+        written = self._written(aside)
+        targets = _by_range(written, batch) if is_by_range else _by_batch(written, batch)
+        with self._storage.locked(LOCK):
+            claims = Claims(self._storage)
+            claims.check(batch)
+            if self._is_first or self._newest == (batch.query_id, batch.batch_id):
+                # Only this batch may have been written before.
+                targets = self._without_merged(targets, batch, claims)
+            for old, new in targets.items():
+                self._storage.rename(self._aside.url(old), new)
+            claims.add(batch)
+        self._aside.delete(aside)
+        self._is_first = False
+        self._newest = batch.query_id, batch.batch_id
+
+    def prepared(self, rows: "DataFrame", batch: Batch) -> "DataFrame":
+        """The columns of the files, then those that name their directories."""
+        from pyspark.sql import functions as f
+
+        wanted = {f"_{name}" for name in self._settings.metadata}
+        own = [one for one in rows.columns if one not in names.METADATA or one in wanted]
+        columns = [f.col(f"`{one}`") for one in own]
+        if {names.TOPIC, names.PARTITION} <= set(rows.columns):
+            if hidden := {"topic", "partition"} & {one.lower() for one in own}:
+                raise ValueError(
+                    f"a column is called {hidden.pop()}, which the files' directories are called "
+                    "too: rename it in a transform"
+                )
+            columns += [
+                f.col(names.TOPIC).alias(_BY_TOPIC),
+                f.col(names.PARTITION).alias(_BY_PARTITION),
+            ]
+        return rows.select(*columns)
+
+    def _write_aside(self, rows: "DataFrame", aside: str, is_by_range: bool) -> None:
+        writer = rows.write.format(self._settings.kind)
+        writer = writer.options(**self._settings.options).option(MARKS, "true")
+        if is_by_range:
+            # With several files open at once a task needn't sort its rows by partition.
+            rows.sparkSession.conf.set("spark.sql.maxConcurrentOutputFileWriters", _MOST_OPEN_FILES)
+            writer = writer.partitionBy(_BY_TOPIC, _BY_PARTITION)
+        writer.save(self._aside.url(aside))
+
+    def _written(self, aside: str) -> list[str]:
+        """The files of a batch; RuntimeError if another driver has begun to remove them.
+
+        The mark is looked at after the listing, and a removal begins with the mark. So a mark that
+        is there says that the list is whole. A file that goes after that can't be renamed.
+        """
+        found = sorted(one for one in self._aside.files(aside) if _is_data(one))
+        if COMPLETE not in self._aside.names(aside):
+            raise RuntimeError(
+                f"{self._aside.url(aside)} has no {COMPLETE}: another driver writes to "
+                f"{self._storage.url()} and has removed the batch; end one of the two"
+            )
+        return found
+
+    def _without_merged(
+        self, targets: dict[str, str], batch: Batch, claims: Claims
+    ) -> dict[str, str]:
+        """Delete what only the batch's first attempt has written; leave out what was merged since.
+
+        A file of a longer range has the batch's rows, if ``compact`` ran after the first attempt.
+        Files of a range that the broker no longer has as a whole stay: they may have more of it.
+        """
+        kept = set(targets.values())
+        merged: list[OffsetRange] = []
+        directories = {directory_of(one.topic, one.partition) for one in batch.ranges}
+        for name in [f"{one}/{name}" for one in directories for name in self._storage.names(one)]:
+            found = parse(name)
+            if found is None:
+                continue
+            held = range_of(found)
+            if held in batch.incomplete and (found.part is None or claims.has(held)):
+                merged.append(held)
+            elif held in batch.ranges and name not in kept:
+                self._storage.delete(name)
+            merged += [one for one in batch.ranges if one != held and _contains(held, one)]
+        start = _batch_stem(batch)
+        older = [name for name in self._storage.names() if name.startswith(f"{start}-")]
+        if older and batch.incomplete and all(map(claims.has, batch.ranges)):
+            return {}
+        for name in older:
+            if name not in kept:
+                self._storage.delete(name)
+        return {
+            old: new
+            for old, new in targets.items()
+            if (found := parse(new)) is None or range_of(found) not in merged
+        }
+
+    def held(self, spark: "SparkSession") -> Iterator[Held]:
+        """What the files hold, by their names, and the ranges that have no file."""
+        storage = storage_at(self._settings.path, spark)
+        by_range: dict[OffsetRange, list[str]] = {}
+        for name in visible_files(storage):
+            found = parse(name)
+            if found is None:
+                raise OffsetsUnknown(_no_range(storage.url(name), name.startswith("batch-")))
+            by_range.setdefault(range_of(found), []).append(name)
+        if by_range:
+            has_offsets = "offset" in self._settings.metadata
+            yield from (self._by_offsets if has_offsets else self._by_counts)(spark, by_range)
+        yield from _without_files(Claims(storage), list(by_range))
+
+    def _read(self, spark: "SparkSession") -> "DataFrame":
+        """The files' rows: their offset, if they have it, and the name of their file."""
+        from pyspark.sql import functions as f
+
+        url = storage_at(self._settings.path, spark).url()
+        reader = spark.read.format(self._settings.kind).schema(f"{names.OFFSET} long")
+        name = f.substring_index(f.col("_metadata.file_path"), "/", -3)
+        return reader.load(url).select(names.OFFSET, name.alias("name"))
+
+    def _by_counts(
+        self, spark: "SparkSession", by_range: dict[OffsetRange, list[str]]
+    ) -> Iterator[Held]:
+        rows = self._read(spark).groupBy("name").count()
+        counts = {row["name"]: row["count"] for row in rows.collect()}
+        for one, files in sorted(by_range.items()):
+            yield Held(one, None, sum(counts.get(name, 0) for name in files))
+
+    def _by_offsets(
+        self, spark: "SparkSession", by_range: dict[OffsetRange, list[str]]
+    ) -> Iterator[Held]:
+        from pyspark.sql import functions as f
+
+        for one in sorted(by_range):  # also where a file has no rows
+            yield Held(one, iter(()), 0)
+        incarnation = f.regexp_extract("name", r"/\d+-\d+-i(\d+)[^/]*$", 1)
+        place = {
+            names.TOPIC: f.regexp_extract("name", "topic=([^/]+)/", 1),
+            names.PARTITION: f.regexp_extract("name", r"partition=(\d+)/", 1).cast("int"),
+            INCARNATION: f.when(incarnation != "", incarnation.cast("int")),
+        }
+        yield from held_in(self._read(spark).withColumns(place))
+
+
+def _no_range(url: str, is_of_batch: bool) -> str:
+    """Why the offsets of a file aren't known."""
+    if is_of_batch:
+        return (
+            f"{url} is named by batch: a transform has dropped {names.TOPIC} or {names.PARTITION}, "
+            "so nobody can say which offsets it holds"
+        )
+    return f"{url} isn't named as the sink names files, but readers see it: move it elsewhere"
+
+
+def visible_files(storage: Storage) -> Iterator[str]:
+    """The files that readers see; those of partitions have their directory in their name."""
+    for top in storage.names():
+        if top.startswith("topic="):
+            yield from storage.files(top)
+        elif not is_hidden(top):
+            yield top
+
+
+def range_of(name: FileName) -> OffsetRange:
+    """The range that a file's name says."""
+    return OffsetRange(name.topic, name.partition, name.first, name.end, name.incarnation)
+
+
+def _contains(long: OffsetRange, short: OffsetRange) -> bool:
+    same = (long.topic, long.partition, long.incarnation)
+    return (
+        same == (short.topic, short.partition, short.incarnation)
+        and long.first <= short.first
+        and short.end <= long.end
+    )
+
+
+def _is_data(name: str) -> bool:
+    return not is_hidden(name.rpartition("/")[2])
+
+
+def _batch_stem(batch: Batch) -> str:
+    """How the names of a batch's files begin, if they are named by batch."""
+    return f"batch-{batch.query_id}-{batch.batch_id:010}"
+
+
+def _suffix(name: str) -> str:
+    """``.c000.snappy.parquet`` becomes ``parquet``; readers need both parts of ``json.gz``."""
+    found = _SUFFIX.search(name)
+    suffix = found["suffix"] if found else name.rpartition(".")[2]
+    return "parquet" if suffix.endswith(".parquet") else suffix
+
+
+def _by_range(written: list[str], batch: Batch) -> dict[str, str]:
+    """The name of each file by the range of its topic and partition."""
+    from urllib.parse import unquote
+
+    ranges = {(one.topic, one.partition): one for one in batch.ranges}
+    groups: dict[OffsetRange, list[str]] = {}
+    for name in written:
+        place = _PLACE.search(name)
+        key = (unquote(place["topic"]), int(place["partition"])) if place else ("", -1)
+        if key not in ranges:
+            raise ValueError(
+                f"a transform gave rows of {key[0]}-{key[1]}, which batch {batch.batch_id} hasn't "
+                f"read: leave {names.TOPIC} and {names.PARTITION} as they are, or drop them"
+            )
+        groups.setdefault(ranges[key], []).append(name)
+    return {
+        name: str(
+            FileName(
+                one.topic,
+                one.partition,
+                one.first,
+                one.end,
+                number if len(files) > 1 else None,
+                _suffix(name),
+                one.incarnation,
+            )
+        )
+        for one, files in groups.items()
+        for number, name in enumerate(files)
+    }
+
+
+def _by_batch(written: list[str], batch: Batch) -> dict[str, str]:
+    """The name of each file by the batch."""
+    start = _batch_stem(batch)
+    return {name: f"{start}-{number}.{_suffix(name)}" for number, name in enumerate(written)}
+
+
+def _without_files(claims: Claims, files: list[OffsetRange]) -> Iterator[Held]:
+    """Ranges that were covered, and of which no row is left."""
+    for one in claims.ranges():
+        spans = [
+            (other.first, other.end)
+            for other in files
+            if (other.topic, other.partition, other.incarnation)
+            == (one.topic, one.partition, one.incarnation)
+        ]
+        for first, end in without((one.first, one.end), spans):
+            empty = OffsetRange(one.topic, one.partition, first, end, one.incarnation)
+            yield Held(empty, iter(()), 0)

@@ -1,0 +1,97 @@
+"""The kind ``iceberg``: rows are appended to an Iceberg table, one snapshot for each batch.
+
+How each batch is there once: its snapshot says the query and the batch in its summary. Before a
+write the sink goes back through the table's snapshots to the newest one of this query:
+
+- it has this batch or a later one: nothing is written;
+- it has an earlier batch: this one isn't there, because snapshots expire from the oldest on;
+- there is none: the query is new, or all its snapshots have expired while other writers went on.
+  Then the sink looks for rows with the batch's offsets and leaves those out. A new checkpoint cuts
+  its batches elsewhere, so a batch may be there in part.
+
+Iceberg has no transaction ids, so two drivers that run the same batch at the same time could both
+append it. A lock in the checkpoint keeps a second driver from getting that far, and on object
+stores, which have none, Spark's checkpoint.
+
+New columns are added to the table. A column that changes its type is an error.
+"""
+
+from collections.abc import Iterator
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from kwire.spark.batch import Batch
+from kwire.spark.rows import OFFSET, PARTITION, TOPIC
+from kwire.spark.settings import SinkSettings, Source
+from kwire.spark.sink import Held
+from kwire.spark.sinks.iceberg_table import (
+    BATCH_OF,
+    PARTITION_COLUMN,
+    IcebergTable,
+    fitted,
+    named_for_iceberg,
+)
+from kwire.spark.sinks.table_rows import INCARNATION, PLACE, held_in, table_columns
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class IcebergSink:
+    """Appends batches to an Iceberg table; its options are those of IcebergTable."""
+
+    def __init__(self, settings: SinkSettings, source: Source, pipeline_name: str) -> None:
+        self._settings = settings
+        self._table = IcebergTable(settings)
+        self.spark_settings = self._table.spark_settings
+
+    def check(self) -> None:
+        """WrongSetting for options that name no table."""
+        self._table.check()
+
+    def open(self, spark: "SparkSession") -> None:
+        """WrongSetting if Spark has no Iceberg. The first batch creates the table."""
+        self._table.open(spark)
+
+    def write(self, rows: "DataFrame", batch: Batch) -> None:
+        """Append a batch; nothing happens if the table has it already."""
+        spark = rows.sparkSession
+        table = self._table
+        wanted = named_for_iceberg(table_columns(rows, self._settings, batch.ranges))
+        table.make_fit(spark, wanted.schema)
+        newest = table.newest_batch(spark, batch.query_id)
+        if newest is not None and newest >= batch.batch_id:
+            return
+        if newest is None:
+            wanted = self._missing(wanted, batch)
+        writer = fitted(wanted, spark.table(table.name).schema).writeTo(table.name)
+        label = f"snapshot-property.{BATCH_OF}{batch.query_id}"
+        writer.option(label, str(batch.batch_id)).append()
+
+    def _missing(self, wanted: "DataFrame", batch: Batch) -> "DataFrame":
+        """The rows whose offsets the table hasn't; all of them if one of both has no offsets."""
+        from pyspark.sql import functions as f
+
+        place = [TOPIC, PARTITION_COLUMN, OFFSET]
+        rows = self._table.read(wanted.sparkSession)
+        has_places = set(PLACE) <= set(rows.columns) and set(place) <= set(wanted.columns)
+        if not has_places or not batch.ranges:
+            return wanted
+        has_column = INCARNATION in rows.columns
+        incarnation = f.coalesce(f.col(INCARNATION) if has_column else f.lit(None), f.lit(0))
+        conditions = [
+            (f.col(TOPIC) == one.topic)
+            & (f.col(PARTITION) == one.partition)
+            & f.col(OFFSET).between(one.first, one.end - 1)
+            & (incarnation == one.incarnation)
+            for one in batch.ranges
+        ]
+        known = rows.where(reduce(lambda one, other: one | other, conditions))
+        if not known.take(1):
+            return wanted
+        renamed = known.select(TOPIC, f.col(PARTITION).alias(PARTITION_COLUMN), OFFSET)
+        return wanted.join(renamed, place, "left_anti")
+
+    def held(self, spark: "SparkSession") -> Iterator[Held]:
+        """What the table holds; OffsetsUnknown if a transform drops the offsets."""
+        yield from held_in(self._table.read(spark))

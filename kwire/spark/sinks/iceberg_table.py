@@ -1,0 +1,222 @@
+"""An Iceberg table as sinks use it: where it is, its columns, which batches it has.
+
+Options:
+
+- ``table``, a name such as ``lake.sales.orders``, whose first part is a catalog of Spark. Its
+  settings are in ``catalog``, a table such as ``{type = "hadoop", warehouse = "/data/lake"}``, or
+  among the pipeline's ``[spark]`` settings.
+- or ``path`` instead: a table in a directory, without a catalog. A file system must then be able to
+  rename atomically, which object stores can't.
+- ``partition_by``, a list of columns or transforms (``days(_timestamp)``), and ``properties``, a
+  table with Iceberg's table properties; both count when the table is created.
+
+Iceberg keeps the name ``_partition`` for itself (MetadataColumns), so a record's partition is in
+the column ``_topic_partition`` of Iceberg tables.
+"""
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from kwire.spark.batch import Batch
+from kwire.spark.rows import PARTITION
+from kwire.spark.settings import SinkSettings, WrongSetting
+from kwire.spark.sinks.table_rows import check_options, has_class
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import DataType, StructType
+
+BATCH_OF = "kwire.batch."
+"""How the property of a snapshot's summary begins whose value is the batch; then the query's id."""
+
+NOT_BY_APPENDS = {
+    f"write.{one}.isolation-level": "snapshot" for one in ("delete", "update", "merge")
+}
+"""Upkeep of a table that is only appended to doesn't fail because rows were appended meanwhile."""
+
+LABELLING = threading.Lock()
+"""Held while Iceberg puts a label on every snapshot that this process commits."""
+
+PARTITION_COLUMN = "_topic_partition"
+"""The column of Iceberg tables that is ``_partition`` elsewhere."""
+
+EXTENSION = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
+_CATALOG = "org.apache.iceberg.spark.SparkCatalog"
+
+
+class IcebergTable:
+    """The table that a sink's settings name."""
+
+    def __init__(self, settings: SinkSettings) -> None:
+        self._settings = settings
+        given: dict[str, Any] = settings.options
+        properties = given.get("catalog") or {}
+        if "table" in given:
+            self.name: str = given["table"]
+            catalog = self.name.split(".")[0]
+        else:
+            # A catalog's settings count at its first use, so each directory has one of its own.
+            directory, _, table = settings.path.rstrip("/").rpartition("/")
+            catalog = f"kwire_{sha256(directory.encode()).hexdigest()[:12]}"
+            self.name = f"{catalog}.`{table}`"
+            properties = {"type": "hadoop", "warehouse": directory or "."}
+        if properties:
+            # Others change the table too: what a session has cached of it would hide that.
+            properties = {"cache-enabled": "false", **properties}
+        self._catalog_settings = {
+            f"spark.sql.catalog.{catalog}.{key}": str(value) for key, value in properties.items()
+        }
+        if properties:
+            self._catalog_settings[f"spark.sql.catalog.{catalog}"] = _CATALOG
+        self.spark_settings = {"spark.sql.extensions": EXTENSION, **self._catalog_settings}
+        """What the session needs, beside Iceberg's jar."""
+
+    def check(self, also: Mapping[str, type] | None = None) -> None:
+        """WrongSetting for options that name no table; ``also`` are options of the sink's own."""
+        own = {"table": str, "catalog": dict, "partition_by": list, "properties": dict}
+        check_options(self._settings, {**own, **(also or {})})
+        table = self._settings.options.get("table", "")
+        if bool(table) == bool(self._settings.path):
+            allowed = "give either a path or a table, as in lake.sales.orders"
+            raise WrongSetting("sink.table", table, allowed)
+        if table and str(table).count(".") < 1:
+            raise WrongSetting("sink.table", table, "begin with a catalog, as in lake.sales.orders")
+
+    def open(self, spark: "SparkSession") -> None:
+        """Set up the catalog; WrongSetting if Spark has no Iceberg, with the way out."""
+        if not has_class(spark, _CATALOG):
+            raise WrongSetting(
+                "sink.kind",
+                self._settings.kind,
+                f"this Spark {spark.version} has no Iceberg: add a jar of Iceberg for it, as "
+                "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.0 for Spark 4.0, "
+                'or write with kind = "pyiceberg", which needs no jar',
+            )
+        for key, value in self._catalog_settings.items():
+            spark.conf.set(key, value)
+
+    def make_fit(self, spark: "SparkSession", schema: "StructType") -> None:
+        """Create the table, or add the columns that it lacks."""
+        self.open(spark)
+        if not spark.catalog.tableExists(self.name):
+            self._create(spark, schema)
+        added = additions(spark.table(self.name).schema, schema)
+        if added:
+            columns = ", ".join(f"{name} {kind.simpleString()}" for name, kind in added)
+            spark.sql(f"ALTER TABLE {self.name} ADD COLUMNS ({columns})")
+
+    def _create(self, spark: "SparkSession", schema: "StructType") -> None:
+        columns = ", ".join(f"`{one.name}` {one.dataType.simpleString()}" for one in schema)
+        parts = self._settings.options.get("partition_by")
+        by = f" PARTITIONED BY ({', '.join(parts)})" if parts else ""
+        given = self._settings.options.get("properties", {})
+        if self._settings.kind == "iceberg":
+            given = NOT_BY_APPENDS | given
+        pairs = ", ".join(f"'{key}' = '{value}'" for key, value in given.items())
+        properties = f" TBLPROPERTIES ({pairs})" if pairs else ""
+        spark.sql(
+            f"CREATE TABLE IF NOT EXISTS {self.name} ({columns}) USING iceberg{by}{properties}"
+        )
+
+    def read(self, spark: "SparkSession") -> "DataFrame":
+        """The table, with the partition's column named as elsewhere."""
+        self.open(spark)
+        spark.sql(f"REFRESH TABLE {self.name}")
+        return spark.table(self.name).withColumnRenamed(PARTITION_COLUMN, PARTITION)
+
+    def newest_batch(self, spark: "SparkSession", query_id: str) -> int | None:
+        """The newest batch of a query by the table's snapshots; None if none is of the query."""
+        jvm: Any = spark._jvm
+        table = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(
+            spark._jsparkSession, self.name
+        )
+        table.refresh()
+        snapshot = table.currentSnapshot()
+        while snapshot is not None:
+            summary = snapshot.summary()
+            found = summary.get(f"{BATCH_OF}{query_id}")
+            if found is not None:
+                return int(found)
+            parent = snapshot.parentId()
+            snapshot = None if parent is None else table.snapshot(parent)
+        return None
+
+
+def fitted(rows: "DataFrame", wanted: "StructType") -> "DataFrame":
+    """The rows with all columns of a table; those that they lack are null."""
+    from pyspark.sql import functions as f
+
+    return rows.select(
+        *(
+            _fitted(f.col(f"`{one.name}`"), one.dataType, _type_of(rows.schema, one.name)).alias(
+                one.name
+            )
+            for one in wanted.fields
+        )
+    )
+
+
+def named_for_iceberg(rows: "DataFrame") -> "DataFrame":
+    """Rows with the partition's column named as in Iceberg tables."""
+    return rows.withColumnRenamed(PARTITION, PARTITION_COLUMN)
+
+
+@contextmanager
+def labelled(spark: "SparkSession", batch: Batch) -> Iterator[None]:
+    """Name a batch in the summary of a snapshot that SQL commits within the block.
+
+    SQL has no options for that in Iceberg 1.10, but Iceberg's EnvironmentContext goes into every
+    summary that the process commits. So nothing else may commit to the table meanwhile from this
+    process: upkeep in the same process waits for LABELLING. A label in another table does no harm.
+    """
+    jvm: Any = spark._jvm
+    context = jvm.org.apache.iceberg.EnvironmentContext
+    name = f"{BATCH_OF}{batch.query_id}"
+    with LABELLING:
+        context.put(name, str(batch.batch_id))
+        try:
+            yield
+        finally:
+            context.remove(name)
+
+
+def additions(
+    table: "StructType", rows: "StructType", prefix: str = ""
+) -> "list[tuple[str, DataType]]":
+    """Columns that rows have and a table hasn't, also within structs, with dots in their names."""
+    from pyspark.sql.types import StructType
+
+    found: list[tuple[str, DataType]] = []
+    for field in rows.fields:
+        name = f"{prefix}`{field.name}`"
+        there = _type_of(table, field.name)
+        if there is None:
+            found.append((name, field.dataType))
+        elif isinstance(there, StructType) and isinstance(field.dataType, StructType):
+            found += additions(there, field.dataType, f"{name}.")
+    return found
+
+
+def _type_of(schema: "StructType", name: str) -> "DataType | None":
+    return next((one.dataType for one in schema.fields if one.name == name), None)
+
+
+def _fitted(column: Any, wanted: "DataType", has: "DataType | None") -> Any:
+    """A column with the fields of the wanted type; None: the rows have no such column."""
+    from pyspark.sql import functions as f
+    from pyspark.sql.types import StructType
+
+    if has is None:
+        return f.lit(None).cast(wanted)
+    if not (isinstance(wanted, StructType) and isinstance(has, StructType)) or wanted == has:
+        return column
+    fields = f.struct(
+        *(
+            _fitted(column[one.name], one.dataType, _type_of(has, one.name)).alias(one.name)
+            for one in wanted.fields
+        )
+    )
+    return f.when(column.isNotNull(), fields)

@@ -1,0 +1,247 @@
+"""The kind ``upsert``: a Delta or Iceberg table with one row for each key, the newest one.
+
+Each batch is one MERGE, which is atomic: rows update or insert their key, tombstones delete it.
+
+Which record of a key is the newest:
+
+- Of two records of the same partition, the one with the higher offset; those of a topic that was
+  created again are newer than those of the topic before it.
+- Records of a key lie in one partition as long as the producers hash the key, and the number of
+  partitions stays. If a key is in several partitions, the later timestamp decides, and of the same
+  timestamp the higher partition: offsets of different partitions say nothing.
+
+How a batch that runs again changes nothing, in two ways, because each has a hole that the other
+closes:
+
+- The table remembers the newest batch of the query (Delta's transaction id, Iceberg's snapshot
+  summary) and leaves out older ones. That doesn't help with a new checkpoint.
+- Every row carries topic, partition, offset and timestamp of its record, and only a newer record
+  replaces it. That doesn't help where a tombstone has removed the row.
+
+So rows come back only if an old range is written with a new checkpoint, and only for keys that were
+deleted after it, until their tombstone is read again. ``deletes = "mark"`` keeps deleted rows, with
+``_tombstone`` true and their own columns null: then nothing comes back.
+
+Options: ``format`` (delta, iceberg), ``key`` (columns; ``_key`` without it), ``deletes`` (remove,
+mark), ``null_keys`` (stop, skip), and those of the format. Tombstones have no value, so a key from
+the value's columns can't delete: make it from ``_key`` in a transform.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from kwire.spark.batch import Batch
+from kwire.spark.rows import KEY, OFFSET, PARTITION, TIMESTAMP, TOMBSTONE, TOPIC
+from kwire.spark.settings import SinkSettings, Source, WrongSetting
+from kwire.spark.sink import Held, OffsetsUnknown
+from kwire.spark.sinks.delta import SPARK_SETTINGS, application_of, need_delta
+from kwire.spark.sinks.iceberg_table import (
+    PARTITION_COLUMN,
+    IcebergTable,
+    additions,
+    fitted,
+    labelled,
+    named_for_iceberg,
+)
+from kwire.spark.sinks.table_rows import (
+    INCARNATION,
+    check_choice,
+    check_options,
+    need_path,
+    session_settings,
+    table_columns,
+    with_incarnation,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+ORDER = (TOPIC, PARTITION, OFFSET, TIMESTAMP, TOMBSTONE)
+"""Metadata that an upsert can't do without."""
+
+_VIEW = "kwire_upsert"
+
+
+def _newer(partition: str, *, by_incarnation: bool) -> str:
+    """Whether the row of the batch is newer than the table's, in SQL."""
+
+    def place(row: str) -> str:
+        number = f"coalesce({row}.{INCARNATION}, 0)" if by_incarnation else "0"
+        return f"struct({number}, {row}.{OFFSET})"
+
+    return (
+        f"CASE WHEN s.{TOPIC} = t.{TOPIC} AND s.{partition} = t.{partition} "
+        f"THEN {place('s')} > {place('t')} "
+        f"ELSE struct(s.{TIMESTAMP}, s.{partition}, s.{TOPIC}) > "
+        f"struct(t.{TIMESTAMP}, t.{partition}, t.{TOPIC}) END"
+    )
+
+
+class UpsertSink:
+    """Keeps the newest row of each key."""
+
+    def __init__(self, settings: SinkSettings, source: Source, pipeline_name: str) -> None:
+        self._settings = settings
+        self._is_delta = settings.options.get("format", "delta") == "delta"
+        self._iceberg = IcebergTable(settings)
+        self.spark_settings = SPARK_SETTINGS if self._is_delta else self._iceberg.spark_settings
+        self._keys: Sequence[str] = settings.options.get("key", [KEY])
+        self._marks = settings.options.get("deletes") == "mark"
+        self._shown: DataFrame | None = None
+
+    def check(self) -> None:
+        """WrongSetting for options that can't work."""
+        check_choice(self._settings, "format", ("delta", "iceberg"))
+        check_choice(self._settings, "deletes", ("remove", "mark"))
+        check_choice(self._settings, "null_keys", ("stop", "skip"))
+        own: dict[str, type] = {"format": str, "key": list, "deletes": str, "null_keys": str}
+        if self._is_delta:
+            need_path(self._settings, "the directory of the table")
+            check_options(self._settings, {**own, "partition_by": list, "properties": dict})
+        else:
+            self._iceberg.check(own)
+        if not self._keys:
+            raise WrongSetting("sink.key", [], "name the columns whose values are the key")
+
+    def open(self, spark: "SparkSession") -> None:
+        """WrongSetting if Spark hasn't the format. The first batch creates the table."""
+        if self._is_delta:
+            need_delta(spark, self._settings.kind)
+        else:
+            self._iceberg.open(spark)
+
+    def write(self, rows: "DataFrame", batch: Batch) -> None:
+        """Merge a batch; nothing happens if the table has it already."""
+        missing = [one for one in (*ORDER, *self._keys) if one not in rows.columns]
+        if missing:
+            raise WrongSetting("sink.key", list(self._keys), f"rows have no {', '.join(missing)}")
+        kept = [one for one in (*ORDER, *self._keys) if self._marks or one != TOMBSTONE]
+        rows = with_incarnation(rows, batch.ranges)
+        newest = newest_of_keys(self._with_keys(rows), self._keys)
+        wanted = table_columns(newest, self._settings, batch.ranges, kept)
+        if self._is_delta:
+            self._merge_delta(newest.sparkSession, wanted, newest, batch)
+        else:
+            self._merge_iceberg(newest.sparkSession, wanted, newest, batch)
+
+    def _with_keys(self, rows: "DataFrame") -> "DataFrame":
+        """The rows that have a key; others fail the batch when Spark comes to them, or go."""
+        from pyspark.sql import functions as f
+
+        has_key = f.lit(True)
+        for one in self._keys:
+            has_key = has_key & f.col(f"`{one}`").isNotNull()
+        if self._settings.options.get("null_keys", "stop") == "skip":
+            return rows.where(has_key)
+        told = f.concat_ws(
+            "",
+            f.lit("the record at offset "),
+            f.col(OFFSET).cast("string"),
+            f.lit(" of "),
+            f.concat_ws("-", TOPIC, f.col(PARTITION).cast("string")),
+            f.lit(f' has no key ({", ".join(self._keys)}); null_keys = "skip" leaves it out'),
+        )
+        return rows.where(f.when(has_key, f.lit(True)).otherwise(f.raise_error(told)))
+
+    def _merge_delta(self, spark: "SparkSession", wanted: Any, newest: Any, batch: Batch) -> None:
+        self._make_delta_fit(spark, wanted.schema)
+        schema = spark.read.format("delta").load(self._settings.path).schema
+        target = f"delta.`{self._settings.path}`"
+        self._show(newest, schema)
+        identity = {
+            "spark.databricks.delta.write.txnAppId": application_of(batch.query_id),
+            "spark.databricks.delta.write.txnVersion": str(batch.batch_id),
+        }
+        with session_settings(spark, identity):
+            spark.sql(self._merge(target, schema.names))
+
+    def _make_delta_fit(self, spark: "SparkSession", schema: Any) -> None:
+        """Create the table, or add the columns that it lacks."""
+        path = self._settings.path
+        tables = spark._jvm.io.delta.tables.DeltaTable
+        if tables.isDeltaTable(spark._jsparkSession, path) and not additions(
+            spark.read.format("delta").load(path).schema, schema
+        ):
+            return
+        empty = spark.createDataFrame([], schema).write.format("delta").mode("append")
+        empty = empty.option("mergeSchema", "true")
+        empty = empty.options(**self._settings.options.get("properties", {}))
+        if columns := self._settings.options.get("partition_by"):
+            empty = empty.partitionBy(*columns)
+        empty.save(path)
+
+    def _show(self, newest: "DataFrame", schema: "StructType") -> None:
+        """Make the rows a view with the table's columns, and the mark of tombstones.
+
+        They are computed once, here. MERGE reads its source several times, or through a copy of
+        its own, and then Spark doesn't tell the batch's counts: dead letters would be left out.
+        The view is over the computed rows, not over their plan, because Iceberg refuses plans with
+        a step in Python: they count as not deterministic.
+        """
+        from pyspark.sql import DataFrame
+        from pyspark.sql.types import BooleanType, StructType
+
+        columns = schema
+        if TOMBSTONE not in schema.names:
+            columns = StructType(schema.fields).add(TOMBSTONE, BooleanType())
+        if self._shown is not None:
+            self._shown.unpersist()
+        self._shown = fitted(newest, columns).persist()
+        self._shown.count()
+        spark, computed = newest.sparkSession, self._shown._jdf
+        rows = spark._jsparkSession.createDataFrame(computed.toJavaRDD(), computed.schema())
+        DataFrame(rows, spark).createOrReplaceTempView(_VIEW)
+
+    def _merge_iceberg(self, spark: "SparkSession", wanted: Any, newest: Any, batch: Batch) -> None:
+        table = self._iceberg
+        newest, wanted = named_for_iceberg(newest), named_for_iceberg(wanted)
+        table.make_fit(spark, wanted.schema)
+        done = table.newest_batch(spark, batch.query_id)
+        if done is not None and done >= batch.batch_id:
+            return
+        schema = spark.table(table.name).schema
+        self._show(newest, schema)
+        with labelled(spark, batch):
+            spark.sql(self._merge(table.name, schema.names))
+
+    def _merge(self, target: str, columns: Sequence[str]) -> str:
+        """The statement that merges the view into the table."""
+        partition = PARTITION if self._is_delta else PARTITION_COLUMN
+        newer = _newer(partition, by_incarnation=INCARNATION in columns)
+        on = " AND ".join(f"t.`{one}` = s.`{one}`" for one in self._keys)
+        names = ", ".join(f"`{one}`" for one in columns)
+        values = ", ".join(f"s.`{one}`" for one in columns)
+        pairs = ", ".join(f"t.`{one}` = s.`{one}`" for one in columns)
+        deletes = f"WHEN MATCHED AND s.{TOMBSTONE} AND ({newer}) THEN DELETE"
+        inserted = "" if self._marks else f" AND NOT s.{TOMBSTONE}"
+        return "\n".join(
+            [
+                f"MERGE INTO {target} t USING {_VIEW} s ON {on}",
+                "" if self._marks else deletes,
+                f"WHEN MATCHED AND ({newer}) THEN UPDATE SET {pairs}",
+                f"WHEN NOT MATCHED{inserted} THEN INSERT ({names}) VALUES ({values})",
+            ]
+        )
+
+    def held(self, spark: "SparkSession") -> Iterator[Held]:
+        """OffsetsUnknown: of a key's records the table keeps only one."""
+        raise OffsetsUnknown(
+            "a table of upserts holds the newest record of each key, so nobody can say whether it "
+            "has taken the others"
+        )
+
+
+def newest_of_keys(rows: "DataFrame", keys: Sequence[str]) -> "DataFrame":
+    """The newest row of each key; see the module for what is newest."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    quoted = [f"`{one}`" for one in keys]
+    by_offset = Window.partitionBy(*quoted, TOPIC, PARTITION).orderBy(f.desc(OFFSET))
+    by_time = Window.partitionBy(*quoted).orderBy(
+        f.desc(TIMESTAMP), f.desc(PARTITION), f.desc(TOPIC)
+    )
+    rank = "__kwire_rank"
+    last = rows.withColumn(rank, f.row_number().over(by_offset)).where(f.col(rank) == 1)
+    return last.withColumn(rank, f.row_number().over(by_time)).where(f.col(rank) == 1).drop(rank)

@@ -1,0 +1,79 @@
+"""The topics of a pipeline as a streaming DataFrame, through Spark's own connector ``kafka``.
+
+Rules:
+
+- The connector doesn't fail on data loss: the pipeline looks itself, by topic ids and log start
+  offsets, which the connector doesn't see (``kwire.spark.lost``).
+- A task whose broker doesn't answer gives up after ``RESTART_S``, as the pipeline's own client
+  does, and not after the two minutes that are Spark's default. Spark then tries the task again, or
+  the batch fails.
+- The connector limits a batch by offsets only. A limit in bytes is turned into offsets with the
+  average size of an offset: bytes on the broker's disk by offsets between start and end of the log.
+  So bytes are as the broker holds them, compressed if the producers compress. Where sizes vary
+  within a partition, a batch may be larger or smaller by as much; on a compacted topic, whose
+  offsets have gaps, the records of a batch vary likewise.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from kwire.spark.broker_view import RESTART_S, BrokerView
+from kwire.spark.checkpoint import Offsets
+from kwire.spark.settings import Source
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def read_stream(spark: "SparkSession", source: Source, options: Mapping[str, str]) -> "DataFrame":
+    """The stream of records: the connector's columns, with headers."""
+    reader = spark.readStream.format("kafka")
+    return reader.options(**connector_options(source) | dict(options)).load()
+
+
+def connector_options(source: Source) -> dict[str, str]:
+    """The connector's options for a source."""
+    options = {f"kafka.{name}": value for name, value in source.client.items()}
+    options |= {
+        "kafka.bootstrap.servers": source.bootstrap_servers,
+        "kafka.isolation.level": source.isolation_level,
+        "includeHeaders": "true",
+        "failOnDataLoss": "false",
+        "kafkaConsumer.pollTimeoutMs": str(int(RESTART_S * 1000)),
+    }
+    if source.pattern:
+        options["subscribePattern"] = source.pattern
+    else:
+        options["subscribe"] = ",".join(source.topics)
+    if source.starting in ("earliest", "latest") or source.starting.lstrip().startswith("{"):
+        options["startingOffsets"] = source.starting
+    else:
+        at = datetime.fromisoformat(source.starting)
+        at_ms = int((at if at.tzinfo else at.astimezone()).timestamp() * 1000)
+        options["startingTimestamp"] = str(at_ms)
+        # A partition without a record at or after that time begins with the next one it gets.
+        options["startingOffsetsByTimestampStrategy"] = "latest"
+    return options
+
+
+def max_offsets(source: Source, sizes: Mapping[tuple[str, int], int], spans: Offsets) -> int:
+    """How many offsets a batch may have; 0 if there is no limit.
+
+    ``spans`` are the offsets between start and end of each partition's log.
+    """
+    limits = [source.max_offsets_per_trigger] if source.max_offsets_per_trigger else []
+    offsets = sum(spans.values())
+    size_bytes = sum(sizes.get(one, 0) for one in spans)
+    if source.max_bytes_per_trigger and offsets and size_bytes:
+        limits.append(max(source.max_bytes_per_trigger * offsets // size_bytes, 1))
+    return min(limits, default=0)
+
+
+def current_max_offsets(source: Source, view: BrokerView, partitions: Offsets) -> int:
+    """The limit as of now, from the broker's sizes if there is one in bytes."""
+    if not source.max_bytes_per_trigger:
+        return source.max_offsets_per_trigger
+    starts, ends = view.starts(partitions), view.ends(partitions)
+    spans = {one: ends[one] - starts[one] for one in partitions}
+    return max_offsets(source, view.sizes(), spans)

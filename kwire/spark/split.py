@@ -1,0 +1,188 @@
+"""Which records of a batch are dead letters, decided once, where an error may pass.
+
+With a registry the same record may fail now and be decoded a moment later. If a batch then ran
+again after a kill, with another outcome, a record could get lost (a table that has taken the batch
+doesn't take it again) or be there twice (as a row, and once more from its retry topic).
+
+Rules:
+
+- The offsets of a batch's dead letters are written to ``split.json`` beside the checkpoints before
+  anything else of the batch is written. Every later reading of the batch keeps to them.
+- A record that was good and can't be decoded now fails the batch: the registry has to come back.
+- Only the newest batch is kept: Spark runs no other one again.
+
+Other formats decide by the schema alone. It may be another one when a batch runs again: corrected
+by the user after a failure, or the newest of a registry. A table that has taken the batch without
+a record doesn't take it again, so the record has to become a dead letter, whatever decodes it by
+then. Files need none of this: they are replaced as a whole.
+
+- How a batch is decoded is written to ``decode.json`` before anything else of it (``Begun``).
+- If it is another way when the batch runs again, the records are decoded both ways. What either
+  way can't decode is a dead letter; the rest has the new schema's columns. So a batch that fails
+  because of its schema can be helped by another one.
+"""
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from kwire.spark import rows as names
+from kwire.spark.batch import Batch
+from kwire.spark.decode.undecodable import REGISTRY, VALUE
+from kwire.spark.offset_runs import OffsetRuns
+from kwire.spark.settings import Decode, PipelineSettings
+from kwire.spark.sinks import FILE_KINDS
+from kwire.spark.storage import Storage
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from kwire.spark.decode.decoding import Decoding
+
+FILE = "split.json"
+BEGUN_FILE = "decode.json"
+
+Runs = list[tuple[str, int, int, int]]
+"""Topic, partition, first offset and the offset after the last one."""
+
+_RUN_COLUMNS = f"{names.TOPIC} string, {names.PARTITION} int, _first long, _end long"
+_BY_OLD_SCHEMA = f"{VALUE}it couldn't be decoded when its batch was first read, by another schema"
+_PASSED = f"{REGISTRY}it wasn't known when the batch was first read"
+
+
+def may_change(settings: PipelineSettings) -> bool:
+    """Whether a record of the pipeline may fail at one time and be decoded at another."""
+    return bool(settings.decode.registry) and settings.decode.format in ("avro", "protobuf")
+
+
+def needs_begun(settings: PipelineSettings) -> bool:
+    """Whether a record may get lost when a batch runs again with another schema."""
+    return (
+        settings.dead_letters is not None
+        and settings.sink.kind not in FILE_KINDS
+        and not may_change(settings)
+    )
+
+
+class Begun:
+    """How the newest batch is decoded; the file is in ``storage``."""
+
+    def __init__(self, storage: Storage, settings: Decode) -> None:
+        self._storage = storage
+        self._settings = settings
+
+    def decoder(self, records: "DataFrame", batch: Batch) -> "Decoding":
+        """How a batch's records become rows, as ``decode.decoder`` says it.
+
+        What couldn't be decoded at the batch's first run is a dead letter.
+        """
+        from pyspark.sql import functions as f
+
+        from kwire.spark.decode.settled import decode_settled, settled
+
+        topics = sorted({one.topic for one in batch.ranges})
+        now = json.loads(json.dumps(settled(records, self._settings, topics)))
+        ways = self._ways(batch)
+        if now not in ways:
+            # The first way stays: a third one must not hide what the first left out.
+            self._write(batch, [*ways, now])
+        before = [decode_settled(records, way, has_reasons=False) for way in ways if way != now]
+        dead = [_runs_of(one.where(f.col(names.ERROR).isNotNull())) for one in before]
+
+        def decoded(given: "DataFrame", has_reasons: bool) -> "DataFrame":
+            found = decode_settled(given, now, has_reasons=has_reasons)
+            for runs in dead:
+                found = _with_dead(found, runs)
+            return found
+
+        return decoded
+
+    def _ways(self, batch: Batch) -> list[dict[str, Any]]:
+        content = self._storage.read(BEGUN_FILE)
+        found: dict[str, Any] = json.loads(content) if content else {}
+        same = (found.get("query_id"), found.get("batch_id")) == (batch.query_id, batch.batch_id)
+        return list(found["ways"]) if same else []
+
+    def _write(self, batch: Batch, ways: list[dict[str, Any]]) -> None:
+        row = {"query_id": batch.query_id, "batch_id": batch.batch_id, "ways": ways}
+        self._storage.write(BEGUN_FILE, json.dumps(row).encode())
+
+
+class Splits:
+    """The split of the newest batch; the file is in ``storage``."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    def decided(self, decoded: "DataFrame", batch: Batch) -> "DataFrame":
+        """Decoded rows with an error in those that were dead letters at the first reading."""
+        from pyspark.sql import functions as f
+
+        runs = self._read(batch)
+        if runs is None:
+            runs = _runs_of(decoded.where(f.col(names.ERROR).isNotNull()))
+            self._write(batch, runs)
+        return _with_errors_of(decoded, runs)
+
+    def _read(self, batch: Batch) -> Runs | None:
+        content = self._storage.read(FILE)
+        if content is None:
+            return None
+        found: dict[str, Any] = json.loads(content)
+        if (found["query_id"], found["batch_id"]) != (batch.query_id, batch.batch_id):
+            return None
+        return [tuple(one) for one in found["dead_letters"]]
+
+    def _write(self, batch: Batch, runs: Runs) -> None:
+        row = {"query_id": batch.query_id, "batch_id": batch.batch_id, "dead_letters": runs}
+        self._storage.write(FILE, json.dumps(row).encode())
+
+
+def _runs_of(dead: "DataFrame") -> Runs:
+    """The offsets as runs, found in the driver: Spark would shuffle, for every batch."""
+    table = dead.select(names.TOPIC, names.PARTITION, names.OFFSET).toArrow()
+    found: dict[tuple[str, int], list[int]] = {}
+    for topic, partition, offset in zip(*(one.to_pylist() for one in table.columns), strict=True):
+        found.setdefault((topic, partition), []).append(offset)
+    return [
+        (topic, partition, first, end)
+        for (topic, partition), offsets in sorted(found.items())
+        for first, end in OffsetRuns((one, one + 1) for one in sorted(offsets))
+    ]
+
+
+def _with_errors_of(decoded: "DataFrame", runs: Runs) -> "DataFrame":
+    """Dead letters are exactly those of ``runs``; any other error fails the batch."""
+    from pyspark.sql import functions as f
+
+    error = f.col(names.ERROR)
+    told = f.concat(error, f.lit("; its batch was read before, so it has to be read again"))
+    checked = f.when(error.isNotNull(), f.raise_error(told).cast("string"))
+    if not runs:
+        return decoded.withColumn(names.ERROR, checked)
+    return _marked(decoded, runs, _PASSED, checked)
+
+
+def _with_dead(decoded: "DataFrame", runs: Runs) -> "DataFrame":
+    """Dead letters are those of ``runs`` beside those that have an error now."""
+    from pyspark.sql import functions as f
+
+    return _marked(decoded, runs, _BY_OLD_SCHEMA, f.col(names.ERROR)) if runs else decoded
+
+
+def _marked(decoded: "DataFrame", runs: Runs, text: str, otherwise: "Column") -> "DataFrame":
+    from pyspark.sql import functions as f
+
+    error = f.col(names.ERROR)
+    # Each offset on its own, so that the join looks it up: runs would be tried one by one.
+    offsets = decoded.sparkSession.createDataFrame(runs, _RUN_COLUMNS).select(
+        names.TOPIC,
+        names.PARTITION,
+        f.explode(f.sequence("_first", f.col("_end") - 1)).alias(names.OFFSET),
+        f.lit(True).alias("_is_dead"),
+    )
+    found = decoded.join(f.broadcast(offsets), [names.TOPIC, names.PARTITION, names.OFFSET], "left")
+    is_dead = f.coalesce("_is_dead", f.lit(False))
+    columns: dict[str, Any] = {one: f.col(one) for one in decoded.columns}
+    columns[names.ERROR] = f.when(is_dead, f.coalesce(error, f.lit(text))).otherwise(otherwise)
+    columns[names.ROW] = f.when(~is_dead, f.col(names.ROW))
+    return found.select(*(column.alias(name) for name, column in columns.items()))

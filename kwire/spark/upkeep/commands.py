@@ -1,0 +1,82 @@
+"""What ``compact``, ``expire`` and ``replay`` have in common: options, a session, the outcome."""
+
+import argparse
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from kwire.cli.output import fail
+from kwire.cli.tables import show
+from kwire.spark.java import NoJava
+from kwire.spark.pipeline_file import read_pipeline
+from kwire.spark.query import told
+from kwire.spark.session import NoSpark, open_session
+from kwire.spark.settings import PipelineSettings
+from kwire.spark.sink import Sink
+from kwire.spark.sinks import make_sink
+from kwire.spark.upkeep import Done
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_OTHERS = ("pyspark.", "py4j.", "deltalake", "pyiceberg.", "_internal")
+"""How the modules of errors begin that the engines and table formats raise."""
+
+COLUMNS = {"files_before": "FILES BEFORE", "files_after": "FILES AFTER", "rows": "ROWS"}
+
+
+def add_common(parser: argparse.ArgumentParser) -> None:
+    """The pipeline's file, and ``--json``."""
+    parser.add_argument("file", metavar="FILE", help="the pipeline's TOML file")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def settings_of(options: argparse.Namespace) -> PipelineSettings:
+    """The settings of the pipeline's file; ValueError for a wrong one."""
+    return read_pipeline(options.file)
+
+
+def session_of(settings: PipelineSettings) -> "SparkSession":
+    """A session for the pipeline; RuntimeError if Spark can't start."""
+    try:
+        return open_session(settings)
+    except (NoSpark, NoJava) as error:
+        raise RuntimeError(str(error)) from error
+
+
+def sink_of(settings: PipelineSettings) -> Sink:
+    """The pipeline's sink."""
+    return make_sink(settings.sink, settings.source, settings.name)
+
+
+def size(text: str) -> int:
+    """A number of bytes, also as 64KiB, 128MiB or 1GiB."""
+    units = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+    number, unit = (text[:-3], text[-3:]) if text[-3:] in units else (text, "")
+    if not number.isascii() or not number.isdigit() or not int(number):
+        raise argparse.ArgumentTypeError(f"{text} is no size: write 1048576, 64KiB, 128MiB or 1GiB")
+    return int(number) * units.get(unit, 1)
+
+
+def is_bug(error: Exception) -> bool:
+    """Whether an error isn't one of operating: of settings, disks, brokers, Spark or a table."""
+    operating = (OSError, RuntimeError, ValueError)
+    return not isinstance(error, operating) and not type(error).__module__.startswith(_OTHERS)
+
+
+def one_line(error: Exception) -> str:
+    """An error as a user reads it."""
+    is_ours = not type(error).__module__.startswith(_OTHERS)
+    return str(error) if is_ours else told(error)
+
+
+def report(work: Callable[[], Done], *, as_json: bool) -> int:
+    """Do the work and show what was done; the exit code. Errors of operating are one line."""
+    try:
+        done = work()
+    except Exception as error:
+        if is_bug(error):
+            raise
+        return fail(one_line(error))
+    show([asdict(done)], COLUMNS, as_json=as_json)
+    return 0

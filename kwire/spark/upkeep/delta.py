@@ -1,0 +1,92 @@
+"""The upkeep of Delta tables, by Delta's own commands: each is one commit of the table's log.
+
+Beside a running stream: appends of the stream read nothing, so none of these commits can fail them.
+A command that has read the table fails if the stream commits meanwhile (Delta without Databricks is
+always Serializable), and is tried again. So the pipeline's trigger must leave it some time: a
+command that finds none in ``ATTEMPTS`` attempts ends with Delta's error, and changes nothing.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from kwire.spark.batch import OffsetRange
+from kwire.spark.settings import SinkSettings
+from kwire.spark.sinks.table_conflicts import retried
+from kwire.spark.sinks.table_rows import held_in, session_settings, table_columns
+from kwire.spark.upkeep import Cutoff, Done
+from kwire.spark.upkeep.conditions import (
+    Columns,
+    of_cutoff,
+    of_range,
+    of_ranges,
+    of_records,
+    within,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_MAX_FILE_BYTES = "spark.databricks.delta.optimize.maxFileSize"
+_MIN_FILE_BYTES = "spark.databricks.delta.optimize.minFileSize"
+_RETENTION_CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
+"""It refuses less than 7 days, which the user may have asked for."""
+_LISTING_TASKS = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
+"""VACUUM lists the table's directories in as many tasks: 10,000, most of them without any work."""
+
+
+class Upkeep:
+    """The upkeep of the table at ``path``."""
+
+    needs_spark = True
+
+    def __init__(self, settings: SinkSettings) -> None:
+        self._settings = settings
+        self._name = f"delta.`{settings.path}`"
+
+    def compact(self, spark: "SparkSession | None", target_bytes: int) -> Done:
+        """OPTIMIZE; readers of older versions keep their files until ``expire`` removes them."""
+        assert spark is not None
+        before = self._count(spark)
+        size = str(target_bytes)
+        with session_settings(spark, {_MAX_FILE_BYTES: size, _MIN_FILE_BYTES: size}):
+            retried(lambda: spark.sql(f"OPTIMIZE {self._name}"))
+        return Done(files_before=before, files_after=self._count(spark))
+
+    def _count(self, spark: "SparkSession") -> int:
+        return int(spark.sql(f"DESCRIBE DETAIL {self._name}").collect()[0]["numFiles"])
+
+    def expire(self, spark: "SparkSession | None", cutoff: Cutoff, keep_s: int) -> Done:
+        """DELETE, and VACUUM of files that no version of the last ``keep_s`` seconds has."""
+        assert spark is not None
+        before = self._count(spark)
+        columns = Columns.of(self._table(spark).columns)
+        condition = of_cutoff(cutoff, self._settings, columns)
+        deleted = retried(lambda: spark.sql(f"DELETE FROM {self._name} WHERE {condition}"))
+        rows = deleted.collect()[0][0]
+        tasks = str(4 * spark.sparkContext.defaultParallelism)
+        with session_settings(spark, {_LISTING_TASKS: tasks, _RETENTION_CHECK: "false"}):
+            spark.sql(f"VACUUM {self._name} RETAIN {keep_s // 3600} HOURS")
+        return Done(before, self._count(spark), int(rows))
+
+    def ranges(self, spark: "SparkSession", wanted: OffsetRange) -> list[OffsetRange]:
+        """The range, as far as the table goes."""
+        table = self._table(spark)
+        everything = replace(wanted, first=0, end=2**63 - 1)
+        mine = table.where(of_range(everything, Columns.of(table.columns)))
+        return within(wanted, [one.range for one in held_in(mine)])
+
+    def _table(self, spark: "SparkSession") -> "DataFrame":
+        return spark.read.format("delta").load(self._settings.path)
+
+    def replay(
+        self, spark: "SparkSession", rows: "DataFrame", ranges: Sequence[OffsetRange]
+    ) -> Done:
+        """Overwrite the rows of the ranges, in one commit."""
+        # Delta refuses rows outside the condition, which rows of another range would be.
+        condition = of_ranges(ranges, Columns.of(self._table(spark).columns))
+        wanted = table_columns(of_records(rows, ranges), self._settings, ranges)
+        writer = wanted.write.format("delta").mode("overwrite")
+        writer = writer.option("replaceWhere", condition).option("mergeSchema", "true")
+        retried(lambda: writer.save(self._settings.path))
+        return Done(rows=self._table(spark).where(condition).count())

@@ -1,0 +1,86 @@
+"""The upkeep of Delta tables without Java, by the package ``deltalake``.
+
+Each command is one commit. One that meets another change of the same files is tried again.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from kwire.spark.batch import OffsetRange
+from kwire.spark.settings import SinkSettings
+from kwire.spark.sinks.arrow_rows import MAX_ROWS, collect, held_in_arrow
+from kwire.spark.sinks.table_conflicts import retried
+from kwire.spark.sinks.table_rows import INCARNATION, PLACE, table_columns
+from kwire.spark.upkeep import Cutoff, Done
+from kwire.spark.upkeep.conditions import Columns, of_cutoff, of_ranges, of_records, within
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class Upkeep:
+    """The upkeep of the table at ``path``."""
+
+    needs_spark = False
+
+    def __init__(self, settings: SinkSettings) -> None:
+        self._settings = settings
+
+    def _table(self) -> Any:
+        from deltalake import DeltaTable
+
+        storage = self._settings.options.get("storage")
+        return DeltaTable(self._settings.path, storage_options=storage)
+
+    def _count(self) -> int:
+        return len(self._table().file_uris())
+
+    def compact(self, spark: "SparkSession | None", target_bytes: int) -> Done:
+        """Bin packing; readers of older versions keep their files until ``expire`` removes them."""
+        before = self._count()
+        retried(lambda: self._table().optimize.compact(target_size=target_bytes))
+        return Done(files_before=before, files_after=self._count())
+
+    def expire(self, spark: "SparkSession | None", cutoff: Cutoff, keep_s: int) -> Done:
+        """Delete, and vacuum files that no version of the last ``keep_s`` seconds has."""
+        before = self._count()
+        condition = of_cutoff(cutoff, self._settings, self._columns())
+        metrics = retried(lambda: self._table().delete(condition))
+        # Without this less than the table's own duration, 7 days, would be refused.
+        self._table().vacuum(keep_s // 3600, dry_run=False, enforce_retention_duration=False)
+        return Done(before, self._count(), int(metrics.get("num_deleted_rows") or 0))
+
+    def ranges(self, spark: "SparkSession", wanted: OffsetRange) -> list[OffsetRange]:
+        """The range, as far as the table goes."""
+        names = [one for one in self._names() if one in (*PLACE, INCARNATION)]
+        found = self._table().to_pyarrow_table(columns=names)
+        return within(wanted, [one.range for one in held_in_arrow(found)])
+
+    def _names(self) -> list[str]:
+        return [field.name for field in self._table().schema().fields]
+
+    def _columns(self) -> Columns:
+        return Columns.of(self._names())
+
+    def replay(
+        self, spark: "SparkSession", rows: "DataFrame", ranges: Sequence[OffsetRange]
+    ) -> Done:
+        """Overwrite the rows of the ranges, in one commit."""
+        from deltalake import write_deltalake
+
+        limit = self._settings.options.get("max_rows", MAX_ROWS)
+        wanted = table_columns(of_records(rows, ranges), self._settings, ranges)
+        found = collect(wanted, limit)
+        if not set(self._names()).issuperset(found.column_names):
+            # deltalake can't add columns and keep the other rows of a file in one commit.
+            write_deltalake(self._table(), found.slice(0, 0), mode="append", schema_mode="merge")
+        retried(
+            lambda: write_deltalake(
+                self._table(),
+                found,
+                mode="overwrite",
+                predicate=of_ranges(ranges, self._columns()),
+                schema_mode="merge",
+            )
+        )
+        return Done(rows=found.num_rows)

@@ -1,0 +1,199 @@
+"""``kwire pipeline verify``: each record of the broker once in the sink, or which ones aren't.
+
+Rules:
+
+- A transform may leave rows out on purpose. Nobody can tell these from rows that were lost, so a
+  pipeline with transforms has gaps that may be neither; ``--allow-gaps`` counts them, and fails for
+  doubles and strangers only.
+- A stream that runs has a batch under way, whose rows or dead letters are there in part. So the
+  checkpoint is read before the sink, and only what it has finished then can be missing.
+- What the pipeline has finished must be there, also if the table is gone as a whole, unless
+  ``expire`` has taken it.
+- The exit code is 0 if the sink is exact, 1 if it isn't or can't be compared.
+"""
+
+import argparse
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from kwire.cli.output import fail
+from kwire.cli.tables import show
+from kwire.spark.broker_offsets import ask_broker, broker_offsets
+from kwire.spark.checkpoint import Checkpoint, Offsets
+from kwire.spark.comparison import Compared, Partition, claims_of, compare, with_finished
+from kwire.spark.dead_letter_offsets import dead_letter_offsets, is_missing
+from kwire.spark.expired import Expired
+from kwire.spark.incarnations import Incarnations
+from kwire.spark.settings import PipelineSettings
+from kwire.spark.sink import Held, Sink
+from kwire.spark.storage import Storage, storage_at
+from kwire.spark.upkeep.commands import (
+    add_common,
+    is_bug,
+    one_line,
+    session_of,
+    settings_of,
+    sink_of,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from kwire.client.cluster import Cluster
+
+EXAMPLES = """examples:
+  kwire pipeline verify orders.toml
+  kwire pipeline verify orders.toml --json --allow-gaps"""
+
+COLUMNS = {
+    "topic": "TOPIC",
+    "partition": "PARTITION",
+    "first": "FIRST",
+    "end": "END",
+    "broker": "BROKER",
+    "sink": "SINK",
+    "dead_letters": "DEAD LETTERS",
+    "unfinished": "UNFINISHED",
+    "gaps": "GAPS",
+    "doubles": "DOUBLES",
+    "strangers": "STRANGERS",
+    "compacted": "COMPACTED",
+    "deleted": "DELETED",
+    "earlier": "EARLIER",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.description = (
+        "Compare what the broker holds, between the first and the last offset that the sink "
+        "claims, with what the sink holds. Markers and aborted records are no gaps, nor is what "
+        "compaction has removed, nor what the dead letters hold."
+    )
+    parser.epilog = EXAMPLES
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    add_common(parser)
+    parser.add_argument(
+        "--allow-gaps",
+        action="store_true",
+        help="don't fail for gaps: the pipeline's transforms leave rows out",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command; the exit code."""
+    try:
+        settings = settings_of(options)
+        sink = sink_of(settings)
+        spark = session_of(settings)
+        found = verify(spark, settings, sink)
+    except Exception as error:
+        if is_bug(error):
+            raise
+        return fail(one_line(error))
+    rows = [asdict(one) | {"is_exact": one.is_exact} for one in found]
+    show(rows, COLUMNS, as_json=options.json, nothing="the sink holds nothing yet")
+    failed = wrong(found, allows_gaps=options.allow_gaps)
+    if failed and not options.json:
+        for one in failed:
+            print(told(one))
+        if settings.transforms and any(one.gaps for one in failed):
+            print("the pipeline has transforms: if they leave rows out, add --allow-gaps")
+    return 1 if failed else 0
+
+
+def verify(spark: "SparkSession", settings: PipelineSettings, sink: Sink) -> list[Compared]:
+    """Compare a sink with the broker, partition by partition.
+
+    OffsetsUnknown if the sink can't say what it holds, RuntimeError if the broker can't.
+    """
+    # The sink isn't opened: that would remove what a running pipeline is writing.
+    storage = storage_at(settings.checkpoint, spark)
+    topics = Incarnations(storage)
+    # The order counts: what is finished now is in the sink, the dead letters and the broker later.
+    finished = Checkpoint(storage_at(storage.url(topics.directory), spark)).next_offsets()
+    begin_of = beginning(topics, Checkpoint(storage_at(storage.url("spark-0"), spark)), storage)
+    held = claims_of(held_by(sink, spark), topics.all())
+    if not held:
+        check_empty(finished, begin_of)
+    claims = with_finished(held, finished, begin_of)
+    dead = dead_letter_offsets(spark, settings, topics) if claims else {}
+    ranges = {place: (claim.first, claim.end) for place, claim in claims.items()}
+    check_topics(settings, topics, {topic for topic, _ in claims})
+    is_committed = settings.source.isolation_level == "read_committed"
+    there = ask_broker(
+        settings.source,
+        lambda cluster: broker_offsets(cluster, ranges, read_committed=is_committed),
+    )
+    return [
+        compare(place, claim, there[place], dead.get(place), finished.get(place))
+        for place, claim in sorted(claims.items())
+    ]
+
+
+def check_empty(finished: Offsets, begin_of: Callable[[Partition], int | None]) -> None:
+    """RuntimeError if nobody can say whether a sink without rows should have some."""
+    if any(end > 0 and begin_of(place) is None for place, end in finished.items()):
+        raise RuntimeError(
+            "the sink holds nothing, and nobody can say whether it should: rows have expired by "
+            "their age, or the pipeline's first checkpoint (spark-0) is gone"
+        )
+
+
+def check_topics(settings: PipelineSettings, topics: Incarnations, names: set[str]) -> None:
+    """RuntimeError if a topic isn't the one that the pipeline has read."""
+
+    async def ids(cluster: "Cluster") -> dict[str, str]:
+        found = await cluster.topics(sorted(names))
+        return {name: one.topic_id.hex() for name, one in found.items()}
+
+    if names and (again := topics.recreated(ask_broker(settings.source, ids))):
+        raise RuntimeError(
+            f"{', '.join(again)} was created again since the pipeline has read it, so its records "
+            "are others: run the pipeline first"
+        )
+
+
+def beginning(
+    topics: Incarnations, first: Checkpoint, storage: Storage
+) -> Callable[[Partition], int | None]:
+    """Where the rows of partitions should begin; None if nobody knows."""
+    expired = Expired(storage)
+    began = first.end(-1)
+
+    def begin_of(place: Partition) -> int | None:
+        if expired.by_time or not began:
+            return None
+        number = topics.of(place[0])
+        # A topic that was created again, and a partition that was added, is read as a whole.
+        begin = 0 if number else began.get(place, 0)
+        return max(begin, expired.before(*place, number))
+
+    return begin_of
+
+
+def held_by(sink: Sink, spark: "SparkSession") -> Iterator[Held]:
+    """What a sink holds; nothing if its table isn't there yet."""
+    from pyspark.errors import AnalysisException
+
+    try:
+        yield from sink.held(spark)
+    except AnalysisException as error:
+        if not is_missing(error):
+            raise
+
+
+def wrong(found: list[Compared], *, allows_gaps: bool = False) -> list[Compared]:
+    """The partitions that aren't exact."""
+    return [one for one in found if one.doubles or one.strangers or (one.gaps and not allows_gaps)]
+
+
+def told(one: Compared) -> str:
+    """A line about a partition that isn't exact, with a few of the offsets."""
+    parts = []
+    for name in ("gaps", "doubles", "strangers"):
+        if number := getattr(one, name):
+            where = ", ".join(f"{first}-{end - 1}" for first, end in one.examples[name])
+            parts.append(f"{number} {name} (offsets {where})")
+    return f"{one.topic}-{one.partition}: {', '.join(parts)}"

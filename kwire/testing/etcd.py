@@ -1,0 +1,179 @@
+"""A real etcd for tests and trials, as a process of its own: ``python -m kwire.testing.etcd``.
+
+The program is ``etcd`` on PATH, else the one that ``make etcd`` brings into ``.cache/etcd``. The
+data is in a temporary directory and isn't synced to the disk.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+
+from kwire.testing.ports import free_port
+
+CACHED = Path(".cache", "etcd", "etcd")
+MISSING = "there is no etcd: install it (Debian: apt install etcd-server), or run make etcd once"
+START_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 10.0
+POLL_S = 0.02
+
+
+def find_etcd() -> str | None:
+    """The path of an etcd to run; None if there is none.
+
+    A compiled kwire lies some directories below the checkout that has the ``.cache``.
+    """
+    cached = (above / CACHED for above in Path(__file__).parents)
+    return shutil.which("etcd") or next((str(path) for path in cached if path.exists()), None)
+
+
+class EtcdMember:
+    """One etcd process of a cluster."""
+
+    def __init__(self, program: str, directory: Path, options: Sequence[str], port: int) -> None:
+        self.endpoint = f"127.0.0.1:{port}"
+        self._command = [program, "--data-dir", str(directory), *options]
+        self._log = directory.with_suffix(".log")
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start the process; ``wait_ready`` waits for it."""
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
+
+    def wait_ready(self) -> None:
+        """Wait until the member answers as part of a cluster with a leader."""
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not self._is_healthy():
+            process = self._process
+            if process is None or process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"etcd doesn't start:\n{self._log.read_text()[-2000:]}")
+            time.sleep(POLL_S)
+
+    def _is_healthy(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"http://{self.endpoint}/health", timeout=1) as answer:
+                return b"true" in answer.read()
+        except (OSError, urllib.error.URLError):
+            return False
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this member leads its cluster."""
+        request = urllib.request.Request(
+            f"http://{self.endpoint}/v3/maintenance/status", b"{}", method="POST"
+        )
+        with urllib.request.urlopen(request, timeout=2) as answer:
+            found = json.load(answer)
+        return bool(found.get("leader") == found["header"]["member_id"])
+
+    def pause(self) -> None:
+        """Stop the process with SIGSTOP: it answers nothing, and its connections stay."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let a paused process go on."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
+    def kill(self) -> None:
+        """End the process with SIGKILL; ``start`` starts it again with its data."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(STOP_TIMEOUT_S)
+
+
+class Etcd:
+    """An etcd cluster of this many members; it ends with the ``with`` block.
+
+    ``tls`` are the files of a certificate and its key: clients speak TLS and show the same
+    certificate. Then nothing waits for its start.
+    """
+
+    def __init__(
+        self,
+        members: int = 1,
+        program: str | None = None,
+        port: int = 0,
+        tls: tuple[str, str] | None = None,
+    ) -> None:
+        found = program or find_etcd()
+        if found is None:
+            raise FileNotFoundError(MISSING)
+        self._is_tls = tls is not None
+        memory = Path("/dev/shm")
+        place = memory if os.access(memory, os.W_OK) else None
+        self._directory = Path(tempfile.mkdtemp(prefix="kwire-etcd-", dir=place))
+        client_ports = [port or free_port(), *(free_port() for _ in range(members - 1))]
+        peer_ports = [free_port() for _ in range(members)]
+        names = [f"m{number}" for number in range(members)]
+        peers = [f"http://127.0.0.1:{peer}" for peer in peer_ports]
+        together = ",".join(f"{name}={peer}" for name, peer in zip(names, peers, strict=True))
+        self.members = []
+        for name, client_port, peer in zip(names, client_ports, peers, strict=True):
+            client = f"{'https' if tls else 'http'}://127.0.0.1:{client_port}"
+            options = ["--name", name, "--listen-client-urls", client]
+            options += ["--advertise-client-urls", client, "--listen-peer-urls", peer]
+            options += ["--initial-advertise-peer-urls", peer, "--initial-cluster", together]
+            options += ["--log-level", "warn", "--unsafe-no-fsync"]
+            if tls is not None:
+                options += ["--cert-file", tls[0], "--key-file", tls[1], "--client-cert-auth"]
+                options += ["--trusted-ca-file", tls[0]]
+            if "3.4" in subprocess.check_output([found, "--version"], text=True):
+                options.remove("--unsafe-no-fsync")  # 3.4 always syncs
+            directory = self._directory / name
+            self.members.append(EtcdMember(found, directory, options, client_port))
+
+    @property
+    def url(self) -> str:
+        """The value of ``kwire.metadata.store``, without a prefix."""
+        scheme = "etcds" if self._is_tls else "etcd"
+        return f"{scheme}://{','.join(member.endpoint for member in self.members)}"
+
+    @property
+    def leader(self) -> EtcdMember:
+        """The member that leads the cluster."""
+        return next(member for member in self.members if member.is_leader)
+
+    def __enter__(self) -> "Etcd":
+        for member in self.members:
+            member.start()
+        for member in () if self._is_tls else self.members:
+            member.wait_ready()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for member in self.members:
+            member.kill()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run an etcd until it is interrupted; the argument is its port, 2379 without one."""
+    try:
+        with Etcd(port=int(arguments[0]) if arguments else 2379) as etcd:
+            print(f"etcd ready: kwire.metadata.store={etcd.url}/kwire", flush=True)
+            signal.sigwait({signal.SIGINT, signal.SIGTERM})
+    except FileNotFoundError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

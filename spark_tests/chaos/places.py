@@ -1,0 +1,108 @@
+"""The sinks of a trial: their settings, and readers of their rows that are neither Spark nor kwire.
+
+pyarrow reads files, the package ``deltalake`` Delta tables, ``pyiceberg`` Iceberg tables, and a
+consumer with ``read_committed`` topics.
+"""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset
+
+from spark_tests.chaos.stream import read_topic
+
+OUT_PARTITIONS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A sink below a directory, or the topic ``out``."""
+
+    kind: str
+    directory: Path
+    bootstrap: str
+    out: str = ""
+    options: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def path(self) -> Path:
+        """Where files and tables are."""
+        return self.directory / "lake" / "table"
+
+    @property
+    def has_offsets(self) -> bool:
+        """Whether ``verify`` can compare it with the source."""
+        return self.kind not in ("upsert", "topic")
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The table [sink]."""
+        if self.kind == "topic":
+            return {"kind": "topic", "topic": self.out}
+        found = {"kind": self.kind, "path": str(self.path)}
+        return found | ({"metadata": ["offset"]} if self.kind in ("parquet", "json") else {})
+
+    def numbers(self) -> list[int]:
+        """The column ``n`` of all rows, sorted; none before the first batch."""
+        if self.kind == "topic":
+            return sorted(self._of_topic())
+        table = self._table(["n"])
+        return [] if table is None else sorted(table["n"].to_pylist())
+
+    def rows_by_key(self) -> dict[bytes, int]:
+        """The column ``n`` by key; AssertionError for a key that is there twice."""
+        table = self._table(["_key", "n"])
+        if table is None:
+            return {}
+        keys = table["_key"].to_pylist()
+        assert len(keys) == len(set(keys)), "a key has several rows"
+        return dict(zip(keys, table["n"].to_pylist(), strict=True))
+
+    def _table(self, columns: list[str]) -> pa.Table | None:
+        if not self.path.exists():
+            return None
+        if self.kind in ("parquet", "json"):
+            found = pyarrow.dataset.dataset(self.path, format=self.kind)
+            return found.to_table(columns) if found.files else None
+        return self._of_iceberg(columns) if self.kind == "iceberg" else self._of_delta(columns)
+
+    def _of_delta(self, columns: list[str]) -> pa.Table | None:
+        from deltalake import DeltaTable
+
+        if not DeltaTable.is_deltatable(str(self.path)):
+            return None
+        return DeltaTable(str(self.path)).to_pyarrow_table(columns=columns)
+
+    def _of_iceberg(self, columns: list[str]) -> pa.Table | None:
+        from pyiceberg.table import StaticTable
+
+        metadata = self.path / "metadata"
+        versions = [
+            (int(one.name.removeprefix("v").partition(".")[0]), one)
+            for one in metadata.glob("v*.metadata.json")
+        ]
+        if not versions:
+            return None
+        table = StaticTable.from_metadata(str(max(versions)[1]))
+        return table.scan(selected_fields=tuple(columns)).to_arrow()
+
+    def _of_topic(self) -> list[int]:
+        found: list[int] = []
+
+        def take(key: bytes, value: bytes | None) -> None:
+            assert value is not None
+            found.append(json.loads(value)["n"])
+
+        read_topic(self.bootstrap, self.out, OUT_PARTITIONS, take)
+        return found
+
+
+def dead_letters(path: Path) -> list[bytes]:
+    """The raw bytes of all dead letters in a Parquet table, sorted."""
+    if not path.exists():
+        return []
+    table = pyarrow.dataset.dataset(path, format="parquet").to_table(["value"])
+    return sorted(table["value"].to_pylist())

@@ -1,0 +1,207 @@
+"""What the Python workers do with Avro values; these tests start no Spark.
+
+The promise of all of them: a row that is right, or one line that says why not, and never an
+exception that would fail a batch.
+"""
+
+import datetime
+import io
+import json
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import fastavro
+import pytest
+
+from kwire.spark.decode.wire_format import header
+from kwire.spark.settings import WrongSetting
+from kwire.testing.registry import SchemaRegistry
+from spark_tests.worker_outcomes import from_registry, given, outcomes, survives_random_bytes
+
+UTC = datetime.UTC
+MILLIS = {"type": "long", "logicalType": "timestamp-millis"}
+DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 6, "scale": 2}
+INNER = {"type": "record", "name": "Inner", "fields": [{"name": "x", "type": "int"}]}
+ORDER: dict[str, Any] = {
+    "type": "record",
+    "name": "shop.Order",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "name", "type": ["null", "string"], "default": None},
+        {"name": "at", "type": MILLIS},
+        {"name": "price", "type": DECIMAL},
+        {"name": "day", "type": {"type": "int", "logicalType": "date"}},
+        {"name": "time", "type": {"type": "long", "logicalType": "time-micros"}},
+        {"name": "uuid", "type": {"type": "string", "logicalType": "uuid"}},
+        {"name": "kind", "type": {"type": "enum", "name": "Kind", "symbols": ["A", "B"]}},
+        {"name": "tags", "type": {"type": "array", "items": ["null", "string"]}},
+        {"name": "counts", "type": {"type": "map", "values": "int"}},
+        {"name": "inner", "type": ["null", INNER]},
+        {"name": "choice", "type": ["null", "int", "string", "shop.Inner"]},
+    ],
+}
+VALUES: dict[str, Any] = {
+    "id": 1,
+    "name": "x",
+    "at": datetime.datetime(2026, 1, 2, 3, 4, 5, 678000, UTC),
+    "price": Decimal("12.50"),
+    "day": datetime.date(2026, 1, 2),
+    "time": datetime.time(0, 0, 1, 5),
+    "uuid": "12345678-1234-5678-1234-567812345678",
+    "kind": "B",
+    "tags": ["a", None],
+    "counts": {"k": 1},
+    "inner": {"x": 1},
+    "choice": {"x": 2},
+}
+WANTED = {
+    **VALUES,
+    "time": 1_000_005,
+    "counts": [("k", 1)],
+    "choice": {"member_int": None, "member_string": None, "member_Inner": {"x": 2}},
+}
+
+
+@pytest.fixture
+def registry() -> Iterator[SchemaRegistry]:
+    """A registry."""
+    with SchemaRegistry() as running:
+        yield running
+
+
+def encoded(schema: Any, value: Any, number: int | None = None) -> bytes:
+    """An Avro value, with the id of its schema."""
+    stream = io.BytesIO()
+    fastavro.schemaless_writer(stream, fastavro.parse_schema(schema), value)
+    return (b"" if number is None else header(number)) + stream.getvalue()
+
+
+def test_every_type_of_avro() -> None:
+    """Logical types, unions, enums, arrays and maps arrive as their Spark types."""
+    plan = given("avro", schema=json.dumps(ORDER))
+    values = [encoded(ORDER, VALUES), encoded(ORDER, {**VALUES, "choice": 5, "inner": None}), None]
+    first, second, third = outcomes(plan, values)
+    assert first == WANTED
+    assert second["choice"]["member_int"] == 5
+    assert (second["inner"], third) == (None, None)
+
+
+def test_a_value_that_is_no_record_has_one_column() -> None:
+    """Its name is ``value``."""
+    schema = {"type": "map", "values": MILLIS}
+    at = datetime.datetime(2026, 1, 1, tzinfo=UTC)
+    assert outcomes(given("avro", schema=json.dumps(schema)), [encoded(schema, {"a": at})]) == [
+        {"value": [("a", at)]}
+    ]
+
+
+def test_each_writer_is_read_as_the_newest_version(registry: SchemaRegistry) -> None:
+    """Older values have the defaults of newer fields; a promoted type is wider."""
+    old = {**ORDER, "fields": [{"name": "id", "type": "int"}, {"name": "gone", "type": "string"}]}
+    new_fields = [
+        {"name": "id", "type": "long"},
+        {"name": "new", "type": "string", "default": "d"},
+        {"name": "at", "type": ["null", MILLIS], "default": None},
+    ]
+    first = registry.register("orders-value", json.dumps(old))
+    second = registry.register("orders-value", json.dumps({**ORDER, "fields": new_fields}))
+    values = [
+        encoded(old, {"id": 1, "gone": "x"}, first),
+        encoded({**ORDER, "fields": new_fields}, {"id": 2, "new": "n", "at": None}, second),
+    ]
+    plan = from_registry(registry, "avro")
+    assert outcomes(plan, values) == [
+        {"id": 1, "new": "d", "at": None},
+        {"id": 2, "new": "n", "at": None},
+    ]
+    registry.requests.clear()
+    outcomes(plan, values * 10)
+    assert registry.requests == []
+
+
+def test_what_is_wrong_with_an_avro_value(registry: SchemaRegistry) -> None:
+    """Unknown ids may pass; cut, too long, foreign and recursive ones may not."""
+    number = registry.register("orders-value", json.dumps(ORDER))
+    node = {"name": "next", "type": ["null", "Node"]}
+    recursive = {"type": "record", "name": "Node", "fields": [node]}
+    bomb = registry.register("bomb", json.dumps(recursive))
+    other = registry.register("other", '{"type": "object"}', "JSON")
+    string = registry.register("string", '"string"')
+    good = encoded(ORDER, VALUES, number)
+    far = {**VALUES, "price": Decimal("1.00"), "at": 1 << 60}
+    values = [
+        good[:-1],
+        good + b"x",
+        header(99) + good[5:],
+        header(bomb) + b"\x02" * 100_000,
+        header(other) + b"{}",
+        header(string) + b"\x02x",
+        b"garbage",
+        header(number),
+        encoded(ORDER, far, number),
+        good,
+    ]
+    *found, last = outcomes(from_registry(registry, "avro"), values)
+    starts = [
+        "value: it ends, or holds a wrong index",
+        "value: 1 bytes are left over",
+        f"registry: {registry.url}/schemas/ids/99 answers 404",
+        f"value: schema id {bomb}: it is recursive",
+        f"value: schema id {other} is of type JSON",
+        "value: ",
+        "value: the first byte is 103, not 0",
+        "value: ",
+        "value: ",
+    ]
+    for error, start in zip(found, starts, strict=True):
+        assert isinstance(error, str), error
+        assert error.startswith(start)
+    assert last == WANTED
+
+
+def test_a_value_that_its_column_cannot_hold_costs_its_own_row() -> None:
+    """More digits than the decimal has: the rows around it stay."""
+    wide = {"type": "bytes", "logicalType": "decimal", "precision": 30, "scale": 2}
+    writer = {"type": "record", "name": "R", "fields": [{"name": "d", "type": wide}]}
+    plan = given("avro", schema=json.dumps(writer).replace("30", "4"))
+    digits = ["1.25", "123456789.00", "2.25"]
+    values = [encoded(writer, {"d": Decimal(one)}) for one in digits]
+    first, second, third = outcomes(plan, values)
+    assert (first, third) == ({"d": Decimal("1.25")}, {"d": Decimal("2.25")})
+    assert second.startswith("value: ")
+
+
+def test_topics_with_different_columns_are_merged(registry: SchemaRegistry) -> None:
+    """What a topic lacks is null; a topic without a subject may have one later."""
+    fields = [{"name": "id", "type": "long"}, {"name": "a", "type": "int"}]
+    one = {"type": "record", "name": "One", "fields": fields}
+    two = {"type": "record", "name": "Two", "fields": fields[:1]}
+    registry.register("one-value", json.dumps(one))
+    number = registry.register("two-value", json.dumps(two))
+    plan = from_registry(registry, "avro", "one", "two", "three")
+    value = encoded(two, {"id": 1}, number)
+    assert outcomes(plan, [value], "two") == [{"id": 1, "a": None}]
+    [error] = outcomes(plan, [value], "three")
+    assert error.startswith("registry: topic three has no subject")
+    two["fields"] = [{"name": "id", "type": "string"}]
+    registry.store.configure({"compatibility": "NONE"})
+    registry.register("two-value", json.dumps(two))
+    with pytest.raises(WrongSetting, match="id is bigint in one schema and string in another"):
+        from_registry(registry, "avro", "one", "two")
+
+
+def test_a_registry_that_is_away_may_come_back(registry: SchemaRegistry) -> None:
+    """The records are worth a retry."""
+    registry.register("orders-value", json.dumps(ORDER))
+    plan = from_registry(registry, "avro", registry_timeout_s=0.5)
+    registry.stop()
+    [error] = outcomes(plan, [encoded(ORDER, VALUES, 1)])
+    assert error.startswith(f"registry: no answer from {registry.url}")
+
+
+def test_random_bytes_never_fail_a_batch(registry: SchemaRegistry) -> None:
+    """Random values, random headers, and good values with some bytes changed."""
+    number = registry.register("orders-value", json.dumps(ORDER))
+    plan = from_registry(registry, "avro")
+    assert survives_random_bytes(plan, "orders", number, encoded(ORDER, VALUES, number))

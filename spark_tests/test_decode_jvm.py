@@ -1,0 +1,179 @@
+"""JSON, CSV, text and bytes become rows within the JVM, and what is wrong an error of its own."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import Row, SparkSession
+
+from kwire.spark.decode import decode, decoder
+from kwire.spark.settings import Decode, WrongSetting
+from spark_tests.decoding import decoded, outcome, records_of
+
+JSON = Decode(options={"schema": "id BIGINT NOT NULL, name STRING, s STRUCT<y: INT NOT NULL>"})
+
+
+JSON_VALUES: list[tuple[bytes | None, Any]] = [
+    (b'{"id":1,"name":"x","s":{"y":2}}', {"id": 1, "name": "x", "s": {"y": 2}}),
+    (b' {"id":1,"unknown":[1]} \n', {"id": 1, "name": None, "s": None}),
+    (b'{"id":1,"name":{"deep":1}}', {"id": 1, "name": '{"deep":1}', "s": None}),
+    (b'{"id":"no"}', "value: it doesn't fit the schema; id is no bigint"),
+    (b'{"id":1.5}', "value: it doesn't fit the schema; id is no bigint"),
+    (b'{"id":12345678901234567890}', "value: it doesn't fit the schema; id is no bigint"),
+    (b'{"id":1,"s":{"y":"q"}}', "value: it doesn't fit the schema"),
+    (b'{"id":1,"s":{}}', "value: required column s.y has no value"),
+    (b'{"name":"x"}', "value: required column id has no value"),
+    (b'{"id":1}garbage', "value: it is no JSON"),
+    (b'{"id":1}{"id":2}', "value: it is no JSON"),
+    (b'[{"id":1}]', "value: it doesn't fit the schema"),
+    (b"5", "value: it doesn't fit the schema"),
+    (b"null", "value: it is null, not an object"),
+    (b"", "value: it is no JSON"),
+    (b"\xff\xfe\x00", "value: it isn't UTF-8"),
+    (b'{"id":1,"name":"\xff"}', "value: it isn't UTF-8"),
+    (b'{"id":' + b"[" * 5000 + b"]" * 5000 + b"}", "value: it is no JSON"),
+    (None, None),
+]
+
+
+@pytest.fixture(scope="module")
+def rows_of_json(spark: SparkSession) -> list[Row]:
+    """All values in one query: each one of its own would take a second."""
+    return decoded(spark, [value for value, _ in JSON_VALUES], JSON)
+
+
+@pytest.mark.parametrize("place", range(len(JSON_VALUES)))
+def test_a_value_of_json(rows_of_json: list[Row], place: int) -> None:
+    """What fits becomes a row; all else is named, and a tombstone is no error."""
+    row, (value, wanted) = rows_of_json[place], JSON_VALUES[place]
+    assert outcome(row) == wanted
+    assert row._tombstone is (value is None)
+    assert (row._topic, row._partition, row._offset, row._key) == ("orders", 0, place, b"k")
+    assert row._headers[0].asDict() == {"key": "h", "value": b"1"}
+    assert row._value == value
+
+
+def test_json_is_parsed_once(spark: SparkSession) -> None:
+    """Filters and columns above the decoding don't copy the parser: that would halve throughput."""
+    frame = decode(records_of(spark, [b'{"id":1}']), JSON)
+    good = frame.where("_error IS NULL AND NOT _tombstone").select("_offset", "_row.*")
+    plan = good._jdf.queryExecution().optimizedPlan().toString()
+    assert plan.count("from_json(") == 1, plan
+    assert plan.count("isValid()") == 1, plan
+
+
+def test_the_same_values_are_wrong_with_and_without_reasons(spark: SparkSession) -> None:
+    """A batch is decoded without reasons; the dead letters of the same batch have them."""
+    values = [b'{"id":1}', b'{"id":"no"}', b'{"id":1}x', b"null", b"\xff", b'{"name":"x"}', None]
+    records = records_of(spark, values)
+    rows = decoder(records, JSON)
+    brief, full = rows(records, False), rows(records, True)
+    offsets = [
+        [row._offset for row in one.where("_error IS NOT NULL").sort("_offset").collect()]
+        for one in (brief, full)
+    ]
+    assert offsets == [[1, 2, 3, 4, 5]] * 2
+    plans = [one._jdf.queryExecution().optimizedPlan().toString() for one in (brief, full)]
+    assert ["get_json_object(" in plan for plan in plans] == [False, True]
+
+
+def test_a_schema_file_says_what_is_required(spark: SparkSession, tmp_path: Path) -> None:
+    """JSON Schema: types, times, required properties within arrays."""
+    item = {"type": "object", "properties": {"sku": {"type": "string"}}, "required": ["sku"]}
+    properties = {
+        "at": {"type": "string", "format": "date-time"},
+        "items": {"type": "array", "items": item},
+        "labels": {"type": "object", "additionalProperties": {"type": "integer"}},
+    }
+    path = tmp_path / "order.schema.json"
+    path.write_text(json.dumps({"type": "object", "properties": properties, "required": ["at"]}))
+    settings = Decode(options={"schema_file": str(path)})
+    values = [
+        b'{"at":"2026-01-02T03:04:05Z","items":[{"sku":"a"}],"labels":{"x":1}}',
+        b'{"at":"2026-01-02T03:04:05Z","items":[{}]}',
+        b'{"at":"yesterday"}',
+        b"{}",
+    ]
+    first, *others = map(outcome, decoded(spark, values, settings))
+    assert first["items"] == [{"sku": "a"}]
+    assert first["labels"] == {"x": 1}
+    assert others == [
+        "value: required column items[] has no value",
+        "value: it doesn't fit the schema; at is no timestamp",
+        "value: required column at has no value",
+    ]
+
+
+def test_an_inferred_schema_is_kept_and_grows(spark: SparkSession, tmp_path: Path) -> None:
+    """The first sample makes the columns; later ones add some, and never change a type."""
+    kept = str(tmp_path / "kept" / "schema.json")
+    Path(kept).parent.mkdir()
+    settings = Decode(options={"inferred_schema": kept, "refresh_s": 0.001})
+    values = [b"garbage", b'{"id":1,"price":1.5,"none":null,"a":{"b":"x"}}']
+    first = decoded(spark, values, settings)
+    assert outcome(first[0]) == "value: it is no JSON"
+    assert outcome(first[1]) == {"id": 1, "price": 1.5, "a": {"b": "x"}}
+    later = decoded(spark, [b'{"id":"x"}', b'{"id":2,"new":true,"a":{"c":1}}'], settings)
+    assert outcome(later[0]) == "value: it doesn't fit the schema; id is no bigint"
+    wanted = {"id": 2, "price": None, "a": {"b": None, "c": 1}, "new": True}
+    assert outcome(later[1]) == wanted
+    names = [one["name"] for one in json.loads(Path(kept).read_text())["fields"]]
+    assert sorted(names) == ["a", "id", "new", "price"]
+
+
+def test_nothing_to_infer_a_schema_from_is_said(spark: SparkSession, tmp_path: Path) -> None:
+    """There is no table without columns."""
+    settings = Decode(options={"inferred_schema": str(tmp_path / "schema.json")})
+    with pytest.raises(WrongSetting, match=r"none of the first 1000 records is a JSON object"):
+        decoded(spark, [b"garbage", None], settings)
+
+
+def test_csv(spark: SparkSession) -> None:
+    """As many columns as the schema has, of its types."""
+    options = {"schema": "id INT NOT NULL, name STRING", "delimiter": ";", "null_value": "-"}
+    values = [
+        b'1;"a;b"',
+        b"x;a",
+        b"1",
+        b"1;a;b",
+        b"",
+        b"-;a",
+        b"2;-",
+        None,
+        b"\xff;a",
+        b"3;c\r\n",
+        b"1;a\n2;b",
+    ]
+    found = [outcome(one) for one in decoded(spark, values, Decode("csv", options=options))]
+    unfit = "value: it doesn't fit the columns struct<id: int, name: string>"
+    assert found == [
+        {"id": 1, "name": "a;b"},
+        *(unfit, unfit, unfit),
+        "value: it is empty",
+        "value: required column id has no value",
+        {"id": 2, "name": None},
+        None,
+        "value: it isn't UTF-8",
+        {"id": 3, "name": "c"},
+        "value: it has several lines",
+    ]
+
+
+def test_text_and_bytes(spark: SparkSession) -> None:
+    """One column with the value; text has to be UTF-8, and so have keys as text."""
+    values = ["ä".encode(), b"\xff", b"", None]
+    text = decoded(spark, values, Decode("text", key="text", options={"column": "line"}))
+    wanted = [{"line": "ä"}, "value: it isn't UTF-8", {"line": ""}, None]
+    assert list(map(outcome, text)) == wanted
+    assert {row._key for row in text} == {"k"}
+    plain = decoded(spark, values, Decode("bytes"))
+    assert list(map(outcome, plain)) == [
+        {"value": "ä".encode()},
+        {"value": b"\xff"},
+        {"value": b""},
+        None,
+    ]
+    frame = decode(records_of(spark, [b"x"], key=b"\xff"), Decode("text", key="text"))
+    [row] = frame.collect()
+    assert (row._error, row._key, row._value) == ("key: it isn't UTF-8", None, b"x")

@@ -1,0 +1,170 @@
+"""The commands of a pipeline, one after the other: run, verify, compact, expire, replay, status."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from kwire.spark import dead_letters
+from kwire.testing.waiting import wait_until
+from spark_tests.commands import Commands, produce_all_kinds
+from spark_tests.pipelines import TIMEOUT_S, settings_of
+from spark_tests.processes import toml
+from spark_tests.rows import committed_offsets
+
+STOCK = os.environ.get("KWIRE_SPARK_LANE") == "stock"
+LONG_ICEBERG = pytest.param("iceberg", marks=pytest.mark.long)
+KINDS = ["delta", LONG_ICEBERG] if STOCK else ["parquet", "delta-rs"]
+"""Each kind in one of the lanes: a sink's way to write doesn't depend on the version of Spark.
+
+What the commands do to an Iceberg table is in ``test_upkeep``, in less time.
+"""
+
+
+def write_file(broker: str, topic: str, directory: Path, kind: str) -> None:
+    """The pipeline's file: small batches, dead letters, and the timestamps of rows."""
+    settings = settings_of(
+        broker,
+        topic,
+        directory,
+        source__max_offsets_per_trigger=20,
+        sink__kind=kind,
+        sink__metadata=["topic", "partition", "offset", "timestamp"],
+        dead_letters={"path": str(directory / "dead")},
+    )
+    (directory / "p.toml").write_text(toml(settings))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_commands_of_a_table(
+    kind: str,
+    spark: SparkSession,
+    broker: str,
+    new_topic: Callable[..., str],
+    tmp_path: Path,
+    commands: Commands,
+) -> None:
+    """The table is exact after each of them, with markers, aborted records and dead letters."""
+    topic = new_topic(1)
+    produce_all_kinds(broker, topic, 0, 40)
+    write_file(broker, topic, tmp_path, kind)
+    commands("run", "--quiet")
+    found = commands.verify()
+    assert (found["broker"], found["sink"], found["dead_letters"]) == (42, 41, 1)
+    compacted = json.loads(commands("compact", "--json"))[0]
+    assert compacted["files_after"] < compacted["files_before"]
+    assert commands.verify()["sink"] == 41
+    commands("replay", "--topic", topic, "--from-offset", 5, "--to-offset", 15)
+    assert commands.verify()["sink"] == 41
+    file = tmp_path / "p.toml"
+    right = file.read_text()
+    file.write_text(right.replace("name string", "name int"))
+    again = ("--topic", topic, "--from-offset", 5, "--to-offset", 15)
+    assert "aren't dead letters can't be decoded now" in commands("replay", *again, code=1)
+    file.write_text(right)
+    produce_all_kinds(broker, topic, 40, 60)
+    commands("run", "--quiet")
+    assert commands.verify()["sink"] == 41 + 21
+    cut = ("--topic", topic, "--partition", 0, "--before-offset", 43)
+    commands("expire", *cut)
+    found = commands.verify()
+    assert found["first"] > 0
+    assert 0 < found["sink"] < 62
+    status = json.loads(commands("status", "--json"))
+    assert (status["lag"], status["dead_letters"]) == (0, 1), "those of the last run"
+
+
+def test_verify_finds_a_gap_and_a_double(
+    spark: SparkSession,
+    broker: str,
+    new_topic: Callable[..., str],
+    tmp_path: Path,
+    commands: Commands,
+) -> None:
+    """A file that was deleted, and one that was copied; a copy of another name has no range.
+
+    Without the table everything is a gap.
+    """
+    topic = new_topic(1)
+    produce_all_kinds(broker, topic, 0, 40)
+    write_file(broker, topic, tmp_path, "parquet")
+    commands("run", "--quiet")
+    names = sorted((tmp_path / "table").glob("topic=*/partition=0/*"))
+    copy = names[1].with_name(names[1].stem + "-7.parquet")
+    shutil.copy(names[1], copy)
+    names[0].unlink()
+    found = commands.verify(code=1)
+    assert (found["gaps"], found["doubles"]) == (20, 20)
+    assert "20 gaps (offsets 0-19), 20 doubles (offsets 20-39)" in commands("verify", code=1)
+    copy.rename(copy.with_name("copy.parquet"))
+    assert "isn't named as the sink names files" in commands("verify", code=1)
+    shutil.rmtree(tmp_path / "table")
+    found = commands.verify(code=1)
+    assert (found["sink"], found["gaps"], found["dead_letters"]) == (0, 41, 1)
+
+
+def test_verify_of_a_compacted_topic(
+    spark: SparkSession,
+    broker: str,
+    new_topic: Callable[..., str],
+    tmp_path: Path,
+    commands: Commands,
+) -> None:
+    """Rows whose record compaction has removed are neither strangers nor doubles.
+
+    There are markers and aborted records too; a row that is missing is a gap all the same.
+    """
+    compaction = {"segment.ms": "100", "min.cleanable.dirty.ratio": "0.001"}
+    topic = new_topic(1, **{"cleanup.policy": "compact"}, **compaction)
+    produce_all_kinds(broker, topic, 0, 20)
+    write_file(broker, topic, tmp_path, "parquet")
+    commands("run", "--quiet")
+    before = committed_offsets(broker, topic)
+
+    def is_compacted() -> bool:
+        produce_all_kinds(broker, topic, 0, 20)  # also so that segments are rolled
+        return not set(before) & set(committed_offsets(broker, topic))
+
+    wait_until(is_compacted, timeout_s=TIMEOUT_S, what="compaction")
+    commands("run", "--quiet")
+    found = commands.verify()
+    assert found["compacted"] >= 20
+    assert found["broker"] < found["sink"]
+    last = committed_offsets(broker, topic)[-1]
+    [newest] = [
+        one
+        for one in (tmp_path / "table").glob("topic=*/partition=0/*")
+        if int(one.name[:20]) <= last < int(one.name[21:41])
+    ]
+    newest.unlink()
+    assert commands.verify(code=1)["gaps"] >= 1
+
+
+def test_verify_beside_a_batch_under_way(
+    spark: SparkSession,
+    broker: str,
+    new_topic: Callable[..., str],
+    tmp_path: Path,
+    commands: Commands,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A batch whose rows are there and whose dead letters aren't yet has no gaps."""
+    topic = new_topic(1)
+    produce_all_kinds(broker, topic, 0, 40)
+    write_file(broker, topic, tmp_path, "parquet")
+
+    def fail(*_: object) -> None:
+        raise OSError("the disk is full")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(dead_letters._ParquetTable, "write", fail)
+        assert "the disk is full" in commands("run", "--quiet", code=1)
+    found = commands.verify()
+    assert (found["sink"], found["dead_letters"], found["unfinished"]) == (41, 0, 1)
+    commands("run", "--quiet")
+    found = commands.verify()
+    assert (found["sink"], found["dead_letters"], found["unfinished"]) == (41, 1, 0)

@@ -1,0 +1,58 @@
+"""The tutorial of docs/PIPELINES.md works, word for word, but for the addresses."""
+
+import os
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from kwire.testing.ports import free_port
+from kwire.testing.process import BrokerProcess
+from spark_tests.test_pipeline_process import process
+
+ROOT = Path(__file__).parent.parent
+TIMEOUT_S = 600
+
+SAID = (
+    "created orders (2 partitions)",
+    "→ parquet orders-table",
+    "orders: 5 records in 1 batches, 1 dead letters",
+    "Barbara    1.25",
+    "required column id has no value",
+    "kwire_pipeline_records_total{",
+)
+
+
+@pytest.mark.skipif(
+    os.environ["KWIRE_SPARK_LANE"] != "stock", reason="one lane is enough for the same commands"
+)
+def test_the_tutorial(tmp_path: Path) -> None:
+    """Every command succeeds, and the outputs are those that the text speaks of."""
+    text = (ROOT / "docs" / "PIPELINES.md").read_text(encoding="utf-8")
+    tutorial = text.partition("## Tutorial\n")[2].partition("\n## ")[0]
+    blocks = re.findall(r"```sh\n(.*?)```", tutorial, re.DOTALL)
+    metrics = f"127.0.0.1:{free_port()}"
+    script = "".join(blocks).replace("http://127.0.0.1:9400", f"http://{metrics}")
+    to_free_port = f"sed -i s/127.0.0.1:9400/{metrics}/ orders.toml\n"
+    script = script.replace("kwire pipeline check", f"{to_free_port}kwire pipeline check")
+    for name, program in (("kwire", "-P -m kwire"), ("python", "")):
+        command = tmp_path / name
+        command.write_text(f'#!/bin/sh\nexec {sys.executable} {program} "$@"\n', encoding="utf-8")
+        command.chmod(0o755)
+    with BrokerProcess(tmp_path / "data") as broker:
+        script = script.replace("kwire pipeline init", f"kwire pipeline init -b {broker.bootstrap}")
+        environment = {
+            "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}",
+            "PYTHONPATH": str(ROOT),
+            "KWIRE_CONFIG": str(tmp_path / "none.toml"),
+            "KWIRE_BOOTSTRAP_SERVER": broker.bootstrap,
+        }
+        log = tmp_path / "log"
+        command_line = ["bash", "-e", "-o", "pipefail", "-c", f"cd {tmp_path}\n{script}"]
+        with process(command_line, log, **environment) as child:
+            code = child.wait(TIMEOUT_S)
+    said = log.read_text(encoding="utf-8")
+    assert code == 0, said
+    for part in SAID:
+        assert part in said, said

@@ -1,0 +1,42 @@
+"""Where a broker reaches the others of its cluster."""
+
+from random import Random
+
+import pytest
+
+from kwire.broker.peers import Peers, inter_broker_address
+from kwire.config.broker import BrokerConfig
+from kwire.metadata.image import AMONG_WORKERS, BrokerImage, MetadataImage
+
+
+class Asking:
+    """A broker that knows broker 2, at ``host``."""
+
+    def __init__(self, host: str) -> None:
+        self.node_id = 1
+        self.config = BrokerConfig.load({})
+        other = BrokerImage(2, None, (("PLAINTEXT", host, 9093),))
+        self.image = MetadataImage(brokers={2: other})
+        self.background = None
+        self.random = Random(1)
+
+    def integer(self, name: str) -> int:
+        return self.config.integer(name)
+
+
+@pytest.mark.parametrize(
+    ("host", "dialled"),
+    [("10.0.0.7", "10.0.0.7"), ("0.0.0.0", "127.0.0.1"), ("", "127.0.0.1"), ("::", "::1")],
+)
+def test_workers_on_every_interface_are_reached_by_loopback(host, dialled):
+    """Only workers of this machine register without a host that others reach."""
+    assert Peers(Asking(host))._address(2) == (dialled, 9093)
+
+
+@pytest.mark.parametrize("listener", [None, "OUTER"])
+def test_workers_reach_each_other_where_their_ports_are_bound(listener):
+    """What they advertise may be the outer side of a port mapping."""
+    endpoints = (("OUTER", "203.0.113.1", 29093), (AMONG_WORKERS, "0.0.0.0", 9093))
+    worker = BrokerImage(2, None, endpoints)
+    assert inter_broker_address(worker, listener) == ("127.0.0.1", 9093)
+    assert worker.told_endpoints == endpoints[:1]

@@ -1,0 +1,179 @@
+"""A refused connection proves that a process is dead; nothing else does."""
+
+from collections.abc import Callable
+
+import pytest
+import trio
+import trio.testing
+
+from kwire.broker.proofs import BETWEEN_S, PAUSE_S, Proofs, Watched, _is_refusal
+from kwire.metadata.store import Guard
+
+SESSION = Guard("live/2", 7)
+BROKER = Watched(2, "2a", ("b2", 9092), SESSION)
+
+
+class Store:
+    """Notes whose sessions are ended."""
+
+    def __init__(self) -> None:
+        self.ended: list[Guard] = []
+
+    async def end(self, guard: Guard) -> None:
+        """End a session."""
+        self.ended.append(guard)
+
+
+class Address:
+    """What is at an address: ``answers`` opens a stream, refuses, or doesn't answer."""
+
+    def __init__(self) -> None:
+        self.connections: list[trio.abc.Stream] = []
+        self.answer: Callable[[], object] = self.accept
+        self.tries = 0
+
+    def accept(self) -> trio.abc.Stream:
+        """A process listens."""
+        ours, theirs = trio.testing.memory_stream_pair()
+        self.connections.append(theirs)
+        return ours
+
+    def refuse(self) -> trio.abc.Stream:
+        """The machine is there, but no process; trio says it in this way."""
+        each = ExceptionGroup("", [ConnectionRefusedError(111, "x"), ConnectionRefusedError()])
+        raise OSError("all attempts to connect failed") from each
+
+    def is_unreachable(self) -> trio.abc.Stream:
+        """A router says that the machine is away."""
+        raise OSError(113, "no route to host")
+
+    async def open(self, host: str, port: int) -> trio.abc.Stream:
+        """Connect."""
+        assert (host, port) == ("b2", 9092)
+        self.tries += 1
+        await trio.lowlevel.checkpoint()
+        if self.answer == self.silent:
+            await trio.sleep_forever()
+        return self.answer()
+
+    def silent(self) -> None:
+        """No packet comes back."""
+
+    async def die(self) -> None:
+        """The process dies."""
+        self.answer = self.refuse
+        await self.connections[-1].aclose()
+
+
+@pytest.fixture
+async def watching(nursery):
+    """Proofs that watch a broker at an address, to which the connection is open."""
+    store, address, told = Store(), Address(), []
+    proofs = Proofs(store, address.open, lambda: told.append(trio.current_time()))
+    nursery.start_soon(proofs.run)
+    await trio.testing.wait_all_tasks_blocked()
+    proofs.watch({2: BROKER})
+    await trio.testing.wait_all_tasks_blocked()
+    return proofs, store, address, told
+
+
+async def _pass_s(seconds: float) -> None:
+    with trio.move_on_after(seconds):
+        await trio.sleep_forever()
+
+
+async def test_a_process_that_dies_is_known_at_once(watching, autojump_clock) -> None:
+    """Its own session is ended, and whoever watches is told."""
+    proofs, store, address, told = watching
+    began_s = trio.current_time()
+    await address.die()
+    await _pass_s(0.2)
+    assert store.ended == [SESSION]
+    assert proofs.dead == {(2, "2a")}
+    assert told == [began_s + BETWEEN_S]
+
+
+@pytest.mark.parametrize("what", ["accept", "silent", "is_unreachable"])
+async def test_the_end_of_a_connection_proves_nothing(watching, what, autojump_clock) -> None:
+    """The process may live, or its machine may be lost: its session decides."""
+    proofs, store, address, _ = watching
+    address.answer = getattr(address, what)
+    await address.connections[-1].aclose()
+    await _pass_s(30)
+    assert store.ended == []
+    assert not proofs.dead
+    assert address.tries < 70  # and nobody is bothered
+
+
+async def test_an_address_that_never_took_a_connection_proves_nothing(nursery, autojump_clock):
+    """It may be an address that this broker can't reach."""
+    store, address = Store(), Address()
+    address.answer = address.refuse
+    proofs = Proofs(store, address.open, lambda: None)
+    nursery.start_soon(proofs.run)
+    await trio.testing.wait_all_tasks_blocked()
+    proofs.watch({2: BROKER})
+    await _pass_s(10)
+    assert not store.ended
+    proofs.watch({2: BROKER._replace(session=None)})  # its session is over, as the store says
+    await _pass_s(PAUSE_S)
+    assert proofs.dead == {(2, "2a")}
+    assert not store.ended
+
+
+async def test_one_refusal_is_not_enough(watching, autojump_clock) -> None:
+    """A process that is restarted listens again a moment later."""
+    store, address = watching[1:3]
+    await address.die()
+    await _pass_s(BETWEEN_S / 2)
+    address.answer = address.accept
+    await _pass_s(PAUSE_S * 2)
+    assert not store.ended
+    await address.die()
+    await _pass_s(PAUSE_S)
+    assert store.ended == [SESSION]
+
+
+async def test_another_process_is_watched_anew(watching, autojump_clock) -> None:
+    """The proof about the old one is forgotten, and its watch ended."""
+    proofs, store, address, _ = watching
+    newer = BROKER._replace(incarnation="2b", session=Guard("live/2", 9))
+    proofs.watch({2: newer})
+    await _pass_s(0.1)
+    await address.connections[0].aclose()
+    assert not store.ended
+    await address.die()
+    await _pass_s(0.2)
+    assert store.ended == [newer.session]
+    assert proofs.dead == {(2, "2b")}
+    proofs.watch({})
+    assert not proofs.dead
+
+
+def test_each_address_of_a_host_has_to_refuse() -> None:
+    """A host may have several; one that doesn't answer may have the process."""
+    refused, silent = ConnectionRefusedError(), TimeoutError()
+    assert _is_refusal(refused)
+    assert not _is_refusal(silent)
+    assert not _is_refusal(ExceptionGroup("", [refused, silent]))
+
+
+async def test_a_process_that_was_wrongly_proven_dead_is_watched_again(
+    watching, autojump_clock
+) -> None:
+    """It registers again as the same process, and then it dies."""
+    proofs, store, address, _ = watching
+    await address.die()
+    await _pass_s(0.2)
+    proofs.watch({2: BROKER})  # the store doesn't show yet that the session has ended
+    proofs.watch({2: BROKER._replace(session=None)})
+    assert proofs.dead == {(2, "2a")}
+    address.answer = address.accept
+    again = BROKER._replace(session=Guard("live/2", 9))
+    proofs.watch({2: again})
+    assert not proofs.dead
+    await _pass_s(0.2)
+    await address.die()
+    await _pass_s(0.2)
+    assert store.ended == [SESSION, again.session]
+    assert proofs.dead == {(2, "2a")}

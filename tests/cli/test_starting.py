@@ -1,0 +1,100 @@
+"""``kwire serve`` while it starts: a signal ends it, and its first line may find no reader."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from kwire.cli import main, own_process
+from kwire.cli.own_process import start
+from kwire.log.loading import LoadingStopped
+from kwire.server import Server
+
+
+def test_a_signal_ends_the_start_and_nothing_is_said_to_be_ready(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also while a thread recovers logs; the exit code is that of a stop."""
+    open_logs = Server._open_logs
+
+    def open_slowly(server: Server) -> Any:
+        os.kill(os.getpid(), signal.SIGTERM)
+        while not server._stop.is_set():  # as long as a recovery of hours
+            pass
+        return open_logs(server)
+
+    monkeypatch.setattr(Server, "_open_logs", open_slowly)
+    monkeypatch.setattr(own_process, "leave", lambda exit_code: exit_code)
+    monkeypatch.setattr(own_process, "begin", lambda: None)
+    assert main(["serve", "--data-dir", str(tmp_path), "--listen", "127.0.0.1:0"]) == 0
+    assert capsys.readouterr().out == ""
+    assert (tmp_path / ".kafka_cleanshutdown").exists(), "every log was loaded, none was written"
+
+
+async def _no_signal() -> AsyncIterator[int]:
+    await trio.sleep_forever()
+    yield 0
+
+
+async def test_a_wait_for_other_servers_ends_with_a_signal_too() -> None:
+    """A broker that can't reach etcd waits without any thread."""
+
+    async def one_signal() -> AsyncIterator[int]:
+        yield signal.SIGINT
+        await trio.sleep_forever()
+
+    async def serve(task_status: trio.TaskStatus[None]) -> None:
+        await trio.sleep_forever()
+
+    stops: list[bool] = []
+    async with trio.open_nursery() as nursery:
+        with pytest.raises(LoadingStopped):
+            await start(nursery, serve, one_signal(), lambda: stops.append(True))
+    assert stops == [True]
+
+
+async def test_without_a_signal_the_start_goes_on() -> None:
+    """And what comes later is left to the caller."""
+
+    async def serve(task_status: trio.TaskStatus[None]) -> None:
+        task_status.started()
+        await trio.sleep_forever()
+
+    async with trio.open_nursery() as nursery:
+        await start(nursery, serve, _no_signal(), lambda: None)
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(
+    ("stdout", "workers"), [("unread", []), ("/dev/full", []), ("/dev/full", ["--workers", "2"])]
+)
+def test_a_broker_serves_though_its_first_line_finds_no_reader(
+    tmp_path: Path, stdout: str, workers: list[str]
+) -> None:
+    """``kwire serve | head`` is no error; the log says where the broker is ready."""
+    if stdout == "unread":
+        reading, writing = os.pipe()
+        os.close(reading)
+    else:
+        writing = os.open(stdout, os.O_WRONLY)
+    options = ["--data-dir", str(tmp_path), "--listen", "127.0.0.1:0", *workers]
+    with subprocess.Popen(
+        [sys.executable, "-m", "kwire", "serve", *options],
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        os.close(writing)
+        assert process.stderr is not None
+        told = next(line for line in process.stderr if "ready: 127.0.0.1:" in line)
+        process.send_signal(signal.SIGTERM)
+        said = process.communicate()[1]
+    assert "WARNING kwire.cli.own_process: standard output cannot be written (" in told
+    assert (process.returncode, "Traceback" in said) == (0, False)
+    assert "stopped cleanly" in said

@@ -1,0 +1,190 @@
+"""The store on real etcds: one that dies or hangs, passwords, TLS, and addresses that are wrong."""
+
+import json
+import socket
+import subprocess
+import urllib.request
+from contextlib import aclosing
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+import trio
+
+from kwire.config.metadata_store import parse_store
+from kwire.errors import ErrorCode, KafkaError
+from kwire.metadata.changes import ProducerIdsAllocated
+from kwire.metadata.etcd.gateway import Access
+from kwire.metadata.store import Member, OutcomeUnknown, StoreUnusable
+from kwire.testing.etcd import Etcd
+from kwire.testing.ports import free_port
+from tests.metadata.stores import need_etcd, open_etcd
+
+pytestmark = pytest.mark.processes
+WAIT_S = 30
+
+
+@pytest.fixture(scope="module")
+def three():
+    """Three etcds."""
+    need_etcd()
+    with Etcd(3) as etcd:
+        yield etcd
+
+
+def _address(etcd: Etcd):
+    return parse_store(f"{etcd.url}/{uuid4()}")
+
+
+@pytest.mark.parametrize("fault", ["kill", "pause"])
+async def test_commits_go_on_when_the_leader_of_etcd_fails(three, fault):
+    """P11: nothing is lost or doubled, and the session survives."""
+    store = await open_etcd(_address(three), 1)
+    seen: list[int] = []
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(store.run)
+        session = await store.begin_session(Member(1, "a"), 9000)
+
+        async def watch() -> None:
+            async with aclosing(store.watch(0)) as commits:
+                async for commit in commits:
+                    seen.extend(change.next_producer_id for change in commit.changes)
+                    if len(seen) == 20:
+                        return
+
+        nursery.start_soon(watch)
+        leader = three.leader
+        with trio.fail_after(WAIT_S):
+            for revision in range(20):
+                if revision == 10:
+                    getattr(leader, fault)()
+                while True:
+                    try:
+                        await store.commit(revision, [ProducerIdsAllocated(revision)])
+                        break
+                    except OutcomeUnknown:
+                        continue
+            while len(seen) < 20:
+                await trio.lowlevel.checkpoint()
+        assert seen == list(range(20))
+        assert not session.is_over
+        nursery.cancel_scope.cancel()
+    await store.close()
+    if fault == "kill":
+        leader.start()
+        leader.wait_ready()
+    else:
+        leader.resume()
+
+
+async def test_nobody_answers():
+    """The error names the addresses and says why."""
+    address = parse_store(f"etcd://127.0.0.1:{free_port()},127.0.0.1:{free_port()}")
+    with pytest.raises(KafkaError) as refused:
+        await open_etcd(address, 1)
+    assert refused.value.code is ErrorCode.REQUEST_TIMED_OUT
+    assert all(endpoint in refused.value.message for endpoint in address.endpoints)
+
+
+def _post(etcd: Etcd, path: str, body: dict, token: str = "") -> dict:
+    request = urllib.request.Request(
+        f"http://{etcd.members[0].endpoint}/v3/{path}",
+        json.dumps(body).encode(),
+        {"Authorization": token} if token else {},
+    )
+    with urllib.request.urlopen(request, timeout=WAIT_S) as answer:
+        return json.load(answer)
+
+
+async def _read(address, access: Access) -> None:
+    store = await open_etcd(address, 3, access)
+    try:
+        await store.read()
+    finally:
+        await store.close()
+
+
+async def test_users_and_passwords():
+    """A token that is too old is fetched anew; a wrong password is one line."""
+    need_etcd()
+    with Etcd() as etcd:
+        _post(etcd, "auth/role/add", {"name": "root"})
+        for name in ("root", "kwire"):
+            _post(etcd, "auth/user/add", {"name": name, "password": "secret"})
+            _post(etcd, "auth/user/grant", {"user": name, "role": "root"})
+        address = _address(etcd)
+        early = await open_etcd(address, 1, Access("kwire", "secret"))
+        assert await early.commit(0, [ProducerIdsAllocated(1)]) == 1
+        _post(etcd, "auth/enable", {})
+        assert await early.commit(1, [ProducerIdsAllocated(2)]) == 2
+        token = _post(etcd, "auth/authenticate", {"name": "root", "password": "secret"})["token"]
+        _post(etcd, "auth/user/add", {"name": "other", "password": "secret"}, token)
+        assert await early.commit(2, [ProducerIdsAllocated(3)]) == 3
+        store = await open_etcd(address, 2, Access("kwire", "secret"))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(store.run)
+            async with aclosing(store.watch(2)) as commits:
+                with trio.fail_after(WAIT_S):
+                    assert (await anext(commits)).revision == 3
+            nursery.cancel_scope.cancel()
+        await store.close()
+        await early.close()
+        wrong = [(Access("kwire", "wrong"), "refused the user kwire"), (Access(), "wants a user")]
+        wrong.append((Access("other", "secret"), "denies the user other"))
+        for access, says in wrong:
+            with pytest.raises(StoreUnusable, match=says):
+                await _read(address, access)
+
+
+def _certificates(directory: Path) -> None:
+    """A certificate for 127.0.0.1 that is its own CA."""
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
+    command += ["-keyout", "key.pem", "-out", "cert.pem", "-subj", "/CN=etcd"]
+    command += ["-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run(command, cwd=directory, check=True, capture_output=True)
+
+
+async def test_tls(tmp_path):
+    """etcd shows a certificate and asks for one."""
+    need_etcd()
+    _certificates(tmp_path)
+    certificate, key = str(tmp_path / "cert.pem"), str(tmp_path / "key.pem")
+    port = free_port()
+    with Etcd(port=port, tls=(certificate, key)) as etcd:
+        address = parse_store(etcd.url)
+        assert address.is_tls
+        access = Access(None, None, certificate, certificate, key)
+        with trio.fail_after(WAIT_S):
+            while True:
+                try:
+                    store = await open_etcd(address, 1, access)
+                    break
+                except KafkaError:
+                    continue  # it starts
+        assert await store.commit(0, [ProducerIdsAllocated(1)]) == 1
+        await store.close()
+        with pytest.raises(StoreUnusable, match=r"a certificate that isn't trusted.*tls\.ca\.file"):
+            await open_etcd(address, 1, Access())
+    missing = str(tmp_path / "missing.pem")
+    with pytest.raises(StoreUnusable, match=r"tls\.ca\.file=.*missing\.pem: .* does not exist"):
+        await open_etcd(address, 1, Access(None, None, missing))
+
+
+async def test_an_answer_that_is_not_etcds():
+    """Some other server listens there."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+
+        async def serve() -> None:
+            accepted = trio.socket.from_stdlib_socket(listening)
+            while True:
+                connection, _ = await accepted.accept()
+                await connection.recv(65536)
+                await connection.send(b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno")
+                connection.close()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(serve)
+            with pytest.raises(KafkaError, match="no answer of etcd's gateway: b'no'"):
+                await open_etcd(parse_store(f"etcd://127.0.0.1:{port}"), 1)
+            nursery.cancel_scope.cancel()

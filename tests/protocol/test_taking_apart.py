@@ -1,0 +1,75 @@
+"""Large messages are emptied piece by piece, and nothing that others still use is touched."""
+
+from kwire.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from kwire.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponsePartition,
+)
+from kwire.protocol.taking_apart import PIECE, take_apart
+
+
+def _topics(count):
+    return [MetadataRequestTopic(name=f"topic-{number}") for number in range(count)]
+
+
+def test_the_lists_of_a_message_are_emptied():
+    """Whatever the number of pieces is."""
+    for count in (0, 1, PIECE, 3 * PIECE + 1):
+        request = MetadataRequest(topics=_topics(count))
+        take_apart(request)
+        assert request.topics == []
+
+
+def test_the_lists_of_its_parts_are_emptied():
+    """Also where nothing but the part refers to them."""
+    partitions = [ListOffsetsPartition(partition_index=number) for number in range(1000)]
+    request = ListOffsetsRequest(topics=[ListOffsetsTopic(name="a", partitions=partitions)])
+    topic = request.topics[0]
+    del partitions
+    take_apart(request)
+    assert request.topics == []
+    assert len(topic.partitions) == 1000, "the test still refers to the topic"
+    take_apart(topic)
+    assert topic.partitions == []
+
+
+def test_a_list_that_others_use_stays_whole():
+    """A group may keep a list of the request that brought it."""
+    request = MetadataRequest(topics=_topics(1000))
+    kept = request.topics
+    take_apart(request)
+    assert kept is request.topics
+    assert len(kept) == 1000
+
+
+def test_a_part_that_others_use_stays_whole():
+    """A response may name the same part twice, or one of the image."""
+    partitions = [ListOffsetsPartition(partition_index=number) for number in range(10)]
+    shared = ListOffsetsTopic(name="a", partitions=partitions)
+    del partitions
+    request = ListOffsetsRequest(topics=[shared, shared])
+    take_apart(request)
+    assert request.topics == []
+    assert len(shared.partitions) == 10
+
+
+def test_what_cannot_be_emptied_stays_whole():
+    """A handler may answer with a tuple, and it may have collected nothing."""
+    partition = MetadataResponsePartition(replica_nodes=tuple(map(int, "123")))
+    take_apart(partition)
+    assert partition.replica_nodes == (1, 2, 3)
+    for nothing in ([], {}, set(), None):
+        take_apart(nothing)
+
+
+def test_collections_of_a_handler_are_emptied():
+    """They belong to the handler alone: it says so when it gives them."""
+    things = [{"a": 1, "b": 2}, {"a", "b"}, _topics(600)]
+    for thing in things:
+        take_apart(thing)
+    assert things == [{}, set(), []]

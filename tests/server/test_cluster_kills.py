@@ -1,0 +1,29 @@
+"""P3, P4, P11, P15 and P16: processes of a cluster end under load, at replication factor 1.
+
+Each acknowledged record is there once, in order. `python -m bench.cluster --only kills` measures
+what a kill costs, and repeats it (``--kills 200``).
+"""
+
+from pathlib import Path
+
+import pytest
+
+import kwire
+from bench.cluster.kills import ClusterTrial, WorkersTrial
+from kwire.testing.etcd import MISSING, find_etcd
+
+PACKAGE = Path(kwire.__file__).parent.parent
+LONGER_THAN_SESSIONS_S = 3.0
+KILLS = 4
+
+
+def test_brokers_and_etcd_end_under_load(tmp_path):
+    """The controller by SIGKILL and by SIGTERM, the leader of three etcds, and all of them."""
+    if find_etcd() is None:
+        pytest.skip(MISSING)
+    assert list(ClusterTrial(tmp_path, PACKAGE).run(LONGER_THAN_SESSIONS_S))
+
+
+def test_workers_and_their_supervisor_end_under_load(tmp_path):
+    """Workers in turn, then the supervisor; the next start has the records of all."""
+    assert list(WorkersTrial(tmp_path, PACKAGE).run(KILLS))

@@ -1,0 +1,191 @@
+"""The network of a simulated cluster: streams in memory, with latency, cuts, and dead processes.
+
+Rules:
+
+- The bytes of a stream arrive in their order. Latency and chance come from the world's ``random``.
+- A cut between two places stops what is on its way until the cut is healed. A new connection waits.
+- A process that dies closes its streams, as a kernel does, and its address refuses connections. A
+  machine that dies says nothing, and its address doesn't answer.
+"""
+
+import math
+from collections import deque
+from collections.abc import Callable
+from random import Random
+
+import trio
+
+from kwire.client.peer import OpenStream
+
+
+async def pass_s(seconds: float) -> None:
+    """Let virtual time pass."""
+    with trio.move_on_after(seconds):
+        await trio.sleep_forever()
+
+
+Accept = Callable[["SimulatedStream"], None]
+
+
+class Network:
+    """All streams; ``places`` are node ids, or names of clients."""
+
+    def __init__(self, random: Random) -> None:
+        self.delay_s = 0.001
+        self.changed = trio.Event()
+        self._random = random
+        self._cuts: set[frozenset[object]] = set()
+        self._silent: set[object] = set()
+        self._listening: dict[tuple[str, int], tuple[object, object, Accept]] = {}
+        self._streams: dict[object, list[SimulatedStream]] = {}
+
+    def listen(self, place: object, process: object, host: str, port: int, accept: Accept) -> None:
+        """Give the streams that are opened to an address to ``accept``."""
+        self._listening[host, port] = place, process, accept
+
+    def close_listeners(self, whose: object) -> None:
+        """Refuse connections to a place, or to one process.
+
+        What is left of a process that was killed may end after the next one listens.
+        """
+        kept = {at: who for at, who in self._listening.items() if whose not in who[:2]}
+        self._listening = kept
+
+    def opener(self, place: object) -> OpenStream:
+        """What opens streams from a place."""
+
+        async def open_stream(host: str, port: int) -> trio.abc.Stream:
+            return await self._open(place, host, port)
+
+        return open_stream
+
+    async def _open(self, place: object, host: str, port: int) -> "SimulatedStream":
+        await pass_s(self.latency_s())
+        target = int(host.removeprefix("broker-"))
+        while self.is_cut(place, target):
+            await self.changed.wait()
+        if (host, port) not in self._listening:
+            raise ConnectionRefusedError(111, "connection refused")
+        _, _, accept = self._listening[host, port]
+        ours, theirs = SimulatedStream(self, place, target), SimulatedStream(self, target, place)
+        ours.peer, theirs.peer = theirs, ours
+        for stream in (ours, theirs):
+            self._streams.setdefault(stream.place, []).append(stream)
+        accept(theirs)
+        return ours
+
+    def latency_s(self) -> float:
+        """How long the next message takes."""
+        return self._random.random() * self.delay_s
+
+    def is_cut(self, one: object, other: object) -> bool:
+        """Whether nothing passes between two places."""
+        return bool(
+            frozenset((one, other)) in self._cuts or one in self._silent or other in self._silent
+        )
+
+    def cut(self, one: object, other: object) -> None:
+        """Let nothing pass between two places."""
+        self._cuts.add(frozenset((one, other)))
+
+    def pause(self, place: object) -> None:
+        """Let nothing pass to and from a place: its process is frozen, or its machine is away."""
+        self._silent.add(place)
+
+    def heal(self) -> None:
+        """Let everything pass."""
+        self._cuts.clear()
+        self._silent.clear()
+        self._tell()
+
+    def end_process(self, place: object) -> None:
+        """Close the streams of a process that has died, and refuse new ones."""
+        self.close_listeners(place)
+        for stream in self._streams.pop(place, []):
+            stream.close()
+        self._silent.discard(place)
+        self._tell()
+
+    def forget(self, stream: "SimulatedStream") -> None:
+        """A stream is closed."""
+        streams = self._streams.get(stream.place, [])
+        if stream in streams:
+            streams.remove(stream)
+
+    def _tell(self) -> None:
+        self.changed.set()
+        self.changed = trio.Event()
+
+
+class SimulatedStream(trio.abc.Stream):
+    """One end of a connection from ``place`` to ``other``."""
+
+    peer: "SimulatedStream"
+
+    def __init__(self, network: Network, place: object, other: object) -> None:
+        self.place = place
+        self.other = other
+        self._network = network
+        self._arriving: deque[tuple[float, bytes]] = deque()
+        self._last_s = -math.inf
+        self._changed = trio.Event()
+        self._is_closed = False
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        """Send bytes; they are on their way when this returns."""
+        await trio.lowlevel.checkpoint()
+        if self._is_closed:
+            raise trio.ClosedResourceError
+        self._send(bytes(data))
+
+    def _send(self, data: bytes) -> None:
+        arrives_s = trio.current_time() + self._network.latency_s()
+        self.peer.arrive(arrives_s, data)
+
+    def arrive(self, at_s: float, data: bytes) -> None:
+        """Bytes are on their way to this end; no bytes are the end of the stream."""
+        self._last_s = max(self._last_s, at_s)
+        self._arriving.append((self._last_s, data))
+        self._tell()
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        """The next bytes; none at the end of the stream."""
+        while True:
+            await trio.lowlevel.checkpoint()
+            if self._is_closed:
+                raise trio.ClosedResourceError
+            changed = self._changed
+            if not self._arriving:
+                await changed.wait()
+                continue
+            at_s, data = self._arriving[0]
+            if trio.current_time() < at_s:
+                with trio.move_on_at(at_s):
+                    await changed.wait()
+            elif self._network.is_cut(self.place, self.other):
+                await self._network.changed.wait()
+            else:
+                if data:
+                    self._arriving.popleft()
+                return data
+
+    async def wait_send_all_might_not_block(self) -> None:
+        """It never blocks."""
+        await trio.lowlevel.checkpoint()
+
+    async def aclose(self) -> None:
+        """Close this end."""
+        self.close()
+        await trio.lowlevel.checkpoint()
+
+    def close(self) -> None:
+        """Close this end; the other one learns of it."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._send(b"")
+            self._network.forget(self)
+            self._tell()
+
+    def _tell(self) -> None:
+        self._changed.set()
+        self._changed = trio.Event()

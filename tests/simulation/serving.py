@@ -1,0 +1,224 @@
+"""A broker of a simulated cluster: the real one, behind doors of the simulation.
+
+Rules:
+
+- ``SimulatedServer`` is ``ClusterServer`` with another network, store, clock and disk. Its start,
+  its membership, its housekeeping and its stop are those of a real broker.
+- Requests come as frames and go to the handlers of the real routes; only the fast paths and the
+  poller are left out, which need sockets.
+"""
+
+import os
+from collections.abc import Callable
+from functools import partial
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+import trio
+
+from kwire.broker.broker import Broker
+from kwire.broker.peers import Peers
+from kwire.budget.work import Turns, Work
+from kwire.clock import Clock
+from kwire.cluster_server import ClusterServer
+from kwire.config.broker import BrokerConfig, Listener
+from kwire.connection.ends import ConnectionClosed
+from kwire.connection.routing import open_frame, unknown_api_versions
+from kwire.connection.waiting import COME_LATER, Waiting, held
+from kwire.errors import KafkaError
+from kwire.handlers import Route
+from kwire.handlers.context import ConnectionInfo, RequestContext, Software
+from kwire.housekeeping import Housekeeping
+from kwire.log.disk import Disk
+from kwire.metadata.etcd.etcd_store import EtcdStore
+from kwire.server import Server
+from kwire.testing.simulated_etcd import SimulatedGateway, simulated_store
+from tests.simulation.network import Network, SimulatedStream
+
+ELEMENTS = 1 << 20
+RECEIVE_BYTES = 1 << 16
+
+
+class WithoutSockets(Server):
+    """A server whose connections are streams of a simulated network."""
+
+    network: Network
+    began: Callable[[Broker], None]
+
+    def _listen(self) -> None:
+        node_id = self.config.integer("node.id")
+        for listener in self.config.listeners():
+            self._sockets.append((listener, SimpleNamespace(close=self._stop_listening)))
+            self.addresses.append((listener.host, listener.port))
+            accept = partial(self._accept_stream, listener)
+            self.network.listen(node_id, self, listener.host, listener.port, accept)
+        self._waiting: list[tuple[Listener, SimulatedStream]] = []
+        self._connections: trio.Nursery | None = None
+
+    def _stop_listening(self) -> None:
+        self.network.close_listeners(self)
+
+    def _accept_stream(self, listener: Listener, stream: SimulatedStream) -> None:
+        """Serve a connection, or keep it until the server is ready, as a backlog does."""
+        if self._connections is None:
+            self._waiting.append((listener, stream))
+        else:
+            self._connections.start_soon(self._serve_stream, listener, stream)
+
+    async def _run(self, task_status: trio.TaskStatus[None]) -> None:
+        async with trio.open_nursery() as background:
+            opener = self.network.opener(self.config.integer("node.id"))
+            self.broker.peers = Peers(self.broker, opener)
+            self.began(self.broker)
+            self.broker.begin(background)
+            poller = SimpleNamespace(connections=())
+            background.start_soon(Housekeeping(self.broker, poller).run)
+            async with trio.open_nursery() as connections:
+                self._connections = connections
+                for listener, stream in self._waiting:
+                    self._accept_stream(listener, stream)
+                task_status.started()
+                await self._stop.wait()
+                await self._finish_requests(connections.cancel_scope)
+                connections.cancel_scope.cancel()
+            background.cancel_scope.cancel()
+
+    async def _finish_requests(self, connections: trio.CancelScope) -> None:
+        self._stop_listening()
+        self.broker.stop()
+        self._turns.close()
+
+    async def _serve_stream(self, listener: Listener, stream: SimulatedStream) -> None:
+        self._next_connection_id += 1
+        info = ConnectionInfo(
+            self._next_connection_id,
+            listener.name,
+            listener.host,
+            listener.port,
+            str(stream.other),
+            1,
+            software=Software(),
+        )
+        work = Work(self._turns, lambda: False)
+        try:
+            while (frame := await _receive_frame(stream)) is not None:
+                answer = await self._answer(info, work, frame)
+                if answer:
+                    await stream.send_all(answer)
+        except (ConnectionClosed, KafkaError, trio.BrokenResourceError, trio.ClosedResourceError):
+            pass  # the connection ends
+        finally:
+            stream.close()
+
+    async def _answer(self, info: ConnectionInfo, work: Work, frame: bytes) -> bytes:
+        """What a real connection does with a frame, without the fast paths."""
+        broker, flusher = self.broker, self.broker.flusher
+        self._turns.begin_pass()
+        header, served_by, position = open_frame(memoryview(frame))
+        context = RequestContext(broker, info, header.api_version, header.client_id, work)
+        if served_by is None:
+            served_by, response = unknown_api_versions(context)
+            return _encode(served_by, response, header.correlation_id)
+        work.begin_request(1)
+        request, _ = served_by.decode(memoryview(frame), position, ELEMENTS)
+        flusher.forget()
+        response = held(served_by.handle(request, context), flusher)
+        while type(response) in COME_LATER:
+            waiting = Waiting(served_by, header, response)
+            if waiting.change is not None:
+                await _wait_for(waiting.change)
+                response = waiting.go_on(flusher)
+            else:
+                response = await waiting.work(flusher)
+        work.end_request()
+        return b"" if response is None else _encode(served_by, response, header.correlation_id)
+
+    @property
+    def _turns(self) -> Turns:
+        if not hasattr(self, "_own_turns"):
+            self._own_turns = Turns()
+        return self._own_turns
+
+
+class SimulatedServer(ClusterServer, WithoutSockets):
+    """One broker of a simulated cluster."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        disk: Disk,
+        random: Random,
+        gateway: SimulatedGateway,
+        network: Network,
+    ) -> None:
+        super().__init__(config, clock, disk, random=random)
+        self.network = network
+        self._gateway = gateway
+        self._open_stream = network.opener(config.integer("node.id"))
+
+    @property
+    def incarnation(self) -> str:
+        """The name of this process."""
+        return self._incarnation
+
+    @property
+    def membership(self) -> Any:
+        """The membership of this broker; set when it registers."""
+        return getattr(self, "_membership", None)
+
+    async def _connect(self) -> EtcdStore:
+        writer = f"{self.config.integer('node.id')}:{self._incarnation}"
+        every_ms = self.config.integer("broker.heartbeat.interval.ms")
+        return simulated_store(self._gateway, writer, self._random, every_ms, self._clock.steady_ms)
+
+
+class _Sleeper:
+    """Wakes a task when a change has happened, or its time is up."""
+
+    def __init__(self) -> None:
+        self.woken = trio.Event()
+
+    def wake(self, units: int) -> None:
+        """The change has happened."""
+        self.woken.set()
+
+
+async def _wait_for(change: Any) -> None:
+    sleeper = _Sleeper()
+    change.sleeper = sleeper
+    if change.is_set:
+        return
+    with trio.move_on_at(change.deadline_s):
+        await sleeper.woken.wait()
+        return
+    change.time_is_up()
+
+
+async def _receive_frame(stream: SimulatedStream) -> bytes | None:
+    """The next frame without its size; each request is sent in one piece, by one call."""
+    buffer = bytearray()
+    while len(buffer) < 4 or len(buffer) < 4 + int.from_bytes(buffer[:4]):
+        received = await stream.receive_some(RECEIVE_BYTES)
+        if not received:
+            return None
+        buffer += received
+    assert len(buffer) == 4 + int.from_bytes(buffer[:4])
+    return bytes(buffer[4:])
+
+
+def _encode(served_by: Route, response: Any, correlation_id: int) -> bytes:
+    out = bytearray(4) + correlation_id.to_bytes(4)
+    if served_by.response_header_version:
+        out.append(0)
+    slices: list[Any] = []
+    served_by.encode(response, out, slices)
+    whole, start = bytearray(), 0
+    for position, part in slices:
+        whole += out[start:position]
+        whole += os.pread(part.fd, part.size_bytes, part.position)
+        start = position
+    whole += out[start:]
+    whole[:4] = (len(whole) - 4).to_bytes(4)
+    return bytes(whole)

@@ -1,0 +1,290 @@
+"""A simulated cluster: three brokers in one event loop, in virtual time, all from one seed.
+
+Rules:
+
+- Everything that depends on chance takes it from the seed: the order of tasks, latency, faults and
+  workloads. So a seed repeats its run exactly. Time passes only when all tasks wait.
+- Work for threads is done at once, in the event loop.
+- ``Checks`` looks at every step: each commit, and each image that a broker takes.
+"""
+
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+import trio
+from trio._core import _run as trio_scheduler
+from trio.testing import MockClock
+
+from kwire.budget.kind import Kind
+from kwire.client.cluster import Cluster
+from kwire.client.settings import ClientSettings
+from kwire.clock import Clock
+from kwire.config.broker import BrokerConfig
+from kwire.server import StartError
+from kwire.testing.machine import Died, Machine
+from tests.simulation.checks import Checks, WatchedEtcd
+from tests.simulation.network import Network, pass_s
+from tests.simulation.serving import SimulatedServer
+
+NODES = (1, 2, 3)
+DATE_MS = 1_800_000_000_000
+SESSION_MS = 6000
+KEEP_MS = 1000
+RESTART_S = 1.0
+"""So long whoever looks after a broker waits before it starts one again that couldn't start."""
+
+SETTINGS = {
+    "broker.session.timeout.ms": str(SESSION_MS),
+    "broker.heartbeat.interval.ms": str(KEEP_MS),
+    "num.partitions": "6",
+    "offsets.topic.num.partitions": "3",
+    "transaction.state.log.num.partitions": "3",
+    "default.replication.factor": "1",
+}
+CLIENT = ClientSettings(connect_timeout_s=2.0, request_timeout_s=5.0, give_up_s=5.0)
+
+
+class _Started:
+    """The task status that a server is given."""
+
+    def __init__(self, node: "Node") -> None:
+        self._node = node
+
+    def started(self, value: object = None) -> None:
+        """The server is ready."""
+        self._node.is_ready = True
+
+
+class Node:
+    """One broker's machine, and the process that runs on it now, if any."""
+
+    def __init__(self, world: "World", node_id: int) -> None:
+        self.node_id = node_id
+        self.is_ready = False
+        self.server: SimulatedServer | None = None
+        self.drift = 1.0
+        self.jump_ms = 0
+        self._world = world
+        self._root = world.root / f"broker-{node_id}"
+        self._root.mkdir()
+        self._machine = Machine(self._root)
+        self._scope = trio.CancelScope()
+        self._life = 0
+        self.is_wanted = False
+        self.gateway = world.etcd.gateway()
+
+    @property
+    def broker(self) -> Any:
+        """The broker, while it is ready."""
+        return self.server.broker if self.server is not None and self.is_ready else None
+
+    def start(self) -> None:
+        """Start the process, and again while it can't start; one that stops ends before that."""
+        is_stopping = self.server is not None and not self.is_wanted
+        self.is_wanted = True
+        if is_stopping:
+            return
+        self._life += 1
+        self.gateway = self._world.etcd.gateway()
+        self._world.nursery.start_soon(self._live, self._life)
+
+    async def _live(self, life: int) -> None:
+        while self.is_wanted and self._life == life:
+            with trio.CancelScope() as self._scope:
+                await self._run()
+            if self._life != life:
+                return
+            self.server, self.is_ready = None, False
+            await pass_s(RESTART_S)
+
+    async def _run(self) -> None:
+        world = self._world
+        clock = Clock(self._now_ms, self._steady_ms)
+        config = world.config(self.node_id, self._root / "data")
+        random = Random(world.random.getrandbits(32))
+        self.server = server = SimulatedServer(
+            config, clock, self._machine.disk, random, self.gateway, world.network
+        )
+        server.began = world.checks.follow
+        try:
+            await server.serve(_Started(self))  # type: ignore[arg-type]
+        except* Died:
+            pass
+        except* StartError as group:
+            world.note(f"broker {self.node_id} can't start: {group.exceptions[0]}")
+        finally:
+            world.network.close_listeners(server)
+
+    def _now_ms(self) -> int:
+        return DATE_MS + self.jump_ms + self._steady_ms()
+
+    def _steady_ms(self) -> int:
+        return int(trio.current_time() * 1000 * self.drift)
+
+    def kill(self) -> None:
+        """End the process at once; its files stay."""
+        self._world.note(f"kill {self.node_id}")
+        self.is_wanted = False
+        self._life += 1
+        self.gateway.is_cut = True
+        self.server, self.is_ready = None, False
+        self._machine.kill()
+        self._world.network.end_process(self.node_id)
+        self._scope.cancel()
+
+    def stop(self) -> None:
+        """Stop the process as SIGTERM does."""
+        self.is_wanted = False
+        if self.server is not None and self.is_ready:
+            self._world.note(f"stop {self.node_id}")
+            self.server.stop()
+        else:
+            self.kill()
+
+    @property
+    def is_down(self) -> bool:
+        """Whether no process runs."""
+        return not self.is_wanted and self.server is None
+
+    def freeze(self) -> None:
+        """Keep everything that it sends or is sent on its way, as SIGSTOP does."""
+        self._world.note(f"freeze {self.node_id}")
+        self.gateway.hold()
+        self._world.network.pause(self.node_id)
+
+
+class World:
+    """The cluster of one run."""
+
+    nursery: trio.Nursery
+
+    def __init__(self, seed: int, root: Path) -> None:
+        self.seed = seed
+        self.root = root
+        self.random = Random(seed)
+        self.network = Network(Random(seed + 1))
+        self.checks = Checks()
+        self.etcd = WatchedEtcd(Random(seed + 2), self.checks)
+        self.etcd.faults.delay_s = 0.002
+        self.notes: list[str] = []
+        self.producer_ids: set[int] = set()
+        self.nodes = {node_id: Node(self, node_id) for node_id in NODES}
+        self.checks.nodes = self.nodes
+
+    def config(self, node_id: int, directory: Path) -> BrokerConfig:
+        """The settings of a broker."""
+        own = {
+            "node.id": str(node_id),
+            "log.dirs": str(directory),
+            "listeners": f"PLAINTEXT://broker-{node_id}:9092",
+        }
+        return BrokerConfig.load(SETTINGS | own)
+
+    def note(self, what: str) -> None:
+        """Note what happens, for the report of a failure."""
+        self.notes.append(f"{trio.current_time():9.3f} {what}")
+
+    def client(self, name: str, **settings: float) -> Cluster:
+        """A client that knows all brokers."""
+        bootstrap = [(f"broker-{node_id}", 9092) for node_id in NODES]
+        random = Random(self.random.getrandbits(32))
+        own = CLIENT._replace(**settings)  # type: ignore[arg-type]
+        return Cluster(bootstrap, self.nursery, own, self.network.opener(name), random)
+
+    def start_all(self) -> None:
+        """Start every broker that doesn't run."""
+        for node in self.nodes.values():
+            if not node.is_wanted:
+                node.start()
+
+    async def until(self, is_so: Callable[[], object], within_s: float, what: str) -> None:
+        """Wait in virtual time; AssertionError when it takes too long."""
+        deadline_s = trio.current_time() + within_s
+        while not is_so():
+            assert trio.current_time() < deadline_s, f"not within {within_s:g} s: {what}"
+            await pass_s(0.02)
+
+    async def all_ready(self, within_s: float = 30.0) -> None:
+        """Wait until all brokers serve, are unfenced, and have the same image."""
+        await self.until(self._is_whole, within_s, "all brokers serve with one image")
+
+    def _is_whole(self) -> bool:
+        brokers = [node.broker for node in self.nodes.values()]
+        if None in brokers:
+            return False
+        images = [broker.image for broker in brokers]
+        newest = images[0]
+        return (
+            all(image.revision == newest.revision for image in images)
+            and all(newest.is_active(node_id) for node_id in self.nodes)
+            and all(
+                partition.leader >= 0
+                for topic in newest.topics_by_name.values()
+                for partition in topic.partitions
+            )
+        )
+
+    def heal(self) -> None:
+        """End all faults, and start what is dead."""
+        self.note("heal")
+        faults = self.etcd.faults
+        faults.lost_calls = faults.lost_answers = 0.0
+        faults.is_down, faults.lease_factor = False, 1.0
+        for node in self.nodes.values():
+            node.gateway.release()
+            node.gateway.is_cut = False
+            node.jump_ms = 0
+        self.network.heal()
+        self.start_all()
+
+
+Scenario = Callable[[World], Awaitable[None]]
+
+
+def simulate(seed: int, root: Path, scenario: Scenario, limit_s: float = 900.0) -> list[str]:
+    """Run a scenario from a seed; what happened. An error names the seed in its notes."""
+    world = World(seed, root)
+
+    async def run() -> None:
+        with trio.fail_after(limit_s):
+            async with trio.open_nursery() as world.nursery:
+                world.nursery.start_soon(world.etcd.run)
+                world.nursery.start_soon(world.checks.run)
+                world.start_all()
+                await world.all_ready()
+                await scenario(world)
+                world.nursery.cancel_scope.cancel()
+
+    try:
+        with _deterministic(seed):
+            trio.run(run, clock=MockClock(autojump_threshold=0), strict_exception_groups=True)
+    except BaseException as error:
+        tail = "\n".join(world.notes[-60:])
+        error.add_note(f"{tail}\nto repeat this run: pytest tests/simulation --seed {seed}")
+        raise
+    return world.notes
+
+
+@contextmanager
+def _deterministic(seed: int) -> Iterator[None]:
+    """Let a seed decide the order of tasks, and do the work of threads in the event loop."""
+
+    async def run(
+        self: Kind, function: Callable[..., Any], *args: Any, abandon: bool = False
+    ) -> Any:
+        await trio.lowlevel.checkpoint()
+        return function(*args)
+
+    before = trio_scheduler._r.getstate()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trio_scheduler, "_ALLOW_DETERMINISTIC_SCHEDULING", True)
+        patch.setattr(Kind, "run", run)
+        trio_scheduler._r.seed(seed)
+        try:
+            yield
+        finally:
+            trio_scheduler._r.setstate(before)

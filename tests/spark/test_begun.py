@@ -1,0 +1,47 @@
+"""How a batch is decoded is kept before anything else of it, for the case that it runs again."""
+
+from pathlib import Path
+from typing import Any, cast
+
+from kwire.spark.decode.settled import settled
+from kwire.spark.settings import DeadLetters, Decode, PipelineSettings, SinkSettings, Source
+from kwire.spark.split import needs_begun
+
+JSON = Decode()
+NO_RECORDS = cast(Any, None)
+SCHEMA = '{"type": "object", "properties": {"n": {"type": "%s"}}}'
+
+
+def test_an_edited_schema_file_is_another_way(tmp_path: Path) -> None:
+    """Its content counts, not its name; neither do settings that decode nothing."""
+    found = []
+    for number, kind in enumerate(("integer", "string", "integer")):
+        file = tmp_path / f"{number}.json"
+        file.write_text(SCHEMA % kind)
+        decode = Decode(options={"schema_file": str(file), "refresh_s": 1.0 + number})
+        found.append(settled(NO_RECORDS, decode, ["orders"]))
+    assert found[0] == found[2] != found[1]
+
+
+def test_no_secret_is_kept() -> None:
+    """Neither the registry's password nor its address, which may hold one."""
+    options = {"schema": "n INT", "registry_user": "u", "registry_password": "geheim"}
+    decode = Decode(registry="http://u:geheim@127.0.0.1:1", options=options)
+    found = settled(NO_RECORDS, decode, ["orders"])
+    assert "geheim" not in str(found)
+    assert found["has_header"]
+
+
+def test_which_pipelines_need_it() -> None:
+    """Those with dead letters into a table, unless the split itself is kept."""
+    dead = DeadLetters(topic="dead")
+
+    def pipeline(kind: str, decode: Decode = JSON, letters: Any = dead) -> PipelineSettings:
+        source = Source("127.0.0.1:1", ("orders",))
+        return PipelineSettings("p", source, SinkSettings(kind), "", decode, (), letters)
+
+    assert needs_begun(pipeline("delta"))
+    assert not needs_begun(pipeline("delta", letters=None))
+    assert not needs_begun(pipeline("parquet"))
+    assert not needs_begun(pipeline("delta", Decode("avro", registry="http://127.0.0.1:1")))
+    assert needs_begun(pipeline("delta", Decode("json", registry="http://127.0.0.1:1")))
