@@ -208,7 +208,7 @@ class Connection:
         try:
             answer = None
             if served_by.plain is not None:
-                answer = served_by.plain(frame, position, header, self._broker)
+                answer = served_by.plain(frame, position, header, self._broker, self.info)
             if answer is not None and not isinstance(answer, Unfinished):
                 self._poller.tally.fast[header.api_key] += 1
                 if len(frame) > large.SMALL_BYTES:
