@@ -8,19 +8,23 @@ Rules:
   (``without_effect``). A bad value raises ConfigError.
 - ``broker.id`` and ``node.id`` are two names of one setting. ``log.dir`` counts only where
   ``log.dirs`` isn't set.
-- A setting that protects the broker and that kwire doesn't serve (an authorizer, a listener with
-  authentication) raises ConfigError: without the protection the broker would be open to everybody.
+- A setting that protects the broker and that kwire doesn't serve (an authorizer, a mechanism of a
+  listener) raises ConfigError: without the protection the broker would be open to everybody.
+- A listener's own settings (``listener.name.…``) count before those of the broker
+  (``listener_settings``).
 """
 
 import logging
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from kwire.config.groups import check_groups
 from kwire.config.settings import BROKER, ConfigError, Value, settings
 
 if TYPE_CHECKING:
+    from kwire.config.listener_settings import ListenerSettings
     from kwire.config.metadata_store import EtcdAddress
 
 log = logging.getLogger(__name__)
@@ -41,7 +45,6 @@ PROFILE: dict[str, str] = {
 }
 """kwire's own defaults."""
 
-_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _LEAST: dict[str, int] = {
     "log.flush.interval.ms": 0,
     "log.retention.hours": 1,
@@ -56,6 +59,8 @@ _LEAST: dict[str, int] = {
 # topic's segment.bytes: Kafka starts with less, can't create the topics then, and has no
 # coordinator for anybody.
 
+_AMONG_BROKERS = {"inter.broker.listener.name", "security.inter.broker.protocol"}
+
 _MOST_OFTEN_GIVEN = {"listener.security.protocol.map", "listeners", "log.dirs"}
 # These settings have an effect: a start with these alone needs no table of settings without one.
 
@@ -69,10 +74,19 @@ class Listener(NamedTuple):
 
 
 class BrokerConfig(Mapping[str, Value]):
-    """Every broker setting by name, parsed. ``given`` has the texts of the user's settings."""
+    """Every broker setting by name, parsed. ``given`` has the texts of the user's settings.
 
-    def __init__(self, given: Mapping[str, str], values: Mapping[str, Value]) -> None:
+    ``prefixed`` has the texts of single listeners' settings, by their names with the prefix.
+    """
+
+    def __init__(
+        self,
+        given: Mapping[str, str],
+        values: Mapping[str, Value],
+        prefixed: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self.given = given
+        self.prefixed = prefixed
         self._values = values
 
     @classmethod
@@ -90,7 +104,7 @@ class BrokerConfig(Mapping[str, Value]):
             name: setting.parse(given.get(name, PROFILE.get(name, setting.default)))
             for name, setting in known.items()
         }
-        config = cls(given, values)
+        config = cls(given, values, _prefixed(properties))
         config._check_together()
         _warn(properties, config, places or {})
         return config
@@ -99,7 +113,7 @@ class BrokerConfig(Mapping[str, Value]):
         """The same settings for another broker, but for these; this costs little."""
         known = settings(BROKER)
         values = {name: known[name].parse(text) for name, text in given.items()}
-        return BrokerConfig({**self.given, **given}, {**self._values, **values})
+        return BrokerConfig({**self.given, **given}, {**self._values, **values}, self.prefixed)
 
     def __getitem__(self, name: str) -> Value:
         return self._values[name]
@@ -175,6 +189,21 @@ class BrokerConfig(Mapping[str, Value]):
         )
         return pairs.get(listener, listener)
 
+    def of_listener(
+        self, name: str, dynamic: Mapping[str, str] = MappingProxyType({})
+    ) -> "ListenerSettings":
+        """The settings of one listener; ``dynamic`` are a broker's dynamic configs."""
+        from kwire.config.listener_settings import ListenerSettings, prefixed_settings
+
+        prefixed = {**self.prefixed, **prefixed_settings(dynamic)} if dynamic else self.prefixed
+        return ListenerSettings(name, self.security_protocol(name), self, prefixed)
+
+    @property
+    def secured_listeners(self) -> list[str]:
+        """The names of the listeners that are not PLAINTEXT."""
+        names = [listener.name for listener in self.listeners()]
+        return [name for name in names if self.security_protocol(name) != "PLAINTEXT"]
+
     def _check_together(self) -> None:
         """Check the settings that have to agree with others, and those that kwire can't serve."""
         if "broker" not in self.strings("process.roles"):
@@ -206,10 +235,7 @@ class BrokerConfig(Mapping[str, Value]):
         listeners = self.listeners()
         if not listeners:
             raise ConfigError("listeners", self["listeners"], "must name a listener for clients")
-        for listener in listeners:
-            protocol = self.security_protocol(listener.name)
-            if protocol != "PLAINTEXT":
-                raise self._unserved(listener.name, protocol)
+        self._check_security()
         _check_different("listeners", listeners)
         _check_hosts("listeners", listeners)
         addresses = [f"{host}:{port}" for _, host, port in listeners if port]
@@ -226,23 +252,34 @@ class BrokerConfig(Mapping[str, Value]):
                     "must name hosts that clients can reach",
                 )
 
-    def _unserved(self, listener: str, protocol: str) -> ConfigError:
-        """The error about a listener that is not PLAINTEXT."""
-        name = "listener.security.protocol.map"
-        if protocol not in _PROTOCOLS:
-            problem = f"{listener} must be in {name}"
-            return ConfigError("listeners", self.given.get("listeners"), problem)
-        if name not in self.given or protocol == listener:
-            name = "listeners"
-        return ConfigError(
-            name, self.given.get(name), f"{protocol} is not served yet, only PLAINTEXT is"
-        )
+    def _check_security(self) -> None:
+        """Raise ConfigError for a listener that kwire can't protect as it is asked to."""
+        secured = self.secured_listeners
+        if not secured and not self.given.keys() & _AMONG_BROKERS:
+            return
+        from kwire.config import listener_settings
+
+        for name in secured:
+            if self.security_protocol(name) not in listener_settings.PROTOCOLS:
+                problem = f"{name} must be in listener.security.protocol.map"
+                raise ConfigError("listeners", self.given.get("listeners"), problem)
+            listener_settings.check_listener(self.of_listener(name))
+        listener_settings.check_inter_broker(self)
+        listener_settings.inter_broker_listener(self)
 
 
 def absolute(name: str) -> Path:
     """The absolute path. It is resolved only if it contains ``..``, to keep it readable."""
     path = Path(name).absolute()
     return path.resolve() if ".." in path.parts else path
+
+
+def _prefixed(properties: Mapping[str, str]) -> Mapping[str, str]:
+    if not any(name.startswith("listener.name.") for name in properties):
+        return MappingProxyType({})
+    from kwire.config.listener_settings import prefixed_settings
+
+    return prefixed_settings(properties)
 
 
 def _resolve_aliases(given: dict[str, str]) -> None:
@@ -325,7 +362,7 @@ def _warn(properties: Mapping[str, str], config: BrokerConfig, places: Mapping[s
                 _warn_unknown(name, known, places.get(name, ""))
         elif config[name] != setting.parse(PROFILE.get(name, setting.default)):
             asked[name] = f"{name}={'(hidden)' if setting.is_sensitive else text.strip()}"
-    for warning in warnings(asked):
+    for warning in warnings(asked, config.secured_listeners):
         log.warning("%s", warning)
 
 
