@@ -257,15 +257,20 @@ class BrokerConfig(Mapping[str, Value]):
         secured = self.secured_listeners
         if not secured and not self.given.keys() & _AMONG_BROKERS:
             return
-        from kwire.config import listener_settings
+        from kwire.config.listener_settings import (
+            PROTOCOLS,
+            check_inter_broker,
+            check_listener,
+            inter_broker_listener,
+        )
 
         for name in secured:
-            if self.security_protocol(name) not in listener_settings.PROTOCOLS:
+            if self.security_protocol(name) not in PROTOCOLS:
                 problem = f"{name} must be in listener.security.protocol.map"
                 raise ConfigError("listeners", self.given.get("listeners"), problem)
-            listener_settings.check_listener(self.of_listener(name))
-        listener_settings.check_inter_broker(self)
-        listener_settings.inter_broker_listener(self)
+            check_listener(self.of_listener(name))
+        check_inter_broker(self)
+        inter_broker_listener(self)
 
 
 def absolute(name: str) -> Path:

@@ -11,15 +11,12 @@ Rules:
 Source: ListenerName.configPrefix, ListenerName.saslMechanismConfigPrefix, KafkaConfig of Kafka.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol
 
 from kwire.config.settings import BROKER, ConfigError, Value, settings
+from kwire.config.without_effect import PREFIX
 
-if TYPE_CHECKING:
-    from kwire.config.broker import BrokerConfig
-
-PREFIX = "listener.name."
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 MECHANISMS = ("PLAIN", *SCRAM, "OAUTHBEARER")
@@ -43,6 +40,32 @@ _UNSERVED = {
     "sasl.server.callback.handler.class": (_VALIDATOR, UNSECURED_VALIDATOR),
 }
 """Settings that protect a listener by a Java class, and the classes whose work kwire does."""
+
+
+class Named(Protocol):
+    """A listener, for code that only needs its name."""
+
+    @property
+    def name(self) -> str:
+        """The name in upper case."""
+
+
+class Listening(Protocol):
+    """A broker's settings, for code that looks for one of its listeners."""
+
+    given: Mapping[str, str]
+
+    def __getitem__(self, name: str) -> Value:
+        """A setting."""
+
+    def listeners(self) -> Sequence[Named]:
+        """The listeners."""
+
+    def security_protocol(self, listener: str) -> str:
+        """The protocol of a listener."""
+
+    def of_listener(self, name: str) -> "ListenerSettings":
+        """The settings of a listener."""
 
 
 class ListenerSettings(Mapping[str, Value]):
@@ -191,7 +214,7 @@ def _check_sasl(listener: ListenerSettings) -> None:
             raise listener.error("sasl.enabled.mechanisms", shown, problem)
 
 
-def check_inter_broker(config: "BrokerConfig") -> None:
+def check_inter_broker(config: Listening) -> None:
     """Raise ConfigError unless the listener among brokers exists and is secured as it says."""
     name = config["inter.broker.listener.name"]
     if name is None:
@@ -204,7 +227,7 @@ def check_inter_broker(config: "BrokerConfig") -> None:
         raise ConfigError("inter.broker.listener.name", name, "must be one of the listeners")
 
 
-def inter_broker_listener(config: "BrokerConfig") -> ListenerSettings:
+def inter_broker_listener(config: Listening) -> ListenerSettings:
     """The listener by which brokers reach each other.
 
     That is the one of ``inter.broker.listener.name``, else the first with the protocol of

@@ -10,18 +10,20 @@ Rules:
 - A warning never shows a secret.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from kwire.config.synonyms import SYNONYMS
 
 PROTECTION = (
     "allow.everyone.if.no.acl.found",
-    "connection.failed.authentication.delay.ms",
-    "connections.max.reauth.ms",
     "delegation.token.",
-    "principal.builder.class",
-    "sasl.",
-    "security.",
+    "sasl.client.callback.handler.class",
+    "sasl.kerberos.",
+    "sasl.login.",
+    "sasl.mechanism.controller.protocol",
+    "sasl.mechanism.inter.broker.protocol",
+    "sasl.oauthbearer.",
+    "security.providers",
     "ssl.",
     "super.users",
 )
@@ -143,15 +145,32 @@ def is_among(name: str, names: tuple[str, ...]) -> bool:
     return any(name.startswith(one) if one.endswith(".") else name == one for one in names)
 
 
-def warnings(asked: Mapping[str, str]) -> list[str]:
-    """The warnings about settings without an effect: one for security, one for all others.
+PREFIX = "listener.name."
+"""So begin the names of the settings of one listener (``listener_settings``)."""
+
+_OF_SECURED_LISTENERS = (
+    "connection.failed.authentication.delay.ms",
+    "connections.max.reauth.ms",
+    "principal.builder.class",
+    "sasl.",
+    "ssl.",
+)
+"""Settings that protect nothing while every listener is PLAINTEXT."""
+
+
+def warnings(asked: Mapping[str, str], secured_listeners: Sequence[str] = ()) -> list[str]:
+    """The warnings about settings without an effect: for security, and for all others.
 
     ``asked`` maps the name of each setting to the text that a warning shows for it.
+    ``secured_listeners`` are those that aren't PLAINTEXT.
     """
-    protecting, others = [], []
+    protecting, of_listeners, others = [], [], []
     for name, shown in asked.items():
-        if is_among(name, PROTECTION) or _is_protection_of_a_listener(name):
+        if is_among(name, PROTECTION):
             protecting.append(shown)
+        elif is_among(name, _OF_SECURED_LISTENERS) or name.startswith(PREFIX):
+            if not _is_in_use(name, secured_listeners):
+                of_listeners.append(shown)
         elif is_among(name, WITHOUT_EFFECT):
             others.append(shown)
     said = []
@@ -161,10 +180,19 @@ def warnings(asked: Mapping[str, str]) -> list[str]:
             f"these settings of Kafka have no effect in kwire yet: {names}; clients connect "
             "without a login or encryption, and may do everything"
         )
+    if of_listeners:
+        said.append(
+            f"no listener is protected by these settings: {', '.join(of_listeners)}; clients of "
+            "PLAINTEXT listeners connect without a login or encryption, and may do everything"
+        )
     if others:
         said.append(f"these settings of Kafka have no effect in kwire yet: {', '.join(others)}")
     return said
 
 
-def _is_protection_of_a_listener(name: str) -> bool:
-    return name.startswith("listener.name.") and (".ssl." in name or ".sasl." in name)
+def _is_in_use(name: str, secured_listeners: Sequence[str]) -> bool:
+    """Whether a setting of secured listeners belongs to one that there is."""
+    if not name.startswith(PREFIX):
+        return bool(secured_listeners)
+    listener = name.removeprefix(PREFIX).partition(".")[0]
+    return listener.upper() in secured_listeners

@@ -55,7 +55,7 @@ class Connection:
         self._sock = sock
         self._broker = broker
         self._poller = poller
-        self._max_request_bytes = max_request_bytes
+        self._size_setting = "socket.request.max.bytes"
         self._inbox = Inbox(poller.scratch, MIN_REQUEST_BYTES, max_request_bytes)
         self._outbox = Outbox(sock, broker.cold_reads)
         self._stopwatch = Stopwatch(poller.tally) if poller.tally.is_on else None
@@ -186,7 +186,7 @@ class Connection:
             try:
                 frame = self._inbox.next_frame()
             except BadFrameSize as error:
-                raise bad_size(error, self._max_request_bytes) from error
+                raise bad_size(error, self._inbox.max_bytes, self._size_setting) from error
             if frame is None:
                 break
             turns.requests_left -= 1

@@ -63,6 +63,7 @@ class ConnectionInfo(NamedTuple):
     principal: Principal = ANONYMOUS
     is_gone: Callable[[], bool] = lambda: False
     software: Software | None = None
+    login: "Login | None" = None
 
     @property
     def host(self) -> str:

@@ -32,9 +32,7 @@ async def _handle(
     login, broker = context.connection.login, context.broker
     if login is None or not login.is_begun:
         text = "SaslAuthenticate request received after successful authentication"
-        return SaslAuthenticateResponse(
-            error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=text
-        )
+        return SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=text)
     context.work.spend(UNITS)
     now_s = trio.current_time()
     try:

@@ -20,6 +20,13 @@ from kwire.metadata.image import (
     PartitionImage,
     TopicImage,
 )
+from kwire.metadata.scram import (
+    ScramCredentialChanged,
+    change_credential,
+    changed_from_json,
+    credential_changes,
+    credential_to_json,
+)
 
 
 class ClusterNamed(NamedTuple):
@@ -123,6 +130,7 @@ Change: TypeAlias = (
     | ProducerIdsAllocated
     | FeatureLevelChanged
     | TakenOver
+    | ScramCredentialChanged
 )
 
 
@@ -145,6 +153,8 @@ def _size(change: Change) -> int:
     if isinstance(change, ConfigChanged):
         texts = change.resource_name, change.name, change.value or ""
         return CHANGE_BYTES + sum(map(len, texts))
+    if isinstance(change, ScramCredentialChanged):
+        return 3 * CHANGE_BYTES + len(change.user)
     partitions = 0
     if isinstance(change, TopicCreated):
         partitions = len(change.topic.partitions)
@@ -192,6 +202,8 @@ class _Draft:
             self._change_config(change)
         elif isinstance(change, BrokerRegistered | BrokerChanged | BrokerUnregistered):
             self._change_broker(change)
+        elif isinstance(change, ScramCredentialChanged):
+            change_credential(self._own("scram_credentials"), change)
         elif isinstance(change, FeatureLevelChanged):
             self._change_feature(change)
         elif isinstance(change, ProducerIdsAllocated | TakenOver | ControllerElected):
@@ -265,6 +277,7 @@ def snapshot(image: MetadataImage) -> list[Change]:
         for name, value in values.items()
     ]
     changes += [FeatureLevelChanged(name, level) for name, level in image.features.items()]
+    changes += credential_changes(image.scram_credentials)
     changes.append(ProducerIdsAllocated(image.next_producer_id))
     changes.append(TakenOver(image.kafka_metadata_end_offset))
     changes.append(ControllerElected(image.controller_id, image.controller_epoch))
@@ -288,6 +301,8 @@ def _fields(change: Change) -> dict[str, Any]:
         if topic.hashed_partitions != len(topic.partitions):
             fields["hashed"] = topic.hashed_partitions
         return fields
+    if isinstance(change, ScramCredentialChanged):
+        fields["credential"] = credential_to_json(change.credential)
     if "topic_id" in fields:
         fields["topic_id"] = fields["topic_id"].hex()
     if isinstance(change, PartitionsAdded):
@@ -354,6 +369,8 @@ def _change(kind: str, item: dict[str, Any]) -> Change:
         case "ConfigChanged":
             item["resource_type"] = ConfigResourceType(item["resource_type"])
             return ConfigChanged(**item)
+        case "ScramCredentialChanged":
+            return changed_from_json(**item)
         case "BrokerRegistered":
             return BrokerRegistered(_broker(*item["broker"]))
         case "PartitionsChanged":

@@ -42,7 +42,9 @@ class Login:
         "principal",
     )
 
-    def __init__(self, mechanisms: Mapping[str, NewExchange], max_session_ms: int) -> None:
+    def __init__(
+        self, mechanisms: Mapping[str, NewExchange], max_session_ms: Mapping[str, int]
+    ) -> None:
         self._mechanisms = mechanisms
         self._max_session_ms = max_session_ms
         self._mechanism = ""
@@ -63,7 +65,7 @@ class Login:
 
     def refusal(self, api_key: int, now_s: float) -> str | None:
         """Why the client may not send a request of this API now; None if it may."""
-        if self.is_open and now_s < self.expires_s:
+        if self._exchange is None and self.is_open and now_s < self.expires_s:
             return None
         if self._exchange is not None and api_key != SASL_AUTHENTICATE_KEY:
             return f"API key {api_key} in the middle of a login"
@@ -112,7 +114,7 @@ class Login:
         if self.is_open and identity.principal != self.principal:
             name = printable(identity.principal.name)
             raise self.fail(f"it logs in again as another user, {name}")
-        session_ms = self._max_session_ms if self._max_session_ms > 0 else math.inf
+        session_ms = self._max_session_ms[self._mechanism] or math.inf
         if identity.expires_ms is not None:
             session_ms = min(session_ms, max(identity.expires_ms - now_ms, 1))
         self.principal = identity.principal

@@ -9,7 +9,7 @@ Rules:
   password.
 - Channel binding isn't served, as in Kafka.
 
-Source: ScramSaslServer, ScramFormatter, ScramMessages of Kafka.
+Source: ScramSaslServer, ScramMessages of Kafka.
 """
 
 import hashlib
@@ -17,48 +17,18 @@ import hmac
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
+from kwire.metadata.scram import HASHES, MIN_ITERATIONS, ScramCredential
 from kwire.security.principal import USER, Principal
 from kwire.security.sasl import Identity, LoginRefused, printable
 
-HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-MIN_ITERATIONS = 4096
-MAX_ITERATIONS = 16384
 _VALUE = r"[^,\0]+"
 _CLIENT_FIRST = re.compile(rf"(n,(?:a=({_VALUE}))?,)(n=({_VALUE}),r=({_VALUE})(?:,{_VALUE})*)")
 _CLIENT_FINAL = re.compile(rf"(c=({_VALUE}),r=({_VALUE})(?:,{_VALUE})*),p=({_VALUE})")
 
 
-class ScramCredential(NamedTuple):
-    """What the broker knows of a user's password for one mechanism."""
-
-    salt: bytes
-    stored_key: bytes
-    server_key: bytes
-    iterations: int
-
-
 Lookup: TypeAlias = Callable[[str], ScramCredential | None]
-
-
-def credential_of(
-    mechanism: str, salted_password: bytes, salt: bytes, iterations: int
-) -> ScramCredential:
-    """The credential for a password that its user has salted (AlterUserScramCredentials)."""
-    name = HASHES[mechanism]
-    client_key = hmac.digest(salted_password, b"Client Key", name)
-    return ScramCredential(
-        salt,
-        hashlib.new(name, client_key).digest(),
-        hmac.digest(salted_password, b"Server Key", name),
-        iterations,
-    )
-
-
-def salted(mechanism: str, password: bytes, salt: bytes, iterations: int) -> bytes:
-    """The salted password (Hi of RFC 5802); this takes milliseconds."""
-    return hashlib.pbkdf2_hmac(HASHES[mechanism], password, salt, iterations)
 
 
 class ScramExchange:
@@ -84,9 +54,11 @@ class ScramExchange:
         """Answer the first message with a salt, and the second with the server's signature."""
         try:
             text = message.decode()
+            return self._first(text) if self._messages is None else self._final(text)
         except UnicodeDecodeError:
-            raise LoginRefused("the SCRAM message isn't UTF-8") from None
-        return self._first(text) if self._messages is None else self._final(text)
+            raise LoginRefused("the SCRAM message isn't UTF-8", self._told) from None
+        except LoginRefused as refused:
+            raise LoginRefused(str(refused), self._told) from None
 
     def _first(self, text: str) -> bytes:
         found = _CLIENT_FIRST.fullmatch(text)
@@ -128,8 +100,7 @@ class ScramExchange:
         client_key = bytes(a ^ b for a, b in zip(signature, proof, strict=False))
         is_right = hmac.compare_digest(hashlib.new(self._hash, client_key).digest(), stored_key)
         if not is_right or len(proof) != len(signature) or not self._is_known:
-            reason = f"wrong name or password for user {printable(self._user)}"
-            raise LoginRefused(reason, self._told)
+            raise LoginRefused(f"wrong name or password for user {printable(self._user)}")
         self.identity = Identity(Principal(USER, self._user))
         verifier = hmac.digest(self._credential.server_key, signed, self._hash)
         return b"v=" + b64encode(verifier)
