@@ -24,7 +24,13 @@ PROTECTION = (
     "sasl.mechanism.inter.broker.protocol",
     "sasl.oauthbearer.",
     "security.providers",
-    "ssl.",
+    "ssl.allow.dn.changes",
+    "ssl.allow.san.changes",
+    "ssl.endpoint.identification.algorithm",
+    "ssl.keymanager.algorithm",
+    "ssl.protocol",
+    "ssl.secure.random.implementation",
+    "ssl.trustmanager.algorithm",
     "super.users",
 )
 """Settings of security. Two belong to Kafka's authorizer and aren't in Kafka's own table."""

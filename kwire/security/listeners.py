@@ -3,30 +3,52 @@
 Rules:
 
 - It is made when the broker starts, so that a missing file or a wrong JAAS line stops the start.
+- New connections use new certificates: files that have changed are read again, and so are dynamic
+  configs (``listener.name.…``). What can't be read is told in the log, and the old ones stay.
 - The modules of a mechanism are imported if a listener uses it.
 """
 
-from collections.abc import Callable, Mapping
+import logging
+import os
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from secrets import token_bytes, token_urlsafe
+from typing import TYPE_CHECKING
 
+from kwire.config.broker import BrokerConfig
 from kwire.config.listener_settings import SCRAM, ListenerSettings
 from kwire.config.settings import ConfigError
-from kwire.metadata.image import MetadataImage
+from kwire.metadata.image import ConfigResourceType, MetadataImage
 from kwire.metadata.scram import ScramCredential
 from kwire.security.jaas import JaasError, JaasLine, parse_jaas
 from kwire.security.login import Login
 from kwire.security.sasl import Exchange, NewExchange
+
+if TYPE_CHECKING:
+    from kwire.security.tls import Tls
+
+log = logging.getLogger(__name__)
+
+LOOK_INTERVAL_S = 5.0
+"""How often files are looked at while clients connect."""
 
 JAAS = "sasl.jaas.config"
 REAUTHENTICATION = "connections.max.reauth.ms"
 
 
 class ListenerSecurity:
-    """What protects one listener; ``image`` gives the metadata that is in force."""
+    """What protects one listener of ``config``; ``image`` gives the metadata that is in force."""
 
-    def __init__(self, settings: ListenerSettings, image: Callable[[], MetadataImage]) -> None:
-        self.settings = settings
+    def __init__(self, name: str, config: BrokerConfig, image: Callable[[], MetadataImage]) -> None:
+        self._name = name
+        self._config = config
+        self.settings = settings = config.of_listener(name)
+        self._tls: Tls | None = None
+        self._dynamic: Mapping[str, str] = {}
+        self._file_times: dict[str, float] = {}
+        self._look_due_s = 0.0
+        if settings.is_tls:
+            self._read_tls(settings)
         self._image = image
         self._secret = token_bytes(32)
         self._mechanisms: dict[str, NewExchange] = {}
@@ -43,6 +65,37 @@ class ListenerSecurity:
         if not self._mechanisms:
             return None
         return Login(self._mechanisms, self._max_session_ms)
+
+    def tls(self, now_s: float) -> "Tls | None":
+        """The TLS of a new connection; None on a listener without TLS."""
+        if self._tls is not None and now_s >= self._look_due_s:
+            self._look_due_s = now_s + LOOK_INTERVAL_S
+            self._look()
+        return self._tls
+
+    def _look(self) -> None:
+        """Read keys and certificates again if they have changed."""
+        node_id = str(self._config["node.id"])
+        dynamic = self._image().config(ConfigResourceType.BROKER, node_id)
+        if dynamic == self._dynamic and self._file_times == _times(self._file_times):
+            return
+        try:
+            settings = self._config.of_listener(self._name, dynamic)
+            self._read_tls(settings)
+        except ConfigError as error:
+            self._file_times = _times(self._file_times)
+            log.error("the listener %s keeps its old certificate: %s", self._name, error)
+        else:
+            log.info("the listener %s has read its certificates again", self._name)
+        self._dynamic = dynamic
+
+    def _read_tls(self, settings: ListenerSettings) -> None:
+        from kwire.security.stores import files_of
+        from kwire.security.tls import Tls
+
+        times = _times(files_of(settings))
+        self._tls = Tls(settings)
+        self._file_times = times
 
     @property
     def max_login_bytes(self) -> int:
@@ -93,7 +146,18 @@ def _no_line(settings: ListenerSettings, mechanism: str) -> ConfigError:
 
 
 def secured_listeners(
-    listeners: Mapping[str, ListenerSettings], image: Callable[[], MetadataImage]
+    config: BrokerConfig, image: Callable[[], MetadataImage]
 ) -> dict[str, ListenerSecurity]:
-    """What protects each of these listeners; ConfigError."""
-    return {name: ListenerSecurity(settings, image) for name, settings in listeners.items()}
+    """What protects each listener that isn't PLAINTEXT; ConfigError."""
+    return {name: ListenerSecurity(name, config, image) for name in config.secured_listeners}
+
+
+def _times(names: Iterable[str]) -> dict[str, float]:
+    """When each file was changed; -1 for one that can't be looked at."""
+    times = {}
+    for name in names:
+        try:
+            times[name] = os.stat(name).st_mtime
+        except OSError:
+            times[name] = -1.0
+    return times

@@ -1,0 +1,112 @@
+"""Keys and certificates of a listener: PEM in files or settings, and PKCS12 files.
+
+Rules:
+
+- A file with a private key is refused if everybody may read it.
+- PKCS12 needs the package cryptography (``kwire[security]``). Java reads a PKCS12 file where the
+  type is JKS too; so does kwire. It doesn't read Java's own old format.
+
+Source: DefaultSslEngineFactory of Kafka.
+"""
+
+from typing import NamedTuple
+
+from kwire.config.listener_settings import ListenerSettings
+from kwire.config.settings import ConfigError
+from kwire.security.secret_files import UnsafeFile, read_public, read_secret
+
+KEYSTORE, TRUSTSTORE = "ssl.keystore", "ssl.truststore"
+_JKS = b"\xfe\xed\xfe\xed"
+
+
+class KeyAndChain(NamedTuple):
+    """A private key, and its certificates from the owner's to the CA's, all as PEM."""
+
+    pem: bytes
+    password: str
+
+
+def key_and_chain(settings: ListenerSettings) -> KeyAndChain:
+    """The key with which a listener shows who it is; ConfigError."""
+    password = settings.text("ssl.key.password")
+    location = settings.text(f"{KEYSTORE}.location")
+    if not location:
+        chain = settings.text(f"{KEYSTORE}.certificate.chain")
+        return KeyAndChain(f"{settings.text(f'{KEYSTORE}.key')}\n{chain}\n".encode(), password)
+    data = _read(settings, f"{KEYSTORE}.location", is_secret=True)
+    if settings.text(f"{KEYSTORE}.type").upper() == "PEM":
+        return KeyAndChain(data, password)
+    pem, _ = _pkcs12(settings, KEYSTORE, data)
+    if not pem:
+        raise settings.error(f"{KEYSTORE}.location", location, "the file has no private key")
+    return KeyAndChain(pem, "")
+
+
+def trusted_certificates(settings: ListenerSettings) -> str | None:
+    """The certificates of the CAs whose clients are trusted, as PEM; None if none are named."""
+    inline = settings.text(f"{TRUSTSTORE}.certificates")
+    if inline:
+        return inline
+    if not settings.text(f"{TRUSTSTORE}.location"):
+        return None
+    data = _read(settings, f"{TRUSTSTORE}.location", is_secret=False)
+    if settings.text(f"{TRUSTSTORE}.type").upper() != "PEM":
+        _, data = _pkcs12(settings, TRUSTSTORE, data)
+    return data.decode("ascii", "replace")
+
+
+def files_of(settings: ListenerSettings) -> list[str]:
+    """The files that a listener's keys and certificates come from."""
+    names = (settings.text(f"{store}.location") for store in (KEYSTORE, TRUSTSTORE))
+    return [name for name in names if name]
+
+
+def _read(settings: ListenerSettings, setting: str, *, is_secret: bool) -> bytes:
+    name = settings.text(setting)
+    try:
+        return read_secret(name) if is_secret else read_public(name)
+    except UnsafeFile as error:
+        raise settings.error(setting, name, str(error)) from None
+
+
+def _pkcs12(settings: ListenerSettings, store: str, data: bytes) -> tuple[bytes, bytes]:
+    """The private key with its chain, and all other certificates, as PEM; ConfigError."""
+    setting, name = f"{store}.location", settings.text(f"{store}.location")
+    if data.startswith(_JKS):
+        problem = (
+            "kwire doesn't read Java's old format; convert the file: keytool -importkeystore "
+            f"-srckeystore {name} -destkeystore {name}.p12 -deststoretype PKCS12"
+        )
+        raise settings.error(setting, name, problem)
+    try:
+        from cryptography.hazmat.primitives import serialization
+        from cryptography.hazmat.primitives.serialization import pkcs12
+    except ImportError:
+        raise settings.error(
+            f"{store}.type", "PKCS12", "needs the package cryptography: pip install kwire[security]"
+        ) from None
+    password = settings.text(f"{store}.password").encode() or None
+    try:
+        found = pkcs12.load_pkcs12(data, password)
+    except ValueError:
+        raise settings.error(
+            setting, name, f"it is no PKCS12 file, or {store}.password is wrong"
+        ) from None
+    pem = serialization.Encoding.PEM
+    own = b"" if found.cert is None else found.cert.certificate.public_bytes(pem)
+    others = b"".join(c.certificate.public_bytes(pem) for c in found.additional_certs)
+    if found.key is None:
+        return b"", own + others
+    key = found.key.private_bytes(
+        pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    return key + own + others, own + others
+
+
+def unusable(settings: ListenerSettings, problem: str) -> ConfigError:
+    """The error for keys or certificates that TLS can't use."""
+    for name in (f"{KEYSTORE}.location", f"{KEYSTORE}.certificate.chain"):
+        if settings.text(name):
+            shown = settings.text(name) if name.endswith("location") else "(hidden)"
+            return settings.error(name, shown, problem)
+    return settings.error(f"{KEYSTORE}.location", None, problem)
