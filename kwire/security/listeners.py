@@ -16,7 +16,7 @@ from secrets import token_bytes, token_urlsafe
 from typing import TYPE_CHECKING
 
 from kwire.config.broker import BrokerConfig
-from kwire.config.listener_settings import SCRAM, ListenerSettings
+from kwire.config.listener_settings import SCRAM, UNSECURED_VALIDATOR, ListenerSettings
 from kwire.config.settings import ConfigError
 from kwire.metadata.image import ConfigResourceType, MetadataImage
 from kwire.metadata.scram import ScramCredential
@@ -25,6 +25,7 @@ from kwire.security.login import Login
 from kwire.security.sasl import Exchange, NewExchange
 
 if TYPE_CHECKING:
+    from kwire.security.oauth import TokenRules, Verify
     from kwire.security.tls import Tls
 
 log = logging.getLogger(__name__)
@@ -113,7 +114,10 @@ class ListenerSecurity:
             return partial(PlainExchange, users_of(line))
         if mechanism in SCRAM:
             return partial(self._scram, mechanism)
-        raise AssertionError(mechanism)
+        from kwire.security.oauth import OauthExchange
+
+        settings = self.settings.of_mechanism(mechanism)
+        return partial(OauthExchange, _verify(settings), _token_rules(settings))
 
     def _scram(self, mechanism: str) -> Exchange:
         from kwire.security.scram import ScramExchange
@@ -122,6 +126,41 @@ class ListenerSecurity:
             return self._image().scram_credentials.get((mechanism, user))
 
         return ScramExchange(mechanism, lookup, token_urlsafe(24), self._secret)
+
+
+def _verify(settings: ListenerSettings) -> "Verify":
+    """What checks the signatures of tokens; ConfigError."""
+    from kwire.security.oauth import signed, unsecured
+
+    if settings["sasl.server.callback.handler.class"] == UNSECURED_VALIDATOR:
+        log.warning("the listener %s accepts tokens that nobody signed", settings.name)
+        return unsecured
+    name = "sasl.oauthbearer.jwks.endpoint.url"
+    url = settings.text(name)
+    if not url:
+        problem = "must name the public keys that tokens are checked with, as https: or file: URL"
+        raise settings.error(name, None, problem)
+    try:
+        from kwire.security.jwks import Jwks, KeysUnreadable
+    except ImportError:
+        problem = "needs the packages PyJWT and cryptography: pip install kwire[security]"
+        raise settings.error(name, url, problem) from None
+    refresh_s = settings.integer("sasl.oauthbearer.jwks.endpoint.refresh.ms") / 1000
+    try:
+        return signed(Jwks(url, refresh_s).key)
+    except KeysUnreadable as error:
+        raise settings.error(name, url, str(error)) from None
+
+
+def _token_rules(settings: ListenerSettings) -> "TokenRules":
+    from kwire.security.oauth import TokenRules
+
+    return TokenRules(
+        settings.text("sasl.oauthbearer.expected.issuer"),
+        settings.strings("sasl.oauthbearer.expected.audience"),
+        settings.text("sasl.oauthbearer.sub.claim.name"),
+        settings.integer("sasl.oauthbearer.clock.skew.seconds"),
+    )
 
 
 def jaas_line(settings: ListenerSettings, mechanism: str) -> JaasLine | None:
