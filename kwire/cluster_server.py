@@ -43,6 +43,7 @@ class ClusterServer(Server):
     _store: MetadataStore
     _membership: Membership
     _open_stream: OpenStream = staticmethod(open_tcp)
+    _open_to_brokers: OpenStream | None = None
 
     async def _serve(self, task_status: trio.TaskStatus[None]) -> None:
         self._incarnation = str(UUID(int=self._random.getrandbits(128), version=4))
@@ -69,6 +70,19 @@ class ClusterServer(Server):
                 await self._store.run()
         finally:
             self._store_kept.set()
+
+    def _secure(self) -> None:
+        super()._secure()
+        name = self.config.inter_broker_name or self.config.listeners()[0].name
+        if self.config.security_protocol(name) == "PLAINTEXT":
+            return
+        from kwire.config.settings import ConfigError
+        from kwire.security.among_brokers import opener
+
+        try:
+            self._open_stream = self._open_to_brokers = opener(self.config.of_listener(name))
+        except ConfigError as error:
+            raise StartError(str(error)) from error
 
     async def _connect(self) -> MetadataStore:
         """The store that all brokers share; StoreUnusable, KafkaError."""
@@ -205,6 +219,7 @@ class ClusterServer(Server):
 
     async def _run(self, task_status: trio.TaskStatus[None]) -> None:
         async with trio.open_nursery() as nursery:
+            self.broker.open_stream = self._open_to_brokers
             nursery.start_soon(self._membership.run, self.broker)
             await super()._run(task_status)
             nursery.cancel_scope.cancel()

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from kwire.broker.peers import Peers
     from kwire.broker.producer_ids import ProducerIds
     from kwire.broker.transactions import Transactions
+    from kwire.client.peer import OpenStream
 
 _MOVES = (PartitionsChanged, PartitionsAdded, TopicDeleted)
 """Changes after which other partitions may be led here."""
@@ -88,6 +89,7 @@ class Broker:
         self.flusher = Flusher(self.clock.steady_ms, self.threads.syncing)
         self.cold_reads = ColdReads(self.threads.cold_reads)
         self.background: trio.Nursery
+        self.open_stream: OpenStream | None = None  # by TLS, or with a login, where brokers need it
         self.compaction: Compaction
         self.coordinators: list[Groups | Transactions] = []
         self.verified: dict[tuple[str, int, int], Note] = {}
@@ -143,7 +145,7 @@ class Broker:
         """The other brokers of a cluster."""
         from kwire.broker.peers import Peers
 
-        return Peers(self)
+        return Peers(self) if self.open_stream is None else Peers(self, self.open_stream)
 
     @cached_property
     def client_metrics(self) -> "ClientMetrics":

@@ -199,6 +199,15 @@ class BrokerConfig(Mapping[str, Value]):
         return ListenerSettings(name, self.security_protocol(name), self, prefixed)
 
     @property
+    def inter_broker_name(self) -> str | None:
+        """The name of the listener among brokers; None for the first one."""
+        if not self.given.keys() & _AMONG_BROKERS:
+            return None
+        from kwire.config.listener_settings import inter_broker_listener
+
+        return inter_broker_listener(self).name
+
+    @property
     def secured_listeners(self) -> list[str]:
         """The names of the listeners that are not PLAINTEXT."""
         names = [listener.name for listener in self.listeners()]

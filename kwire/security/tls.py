@@ -78,6 +78,16 @@ def server_context(settings: ListenerSettings) -> ssl.SSLContext:
     return context
 
 
+def client_context(settings: ListenerSettings) -> ssl.SSLContext:
+    """The context with which a broker is a client of other brokers' listeners; ConfigError."""
+    trusted = trusted_certificates(settings)
+    context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cadata=trusted)
+    context.check_hostname = bool(settings.text("ssl.endpoint.identification.algorithm"))
+    _choose_versions(context, settings)
+    load_key(context, settings)
+    return context
+
+
 def load_key(context: ssl.SSLContext, settings: ListenerSettings) -> None:
     """Load a listener's own key and certificates; ConfigError."""
     pem, password = key_and_chain(settings)
