@@ -42,7 +42,7 @@ CLUSTER_COMPAT := $(addprefix compat_tests/test_,cluster_tools.py group_protocol
 CLUSTER_SPARK := $(addprefix spark_tests/test_,batch.py streaming.py transactions.py sinks_topic.py \
 	pipeline_files.py pipeline_upkeep.py::test_verify_finds_a_gap_and_a_double)
 
-.PHONY: help run test check processes unit simulation compat compat-cluster spark spark-cluster spark-chaos browser container compiled compiled-tests compiled-unit compiled-compat bench bench-cluster pipelines costs hostile growth crash demo kafka etcd bring-etcd fuzz short-fuzz mutants soak docs format lock clean usable-python
+.PHONY: help run test check processes unit simulation compat compat-cluster spark spark-cluster spark-chaos browser container compiled compiled-tests compiled-unit compiled-compat bench bench-cluster reliability pipelines costs hostile growth crash demo kafka etcd bring-etcd fuzz short-fuzz mutants soak docs format lock clean usable-python
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -107,6 +107,9 @@ bench: $(VENV)/.test ## measure kwire and Apache Kafka 4.3.1 in one table (KAFKA
 
 bench-cluster: $(VENV)/.test bring-etcd ## measure three brokers on an etcd, and two workers against one (ARGS="--only metadata")
 	$(BIN)/python -m bench.cluster $(ARGS)
+
+reliability: $(VENV)/.test bring-etcd ## kill, freeze and restart brokers of three kwires and three Apache Kafkas under load (ARGS="--only P1 --times 5 --publish", KAFKA=no: only kwire)
+	$(BIN)/python -m bench.reliability $(ARGS)
 
 pipelines: $(VENV)/.test ## measure pipelines on Spark against the same jobs written by hand
 	$(BIN)/python -m bench.pipelines $(ARGS)
