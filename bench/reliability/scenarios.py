@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from bench.cluster.kills import TOPIC, Load, create_topic
 from bench.reliability.clusters import Trial
+from bench.reliability.unclean import unclean_election
 
 PARTITIONS = 6
 IN_FLIGHT_S = 0.05
@@ -53,6 +54,7 @@ class Scenarios:
             "P4": cls.controller_restarted,
             "P5": cls.rolling_restart,
             "P6": cls.rolling_kill,
+            "P7": cls.unclean,
             "P11": cls.etcd_out_of_reach,
             "P12": cls.wiped_disk,
         }
@@ -155,6 +157,11 @@ class Scenarios:
             yield Seen("P6", "from its start until it is in sync", time.monotonic() - started_s)
             self.load.wait(everything)
             yield self._pause("P6", "longest pause of any partition", everything, began_s)
+
+    def unclean(self) -> Iterator[Seen]:
+        """P7: only a replica that lacks records is up."""
+        yield Seen("P7", "from the operator's command until it leads", unclean_election(self.trial))
+        self._whole()
 
     def etcd_out_of_reach(self) -> Iterator[Seen]:
         """P11: the leader of etcd is killed; later no etcd answers for a minute."""

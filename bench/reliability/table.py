@@ -16,6 +16,7 @@ BARS_S = {
     ("P5", "longest pause of any partition"): 0.5,
     ("P6", "longest pause of any partition"): 1.0,
     ("P6", "from its start until it is in sync"): 3.0,
+    ("P7", "from the operator's command until it leads"): 1.0,
     ("P11", "until a topic is created"): 2.0,
 }
 """The bar of the 95th percentile of kwire's trials."""
@@ -27,6 +28,7 @@ FAULTS = {
     "P4": "the controller is restarted",
     "P5": "all brokers are restarted in turn",
     "P6": "all brokers get SIGKILL in turn",
+    "P7": "only a replica that lacks records is up, and may lead",
     "P11": "etcd loses its leader; then all of etcd is gone for 60 s",
     "P12": "a broker comes back with an empty disk",
 }
