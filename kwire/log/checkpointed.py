@@ -1,17 +1,51 @@
-"""The offsets that each checkpoint file of a data directory holds for the directory's logs."""
+"""The checkpoint files of a data directory: what they hold for its logs, and writing them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 
+from kwire.errors import KafkaError
 from kwire.log.checkpoints import (
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
     RECOVERY_POINTS,
     TopicPartition,
 )
+from kwire.log.data_directory import DataDirectory
 from kwire.log.partition_log import PartitionLog
 from kwire.log.segments import LogSegments
 
 ALL_CHECKPOINTS = (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS)
+
+
+def checkpoint(
+    data: DataDirectory,
+    logs: Mapping[TopicPartition, PartitionLog],
+    high_watermarks: Mapping[TopicPartition, int],
+    names: Collection[str] = ALL_CHECKPOINTS,
+    *,
+    flush: bool = True,
+) -> bool:
+    """Write these checkpoints of one directory; False if the disk refused a call.
+
+    With ``flush`` the rolled segments are flushed before, so that the recovery points pass them.
+    """
+
+    def here() -> dict[TopicPartition, PartitionLog]:
+        return {k: v for k, v in dict(logs).items() if v.health is data.health}
+
+    try:
+        if flush and RECOVERY_POINTS in names:
+            for opened in here().values():
+                opened.flush_rolled()
+                opened.leader_epochs.save()
+        for name in names:
+            data.write_checkpoint(name, partial(offsets_of, name, here, high_watermarks))
+    except KafkaError:
+        return False
+    except OSError as error:
+        data.health.refused(f"cannot write the checkpoints in {data.path}", error)
+        return False
+    return True
 
 
 def offsets_of(
