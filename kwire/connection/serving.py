@@ -51,7 +51,7 @@ class Serving:
         try:
             answer = None
             if served_by.plain is not None:
-                answer = served_by.plain(frame, position, header, self._broker)
+                answer = served_by.plain(frame, position, header, self._broker, self._info)
             if answer is not None and not isinstance(answer, Unfinished):
                 self._poller.tally.fast[header.api_key] += 1
                 if len(frame) > large.SMALL_BYTES:
