@@ -25,10 +25,10 @@ from kwire.protocol.types import is_flexible
 Handler: TypeAlias = Callable[[Any, Any], Any]
 PlainAnswer: TypeAlias = bytes | list[bytes | FileSlice]
 PlainHandler: TypeAlias = Callable[
-    [memoryview, int, RequestHeader, Any], PlainAnswer | Unfinished | None
+    [memoryview, int, RequestHeader, Any, Any], PlainAnswer | Unfinished | None
 ]
-"""(frame, start of the body, header, broker) → the response with its size in front, now or later;
-None leaves the request to the handler."""
+"""(frame, start of the body, header, broker, client) → the response with its size in front, now or
+later; None leaves the request to the handler."""
 
 
 class Api(NamedTuple):

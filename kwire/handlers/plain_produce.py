@@ -16,6 +16,7 @@ from struct import error as StructError
 from kwire.broker.broker import Broker
 from kwire.broker.internal_topics import INTERNAL_TOPICS
 from kwire.broker.partition import Partition
+from kwire.handlers.context import ConnectionInfo
 from kwire.log.plain_batch import plain_batch
 from kwire.protocol.frame import RequestHeader
 from kwire.protocol.wire import MalformedRequest, read_unsigned_varint
@@ -47,7 +48,13 @@ _EMPTY_FIELDS = b"\1" + bytes(8)
 _NO_TAGS = b"\0\0\0"
 
 
-def answer(frame: memoryview, position: int, header: RequestHeader, broker: Broker) -> bytes | None:
+def answer(
+    frame: memoryview,
+    position: int,
+    header: RequestHeader,
+    broker: Broker,
+    client: ConnectionInfo,
+) -> bytes | None:
     """The whole response with its size in front; None if the request isn't common.
 
     ``position`` is where the body of the request begins.
@@ -63,7 +70,7 @@ def answer(frame: memoryview, position: int, header: RequestHeader, broker: Brok
         topic_end = topic_at + (length if version < TOPIC_IDS_SINCE else _UUID_BYTES)
         partitions, index, length, more = _PARTITION.unpack_from(frame, topic_end)
         if topics != _ONE or partitions != _ONE:
-            return _answer_many(frame, position, header, broker, acks)
+            return _answer_many(frame, position, header, broker, client, acks)
         records_at = topic_end + _PARTITION.size
         if length > 0x7F and more <= 0x7F:
             length = length & 0x7F | more << 7
@@ -75,7 +82,7 @@ def answer(frame: memoryview, position: int, header: RequestHeader, broker: Brok
     if frame[records_end:] != _NO_TAGS:
         return None
     topic = frame[topic_at:topic_end]
-    partition = _partition(topic, index, version, broker)
+    partition = _partition(topic, index, version, broker, client)
     if partition is None:
         return None
     batch = plain_batch(frame[records_at:records_end], partition.log.config, broker.now_ms())
@@ -96,16 +103,23 @@ def answer(frame: memoryview, position: int, header: RequestHeader, broker: Brok
 
 
 def _answer_many(
-    frame: memoryview, position: int, header: RequestHeader, broker: Broker, acks: int
+    frame: memoryview,
+    position: int,
+    header: RequestHeader,
+    broker: Broker,
+    client: ConnectionInfo,
+    acks: int,
 ) -> bytes | None:
     """The response to a request for several partitions, or None."""
     from kwire.handlers.plain_produce_many import answer_many
 
-    return answer_many(frame, position, header, broker, acks)
+    return answer_many(frame, position, header, broker, client, acks)
 
 
-def _partition(topic: memoryview, index: int, version: int, broker: Broker) -> Partition | None:
-    """The partition, None unless it is served and every client may write to it."""
+def _partition(
+    topic: memoryview, index: int, version: int, broker: Broker, client: ConnectionInfo
+) -> Partition | None:
+    """The partition, None unless it is served and the client may write to it."""
     if version < TOPIC_IDS_SINCE:
         if len(topic) < _SHORTEST_NAME or topic[0] > _LONGEST_NAME:
             return None

@@ -14,6 +14,7 @@ from kwire.broker.broker import Broker
 from kwire.broker.internal_topics import INTERNAL_TOPICS
 from kwire.broker.partition import Partition
 from kwire.errors import KafkaError
+from kwire.handlers.context import ConnectionInfo
 from kwire.handlers.produce import told_log_start
 from kwire.log.plain_append import note_room_if_any
 from kwire.log.plain_batch import plain_batch
@@ -63,12 +64,25 @@ class Batches:
     batch.
     """
 
-    __slots__ = ("_broker", "_frame", "_now_ms", "_rolls", "_version", "at", "count", "topics")
+    __slots__ = (
+        "_broker",
+        "_client",
+        "_frame",
+        "_now_ms",
+        "_rolls",
+        "_version",
+        "at",
+        "count",
+        "topics",
+    )
 
-    def __init__(self, frame: memoryview, at: int, version: int, broker: Broker) -> None:
+    def __init__(
+        self, frame: memoryview, at: int, version: int, broker: Broker, client: ConnectionInfo
+    ) -> None:
         self._frame = frame
         self._version = version
         self._broker = broker
+        self._client = client
         self._now_ms = broker.now_ms()
         self.at = at
         self.count = 0
@@ -184,13 +198,18 @@ class Batches:
 
 
 def answer_many(
-    frame: memoryview, position: int, header: RequestHeader, broker: Broker, acks: int
+    frame: memoryview,
+    position: int,
+    header: RequestHeader,
+    broker: Broker,
+    client: ConnectionInfo,
+    acks: int,
 ) -> bytes | None:
     """The whole response with its size in front; None if the twin has to serve the request.
 
     ``position`` is where the body begins. The caller has checked that it has no transactional id.
     """
-    batches = Batches(frame, position + _TOPICS_AT, header.api_version, broker)
+    batches = Batches(frame, position + _TOPICS_AT, header.api_version, broker, client)
     try:
         batches.read()
     except (Uncommon, StructError, IndexError, MalformedRequest, UnicodeDecodeError):
