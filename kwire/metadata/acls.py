@@ -196,9 +196,7 @@ def created(acls: Acls, wanted: Iterable[AclBinding]) -> list[AclsCreated]:
     if len(new) > MOST_PER_REQUEST:
         raise too_many()
     if len(acls) + len(new) > MOST_ACLS:
-        raise KafkaError(
-            ErrorCode.POLICY_VIOLATION, f"The cluster holds at most {MOST_ACLS} ACLs."
-        )
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, f"The cluster holds at most {MOST_ACLS} ACLs.")
     return [AclsCreated(new)] if new else []
 
 
