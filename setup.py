@@ -25,6 +25,7 @@ COMPILED_MODULES = [
     "kwire/connection/inbox.py",
     "kwire/connection/outbox.py",
     "kwire/connection/poller.py",
+    "kwire/connection/serving.py",
     "kwire/coordinator/classic_group.py",
     "kwire/coordinator/classic_groups.py",
     "kwire/coordinator/classic_member.py",
