@@ -8,8 +8,8 @@ Rules:
   (``without_effect``). A bad value raises ConfigError.
 - ``broker.id`` and ``node.id`` are two names of one setting. ``log.dir`` counts only where
   ``log.dirs`` isn't set.
-- A setting that protects the broker and that kwire doesn't serve (an authorizer, a listener with
-  authentication) raises ConfigError: without the protection the broker would be open to everybody.
+- A setting that protects the broker and that kwire doesn't serve (another authorizer, a listener
+  with authentication) raises ConfigError: without the protection the broker would be open to everybody.
 """
 
 import logging
@@ -41,6 +41,9 @@ PROFILE: dict[str, str] = {
 }
 """kwire's own defaults."""
 
+STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+"""The one value of ``authorizer.class.name`` beside none."""
+
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _LEAST: dict[str, int] = {
     "log.flush.interval.ms": 0,
@@ -66,6 +69,13 @@ class Listener(NamedTuple):
     name: str
     host: str
     port: int
+
+
+class AuthorizerSettings(NamedTuple):
+    """Who may do everything, and whether a resource without any ACL is open to everybody."""
+
+    super_users: frozenset[str]
+    allows_without_acl: bool
 
 
 class BrokerConfig(Mapping[str, Value]):
@@ -158,6 +168,22 @@ class BrokerConfig(Mapping[str, Value]):
             raise ConfigError(name, text, problem)
         return "" if host == "*" else host.strip("[]"), int(port)
 
+    def authorizer(self) -> AuthorizerSettings | None:
+        """The settings of the authorizer; None without one, which lets everybody do everything."""
+        name = "authorizer.class.name"
+        if not self[name]:
+            return None
+        if self[name] != STANDARD_AUTHORIZER:
+            raise ConfigError(name, self[name], f"must be {STANDARD_AUTHORIZER}, or empty")
+        users = str(self.given.get("super.users", "")).split(";")
+        super_users = frozenset(user.strip() for user in users if user.strip())
+        for user in super_users:
+            if not all(user.partition(":")):
+                problem = "must name principals as in User:admin;User:operator"
+                raise ConfigError("super.users", user, problem)
+        everyone = str(self.given.get("allow.everyone.if.no.acl.found", ""))
+        return AuthorizerSettings(super_users, everyone.strip().lower() == "true")
+
     def metadata_store(self) -> "EtcdAddress | None":
         """The store of a cluster's metadata; None for a broker that is alone."""
         text = self["kwire.metadata.store"]
@@ -181,9 +207,7 @@ class BrokerConfig(Mapping[str, Value]):
             raise ConfigError("process.roles", self.given["process.roles"], "must contain broker")
         if not self.strings("log.dirs"):
             raise ConfigError("log.dirs", "", "must name a directory")
-        authorizer = self["authorizer.class.name"]
-        if authorizer:
-            raise ConfigError("authorizer.class.name", authorizer, "authorizers are not served yet")
+        self.authorizer()
         for name, least in _LEAST.items():
             value = self[name]
             unlimited = value == -1 and name.startswith("log.retention.")
