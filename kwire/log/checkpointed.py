@@ -39,7 +39,10 @@ def checkpoint(
                 opened.flush_rolled()
                 opened.leader_epochs.save()
         for name in names:
-            data.write_checkpoint(name, partial(offsets_of, name, here, high_watermarks))
+            known = high_watermarks
+            if name == HIGH_WATERMARKS and not known.keys() >= here().keys():
+                known = {**data.high_watermarks, **known}  # of logs that weren't served
+            data.write_checkpoint(name, partial(offsets_of, name, here, known))
     except KafkaError:
         return False
     except OSError as error:
@@ -63,7 +66,10 @@ def offsets_of(
             for key, opened in logs.items()
             if opened.log_start_offset > opened.segments[0].base_offset
         }
-    return {key: high_watermarks.get(key, opened.log_end_offset) for key, opened in logs.items()}
+    return {
+        key: min(high_watermarks.get(key, opened.log_end_offset), opened.log_end_offset)
+        for key, opened in logs.items()
+    }
 
 
 def _recovery_point(opened: PartitionLog) -> int:

@@ -252,6 +252,11 @@ class LogManager:
             return created
         raise refusal
 
+    def high_watermark_before(self, opened: PartitionLog) -> int:
+        """A log's high watermark when an earlier process checkpointed it last; 0 if unknown."""
+        known = self._data_directories[opened.health.path].high_watermarks
+        return known.get((opened.topic, opened.partition), 0)
+
     def begin_epoch(self, opened: PartitionLog, epoch: int) -> None:
         """Note that a leader of this epoch starts to write; KafkaError (KAFKA_STORAGE_ERROR)."""
         try:

@@ -58,11 +58,16 @@ def truncate_logs(
 
 
 def truncate_log(log: PartitionLog, offset: int, now_ms: int, disk: Disk, steady_ms: int) -> None:
-    """Cut everything from ``offset`` on; KafkaError (KAFKA_STORAGE_ERROR)."""
-    if offset >= log.log_end_offset:
-        return
+    """Cut everything from ``offset`` on; KafkaError (KAFKA_STORAGE_ERROR).
+
+    Where the log ends at ``offset`` or before, it only forgets epochs that have begun there and
+    written nothing: the leader may not know them.
+    """
     try:
-        if offset < log.segments[0].base_offset:
+        if offset >= log.log_end_offset:
+            log.leader_epochs.truncate_from_end(log.log_end_offset)
+            log.leader_epochs.save()
+        elif offset < log.segments[0].base_offset:
             _start_at(log, offset, now_ms, disk, steady_ms)
         else:
             _truncate(log, offset, disk, steady_ms)

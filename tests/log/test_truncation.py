@@ -5,7 +5,7 @@ import pytest
 from kwire.log.checkpoints import LOG_START_OFFSETS, RECOVERY_POINTS, read_offsets
 from kwire.log.log_config import LogConfig
 from kwire.log.manager import LogManager
-from kwire.log.truncation import Cut, start_at, truncate_logs
+from kwire.log.truncation import Cut, start_at, truncate_log, truncate_logs
 from kwire.testing.log_scan import check_log
 
 
@@ -45,6 +45,16 @@ def test_several_logs_are_cut_with_one_checkpoint(tools, manager):
     assert tools.disk.calls > written
     for log in (first, second):
         check_log(log)
+
+
+def test_a_cut_at_the_end_forgets_an_epoch_without_records(tools):
+    """A leader that wrote nothing had it; its successor doesn't know it, and asks for this cut."""
+    log = tools.open()
+    tools.append(log, b"v")
+    log.leader_epochs.assign(4, 1)
+    truncate_log(log, 1, tools.now_ms, tools.disk, 0)
+    assert log.leader_epochs.entries == [(0, 0)]
+    assert log.log_end_offset == 1
 
 
 def test_a_log_begins_anew(tools, manager):
