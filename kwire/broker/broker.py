@@ -48,6 +48,7 @@ from kwire.metadata.store import Guard, MetadataStore
 if TYPE_CHECKING:
     from kwire.broker.client_metrics import ClientMetrics
     from kwire.broker.compaction import Compaction
+    from kwire.broker.fetchers import Fetchers
     from kwire.broker.groups import Groups
     from kwire.broker.isr_updates import IsrUpdates
     from kwire.broker.notes import Note
@@ -180,6 +181,14 @@ class Broker:
         return updates
 
     @cached_property
+    def fetchers(self) -> "Fetchers":
+        """The tasks that fetch from the leaders of what this broker follows."""
+        from kwire.broker.fetchers import Fetchers
+
+        listener = self.config["inter.broker.listener.name"]
+        return Fetchers(self, listener, self.peers.open_stream)
+
+    @cached_property
     def client_metrics(self) -> "ClientMetrics":
         """The metrics that clients push."""
         from kwire.broker.client_metrics import ClientMetrics
@@ -201,6 +210,7 @@ class Broker:
         background.start_soon(self.flusher.run)
         if "isr_updates" in vars(self):
             background.start_soon(self.isr_updates.run)
+        self._follow_leaders()
         homes = (
             (OFFSETS_TOPIC, lambda: self.groups),
             (TRANSACTIONS_TOPIC, lambda: self.transactions),
@@ -284,11 +294,19 @@ class Broker:
         if await changes_broker(changes):
             self.settings = broker_settings(self.config, image, self.node_id)
         await self._served.take_roles(image, changes)
+        self._follow_leaders()
         await self._served.publish(image, changes)
         if "isr_updates" in vars(self) and any(isinstance(change, _BROKERS) for change in changes):
             self.isr_updates.brokers_changed()
+        self._follow_leaders()
         if self.coordinators and any(isinstance(change, _MOVES) for change in changes):
             self._tell_coordinators()
+
+    def _follow_leaders(self) -> None:
+        """Fetch what is followed from its present leaders."""
+        moved = self._served.moved_followers()
+        if moved:
+            self.fetchers.place(moved)
 
     def _tell_coordinators(self) -> None:
         """Have the coordinators look which partitions this broker leads."""
@@ -299,5 +317,6 @@ class Broker:
         """Try again to open partitions whose logs couldn't be made, perhaps for lack of space."""
         before = len(self.offline_partitions())
         await self._served.retry_offline(self.image)
+        self._follow_leaders()
         if len(self.offline_partitions()) < before:
             self._tell_coordinators()
