@@ -14,6 +14,7 @@ from typing import Protocol
 
 from kwire.broker.flusher import Flush, Flusher
 from kwire.errors import ErrorCode, KafkaError
+from kwire.log.log_config import LogConfig
 from kwire.log.partition_log import AppendInfo, PartitionLog
 from kwire.log.plain_append import append_plain
 from kwire.log.validation import AppendOrigin, CheckedBatch
@@ -88,6 +89,10 @@ class Partition:
         self.waiters: set[Waiter] = set()
         self.flush: Flush | None = None
         self._flusher = flusher
+
+    def configure(self, config: LogConfig) -> None:
+        """Apply the settings that concern more than the log."""
+        self.min_isr = config.min_insync_replicas
 
     @property
     def messages_in(self) -> int:

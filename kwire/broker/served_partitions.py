@@ -340,6 +340,6 @@ class ServedPartitions:
 
     def _set_up(self, partition: Partition, config: LogConfig) -> None:
         """Apply the settings of a partition that concern more than its log."""
-        partition.min_isr = config.min_insync_replicas
+        partition.configure(config)
         if config.compact:
             self.compacts.set()

@@ -5,6 +5,8 @@ Rules:
 - Only a change alters an image. So a store that keeps the changes can rebuild any image by replay.
 - A change states the result of a decision, not its reasons. ``apply`` never refuses a change.
 - A store keeps a change as JSON: ``{"type": class name, fields…}``, bytes as hexadecimal.
+- A partition is a list of its fields. Those after the partition epoch are left out if all have
+  their defaults. Level 2 of ``kwire.changes`` is a cluster in which they may be there.
 """
 
 import json
@@ -123,6 +125,11 @@ Change: TypeAlias = (
     | TakenOver
 )
 
+
+SHORT_ROW = 5
+"""So many fields has the row of a partition whose other fields have their defaults."""
+
+_DEFAULTS = PartitionImage(-1, 0, (), ())[SHORT_ROW:]
 
 CHANGE_BYTES = 150
 PARTITION_BYTES = 30
@@ -276,13 +283,23 @@ def _fields(change: Change) -> dict[str, Any]:
     fields: dict[str, Any] = change._asdict()
     if isinstance(change, TopicCreated):
         topic = change.topic
-        fields = {"name": topic.name, "id": topic.topic_id.hex(), "partitions": topic.partitions}
+        rows = [_row(partition) for partition in topic.partitions]
+        fields = {"name": topic.name, "id": topic.topic_id.hex(), "partitions": rows}
         if topic.hashed_partitions != len(topic.partitions):
             fields["hashed"] = topic.hashed_partitions
         return fields
     if "topic_id" in fields:
         fields["topic_id"] = fields["topic_id"].hex()
+    if isinstance(change, PartitionsAdded):
+        fields["partitions"] = [_row(partition) for partition in change.partitions]
+    elif isinstance(change, PartitionsChanged):
+        fields["rows"] = [(index, _row(partition)) for index, partition in change.rows]
     return fields
+
+
+def _row(partition: PartitionImage) -> tuple[Any, ...]:
+    """A partition's fields as they are stored."""
+    return partition[:SHORT_ROW] if partition[SHORT_ROW:] == _DEFAULTS else partition
 
 
 def from_json(text: str) -> list[Change]:
@@ -306,9 +323,21 @@ def _broker(node_id: int, rack: str | None, endpoints: list[Any], *others: Any) 
 
 
 def _partitions(rows: Iterable[Any]) -> tuple[PartitionImage, ...]:
-    return tuple(
-        PartitionImage(leader, leader_epoch, tuple(replicas), tuple(isr), partition_epoch)
-        for leader, leader_epoch, replicas, isr, partition_epoch in rows
+    return tuple(map(_partition, rows))
+
+
+def _partition(row: list[Any]) -> PartitionImage:
+    leader, leader_epoch, replicas, isr, partition_epoch, *others = row
+    short = PartitionImage(leader, leader_epoch, tuple(replicas), tuple(isr), partition_epoch)
+    if not others:
+        return short
+    adding, removing, elr, last_known_elr, is_recovering = others
+    return short._replace(
+        adding=tuple(adding),
+        removing=tuple(removing),
+        elr=tuple(elr),
+        last_known_elr=tuple(last_known_elr),
+        is_recovering=is_recovering,
     )
 
 

@@ -9,7 +9,8 @@ Rules:
   the cluster has doesn't start.
 - ``kwire.changes`` is the level of the kinds of changes (``kwire.metadata.changes``). No broker can
   follow a log with a kind that it doesn't know. So a new kind raises the highest level here and is
-  written only while the cluster has this level.
+  written only while the cluster has this level. Level 2 has partitions with several replicas; it
+  isn't lowered while there is one.
 
 Source: FeatureControlManager, QuorumFeatures of Kafka.
 """
@@ -27,6 +28,9 @@ TRANSACTION_VERSION = "transaction.version"
 METADATA_VERSION = "metadata.version"
 CHANGES_VERSION = "kwire.changes"
 
+REPLICATION_LEVEL = 2
+"""The level of ``kwire.changes`` from which on a partition may have several replicas."""
+
 
 class FeatureRange(NamedTuple):
     """The lowest and the highest level of a feature."""
@@ -37,7 +41,7 @@ class FeatureRange(NamedTuple):
 
 SUPPORTED: Mapping[str, FeatureRange] = {
     GROUP_VERSION: FeatureRange(0, 1),
-    CHANGES_VERSION: FeatureRange(1, 1),
+    CHANGES_VERSION: FeatureRange(1, 2),
     "kraft.version": FeatureRange(0, 1),
     METADATA_VERSION: FeatureRange(7, 30),
     TRANSACTION_VERSION: FeatureRange(0, 2),
@@ -152,4 +156,14 @@ def _problem(image: MetadataImage, update: FeatureUpdate) -> str | None:
         return "Can't downgrade to a newer version."
     if update.name in FIXED and update.level != current:
         return "The level of this feature is fixed."
+    if update.name == CHANGES_VERSION and update.level < REPLICATION_LEVEL:
+        return _replicated_topic(image)
+    return None
+
+
+def _replicated_topic(image: MetadataImage) -> str | None:
+    """Why the level can't be lowered: a topic has several replicas."""
+    for topic in image.topics_by_name.values():
+        if any(len(partition.replicas) > 1 for partition in topic.partitions):
+            return f"Topic {topic.name} has several replicas, which need level {REPLICATION_LEVEL}."
     return None

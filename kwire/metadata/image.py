@@ -34,13 +34,25 @@ ConfigResource: TypeAlias = tuple[ConfigResourceType, str]
 
 
 class PartitionImage(NamedTuple):
-    """A partition's replicas by node id, its leader (-1: none) and its epochs."""
+    """A partition's replicas by node id, its leader (-1: none) and its epochs.
+
+    While a reassignment is under way, ``adding`` and ``removing`` are those of ``replicas`` that
+    come and go. ``elr`` are the eligible leader replicas (KIP-966): not in the ISR, but they have
+    all records below the high watermark. ``last_known_elr`` is the last leader of a partition that
+    nobody leads. ``is_recovering`` says that the leader was elected uncleanly and hasn't committed
+    an ISR since.
+    """
 
     leader: int
     leader_epoch: int
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     partition_epoch: int = 0
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+    elr: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()
+    is_recovering: bool = False
 
 
 class TopicImage(NamedTuple):

@@ -3,7 +3,14 @@
 import pytest
 
 from kwire.errors import ErrorCode, KafkaError
-from kwire.metadata.changes import FeatureLevelChanged, apply, from_json, snapshot, to_json
+from kwire.metadata.changes import (
+    FeatureLevelChanged,
+    TopicCreated,
+    apply,
+    from_json,
+    snapshot,
+    to_json,
+)
 from kwire.metadata.features import (
     CHANGES_VERSION,
     TRANSACTION_VERSION,
@@ -13,7 +20,7 @@ from kwire.metadata.features import (
     own_features,
     update_features,
 )
-from kwire.metadata.image import BrokerImage, MetadataImage
+from kwire.metadata.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
 
 UP, DOWN, UNSAFE = UpgradeType.UPGRADE, UpgradeType.SAFE_DOWNGRADE, UpgradeType.UNSAFE_DOWNGRADE
 
@@ -27,7 +34,7 @@ def image() -> MetadataImage:
 def test_a_new_cluster_has_the_highest_levels(image):
     assert image.feature_level(TRANSACTION_VERSION) == 2
     assert image.feature_level("metadata.version") == 30
-    assert image.feature_level(CHANGES_VERSION) == 1
+    assert image.feature_level(CHANGES_VERSION) == 2
 
 
 def test_a_level_of_zero_is_no_level(image):
@@ -53,14 +60,23 @@ def test_the_level_that_is_there_needs_no_change(image):
         (FeatureUpdate(TRANSACTION_VERSION, 1, 0), "does not support the given upgrade type"),
         (FeatureUpdate("unknown.version", 1, UP), "does not support this feature"),
         (FeatureUpdate("metadata.version", 29, UNSAFE), "is fixed"),
-        (FeatureUpdate(CHANGES_VERSION, 2, UP), "only supports versions 1-1"),
-        (FeatureUpdate(CHANGES_VERSION, 0, UNSAFE), "only supports versions 1-1"),
+        (FeatureUpdate(CHANGES_VERSION, 3, UP), "only supports versions 1-2"),
+        (FeatureUpdate(CHANGES_VERSION, 0, UNSAFE), "only supports versions 1-2"),
     ],
 )
 def test_an_update_that_is_refused_says_why(image, update, reason):
     with pytest.raises(KafkaError, match=reason) as refused:
         update_features(image, [FeatureUpdate(TRANSACTION_VERSION, 1, DOWN), update])
     assert refused.value.code is ErrorCode.INVALID_UPDATE_VERSION
+
+
+def test_replicas_keep_the_level_that_they_need(image):
+    """An older kwire couldn't read what is committed about them."""
+    lower = FeatureUpdate(CHANGES_VERSION, 1, DOWN)
+    assert update_features(image, [lower]) == [FeatureLevelChanged(CHANGES_VERSION, 1)]
+    topic = TopicImage("t", bytes(16), (PartitionImage(1, 0, (1, 2), (1,)),), 1)
+    with pytest.raises(KafkaError, match="Topic t has several replicas"):
+        update_features(apply(image, [TopicCreated(topic)], 2), [lower])
 
 
 def test_an_upgrade_is_no_downgrade(image):

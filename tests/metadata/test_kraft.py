@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kwire.metadata.changes import apply
-from kwire.metadata.image import ConfigResourceType, MetadataImage
+from kwire.metadata.image import ConfigResourceType, MetadataImage, PartitionImage
 from kwire.metadata.kraft.access_records import AccessControlEntryRecord
 from kwire.metadata.kraft.cluster import KraftCluster, NotOneBroker
 from kwire.metadata.kraft.cluster_records import (
@@ -114,7 +114,7 @@ def test_topics_configs_and_producer_ids_come_over():
     )
     image = image_of(cluster)
     partition = image.topics_by_id[TOPIC].partitions[0]
-    assert partition == (1, 5, (1,), (1,), 7)
+    assert partition == PartitionImage(1, 5, (1,), (1,), 7)
     assert image.config(ConfigResourceType.TOPIC, "orders") == {"retention.ms": "5"}
     assert image.config(ConfigResourceType.BROKER, "") == {"log.retention.ms": "7"}
     assert cluster.next_producer_id == 2000

@@ -10,6 +10,9 @@ from kwire.errors import KafkaError
 from kwire.metadata.changes import (
     BrokerRegistered,
     ClusterNamed,
+    PartitionsAdded,
+    PartitionsChanged,
+    TopicCreated,
     apply,
     from_json,
     snapshot,
@@ -24,7 +27,13 @@ from kwire.metadata.controller import (
     delete_topic,
 )
 from kwire.metadata.difference import difference
-from kwire.metadata.image import BrokerImage, ConfigResourceType, MetadataImage
+from kwire.metadata.image import (
+    BrokerImage,
+    ConfigResourceType,
+    MetadataImage,
+    PartitionImage,
+    TopicImage,
+)
 
 SETTINGS = BrokerConfig.load({})
 
@@ -97,3 +106,33 @@ def test_any_history_can_be_replayed(commands):
     restored = apply(MetadataImage(), from_json(to_json(snapshot(image))), image.revision)
     assert restored == image
     assert {t.name: t for t in image.topics_by_id.values()} == image.topics_by_name
+
+
+_IDS = st.lists(st.integers(1, 5), max_size=3).map(tuple)
+_ROWS = st.builds(
+    PartitionImage,
+    *(st.integers(-1, 3), st.integers(0, 9), _IDS, _IDS, st.integers(0, 9)),
+    *(_IDS, _IDS, _IDS, _IDS, st.booleans()),
+)
+
+
+@given(_ROWS)
+def test_a_partition_survives_in_a_store(row):
+    """With all its fields, whatever they are."""
+    changes = [
+        TopicCreated(TopicImage("t", bytes(16), (row, row), 2)),
+        PartitionsAdded(bytes(16), (row,)),
+        PartitionsChanged(bytes(16), ((2, row),)),
+    ]
+    assert from_json(to_json(changes)) == changes
+
+
+def test_a_partition_without_the_newer_fields_is_stored_as_before():
+    """An older kwire can read it, and this one reads what an older one has written."""
+    text = (
+        '[{"type": "PartitionsAdded", "topic_id": "00000000000000000000000000000000", '
+        '"partitions": [[1, 2, [1], [1], 3]]}]'
+    )
+    changes = [PartitionsAdded(bytes(16), (PartitionImage(1, 2, (1,), (1,), 3),))]
+    assert from_json(text) == changes
+    assert to_json(changes) == text

@@ -135,15 +135,15 @@ def test_a_broker_that_lacks_a_level_of_changes_does_not_start(
     async def scenario(world: World) -> None:
         node = world.nodes[2]
         node.kill()
-        level = [FeatureLevelChanged(CHANGES_VERSION, 2)]
+        level = [FeatureLevelChanged(CHANGES_VERSION, 3)]
         await world.nodes[1].broker.commit(lambda _: level)
         node.start()
         await pass_s(5)
         [line, *_] = [note for note in world.notes if "can't start" in note]
-        assert "broker 2 supports kwire.changes from 1 to 1, but the cluster has level 2" in line
+        assert "broker 2 supports kwire.changes from 1 to 2, but the cluster has level 3" in line
         assert world.checks.image.brokers[2].is_fenced
         monkeypatch.setattr(
-            "kwire.cluster_server.own_features", lambda: (("kwire.changes", 1, 2), *_LEVELS)
+            "kwire.cluster_server.own_features", lambda: (("kwire.changes", 1, 3), *_LEVELS)
         )
         await world.all_ready(20)
 
