@@ -101,6 +101,9 @@ class Broker:
         self.partition_if_served = self._served.partition_if_served
         self.is_offline = self._served.is_offline
         self.partitions = self._served.all
+        self.stable_offset = self._served.stable_offset
+        self.hosted = self._served.hosted
+        self.high_watermarks = self._served.high_watermarks
         self.gone = self._served.gone
         self.offline_partitions = self._served.offline
         self.put_strays_aside = self._served.put_strays_aside
@@ -247,6 +250,7 @@ class Broker:
         self.image = image
         if await changes_broker(changes):
             self.settings = broker_settings(self.config, image, self.node_id)
+        await self._served.take_roles(image, changes)
         await self._served.publish(image, changes)
         if self.coordinators and any(isinstance(change, _MOVES) for change in changes):
             self._tell_coordinators()
