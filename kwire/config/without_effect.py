@@ -79,7 +79,6 @@ WITHOUT_EFFECT = (
     "num.io.threads",
     "num.network.threads",
     "num.replica.",
-    "offsets.commit.timeout.ms",
     "offsets.load.buffer.size",
     "offsets.topic.replication.factor",
     "producer.id.expiration.check.interval.ms",
