@@ -9,7 +9,8 @@ Rules:
 - ``broker.id`` and ``node.id`` are two names of one setting. ``log.dir`` counts only where
   ``log.dirs`` isn't set.
 - A setting that protects the broker and that kwire doesn't serve (another authorizer, a listener
-  with authentication) raises ConfigError: without the protection the broker would be open to everybody.
+  with authentication) raises ConfigError: without the protection the broker would be open to
+  everybody.
 """
 
 import logging
@@ -43,6 +44,9 @@ PROFILE: dict[str, str] = {
 
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 """The one value of ``authorizer.class.name`` beside none."""
+
+AUTHORIZER_SETTINGS = ("super.users", "allow.everyone.if.no.acl.found")
+"""Settings that Kafka's authorizer reads, which aren't in the table of Kafka's settings."""
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _LEAST: dict[str, int] = {
@@ -94,7 +98,11 @@ class BrokerConfig(Mapping[str, Value]):
         ``places`` has file and line of each setting from a properties file, for warnings.
         """
         known = settings(BROKER)
-        given = {name: text for name, text in properties.items() if name in known}
+        given = {
+            name: text
+            for name, text in properties.items()
+            if name in known or name in AUTHORIZER_SETTINGS
+        }
         _resolve_aliases(given)
         values = {
             name: setting.parse(given.get(name, PROFILE.get(name, setting.default)))
@@ -345,6 +353,8 @@ def _warn(properties: Mapping[str, str], config: BrokerConfig, places: Mapping[s
         setting = known.get(name)
         if setting is None:
             asked[name] = name
+            if name in AUTHORIZER_SETTINGS:
+                continue
             if not is_among(name, OUTSIDE_THE_TABLE):
                 _warn_unknown(name, known, places.get(name, ""))
         elif config[name] != setting.parse(PROFILE.get(name, setting.default)):

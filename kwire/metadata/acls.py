@@ -12,10 +12,10 @@ Rules:
 Source: AclBinding, AclBindingFilter, ResourcePatternFilter, AclControlManager of Kafka.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from types import MappingProxyType
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from kwire.errors import ErrorCode, KafkaError
 
@@ -187,17 +187,16 @@ def check_binding(acl: AclBinding) -> None:
         raise _refused(f"A name, principal or host has at most {MOST_TEXT} characters.")
 
 
-def created(acls: Acls, wanted: Iterable[AclBinding]) -> list[AclsCreated]:
-    """The change that creates valid ACLs; none where all exist.
+def created(acls: Acls, new: Sequence[AclBinding]) -> list[AclsCreated]:
+    """The changes that create valid ACLs, which are different and don't exist.
 
     Raises KafkaError (POLICY_VIOLATION) for too many in one request or in the cluster.
     """
-    new = tuple(acl for acl in dict.fromkeys(wanted) if acl not in acls)
     if len(new) > MOST_PER_REQUEST:
         raise too_many()
     if len(acls) + len(new) > MOST_ACLS:
         raise KafkaError(ErrorCode.POLICY_VIOLATION, f"The cluster holds at most {MOST_ACLS} ACLs.")
-    return [AclsCreated(new)] if new else []
+    return in_changes(AclsCreated, new)
 
 
 def too_many() -> KafkaError:
@@ -225,14 +224,17 @@ def size_of_acls(change: AclsCreated | AclsDeleted) -> int:
     return sum(40 + len(acl.name) + len(acl.principal) + len(acl.host) for acl in change.acls)
 
 
-ACLS_PER_CHANGE = 500
+ACLS_PER_CHANGE = 200
+"""A change has no more, because other tasks have their turn between two changes."""
+
+_Kind = TypeVar("_Kind", AclsCreated, AclsDeleted)
 
 
-def snapshot_of(acls: Acls) -> list[AclsCreated]:
-    """The changes that make a set of ACLs out of none, each of a moderate size."""
+def in_changes(kind: type[_Kind], acls: Iterable[AclBinding]) -> list[_Kind]:
+    """Changes of a moderate size that create or delete these ACLs."""
     every = tuple(acls)
     return [
-        AclsCreated(every[start : start + ACLS_PER_CHANGE])
+        kind(every[start : start + ACLS_PER_CHANGE])
         for start in range(0, len(every), ACLS_PER_CHANGE)
     ]
 

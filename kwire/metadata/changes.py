@@ -18,8 +18,8 @@ from kwire.metadata.acls import (
     AclsDeleted,
     apply_acls,
     bindings_from_json,
+    in_changes,
     size_of_acls,
-    snapshot_of,
 )
 from kwire.metadata.image import (
     BrokerImage,
@@ -279,7 +279,7 @@ def snapshot(image: MetadataImage) -> list[Change]:
         for name, value in values.items()
     ]
     changes += [FeatureLevelChanged(name, level) for name, level in image.features.items()]
-    changes += snapshot_of(image.acls)
+    changes += in_changes(AclsCreated, image.acls)
     changes.append(ProducerIdsAllocated(image.next_producer_id))
     changes.append(TakenOver(image.kafka_metadata_end_offset))
     changes.append(ControllerElected(image.controller_id, image.controller_epoch))

@@ -9,7 +9,7 @@ Rules:
 
 from collections.abc import Iterator
 
-from kwire.metadata.acls import AclsCreated, AclsDeleted
+from kwire.metadata.acls import AclsCreated, AclsDeleted, in_changes
 from kwire.metadata.changes import (
     BrokerRegistered,
     BrokerUnregistered,
@@ -85,12 +85,8 @@ def _levels(old: MetadataImage, new: MetadataImage) -> Iterator[Change]:
 def _acls(old: MetadataImage, new: MetadataImage) -> Iterator[Change]:
     if old.acls is new.acls:
         return
-    deleted = tuple(acl for acl in old.acls if acl not in new.acls)
-    created = tuple(acl for acl in new.acls if acl not in old.acls)
-    if deleted:
-        yield AclsDeleted(deleted)
-    if created:
-        yield AclsCreated(created)
+    yield from in_changes(AclsDeleted, (acl for acl in old.acls if acl not in new.acls))
+    yield from in_changes(AclsCreated, (acl for acl in new.acls if acl not in old.acls))
 
 
 def _values(old: MetadataImage, new: MetadataImage) -> Iterator[Change]:

@@ -120,18 +120,12 @@ class Authorizer:
         for acl in acls:
             self._add(acl)
 
-    def apply(self, changes: Iterable[object]) -> None:
-        """Take the ACLs that are among the changes of the metadata."""
-        for change in changes:
-            if isinstance(change, AclsCreated):
-                for acl in change.acls:
-                    self._add(acl)
-            elif isinstance(change, AclsDeleted):
-                for acl in change.acls:
-                    self._remove(acl)
-            else:
-                continue
-            self._forget()
+    def apply(self, change: AclsCreated | AclsDeleted) -> None:
+        """Take a change of ACLs; it counts from now on."""
+        alter = self._add if isinstance(change, AclsCreated) else self._remove
+        for acl in change.acls:
+            alter(acl)
+        self._forget()
 
     def allows(self, client: Client, operation: int, resource_type: int, name: str) -> bool:
         """Whether the client may do this to the resource of this name."""

@@ -144,9 +144,9 @@ def test_a_change_counts_at_once():
     authorizer = Authorizer()
     for _ in range(2):
         assert not authorizer.allows(ALICE, READ, TOPIC, "orders")
-        authorizer.apply([object(), AclsCreated((acl("ord", pattern=PREFIXED),))])
+        authorizer.apply(AclsCreated((acl("ord", pattern=PREFIXED),)))
         assert authorizer.allows(ALICE, READ, TOPIC, "orders")
-        authorizer.apply([AclsDeleted((acl("ord", pattern=PREFIXED), acl("none")))])
+        authorizer.apply(AclsDeleted((acl("ord", pattern=PREFIXED), acl("none"))))
     assert authorizer.rule(ALICE, READ, TOPIC, "orders") is module.DEFAULT_DENY
     assert not authorizer._by_pattern
     assert not authorizer._by_principal
@@ -206,10 +206,10 @@ def test_any_acls_give_the_answers_of_the_plain_rule():
             )
             if chance.random() < 0.2:
                 acls.pop(one, None)
-                authorizer.apply([AclsDeleted((one,))])
+                authorizer.apply(AclsDeleted((one,)))
             else:
                 acls[one] = None
-                authorizer.apply([AclsCreated((one,))])
+                authorizer.apply(AclsCreated((one,)))
             for client in (ALICE, BOB):
                 for operation in (READ, DESCRIBE):
                     for name in ("a", "abc", "abcd", "b", "c"):
