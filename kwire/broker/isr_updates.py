@@ -77,9 +77,7 @@ class IsrUpdates:
     def is_eligible(self, node_id: int, broker_epoch: int) -> bool:
         """Whether a broker is active and registered with this epoch (KIP-903)."""
         registered = self._broker.image.brokers.get(node_id)
-        return (
-            registered is not None and registered.is_active and registered.epoch == broker_epoch
-        )
+        return registered is not None and registered.is_active and registered.epoch == broker_epoch
 
     def wanted(self, partition: LeaderPartition) -> None:
         """Commit the proposal of a partition soon."""
