@@ -33,7 +33,15 @@ from kwire.config.settings import Value
 from kwire.errors import ErrorCode, KafkaError
 from kwire.log.log_config import LogConfig
 from kwire.log.manager import LogManager
-from kwire.metadata.changes import Change, PartitionsAdded, PartitionsChanged, TopicDeleted
+from kwire.metadata.changes import (
+    BrokerChanged,
+    BrokerRegistered,
+    BrokerUnregistered,
+    Change,
+    PartitionsAdded,
+    PartitionsChanged,
+    TopicDeleted,
+)
 from kwire.metadata.image import MetadataImage, TopicImage
 from kwire.metadata.store import Guard, MetadataStore
 
@@ -42,10 +50,15 @@ if TYPE_CHECKING:
     from kwire.broker.compaction import Compaction
     from kwire.broker.fetchers import Fetchers
     from kwire.broker.groups import Groups
+    from kwire.broker.isr_updates import IsrUpdates
     from kwire.broker.notes import Note
     from kwire.broker.peers import Peers
     from kwire.broker.producer_ids import ProducerIds
+    from kwire.broker.replica_sessions import ReplicaSessions
     from kwire.broker.transactions import Transactions
+
+_BROKERS = (BrokerRegistered, BrokerChanged, BrokerUnregistered)
+"""Changes after which other followers may be in sync."""
 
 _MOVES = (PartitionsChanged, PartitionsAdded, TopicDeleted)
 """Changes after which other partitions may be led here."""
@@ -158,6 +171,24 @@ class Broker:
         return Fetchers(self, listener, self.peers.open_stream)
 
     @cached_property
+    def replica_sessions(self) -> "ReplicaSessions":
+        """The sessions of followers that fetch from this broker."""
+        from kwire.broker.replica_sessions import ReplicaSessions
+
+        most = "kwire.fetch.session.cache.max.partitions"
+        return ReplicaSessions(self.random, lambda: self.integer(most))
+
+    @cached_property
+    def isr_updates(self) -> "IsrUpdates":
+        """What this broker commits about in-sync replicas, since it leads followers."""
+        from kwire.broker.isr_updates import IsrUpdates
+
+        updates = IsrUpdates(self)
+        if "background" in vars(self):
+            self.background.start_soon(updates.run)
+        return updates
+
+    @cached_property
     def client_metrics(self) -> "ClientMetrics":
         """The metrics that clients push."""
         from kwire.broker.client_metrics import ClientMetrics
@@ -178,6 +209,8 @@ class Broker:
         background.start_soon(self._commits.make)
         background.start_soon(self.flusher.run)
         self._follow_leaders()
+        if "isr_updates" in vars(self):
+            background.start_soon(self.isr_updates.run)
         homes = (
             (OFFSETS_TOPIC, lambda: self.groups),
             (TRANSACTIONS_TOPIC, lambda: self.transactions),
@@ -264,6 +297,8 @@ class Broker:
         self._follow_leaders()
         await self._served.publish(image, changes)
         self._follow_leaders()
+        if "isr_updates" in vars(self) and any(isinstance(change, _BROKERS) for change in changes):
+            self.isr_updates.brokers_changed()
         if self.coordinators and any(isinstance(change, _MOVES) for change in changes):
             self._tell_coordinators()
 

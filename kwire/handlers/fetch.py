@@ -9,7 +9,7 @@ Behaviour:
 - read_committed stops at the last stable offset. The answer names the aborted transactions that may
   have records in it, by their first offsets.
 - Threads read the parts of files that aren't in memory, while the fetch waits.
-- There are no followers: a fetch by a replica is NOT_LEADER_OR_FOLLOWER.
+- A fetch by a follower is another matter: ``replica_fetch``.
 """
 
 from collections.abc import Iterable, Sequence
@@ -66,6 +66,13 @@ class Answer(NamedTuple):
 
 def handle(request: FetchRequest, context: RequestContext) -> FetchResponse | Unfinished:
     """Answer with the records that exist, or wait for more."""
+    replica = request.replica_state
+    node_id = request.replica_id if replica is None else replica.replica_id
+    if node_id >= 0:
+        from kwire.handlers.replica_fetch import fetch_by_replica
+
+        epoch = -1 if replica is None else replica.replica_epoch
+        return at_once_or_later(fetch_by_replica(request, context, node_id, epoch))
     return at_once_or_later(_handle(request, context))
 
 
@@ -308,9 +315,6 @@ def _partition(
     broker = context.broker
     by_id = context.api_version >= TOPIC_IDS_SINCE
     partition = broker.partition_by_id(topic_id, index) if by_id else broker.partition(name, index)
-    replica_id = request.replica_state.replica_id if request.replica_state else request.replica_id
-    if replica_id >= 0:
-        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     partition.check_leader_epoch(wanted.current_leader_epoch)
     return partition
 
