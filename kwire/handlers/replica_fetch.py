@@ -153,9 +153,7 @@ async def _look(
     return answer
 
 
-def _take(
-    answer: Answer, position: ReplicaPosition, data: PartitionData, *, is_full: bool
-) -> None:
+def _take(answer: Answer, position: ReplicaPosition, data: PartitionData, *, is_full: bool) -> None:
     """Put what was found into an answer, if it is news; the session looks again if more is left."""
     session, partition = position.session, position.partition
     if position not in session.dirty:
@@ -289,9 +287,7 @@ async def _response(
             failed = failed or bool(data.error_code)
             key = position.key
             if not topics or key[:2] != last[:2]:
-                topics.append(
-                    FetchableTopicResponse(topic=key[0], topic_id=key[1], partitions=[])
-                )
+                topics.append(FetchableTopicResponse(topic=key[0], topic_id=key[1], partitions=[]))
                 last = key
             topics[-1].partitions.append(data)
         if len(piece) == PIECE and context.work.spend(UNITS_TO_KEEP * PIECE):
