@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from kwire.config.synonyms import SYNONYMS
 
 PROTECTION = (
-    "allow.everyone.if.no.acl.found",
     "connection.failed.authentication.delay.ms",
     "connections.max.reauth.ms",
     "delegation.token.",
@@ -23,17 +22,14 @@ PROTECTION = (
     "sasl.",
     "security.",
     "ssl.",
-    "super.users",
 )
-"""Settings of security. Two belong to Kafka's authorizer and aren't in Kafka's own table."""
+"""Settings of security."""
 
 OUTSIDE_THE_TABLE = (
-    "allow.everyone.if.no.acl.found",
     "config.providers.",
     "listener.name.",
     "rlmm.config.",
     "rsm.config.",
-    "super.users",
 )
 """Settings that Kafka reads although its table of settings doesn't have them."""
 

@@ -9,6 +9,7 @@ from collections.abc import Coroutine, Iterable
 from types import CoroutineType
 from typing import Any, Final, TypeAlias
 
+from kwire.broker.acks import Acks
 from kwire.broker.flusher import Demand, Flush, Flusher
 from kwire.handlers import Route
 from kwire.handlers.waiting import Change, Unfinished, at_once_or_later
@@ -52,11 +53,13 @@ class Waiting:
         self.response = response
 
     @property
-    def change(self) -> Change | None:
-        """The change that the request waits for; None if its wait needs a task."""
+    def change(self) -> Change | Acks | None:
+        """What the request waits for; None if its wait needs a task."""
         response = self.response
-        if type(response) is Unfinished and type(response.waits_for) is Change:
-            return response.waits_for
+        if type(response) is Unfinished:
+            awaited = response.waits_for
+            if type(awaited) is Change or type(awaited) is Acks:
+                return awaited
         return None
 
     def go_on(self, flusher: Flusher) -> Any:
