@@ -118,6 +118,7 @@ class Broker:
         self._served = ServedPartitions(
             self.node_id, log_manager, self.flusher, self._log_config, self.clock, self.threads.logs
         )
+        self._served.in_sync_updates = lambda: self.isr_updates
         self._served.open_all(image)
         # Every request asks for partitions, so this name saves a call in between.
         self.partition = self._served.partition

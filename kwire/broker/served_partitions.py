@@ -68,7 +68,7 @@ class ServedPartitions(HostedPartitions):
         threads: Kind,
     ) -> None:
         super().__init__()
-        self.in_sync_updates: InSyncUpdates | None = None
+        self.in_sync_updates: Callable[[], InSyncUpdates | None] = lambda: None
         self._node_id = node_id
         self._log_manager = log_manager
         self._flusher = flusher
@@ -174,7 +174,7 @@ class ServedPartitions(HostedPartitions):
                 self._flusher,
                 self._node_id,
                 row,
-                updates=self.in_sync_updates,
+                updates=self.in_sync_updates(),
                 high_watermark=watermark,
             )
         else:

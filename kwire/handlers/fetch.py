@@ -117,7 +117,7 @@ async def _watch(
             await later(context.work.next_slice)
         for key, one in piece:
             try:
-                partition = _partition(key, one, request, context)
+                partition = _partition(key, one, context)
             except KafkaError:
                 change.set()  # a deleted partition: the next look finds its error
             else:
@@ -263,7 +263,7 @@ async def _read(
             has_error = True
         if cached is not None and not data.error_code:
             with suppress(KafkaError):  # the partition was deleted meanwhile
-                cached.answered_by(_partition(key, partition, request, context))
+                cached.answered_by(_partition(key, partition, context))
         partitions.append((key, data))
     return Answer(partitions, total, has_error)
 
@@ -282,7 +282,7 @@ def _read_partition(
     partition: Partition | None = None
     read_committed = request.isolation_level == READ_COMMITTED
     try:
-        partition = _partition(key, wanted, request, context)
+        partition = _partition(key, wanted, context)
         max_bytes = min(left, wanted.partition_max_bytes)
         with partition.log.hurry if hurry else nullcontext():
             records = partition.read(
@@ -308,9 +308,7 @@ def _read_partition(
     )
 
 
-def _partition(
-    key: PartitionKey, wanted: WantedPartition, request: FetchRequest, context: RequestContext
-) -> Partition:
+def _partition(key: PartitionKey, wanted: WantedPartition, context: RequestContext) -> Partition:
     """The partition that a client may read; KafkaError otherwise."""
     name, topic_id, index = key
     broker = context.broker
