@@ -185,6 +185,14 @@ class Broker:
         return Peers(self)
 
     @cached_property
+    def fetchers(self) -> "Fetchers":
+        """The tasks that fetch from the leaders of what this broker follows."""
+        from kwire.broker.fetchers import Fetchers
+
+        listener = self.config["inter.broker.listener.name"]
+        return Fetchers(self, listener, self.peers.open_stream)
+
+    @cached_property
     def replica_sessions(self) -> "ReplicaSessions":
         """The sessions of followers that fetch from this broker."""
         from kwire.broker.replica_sessions import ReplicaSessions
@@ -201,14 +209,6 @@ class Broker:
         if "background" in vars(self):
             self.background.start_soon(updates.run)
         return updates
-
-    @cached_property
-    def fetchers(self) -> "Fetchers":
-        """The tasks that fetch from the leaders of what this broker follows."""
-        from kwire.broker.fetchers import Fetchers
-
-        listener = self.config["inter.broker.listener.name"]
-        return Fetchers(self, listener, self.peers.open_stream)
 
     @cached_property
     def client_metrics(self) -> "ClientMetrics":
@@ -230,9 +230,9 @@ class Broker:
         background.start_soon(self._commits.follow, self._publish)
         background.start_soon(self._commits.make)
         background.start_soon(self.flusher.run)
+        self._follow_leaders()
         if "isr_updates" in vars(self):
             background.start_soon(self.isr_updates.run)
-        self._follow_leaders()
         homes = (
             (OFFSETS_TOPIC, lambda: self.groups),
             (TRANSACTIONS_TOPIC, lambda: self.transactions),
@@ -320,9 +320,9 @@ class Broker:
         await self._served.take_roles(image, changes)
         self._follow_leaders()
         await self._served.publish(image, changes)
+        self._follow_leaders()
         if "isr_updates" in vars(self) and any(isinstance(change, _BROKERS) for change in changes):
             self.isr_updates.brokers_changed()
-        self._follow_leaders()
         if self.coordinators and any(isinstance(change, _MOVES) for change in changes):
             self._tell_coordinators()
 

@@ -24,6 +24,9 @@ class TopicMaker(Protocol):
 
     random: Random
 
+    def setting(self, name: str) -> Value:
+        """The effective value of a setting."""
+
     def integer(self, name: str) -> int:
         """The effective value of a setting that is a whole number."""
 
