@@ -13,6 +13,7 @@ Source: Partition.appendRecordsToFollowerOrFutureReplica, ReplicaFetcherThread o
 
 import trio
 
+from kwire.broker.fetching import Position
 from kwire.log.partition_log import PartitionLog
 from kwire.log.replication import append_replicated
 from kwire.record.batch import Buffer
@@ -22,8 +23,8 @@ class FollowerPartition:
     """One partition on one of its followers; ``leader`` is -1 while there is none."""
 
     __slots__ = (
-        *("cutting", "high_watermark", "index", "is_deleted", "leader"),
-        *("leader_epoch", "log", "topic", "topic_id"),
+        *("cutting", "high_watermark", "index", "is_deleted", "leader", "leader_epoch"),
+        *("log", "topic", "topic_id"),
     )
 
     def __init__(
@@ -59,6 +60,18 @@ class FollowerPartition:
             return self.high_watermark
         return min(first_unstable, self.high_watermark)
 
+    @property
+    def position(self) -> Position:
+        """Where the next fetch begins."""
+        log = self.log
+        return Position(
+            self.leader_epoch, log.log_end_offset, log.leader_epochs.latest, log.log_start_offset
+        )
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """See ``PartitionLog.end_offset_for_epoch``."""
+        return self.log.end_offset_for_epoch(epoch)
+
     def append(self, records: Buffer, now_ms: int) -> int:
         """Append what the leader answered; raises as ``append_replicated`` does."""
         return append_replicated(self.log, records, leader_epoch=self.leader_epoch, now_ms=now_ms)
@@ -70,10 +83,19 @@ class FollowerPartition:
             self.high_watermark = watermark
         self.log.advance_log_start_offset(min(leaders_start, self.high_watermark))
 
-    def was_cut(self) -> None:
-        """Take the watermark back behind the log's new end."""
-        self.high_watermark = min(self.high_watermark, self.log.log_end_offset)
-        self.high_watermark = max(self.high_watermark, self.log.log_start_offset)
+    def begin_cut(self) -> None:
+        """A thread begins to cut the log: nobody else may touch it, and compaction has to stop."""
+        assert self.cutting is None
+        self.cutting = trio.Event()
+        self.log.truncations += 1
+
+    def end_cut(self) -> None:
+        """The thread has ended; the watermark stays within the log."""
+        assert self.cutting is not None
+        watermark = min(self.high_watermark, self.log.log_end_offset)
+        self.high_watermark = max(watermark, self.log.log_start_offset)
+        self.cutting.set()
+        self.cutting = None
 
     def flushed(self) -> None:
         """A flush has ended: nobody waits for it here."""

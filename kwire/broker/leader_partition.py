@@ -20,12 +20,12 @@ Rules:
 Source: Partition, PartitionState and Replica of Kafka; KIP-497, KIP-841, KIP-903.
 """
 
-from collections import deque
 from typing import Protocol
 
+from kwire.broker.acks import AckQueue, Acks
 from kwire.broker.flusher import Flusher
-from kwire.broker.followers import UNKNOWN, AcksWaiter, Follower, ReplicaWaiter
-from kwire.broker.partition import ACKS_ALL, Partition
+from kwire.broker.followers import UNKNOWN, Follower, ReplicaWaiter
+from kwire.broker.partition import ACKS_ALL, UNACKED, Partition
 from kwire.errors import ErrorCode, KafkaError
 from kwire.log.log_config import LogConfig
 from kwire.log.partition_log import AppendInfo, PartitionLog
@@ -66,8 +66,7 @@ class LeaderPartition(Partition):
     """One partition with followers on its leader, in one leader epoch.
 
     ``row`` is the newest of the metadata; ``acks`` are the requests that wait for the high
-    watermark, as (offset that it has to reach, request, place in the request); ``replica_waiters``
-    are the followers' sessions.
+    watermark; ``replica_waiters`` are the followers' sessions.
     """
 
     __slots__ = (
@@ -110,7 +109,7 @@ class LeaderPartition(Partition):
         self.epoch_start = log.log_end_offset
         self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
         self.followers: dict[int, Follower] = {}
-        self.acks: deque[tuple[int, AcksWaiter, int]] = deque()
+        self.acks = AckQueue()
         self.replica_waiters: dict[ReplicaWaiter, None] = {}
         self._updates: InSyncUpdates = NoUpdates() if updates is None else updates
         self._at_look = self._at_look_before = UNKNOWN
@@ -168,6 +167,8 @@ class LeaderPartition(Partition):
         if row.partition_epoch > self.row.partition_epoch:
             self._take(row)
             self.advance()
+            if self.is_under_min_isr:
+                self.acks.fail(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
             self.ask()
 
     def _take(self, row: PartitionImage) -> None:
@@ -322,34 +323,36 @@ class LeaderPartition(Partition):
 
     def advanced(self) -> None:
         """Tell everybody who waits for the high watermark."""
-        acks, reached = self.acks, self.high_watermark
-        while acks and acks[0][0] <= reached:
-            _, waiter, slot = acks.popleft()
-            waiter.done(slot, None)
+        if self.acks:
+            self.acks.reach(self.high_watermark)
         if self.waiters:
             self.wake()
         for replica in self.replica_waiters:
             replica.changed(False)
 
-    def wait_for(self, offset: int, waiter: AcksWaiter, slot: int) -> None:
-        """Tell ``waiter`` when the high watermark reaches an offset, or when that can't be."""
+    def wait_for(self, offset: int, acks: Acks, slot: int) -> None:
+        """Settle ``slot`` when the high watermark reaches an offset, or when that can't be."""
+        self.acks.wait(offset, acks, slot)
         if self.is_deleted:
-            waiter.done(slot, _MOVED)
+            self.acks.fail(_MOVED)
         elif offset <= self.high_watermark:
-            waiter.done(slot, None)
-        else:
-            self.acks.append((offset, waiter, slot))
+            self.acks.reach(self.high_watermark)
 
     # Appends
 
     def append_plain(self, batch: RecordBatch, required_acks: int) -> int:
-        """Append a batch of ``plain_batch``; see ``Partition.append_plain``."""
+        """Append a batch of ``plain_batch``; see ``Partition.append_plain``.
+
+        With acks=all, ``UNACKED`` minus its first offset if the high watermark hasn't passed it.
+        """
         if required_acks == ACKS_ALL and self.isr_size < self.min_isr:
             return -1
         first_offset = append_plain(self.log, batch, self.leader_epoch)
         if first_offset >= 0:
             self.flush = None
             self._grown()
+            if required_acks == ACKS_ALL and self.high_watermark < self.log.log_end_offset:
+                return UNACKED - first_offset
         return first_offset
 
     def _appended(self, info: AppendInfo) -> AppendInfo:
@@ -380,9 +383,7 @@ class LeaderPartition(Partition):
     def delete(self) -> None:
         """Lead no longer: everybody who waits is told."""
         Partition.delete(self)
-        while self.acks:
-            _, waiter, slot = self.acks.popleft()
-            waiter.done(slot, _MOVED)
+        self.acks.fail(_MOVED)
         for replica in list(self.replica_waiters):
             replica.lost()
         self.replica_waiters.clear()

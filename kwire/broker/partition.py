@@ -23,6 +23,9 @@ from kwire.record.batch import NO_PRODUCER_ID, Buffer, RecordBatch
 
 ACKS_ALL = -1
 
+UNACKED = -2
+"""``append_plain`` gives this minus the first offset for a batch that other replicas lack."""
+
 
 class Waiter(Protocol):
     """Waits for a change of a partition; trio.Event is one."""
@@ -164,7 +167,8 @@ class Partition:
     def append_plain(self, batch: RecordBatch, required_acks: int) -> int:
         """Append a batch of ``plain_batch``; its first offset, -1 if nothing was appended.
 
-        This is the fast path of ``append_checked``, see ``kwire.log.plain_append``.
+        This is the fast path of ``append_checked``, see ``kwire.log.plain_append``. See ``UNACKED``
+        for a partition with followers.
         """
         if required_acks == ACKS_ALL and self.isr_size < self.min_isr:
             return -1
@@ -195,6 +199,8 @@ class Partition:
                 first_offset = self.append_plain(batch, ACKS_ALL)
                 if first_offset >= 0:
                     return first_offset
+                if first_offset <= UNACKED:
+                    return UNACKED - first_offset
         info = self.append(records, now_ms=now_ms, origin=AppendOrigin.COORDINATOR)
         return info.first_offset
 

@@ -46,6 +46,7 @@ from kwire.protocol.messages.fetch import (
 )
 
 READ_COMMITTED = 1
+READ, TOPIC = 3, 2
 TOPIC_IDS_SINCE = 13
 
 UNITS = 15
@@ -312,9 +313,24 @@ def _partition(key: PartitionKey, wanted: WantedPartition, context: RequestConte
     name, topic_id, index = key
     broker = context.broker
     by_id = context.api_version >= TOPIC_IDS_SINCE
+    if broker.authorizer is not None:
+        _check_readable(broker.topic_by_id(topic_id).name if by_id else name, context)
     partition = broker.partition_by_id(topic_id, index) if by_id else broker.partition(name, index)
     partition.check_leader_epoch(wanted.current_leader_epoch)
     return partition
+
+
+def _check_readable(name: str, context: RequestContext) -> None:
+    """Raise KafkaError (TOPIC_AUTHORIZATION_FAILED) unless the client may read a topic."""
+    question = READ, TOPIC, name
+    authorizer, client = context.broker.authorizer, context.connection
+    assert authorizer is not None
+    rule = authorizer.rule(client, *question)
+    if not rule.is_allowed:
+        from kwire.security.audit import note_answer
+
+        note_answer(client, "Fetch", question, rule)
+        raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
 def _aborted(
