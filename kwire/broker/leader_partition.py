@@ -260,6 +260,7 @@ class LeaderPartition(Partition):
         self._note_holding()
         self.advance()
         self.ask()
+        self.wake()  # the low watermark is that of active brokers
 
     # Followers
 

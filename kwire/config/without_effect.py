@@ -86,7 +86,6 @@ WITHOUT_EFFECT = (
     "quota.window.",
     "remote.",
     "replica.fetch.",
-    "replica.lag.time.max.ms",
     "replica.selector.class",
     "replica.socket.",
     "replication.quota.window.",

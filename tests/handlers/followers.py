@@ -7,7 +7,7 @@ from pathlib import Path
 import trio
 
 from kwire.broker.leader_partition import LeaderPartition
-from kwire.metadata.changes import BrokerRegistered, PartitionsChanged
+from kwire.metadata.changes import BrokerChanged, BrokerRegistered, PartitionsChanged
 from kwire.metadata.image import BrokerImage, PartitionImage
 from kwire.protocol.messages.create_topics import (
     CreatableTopic,
@@ -46,6 +46,11 @@ class Leader:
         """Another broker starts."""
         registered = BrokerRegistered(BrokerImage(node_id, None, (), epoch=epoch))
         await self.broker.commit(lambda _image: [registered])
+
+    async def fence(self, node_id: int) -> None:
+        """Another broker is gone."""
+        fenced = BrokerChanged(node_id, is_fenced=True, is_shutting_down=False)
+        await self.broker.commit(lambda _image: [fenced])
 
     async def change(self, index: int = 0, **fields: object) -> None:
         """Change a partition."""
