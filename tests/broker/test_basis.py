@@ -1,7 +1,7 @@
 """Coordinators answer only what is replicated: no failover takes back what a client was told."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -151,10 +151,10 @@ async def test_markers_follow_a_replicated_decision(tmp_path: Path) -> None:
     async with replicated(tmp_path, TRANSACTIONS, "t") as server:
         state, data = led(server.broker, TRANSACTIONS), led(server.broker, "t")
         producer = RawProducer(await server.connect(), "ledger", bumps=False)
-        async with _following(state):
+        with _following(state):
             await producer.init()
             await producer.add("t", 0)
-        async with _following(data):
+        with _following(data):
             await producer.produce("t", 0, b"1")
         request = EndTxnRequest(
             transactional_id="ledger",
@@ -187,19 +187,29 @@ def _state(server: RunningServer) -> TransactionState:
     return home.coordinator.transactions["ledger"].state
 
 
-@asynccontextmanager
-async def _following(partition: LeaderPartition) -> AsyncIterator[None]:
+class _Fetches:
+    """Followers that have each append at once."""
+
+    def __init__(self, partition: LeaderPartition) -> None:
+        self._partition = partition
+
+    def changed(self, is_urgent: bool) -> None:
+        """Follow what was appended."""
+        if is_urgent:
+            follow(self._partition)
+
+    def lost(self) -> None:
+        """Do nothing: the test goes on."""
+
+
+@contextmanager
+def _following(partition: LeaderPartition) -> Iterator[None]:
     """Have the followers fetch all the time."""
-
-    async def fetch_on() -> None:
-        while True:
-            follow(partition)
-            await trio.sleep(0.001)
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(fetch_on)
-        yield
-        nursery.cancel_scope.cancel()
+    fetches = _Fetches(partition)
+    partition.replica_waiters[fetches] = None
+    follow(partition)
+    yield
+    del partition.replica_waiters[fetches]
 
 
 async def test_a_write_waits_until_its_transaction_knows_the_partition(tmp_path: Path) -> None:
@@ -208,14 +218,15 @@ async def test_a_write_waits_until_its_transaction_knows_the_partition(tmp_path:
     async with replicated(tmp_path, TRANSACTIONS, "t") as server:
         state, data = led(server.broker, TRANSACTIONS), led(server.broker, "t")
         producer = RawProducer(await server.connect(), "ledger")
-        async with _following(state):
+        with _following(state):
             await producer.init()
-        async with _following(data), trio.open_nursery() as nursery:
-            nursery.start_soon(producer.produce, "t", 0, b"1")
-            await until(lambda: state.high_watermark < state.log.log_end_offset)
-            await trio.testing.wait_all_tasks_blocked()
-            assert data.log.log_end_offset == 0
-            follow(state)
+        with _following(data):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(producer.produce, "t", 0, b"1")
+                await until(lambda: state.high_watermark < state.log.log_end_offset)
+                await trio.testing.wait_all_tasks_blocked()
+                assert data.log.log_end_offset == 0
+                follow(state)
         assert data.log.log_end_offset == 1
 
 
@@ -233,7 +244,7 @@ async def test_a_marker_from_another_broker_is_answered_when_it_is_replicated(
         )
         request = WriteTxnMarkersRequest(markers=[marker])
         assert await _marked(client, request) == ErrorCode.REQUEST_TIMED_OUT
-        async with _following(led(server.broker, "t")):
+        with _following(led(server.broker, "t")):
             assert await _marked(client, request) == ErrorCode.NONE
 
 
