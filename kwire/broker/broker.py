@@ -18,7 +18,13 @@ from typing import TYPE_CHECKING, TypeVar
 import trio
 
 from kwire.broker.cold_reads import ColdReads
-from kwire.broker.commits import Commits, Decide, changes_broker, nobody_is_gone
+from kwire.broker.commits import (
+    Commits,
+    Decide,
+    changes_broker,
+    nobody_is_gone,
+    tell_authorizer,
+)
 from kwire.broker.effective_settings import broker_settings, log_config, settings_of_topic
 from kwire.broker.fetch_sessions import FetchSessions
 from kwire.broker.flusher import Flusher
@@ -56,6 +62,7 @@ if TYPE_CHECKING:
     from kwire.broker.producer_ids import ProducerIds
     from kwire.broker.replica_sessions import ReplicaSessions
     from kwire.broker.transactions import Transactions
+    from kwire.security.authorizer import Authorizer
 
 _BROKERS = (BrokerRegistered, BrokerChanged, BrokerUnregistered)
 """Changes after which other followers may be in sync."""
@@ -70,7 +77,8 @@ class Broker:
     """One broker, made of its settings, its logs and its metadata store.
 
     ``image`` and ``settings`` are the ones in force. A change replaces them and never alters them.
-    ``coordinators`` are those that were needed so far. ``verified`` are the questions about writes
+    ``coordinators`` are those that were needed so far. ``authorizer`` is None
+    where everybody may do everything. ``verified`` are the questions about writes
     of transactions that other brokers coordinate, by topic, partition and producer id.
     """
 
@@ -105,6 +113,7 @@ class Broker:
         self.compaction: Compaction
         self.coordinators: list[Groups | Transactions] = []
         self.verified: dict[tuple[str, int, int], Note] = {}
+        self.authorizer = self._authorizer()
         self._commits = Commits(store, image, self.threads.logs, self.random)
         self._served = ServedPartitions(
             self.node_id, log_manager, self.flusher, self._log_config, self.clock, self.threads.logs
@@ -123,6 +132,18 @@ class Broker:
         self.offline_partitions = self._served.offline
         self.put_strays_aside = self._served.put_strays_aside
         self.compacts = self._served.compacts
+
+    def _authorizer(self) -> "Authorizer | None":
+        """Who may do what; None where everybody may do everything."""
+        wanted = self.config.authorizer()
+        if wanted is None:
+            return None
+        from kwire.security.authorizer import Authorizer
+
+        allows_without_acl = wanted.allows_without_acl
+        return Authorizer(
+            wanted.super_users, self.image.acls, allows_without_acl=allows_without_acl
+        )
 
     @property
     def cluster_id(self) -> str:
@@ -297,6 +318,8 @@ class Broker:
     async def _publish(self, image: MetadataImage, changes: Sequence[Change]) -> None:
         """Take a new image, and apply its changes to the partitions of this broker."""
         self.image = image
+        if self.authorizer is not None:
+            await tell_authorizer(self.authorizer, changes)
         if await changes_broker(changes):
             self.settings = broker_settings(self.config, image, self.node_id)
         await self._served.take_roles(image, changes)

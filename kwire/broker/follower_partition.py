@@ -43,6 +43,7 @@ class FollowerPartition:
         self.index = index
         self.topic_id = topic_id
         self.log = log
+        log.producers.keep_ended()
         self.leader = leader
         self.leader_epoch = leader_epoch
         self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
@@ -92,6 +93,8 @@ class FollowerPartition:
         watermark = min(leaders_watermark, self.log.log_end_offset)
         if watermark > self.high_watermark:
             self.high_watermark = watermark
+            if self.log.producers.ended:
+                self.log.producers.forget_ended(watermark)
         self.log.advance_log_start_offset(min(leaders_start, self.high_watermark))
 
     def begin_cut(self) -> None:

@@ -5,16 +5,7 @@ Rule: all that a leader knows of a follower is from its fetches in this leader e
 
 from typing import Protocol
 
-from kwire.errors import ErrorCode
-
 UNKNOWN = -1
-
-
-class AcksWaiter(Protocol):
-    """A request that waits until every in-sync replica has what it appended."""
-
-    def done(self, slot: int, error: ErrorCode | None) -> None:
-        """Note the outcome for the partition at this place of the request."""
 
 
 class ReplicaWaiter(Protocol):

@@ -90,8 +90,9 @@ class HostedPartitions:
 
     def is_offline(self, topic: str, index: int) -> bool:
         """Whether a partition belongs to this broker and can't be served."""
-        replica = self.replica(topic, index)
-        return (topic, index) in self._offline if replica is None else replica.is_offline
+        key = (topic, index)
+        replica = self._partitions.get(key) or self._followers.get(key)
+        return key in self._offline if replica is None else replica.log.is_offline
 
     def all(self) -> list[Partition]:
         """Every partition that this broker leads."""

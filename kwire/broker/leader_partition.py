@@ -20,12 +20,12 @@ Rules:
 Source: Partition, PartitionState and Replica of Kafka; KIP-497, KIP-841, KIP-903.
 """
 
-from collections import deque
 from typing import Protocol
 
+from kwire.broker.acks import AckQueue, Acks
 from kwire.broker.flusher import Flusher
-from kwire.broker.followers import UNKNOWN, AcksWaiter, Follower, ReplicaWaiter
-from kwire.broker.partition import ACKS_ALL, Partition
+from kwire.broker.followers import UNKNOWN, Follower, ReplicaWaiter
+from kwire.broker.partition import ACKS_ALL, UNACKED, Partition
 from kwire.errors import ErrorCode, KafkaError
 from kwire.log.log_config import LogConfig
 from kwire.log.partition_log import AppendInfo, PartitionLog
@@ -66,25 +66,13 @@ class LeaderPartition(Partition):
     """One partition with followers on its leader, in one leader epoch.
 
     ``row`` is the newest of the metadata; ``acks`` are the requests that wait for the high
-    watermark, as (offset that it has to reach, request, place in the request); ``replica_waiters``
-    are the followers' sessions.
+    watermark; ``replica_waiters`` are the followers' sessions.
     """
 
     __slots__ = (
-        "_at_look",
-        "_at_look_before",
-        "_holding",
-        "_min_insync_replicas",
-        "_updates",
-        "acks",
-        "epoch_start",
-        "followers",
-        "in_sync",
-        "node_id",
-        "proposed",
-        "proposed_at",
-        "replica_waiters",
-        "row",
+        *("_at_look", "_at_look_before", "_holding", "_min_insync_replicas", "_updates"),
+        *("acks", "epoch_start", "followers", "in_sync", "node_id"),
+        *("proposed", "proposed_at", "replica_waiters", "row"),
     )
 
     def __init__(
@@ -106,11 +94,12 @@ class LeaderPartition(Partition):
         ``high_watermark`` is what this broker knew of it as a follower, or before it stopped.
         """
         Partition.__init__(self, topic, index, topic_id, log, leader_epoch, flusher)
+        log.producers.keep_ended()
         self.node_id = node_id
         self.epoch_start = log.log_end_offset
         self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
         self.followers: dict[int, Follower] = {}
-        self.acks: deque[tuple[int, AcksWaiter, int]] = deque()
+        self.acks = AckQueue()
         self.replica_waiters: dict[ReplicaWaiter, None] = {}
         self._updates: InSyncUpdates = NoUpdates() if updates is None else updates
         self._at_look = self._at_look_before = UNKNOWN
@@ -147,6 +136,12 @@ class LeaderPartition(Partition):
         return self.high_watermark >= self.epoch_start
 
     @property
+    def last_stable_offset(self) -> int:
+        """Up to no open transaction, and to no end of one that isn't replicated."""
+        stable = self.log.producers.stable_offset(self.high_watermark)
+        return max(stable, min(self.log.log_start_offset, self.high_watermark))
+
+    @property
     def low_watermark(self) -> int:
         """The smallest log start offset of the replicas whose brokers are active."""
         lowest = self.log.log_start_offset
@@ -168,6 +163,8 @@ class LeaderPartition(Partition):
         if row.partition_epoch > self.row.partition_epoch:
             self._take(row)
             self.advance()
+            if self.is_under_min_isr:
+                self.acks.fail(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
             self.ask()
 
     def _take(self, row: PartitionImage) -> None:
@@ -263,6 +260,7 @@ class LeaderPartition(Partition):
         self._note_holding()
         self.advance()
         self.ask()
+        self.wake()  # the low watermark is that of active brokers
 
     # Followers
 
@@ -317,39 +315,48 @@ class LeaderPartition(Partition):
                 reached = follower.end_offset
         if reached > self.high_watermark:
             self.high_watermark = reached
+            if log.producers.ended:
+                log.producers.forget_ended(reached)
             self.advanced()
 
     def advanced(self) -> None:
         """Tell everybody who waits for the high watermark."""
-        acks, reached = self.acks, self.high_watermark
-        while acks and acks[0][0] <= reached:
-            _, waiter, slot = acks.popleft()
-            waiter.done(slot, None)
+        if self.acks:
+            self.acks.reach(self.high_watermark)
         if self.waiters:
             self.wake()
         for replica in self.replica_waiters:
             replica.changed(False)
 
-    def wait_for(self, offset: int, waiter: AcksWaiter, slot: int) -> None:
-        """Tell ``waiter`` when the high watermark reaches an offset, or when that can't be."""
+    def wait_for(self, offset: int, acks: Acks, slot: int) -> None:
+        """Settle ``slot`` when the high watermark reaches an offset, or when that can't be."""
+        self.acks.wait(offset, acks, slot)
         if self.is_deleted:
-            waiter.done(slot, _MOVED)
+            self.acks.fail(_MOVED)
         elif offset <= self.high_watermark:
-            waiter.done(slot, None)
-        else:
-            self.acks.append((offset, waiter, slot))
+            self.acks.reach(self.high_watermark)
 
     # Appends
 
     def append_plain(self, batch: RecordBatch, required_acks: int) -> int:
-        """Append a batch of ``plain_batch``; see ``Partition.append_plain``."""
-        if required_acks == ACKS_ALL and self.isr_size < self.min_isr:
+        """Append a batch of ``plain_batch``; see ``Partition.append_plain``.
+
+        With acks=all, ``UNACKED`` minus its first offset if the high watermark hasn't passed it.
+        """
+        if self.is_deleted or (required_acks == ACKS_ALL and self.isr_size < self.min_isr):
             return -1
         first_offset = append_plain(self.log, batch, self.leader_epoch)
         if first_offset >= 0:
             self.flush = None
             self._grown()
+            if required_acks == ACKS_ALL and self.high_watermark < self.log.log_end_offset:
+                return UNACKED - first_offset
         return first_offset
+
+    def _check_in_sync(self, required_acks: int) -> None:
+        if self.is_deleted:  # the caller began before another role: the log isn't this one's now
+            raise KafkaError(_MOVED, f"another broker or epoch leads {self.topic}-{self.index}")
+        Partition._check_in_sync(self, required_acks)
 
     def _appended(self, info: AppendInfo) -> AppendInfo:
         if self.log.flush_is_due:
@@ -379,9 +386,7 @@ class LeaderPartition(Partition):
     def delete(self) -> None:
         """Lead no longer: everybody who waits is told."""
         Partition.delete(self)
-        while self.acks:
-            _, waiter, slot = self.acks.popleft()
-            waiter.done(slot, _MOVED)
+        self.acks.fail(_MOVED)
         for replica in list(self.replica_waiters):
             replica.lost()
         self.replica_waiters.clear()

@@ -23,6 +23,9 @@ from kwire.record.batch import NO_PRODUCER_ID, Buffer, RecordBatch
 
 ACKS_ALL = -1
 
+UNACKED = -2
+"""``append_plain`` gives this minus the first offset for a batch that other replicas lack."""
+
 
 class Waiter(Protocol):
     """Waits for a change of a partition; trio.Event is one."""
@@ -110,6 +113,21 @@ class Partition:
         return self.log.is_offline
 
     @property
+    def is_available(self) -> bool:
+        """Whether the high watermark is as new as consumers have seen it; see LeaderPartition."""
+        return True
+
+    @property
+    def low_watermark(self) -> int:
+        """The offset before which no replica has records."""
+        return self.log.log_start_offset
+
+    @property
+    def is_under_replicated(self) -> bool:
+        """Whether a replica is out of sync."""
+        return False
+
+    @property
     def last_stable_offset(self) -> int:
         """The offset up to which read_committed consumers read."""
         if not self.log.producers.open_transactions:
@@ -149,7 +167,8 @@ class Partition:
     def append_plain(self, batch: RecordBatch, required_acks: int) -> int:
         """Append a batch of ``plain_batch``; its first offset, -1 if nothing was appended.
 
-        This is the fast path of ``append_checked``, see ``kwire.log.plain_append``.
+        This is the fast path of ``append_checked``, see ``kwire.log.plain_append``. See ``UNACKED``
+        for a partition with followers.
         """
         if required_acks == ACKS_ALL and self.isr_size < self.min_isr:
             return -1
@@ -180,6 +199,8 @@ class Partition:
                 first_offset = self.append_plain(batch, ACKS_ALL)
                 if first_offset >= 0:
                     return first_offset
+                if first_offset <= UNACKED:
+                    return UNACKED - first_offset
         info = self.append(records, now_ms=now_ms, origin=AppendOrigin.COORDINATOR)
         return info.first_offset
 

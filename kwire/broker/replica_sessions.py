@@ -2,13 +2,13 @@
 
 Rules:
 
-- A follower's session keeps a set of *dirty* partitions: those that may have news for it. An append,
-  a new high watermark or log start offset, and a change of the leadership put a partition there; so
-  does the follower by naming it. A fetch looks at dirty partitions only, and takes those out that
-  have no news. So it costs what has changed, however many partitions the session has.
+- A follower's session keeps a set of *dirty* partitions: those that may have news for it. An
+  append, a new high watermark or log start offset, and a change of the leadership put a partition
+  there; so does the follower by naming it. A fetch looks at dirty partitions only, and takes those
+  out that have no news. So it costs what has changed, however many partitions the session has.
 - The set is in order: a partition whose records were told goes behind the others.
-- Ids and epochs of sessions are those of KIP-227; see ``fetch_sessions``. A broker has few sessions:
-  one for each of its fetchers. A newer registration of the broker ends those of the older ones.
+- Ids and epochs of sessions are those of KIP-227; see ``fetch_sessions``. A broker has few
+  sessions: one for each of its fetchers. Its newer registration ends those of the older ones.
 - All sessions together have at most ``kwire.fetch.session.cache.max.partitions``.
 """
 

@@ -16,7 +16,6 @@ from collections.abc import Mapping
 from kwire.config.synonyms import SYNONYMS
 
 PROTECTION = (
-    "allow.everyone.if.no.acl.found",
     "connection.failed.authentication.delay.ms",
     "connections.max.reauth.ms",
     "delegation.token.",
@@ -24,17 +23,14 @@ PROTECTION = (
     "sasl.",
     "security.",
     "ssl.",
-    "super.users",
 )
-"""Settings of security. Two belong to Kafka's authorizer and aren't in Kafka's own table."""
+"""Settings of security."""
 
 OUTSIDE_THE_TABLE = (
-    "allow.everyone.if.no.acl.found",
     "config.providers.",
     "listener.name.",
     "rlmm.config.",
     "rsm.config.",
-    "super.users",
 )
 """Settings that Kafka reads although its table of settings doesn't have them."""
 
@@ -83,7 +79,6 @@ WITHOUT_EFFECT = (
     "num.io.threads",
     "num.network.threads",
     "num.replica.",
-    "offsets.commit.timeout.ms",
     "offsets.load.buffer.size",
     "producer.id.expiration.check.interval.ms",
     "producer.purgatory.purge.interval.requests",
@@ -91,7 +86,6 @@ WITHOUT_EFFECT = (
     "quota.window.",
     "remote.",
     "replica.fetch.",
-    "replica.lag.time.max.ms",
     "replica.selector.class",
     "replica.socket.",
     "replication.quota.window.",

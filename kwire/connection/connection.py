@@ -1,4 +1,4 @@
-"""One connection: frames in, handlers, frames out, strictly in order.
+"""One connection: frames in, responses out, strictly in order.
 
 Rules:
 
@@ -12,27 +12,20 @@ Rules:
 
 import socket
 from contextlib import suppress
-from typing import Any
 
 import trio
 
 from kwire.broker.broker import Broker
 from kwire.budget.work import Work
-from kwire.connection import large
-from kwire.connection.ends import ConnectionClosed, bad_size, failed, tell
+from kwire.connection.ends import ConnectionClosed, bad_size, tell
 from kwire.connection.inbox import READ_BYTES_PER_UNIT, BadFrameSize, Inbox
 from kwire.connection.outbox import Outbox, SliceEnded
 from kwire.connection.poller import Poller
 from kwire.connection.rest import Rest
-from kwire.connection.routing import unknown_api_versions
-from kwire.connection.stopwatch import Stopwatch
-from kwire.connection.waiting import COME_LATER, Waiting, held
+from kwire.connection.serving import Serving
 from kwire.connection.watch import Watch
-from kwire.handlers import Route
-from kwire.handlers.context import ConnectionInfo, RequestContext
-from kwire.handlers.waiting import Slow, Unfinished
-from kwire.protocol.frame import MIN_REQUEST_BYTES, RequestHeader
-from kwire.protocol.wire import TooManyElements
+from kwire.handlers.context import ConnectionInfo
+from kwire.protocol.frame import MIN_REQUEST_BYTES
 
 REQUESTS_PER_TURN = 64
 """After this many requests in a row, other connections have their turn."""
@@ -58,9 +51,8 @@ class Connection:
         self._max_request_bytes = max_request_bytes
         self._inbox = Inbox(poller.scratch, MIN_REQUEST_BYTES, max_request_bytes)
         self._outbox = Outbox(sock, broker.cold_reads)
-        self._stopwatch = Stopwatch(poller.tally) if poller.tally.is_on else None
         self._work = Work(poller.turns, info.is_gone, broker.integer("kwire.response.max.bytes"))
-        self._waiting: Waiting | None = None
+        self._serving = Serving(info, broker, poller, self._outbox, self._work)
         self._scope: trio.CancelScope | None = None
         self._watch = Watch(poller)  # for writing while the client has to read first
         self._rest = Rest(poller)
@@ -78,7 +70,9 @@ class Connection:
         """Serve the requests that have arrived; a task continues what takes longer."""
         if self._watch.is_sending or self._sock.fileno() < 0:
             return  # a late event: the socket is watched for writing since, or is closed
-        waiting = self._waiting  # a name, as the types of attributes outlive calls that change them
+        waiting = (
+            self._serving.waiting
+        )  # a name, as the types of attributes outlive calls that change them
         if self._scope is not None or waiting is not None:
             # A request is in hand: the next request is read after the response.
             self._watch.end(self)
@@ -90,10 +84,10 @@ class Connection:
         except Exception as error:
             self._end(error)
             return
-        if self._poller.gathers and self._outbox and self._waiting is None:
+        if self._poller.gathers and self._outbox and self._serving.waiting is None:
             self._inbox.leave_scratch()
             self._poller.gather(self)
-        elif self._waiting is not None or self._outbox or self._inbox.has_frame:
+        elif self._serving.waiting is not None or self._outbox or self._inbox.has_frame:
             self._wait()
         else:
             self._inbox.leave_scratch()
@@ -131,7 +125,7 @@ class Connection:
 
     def go_on(self) -> None:
         """Answer the request that was woken, and serve the requests behind it."""
-        waiting = self._waiting
+        waiting = self._serving.waiting
         if waiting is None or waiting.change is None or self._scope is not None:
             return  # the connection has ended, or a task sends earlier responses first
         self.last_active_s = self._poller.now_s
@@ -140,8 +134,8 @@ class Connection:
             if self._rest.is_on:
                 self._rest.end(self, self._work)
             self._work.go_on()
-            self._finish(waiting)
-            if self._waiting is None:
+            self._serving.finish(waiting)
+            if self._serving.waiting is None:
                 self._serve_frames()
         except Exception as error:
             self._end(error)
@@ -190,108 +184,19 @@ class Connection:
             if frame is None:
                 break
             turns.requests_left -= 1
-            self._serve(frame)
+            self._serving.serve(frame)
             is_spent = turns.units_left <= 0 or turns.requests_left <= 0
-            if self._waiting is not None or self._inbox.is_empty or is_spent:
+            if self._serving.waiting is not None or self._inbox.is_empty or is_spent:
                 break
             if self._outbox.is_large and not self._outbox.send_nowait():
                 return
-        if not self._poller.gathers or self._waiting is not None:
+        if not self._poller.gathers or self._serving.waiting is not None:
             self._outbox.send_nowait()
-
-    def _serve(self, frame: memoryview) -> None:
-        """Serve one request; raise ConnectionClosed if kwire cannot answer it."""
-        header, served_by, position = self._poller.open_frame(frame)
-        if served_by is None:
-            self._outbox.append(*unknown_api_versions(self._context(header)), header.correlation_id)
-            return
-        try:
-            answer = None
-            if served_by.plain is not None:
-                answer = served_by.plain(frame, position, header, self._broker)
-            if answer is not None and not isinstance(answer, Unfinished):
-                self._poller.tally.fast[header.api_key] += 1
-                if len(frame) > large.SMALL_BYTES:
-                    self._work.begin_request(large.plain_units(frame, answer))
-                self._outbox.append_plain(answer)
-                return
-            if self._stopwatch is not None:
-                self._stopwatch.begin(header.api_key, self._poller.ready_s)
-            if answer is not None:
-                self._take(served_by, header, answer)
-            else:
-                self._decode(served_by, header, frame, position)
-        except Exception as error:
-            raise failed(error, served_by, header, self._broker, self.info.peer) from error
-
-    def _context(self, header: RequestHeader) -> RequestContext:
-        return RequestContext(
-            self._broker, self.info, header.api_version, header.client_id, self._work
-        )
-
-    def _decode(
-        self, served_by: Route, header: RequestHeader, frame: memoryview, position: int
-    ) -> None:
-        """Decode a request and call its handler; a large one has to wait for that."""
-        units = len(frame) // served_by.decoded_bytes_per_unit
-        self._work.begin_request(min(units, large.INLINE_ELEMENTS))
-        context = self._context(header)
-        try:
-            request, _ = served_by.decode(frame, position, large.INLINE_ELEMENTS)
-        except TooManyElements:
-            self._take(served_by, header, large.serve_large(served_by, frame, position, context))
-            return
-        self._handle(served_by, header, request, context)
-
-    def _handle(
-        self, served_by: Route, header: RequestHeader, request: Any, context: RequestContext
-    ) -> None:
-        """Call the handler, and keep its response or the object that gives the response later.
-
-        If the handler wrote something that has to be on the disk first, the response waits for it.
-        """
-        flusher = self._broker.flusher
-        if flusher.asked:
-            flusher.forget()
-        response = served_by.handle(request, context)
-        self._take(served_by, header, held(response, flusher) if flusher.asked else response)
-
-    def _take(self, served_by: Route, header: RequestHeader, response: Any) -> None:
-        """Keep a response, or the object that gives the response later."""
-        if self._stopwatch is not None:
-            self._stopwatch.take(response, self._work.is_large)
-        if type(response) in COME_LATER:
-            self._waiting = Waiting(served_by, header, response)
-            return
-        if type(response) is list:
-            self._outbox.append_plain(response)
-        elif response is not None and self._work.is_large:
-            how = self._broker.threads.coding, self._work, self._stopwatch
-            encoding = large.encode_large(served_by, response, header, *how)
-            self._waiting = Waiting(served_by, header, encoding)
-            return
-        elif response is not None:
-            self._outbox.append(served_by, response, header.correlation_id)
-        if self._work.held_bytes or self._work.doomed:
-            self._work.end_request()
-
-    def _finish(self, waiting: Waiting) -> None:
-        """Resume the handler of the request in hand; the handler may wait again."""
-        self._waiting = None
-        try:
-            response = waiting.go_on(self._broker.flusher)
-            if type(response) is Slow:
-                self._decode(waiting.served_by, waiting.header, response.frame, response.position)
-            else:
-                self._take(waiting.served_by, waiting.header, response)
-        except Exception as error:
-            by, header = waiting.served_by, waiting.header
-            raise failed(error, by, header, self._broker, self.info.peer) from error
 
     def _wait(self) -> None:
         """Start a task for slow work, send the rest, wait for a change, or become quiet again."""
-        change = None if self._waiting is None else self._waiting.change
-        if self._outbox.waits_for_disk or (self._waiting is not None and change is None):
+        change = None if self._serving.waiting is None else self._serving.waiting.change
+        if self._outbox.waits_for_disk or (self._serving.waiting is not None and change is None):
             self._inbox.leave_scratch(views_stay=True)
             self._scope = trio.CancelScope()
             self._poller.start_task(self._run)
@@ -341,27 +246,16 @@ class Connection:
                 await self._outbox.send()
             self._rest.end(self, self._work)
             self.last_active_s = self._poller.now_s
-            if self._waiting is not None:
-                if self._waiting.change is not None:
+            if self._serving.waiting is not None:
+                if self._serving.waiting.change is not None:
                     return
-                await self._finish_in_task()
+                await self._serving.finish_in_task()
             elif self._inbox.has_frame:
                 await trio.lowlevel.checkpoint()
             else:
                 return
-            if self._waiting is None:
+            if self._serving.waiting is None:
                 self._serve_frames()
-
-    async def _finish_in_task(self) -> None:
-        """Do the slow work of the request in hand."""
-        assert self._waiting is not None
-        waiting, self._waiting = self._waiting, None
-        try:
-            response = await waiting.work(self._broker.flusher)
-        except Exception as error:
-            by, header = waiting.served_by, waiting.header
-            raise failed(error, by, header, self._broker, self.info.peer) from error
-        self._take(waiting.served_by, waiting.header, response)
 
     def _end(self, error: Exception) -> None:
         """End the connection; good requests before a bad request still get their responses."""
@@ -387,7 +281,7 @@ class Connection:
         """Close the socket, if it is open."""
         if self._sock.fileno() < 0:
             return
-        waiting, self._waiting = self._waiting, None
+        waiting, self._serving.waiting = self._serving.waiting, None
         if waiting is not None:
             if waiting.change is not None:
                 self._poller.deadlines.discard(waiting.change)

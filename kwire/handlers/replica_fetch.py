@@ -97,6 +97,18 @@ async def _session(
             request.session_id, request.session_epoch, node_id, uses_topic_ids=by_id
         )
         session.broker_epoch = broker_epoch
+    await _take_wishes(session, request, context)
+    if not is_new:
+        sessions.check_room(session)
+    elif request.session_epoch == INITIAL_EPOCH and session.positions:
+        sessions.keep(session)
+    return session
+
+
+async def _take_wishes(
+    session: ReplicaSession, request: FetchRequest, context: RequestContext
+) -> None:
+    """Note the partitions that a fetch names, and forget those that it leaves out."""
     for topic in request.topics:
         for piece in pieces(topic.partitions):
             for wanted in piece:
@@ -109,11 +121,6 @@ async def _session(
                 session.forget((forgotten.topic, forgotten.topic_id, index))
             if context.work.spend(UNITS_TO_KEEP * len(indexes)):
                 await later(context.work.next_slice)
-    if not is_new:
-        sessions.check_room(session)
-    elif request.session_epoch == INITIAL_EPOCH and session.positions:
-        sessions.keep(session)
-    return session
 
 
 async def _waited(
@@ -124,12 +131,13 @@ async def _waited(
     is_full = request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH)
     max_bytes = min(request.max_bytes, broker.integer("fetch.max.bytes"))
     min_bytes = min(request.min_bytes, max_bytes)
+    is_late = False
     while True:
         answer = await _look(session, max_bytes, context, is_full=is_full)
-        if answer.size_bytes >= min_bytes or answer.is_urgent or broker.is_stopping:
+        is_enough = answer.size_bytes >= min_bytes or answer.is_urgent
+        if is_enough or is_late or broker.is_stopping or not session.positions:
             return answer
-        if not await happens(change):
-            return answer
+        is_late = not await happens(change)
         for position, _ in answer.told:
             session.dirty[position] = None
         if is_full:

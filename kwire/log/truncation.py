@@ -102,9 +102,11 @@ def _truncate(log: PartitionLog, offset: int, disk: Disk, steady_ms: int) -> Non
     disk.sync_directory(log.directory)
     log.leader_epochs.truncate_from_end(offset)
     log.leader_epochs.save()
+    before = log.producers
     log.producers = rebuild_producers(
         log.directory, log.segments, offset, disk, limit=log.config.producer_ids_max
     )
+    log.producers.take_ended(before, offset)
 
 
 def _start_at(log: PartitionLog, offset: int, now_ms: int, disk: Disk, steady_ms: int) -> None:
@@ -125,4 +127,5 @@ def _start_at(log: PartitionLog, offset: int, now_ms: int, disk: Disk, steady_ms
     log.leader_epochs.save()
     for snapshot in snapshot_offsets(log.directory, disk):
         disk.remove(snapshot_path(log.directory, snapshot))
-    log.producers = ProducerStates(log.config.producer_ids_max)
+    before, log.producers = log.producers, ProducerStates(log.config.producer_ids_max)
+    log.producers.take_ended(before, 0)

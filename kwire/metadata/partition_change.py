@@ -24,14 +24,20 @@ Source: PartitionChangeBuilder, PartitionReassignmentReplicas,
 ReplicationControlManager.generateLeaderAndIsrUpdates of Kafka.
 """
 
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Mapping
 from enum import Enum
 from typing import NamedTuple
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.metadata.changes import Change, PartitionsChanged
-from kwire.metadata.image import MetadataImage, PartitionImage, TopicImage
-from kwire.metadata.topic_terms import TopicTerms
+from kwire.metadata.image import (
+    ConfigResource,
+    ConfigResourceType,
+    MetadataImage,
+    PartitionImage,
+    TopicImage,
+)
+from kwire.metadata.topic_terms import MIN_ISR, TopicTerms
 
 NO_LEADER = -1
 
@@ -261,6 +267,33 @@ def without_replicas(
                 rows.append((index, after))
         if rows:
             changes.append(PartitionsChanged(topic.topic_id, tuple(rows)))
+    return changes
+
+
+def with_configs(
+    image: MetadataImage, resource: ConfigResource, wanted: Mapping[str, str]
+) -> list[Change]:
+    """What follows if a resource gets these configs: a lower min ISR makes replicas ineligible.
+
+    The leader may soon commit records that they lack. Without a leader, nobody commits any.
+    """
+    kind, name = resource
+    concerns = kind in (ConfigResourceType.TOPIC, ConfigResourceType.BROKER)
+    if not concerns or wanted.get(MIN_ISR) == image.config(kind, name).get(MIN_ISR):
+        return []
+    topics = image.topics_by_name
+    before, after = TopicTerms(image), TopicTerms(image, {resource: wanted})
+    changes: list[Change] = []
+    for topic in [topics[name]] if kind == ConfigResourceType.TOPIC else topics.values():
+        if after.min_isr(topic.name) >= before.min_isr(topic.name):
+            continue
+        rows = tuple(
+            (index, one._replace(elr=(), partition_epoch=one.partition_epoch + 1))
+            for index, one in enumerate(topic.partitions)
+            if one.elr and one.leader != NO_LEADER
+        )
+        if rows:
+            changes.append(PartitionsChanged(topic.topic_id, rows))
     return changes
 
 

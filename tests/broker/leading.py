@@ -1,10 +1,14 @@
 """A partition with followers on its leader, without a broker, for tests."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+from kwire.broker.acks import Acks
+from kwire.broker.broker import Broker
 from kwire.broker.flusher import Flusher
 from kwire.broker.leader_partition import LeaderPartition
+from kwire.errors import ErrorCode
 from kwire.log.disk import Disk
 from kwire.log.log_config import LogConfig
 from kwire.log.recovery import open_log
@@ -48,15 +52,17 @@ class Syncs:
         return "later"
 
 
-class Acks:
+class NotedAcks(Acks):
     """A request that waits; ``told`` is what it was told."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.told: list[tuple[int, object]] = []
 
-    def done(self, slot: int, error: object) -> None:
+    def done(self, slot: int, error: ErrorCode | None = None) -> None:
         """Note the outcome."""
         self.told.append((slot, error))
+        super().done(slot, error)
 
 
 def leader(
@@ -83,6 +89,29 @@ def leader(
     )
     partition.configure(config)
     return partition, brokers
+
+
+def lead(broker: Broker, topic: str, index: int = 0, min_isr: int = 2) -> LeaderPartition:
+    """A leader with followers takes the place of a broker's partition, with the same log."""
+    served = broker._served
+    before = served.partition(topic, index)
+    partition = LeaderPartition(
+        topic,
+        index,
+        before.topic_id,
+        before.log,
+        before.leader_epoch,
+        broker.flusher,
+        LEADER,
+        ROW._replace(leader_epoch=before.leader_epoch),
+        updates=Brokers(),
+        high_watermark=before.high_watermark,
+    )
+    partition.configure(replace(before.log.config, min_insync_replicas=min_isr))
+    served._partitions[topic, index] = partition
+    alike = served._by_topic[before.topic_id]
+    alike[partition.index] = partition
+    return partition
 
 
 def batch(count: int = 1) -> bytearray:

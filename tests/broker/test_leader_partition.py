@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 
 from kwire.broker.leader_partition import LeaderPartition
+from kwire.broker.partition import UNACKED
 from kwire.errors import ErrorCode, KafkaError
 from kwire.log.log_config import LogConfig
 from kwire.record.batch import RecordBatch
-from tests.broker.leading import NOW_MS, ROW, Acks, append, batch, follow, leader
+from tests.broker.leading import NOW_MS, ROW, NotedAcks, append, batch, follow, leader
 
 
 def two_looks(partition: LeaderPartition) -> None:
@@ -40,7 +41,7 @@ def test_no_append_moves_it_alone(tmp_path: Path, way: str) -> None:
     if way == "append":
         append(partition)
     elif way == "append_plain":
-        assert partition.append_plain(RecordBatch(batch()), -1) == 1
+        assert partition.append_plain(RecordBatch(batch()), -1) == UNACKED - 1
     else:
         assert partition.append_own(batch(), NOW_MS) == 1
     assert (partition.log.log_end_offset, partition.high_watermark) == (2, 0)
@@ -238,7 +239,7 @@ def test_a_leader_of_an_unclean_election_recovers_at_once(tmp_path: Path) -> Non
 def test_requests_are_told_when_their_records_are_everywhere(tmp_path: Path) -> None:
     """In order, each once; and when the leadership goes, that nobody knows."""
     partition, _ = leader(tmp_path)
-    acks = Acks()
+    acks = NotedAcks()
     for slot in range(4):
         partition.wait_for(append(partition), acks, slot)
     follow(partition, 2)
