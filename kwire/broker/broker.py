@@ -39,7 +39,7 @@ from kwire.config.broker import BrokerConfig
 from kwire.config.settings import Value
 from kwire.errors import ErrorCode, KafkaError
 from kwire.log.log_config import LogConfig
-from kwire.log.manager import LogManager
+from kwire.log.manager import AtStop, LogManager
 from kwire.metadata.changes import (
     BrokerChanged,
     BrokerRegistered,
@@ -249,6 +249,11 @@ class Broker:
         self.threads.close()
         for coordinators in self.coordinators:
             coordinators.close()
+
+    def at_stop(self) -> AtStop:
+        """What the data directories keep of a broker that stops cleanly."""
+        registered = self.image.brokers.get(self.node_id)
+        return AtStop(self.high_watermarks(), -1 if registered is None else registered.epoch)
 
     def wake_coordinators(self) -> None:
         """Wake each coordinator whose next task is due by the steady clock."""
