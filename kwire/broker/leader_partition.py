@@ -70,20 +70,9 @@ class LeaderPartition(Partition):
     """
 
     __slots__ = (
-        "_at_look",
-        "_at_look_before",
-        "_holding",
-        "_min_insync_replicas",
-        "_updates",
-        "acks",
-        "epoch_start",
-        "followers",
-        "in_sync",
-        "node_id",
-        "proposed",
-        "proposed_at",
-        "replica_waiters",
-        "row",
+        *("_at_look", "_at_look_before", "_holding", "_min_insync_replicas", "_updates"),
+        *("acks", "epoch_start", "followers", "in_sync", "node_id"),
+        *("proposed", "proposed_at", "replica_waiters", "row"),
     )
 
     def __init__(
@@ -105,6 +94,7 @@ class LeaderPartition(Partition):
         ``high_watermark`` is what this broker knew of it as a follower, or before it stopped.
         """
         Partition.__init__(self, topic, index, topic_id, log, leader_epoch, flusher)
+        log.producers.keep_ended()
         self.node_id = node_id
         self.epoch_start = log.log_end_offset
         self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
@@ -144,6 +134,12 @@ class LeaderPartition(Partition):
         Before, it may lie below that of the leader before, and consumers aren't told of it.
         """
         return self.high_watermark >= self.epoch_start
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Up to no open transaction, and to no end of one that isn't replicated."""
+        stable = self.log.producers.stable_offset(self.high_watermark)
+        return max(stable, min(self.log.log_start_offset, self.high_watermark))
 
     @property
     def low_watermark(self) -> int:
@@ -264,6 +260,7 @@ class LeaderPartition(Partition):
         self._note_holding()
         self.advance()
         self.ask()
+        self.wake()  # the low watermark is that of active brokers
 
     # Followers
 
@@ -318,6 +315,8 @@ class LeaderPartition(Partition):
                 reached = follower.end_offset
         if reached > self.high_watermark:
             self.high_watermark = reached
+            if log.producers.ended:
+                log.producers.forget_ended(reached)
             self.advanced()
 
     def advanced(self) -> None:
@@ -344,7 +343,7 @@ class LeaderPartition(Partition):
 
         With acks=all, ``UNACKED`` minus its first offset if the high watermark hasn't passed it.
         """
-        if required_acks == ACKS_ALL and self.isr_size < self.min_isr:
+        if self.is_deleted or (required_acks == ACKS_ALL and self.isr_size < self.min_isr):
             return -1
         first_offset = append_plain(self.log, batch, self.leader_epoch)
         if first_offset >= 0:
@@ -353,6 +352,11 @@ class LeaderPartition(Partition):
             if required_acks == ACKS_ALL and self.high_watermark < self.log.log_end_offset:
                 return UNACKED - first_offset
         return first_offset
+
+    def _check_in_sync(self, required_acks: int) -> None:
+        if self.is_deleted:  # the caller began before another role: the log isn't this one's now
+            raise KafkaError(_MOVED, f"another broker or epoch leads {self.topic}-{self.index}")
+        Partition._check_in_sync(self, required_acks)
 
     def _appended(self, info: AppendInfo) -> AppendInfo:
         if self.log.flush_is_due:

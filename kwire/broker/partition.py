@@ -113,6 +113,21 @@ class Partition:
         return self.log.is_offline
 
     @property
+    def is_available(self) -> bool:
+        """Whether the high watermark is as new as consumers have seen it; see LeaderPartition."""
+        return True
+
+    @property
+    def low_watermark(self) -> int:
+        """The offset before which no replica has records."""
+        return self.log.log_start_offset
+
+    @property
+    def is_under_replicated(self) -> bool:
+        """Whether a replica is out of sync."""
+        return False
+
+    @property
     def last_stable_offset(self) -> int:
         """The offset up to which read_committed consumers read."""
         if not self.log.producers.open_transactions:

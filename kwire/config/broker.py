@@ -4,12 +4,14 @@ Rules:
 
 - kwire's profile holds the defaults that differ from Kafka's because one broker is the normal
   case (docs/decisions/0001-embedded-profile.md). A user can set each of them back to Kafka's value.
+  A broker whose metadata is in a store for several machines has Kafka's replication factors.
 - An unknown setting is ignored with a warning. A setting without an effect is kept with a warning
   (``without_effect``). A bad value raises ConfigError.
 - ``broker.id`` and ``node.id`` are two names of one setting. ``log.dir`` counts only where
   ``log.dirs`` isn't set.
-- A setting that protects the broker and that kwire doesn't serve (an authorizer, a listener with
-  authentication) raises ConfigError: without the protection the broker would be open to everybody.
+- A setting that protects the broker and that kwire doesn't serve (another authorizer, a listener
+  with authentication) raises ConfigError: without the protection the broker would be open to
+  everybody.
 """
 
 import logging
@@ -32,14 +34,24 @@ PROFILE: dict[str, str] = {
     "listeners": "PLAINTEXT://127.0.0.1:9092",
     "log.dirs": "./kwire-data",
     "node.id": "1",
-    "offsets.topic.replication.factor": "1",
     "process.roles": "broker,controller",
+}
+"""kwire's own defaults."""
+
+ONE_REPLICA: dict[str, str] = {
+    "offsets.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
     "share.coordinator.state.topic.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
     "transaction.state.log.replication.factor": "1",
 }
-"""kwire's own defaults."""
+"""More defaults, for brokers without a store for several machines."""
+
+STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+"""The one value of ``authorizer.class.name`` beside none."""
+
+AUTHORIZER_SETTINGS = ("super.users", "allow.everyone.if.no.acl.found")
+"""Settings that Kafka's authorizer reads, which aren't in the table of Kafka's settings."""
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _LEAST: dict[str, int] = {
@@ -68,6 +80,13 @@ class Listener(NamedTuple):
     port: int
 
 
+class AuthorizerSettings(NamedTuple):
+    """Who may do everything, and whether a resource without any ACL is open to everybody."""
+
+    super_users: frozenset[str]
+    allows_without_acl: bool
+
+
 class BrokerConfig(Mapping[str, Value]):
     """Every broker setting by name, parsed. ``given`` has the texts of the user's settings."""
 
@@ -84,10 +103,15 @@ class BrokerConfig(Mapping[str, Value]):
         ``places`` has file and line of each setting from a properties file, for warnings.
         """
         known = settings(BROKER)
-        given = {name: text for name, text in properties.items() if name in known}
+        given = {
+            name: text
+            for name, text in properties.items()
+            if name in known or name in AUTHORIZER_SETTINGS
+        }
         _resolve_aliases(given)
+        profile = profile_of(given)
         values = {
-            name: setting.parse(given.get(name, PROFILE.get(name, setting.default)))
+            name: setting.parse(given.get(name, profile.get(name, setting.default)))
             for name, setting in known.items()
         }
         config = cls(given, values)
@@ -158,6 +182,22 @@ class BrokerConfig(Mapping[str, Value]):
             raise ConfigError(name, text, problem)
         return "" if host == "*" else host.strip("[]"), int(port)
 
+    def authorizer(self) -> AuthorizerSettings | None:
+        """The settings of the authorizer; None without one, which lets everybody do everything."""
+        name = "authorizer.class.name"
+        if not self[name]:
+            return None
+        if self[name] != STANDARD_AUTHORIZER:
+            raise ConfigError(name, self[name], f"must be {STANDARD_AUTHORIZER}, or empty")
+        users = str(self.given.get("super.users", "")).split(";")
+        super_users = frozenset(user.strip() for user in users if user.strip())
+        for user in super_users:
+            if not all(user.partition(":")):
+                problem = "must name principals as in User:admin;User:operator"
+                raise ConfigError("super.users", user, problem)
+        everyone = str(self.given.get("allow.everyone.if.no.acl.found", ""))
+        return AuthorizerSettings(super_users, everyone.strip().lower() == "true")
+
     def metadata_store(self) -> "EtcdAddress | None":
         """The store of a cluster's metadata; None for a broker that is alone."""
         text = self["kwire.metadata.store"]
@@ -181,9 +221,7 @@ class BrokerConfig(Mapping[str, Value]):
             raise ConfigError("process.roles", self.given["process.roles"], "must contain broker")
         if not self.strings("log.dirs"):
             raise ConfigError("log.dirs", "", "must name a directory")
-        authorizer = self["authorizer.class.name"]
-        if authorizer:
-            raise ConfigError("authorizer.class.name", authorizer, "authorizers are not served yet")
+        self.authorizer()
         for name, least in _LEAST.items():
             value = self[name]
             unlimited = value == -1 and name.startswith("log.retention.")
@@ -237,6 +275,11 @@ class BrokerConfig(Mapping[str, Value]):
         return ConfigError(
             name, self.given.get(name), f"{protocol} is not served yet, only PLAINTEXT is"
         )
+
+
+def profile_of(given: Mapping[str, str]) -> Mapping[str, str]:
+    """kwire's own defaults for a broker with the user's settings ``given``."""
+    return PROFILE if given.get("kwire.metadata.store") else PROFILE | ONE_REPLICA
 
 
 def absolute(name: str) -> Path:
@@ -315,17 +358,19 @@ def _warn(properties: Mapping[str, str], config: BrokerConfig, places: Mapping[s
         return
     from kwire.config.without_effect import OUTSIDE_THE_TABLE, is_among, warnings
 
-    known = settings(BROKER)
+    known, profile = settings(BROKER), profile_of(config.given)
     asked: dict[str, str] = {}
     for name, text in properties.items():
         setting = known.get(name)
         if setting is None:
             asked[name] = name
+            if name in AUTHORIZER_SETTINGS:
+                continue
             if not is_among(name, OUTSIDE_THE_TABLE):
                 _warn_unknown(name, known, places.get(name, ""))
-        elif config[name] != setting.parse(PROFILE.get(name, setting.default)):
+        elif config[name] != setting.parse(profile.get(name, setting.default)):
             asked[name] = f"{name}={'(hidden)' if setting.is_sensitive else text.strip()}"
-    for warning in warnings(asked):
+    for warning in warnings(asked, is_alone=not config["kwire.metadata.store"]):
         log.warning("%s", warning)
 
 

@@ -139,7 +139,8 @@ class Serving:
         flusher = self._broker.flusher
         if flusher.asked:
             flusher.forget()
-        response = served_by.handle(request, context)
+        handle = served_by.handle if self._broker.authorizer is None else served_by.guarded
+        response = handle(request, context)
         self._take(served_by, header, held(response, flusher) if flusher.asked else response)
 
     def _take(self, served_by: Route, header: RequestHeader, response: Any) -> None:

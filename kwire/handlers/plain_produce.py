@@ -25,6 +25,9 @@ from kwire.protocol.wire import MalformedRequest, read_unsigned_varint
 TOPIC_IDS_SINCE = 13
 FLEXIBLE_SINCE = 9
 
+WRITE, TOPIC = 4, 2
+"""The operation and the resource of ACLs (``kwire.metadata.acls``), which say who may produce."""
+
 _ONE = 2
 """The length of a compact array with one element."""
 
@@ -162,4 +165,9 @@ def _partition(
         if found is None:
             return None
         name = found.name
-    return None if name in INTERNAL_TOPICS else broker.partition_if_served(name, index)
+    if name in INTERNAL_TOPICS:
+        return None
+    authorizer = broker.authorizer
+    if authorizer is not None and not authorizer.allows(client, WRITE, TOPIC, name):
+        return None
+    return broker.partition_if_served(name, index)

@@ -25,6 +25,7 @@ from kwire.protocol.wire import MalformedRequest, append_unsigned_varint, read_u
 from kwire.record.batch import NO_TIMESTAMP, RecordBatch
 
 TOPIC_IDS_SINCE = 13
+WRITE, TOPIC = 4, 2
 MOST_ROLLS = 4
 """If more partitions of a request need a new segment, the request takes the slow way."""
 
@@ -132,6 +133,9 @@ class Batches:
             self.at = begin + length
             name = str(frame[begin + 1 : self.at], "utf-8")
         if name in INTERNAL_TOPICS:
+            raise Uncommon
+        authorizer = self._broker.authorizer
+        if authorizer is not None and not authorizer.allows(self._client, WRITE, TOPIC, name):
             raise Uncommon
         return name
 

@@ -110,7 +110,7 @@ def lead(broker: Broker, topic: str, index: int = 0, min_isr: int = 2) -> Leader
     partition.configure(replace(before.log.config, min_insync_replicas=min_isr))
     served._partitions[topic, index] = partition
     alike = served._by_topic[before.topic_id]
-    alike[alike.index(before)] = partition
+    alike[partition.index] = partition
     return partition
 
 
