@@ -308,10 +308,10 @@ def _partition(
     name, topic_id, index = key
     broker = context.broker
     by_id = context.api_version >= TOPIC_IDS_SINCE
-    if broker.authorizer is not None:
+    replica_id = request.replica_state.replica_id if request.replica_state else request.replica_id
+    if broker.authorizer is not None and replica_id < 0:
         _check_readable(broker.topic_by_id(topic_id).name if by_id else name, context)
     partition = broker.partition_by_id(topic_id, index) if by_id else broker.partition(name, index)
-    replica_id = request.replica_state.replica_id if request.replica_state else request.replica_id
     if replica_id >= 0:
         raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     partition.check_leader_epoch(wanted.current_leader_epoch)
