@@ -26,11 +26,12 @@ from kwire.errors import KafkaError
 from kwire.log.log_config import LogConfig
 from kwire.log.manager import LogManager
 from kwire.log.meta_properties import random_id, read_meta_properties
-from kwire.metadata.changes import Change, ClusterNamed, snapshot
+from kwire.metadata.changes import Change, ClusterNamed, ConfigChanged, snapshot
 from kwire.metadata.embedded import FILE_NAME, EmbeddedStore
 from kwire.metadata.features import initial_features, own_features
-from kwire.metadata.image import BrokerImage, MetadataImage
+from kwire.metadata.image import BrokerImage, ConfigResourceType, MetadataImage
 from kwire.metadata.store import Member, MetadataStore, RevisionConflict, StoreUnusable
+from kwire.metadata.topic_terms import CLUSTER_WIDE
 from kwire.server import KAFKA_METADATA, Server, StartError
 
 MOVED = f"{FILE_NAME}.moved"
@@ -103,9 +104,18 @@ class ClusterServer(Server):
                 return image.cluster_id
             name = await self._starting.run(self._known_cluster_id) or random_id()
             try:
-                await self._store.commit(0, [ClusterNamed(name), *initial_features()])
+                first = [ClusterNamed(name), *initial_features(), *self._topic_defaults()]
+                await self._store.commit(0, first)
             except RevisionConflict:
                 continue  # another broker has named it
+
+    def _topic_defaults(self) -> list[Change]:
+        """The replication settings of this broker's file, for all brokers of a new cluster."""
+        return [
+            ConfigChanged(ConfigResourceType.BROKER, "", name, self.config.given[name])
+            for name in CLUSTER_WIDE
+            if name in self.config.given
+        ]
 
     def _known_cluster_id(self) -> str | None:
         for directory in self.config.data_directories():

@@ -119,7 +119,7 @@ class Server:
         logs_began_s = perf_counter()
         manager = await self._starting.run(self._open_logs)
         logs_s = perf_counter() - logs_began_s
-        clean = False
+        clean, watermarks = False, {}
         try:
             store = await self._open_store(manager)
             try:
@@ -135,7 +135,7 @@ class Server:
                 await trio.lowlevel.checkpoint_if_cancelled()
                 clean = False
                 await self._run(task_status)
-                clean = True
+                clean, watermarks = True, self.broker.high_watermarks()
             finally:
                 await store.close()
                 for _, listening in self._sockets:
@@ -144,7 +144,7 @@ class Server:
             if self._metadata_lock >= 0:
                 self._disk.close(self._metadata_lock)
             # Without the mark of a clean shutdown the next start recovers the logs.
-            manager.close(self._clock.now_ms(), clean=clean)
+            manager.close(self._clock.now_ms(), clean=clean, high_watermarks=watermarks)
 
     def stop(self) -> None:
         """Ask the server to end; ``serve`` returns when it has ended.

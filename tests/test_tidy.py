@@ -68,7 +68,7 @@ NO_WORLD = {"errors", "protocol", "record", "coordinator"}
 WORLD_MODULES = {"os", "time", "socket", "random", "pathlib", "threading", "subprocess", "datetime"}
 PURE_METADATA = {
     *("image", "changes", "controller", "store", "acls"),
-    *("placement", "partition_change", "registration", "liveness", "lost_replicas"),
+    *("placement", "partition_change", "topic_terms", "registration", "liveness", "lost_replicas"),
     "fewer_brokers",
 }
 

@@ -33,8 +33,8 @@ class Sleeper(Protocol):
 class Acks:
     """What one request waits for; ``kwire.connection.deadlines`` watches ``deadline_s``.
 
-    Once ``is_over``, ``errors`` has the error of each slot that has failed. ``timeout_ms`` is what
-    the client has asked for; ``deadline_s`` is by trio's clock, and set by whoever begins to wait.
+    A handler awaits it like a ``Change``. Once it ``is_set``, ``errors`` has the error of each slot
+    that has failed. ``deadline_s`` is by trio's clock.
     """
 
     __slots__ = (
@@ -44,13 +44,11 @@ class Acks:
         "is_late",
         "is_timed",
         "sleeper",
-        "timeout_ms",
         "units",
     )
 
-    def __init__(self, timeout_ms: int) -> None:
-        self.timeout_ms = timeout_ms
-        self.deadline_s = math.inf
+    def __init__(self, deadline_s: float = math.inf) -> None:
+        self.deadline_s = deadline_s
         self.units = 1
         self.is_late = False
         self.is_timed = False
@@ -59,7 +57,7 @@ class Acks:
         self._waits: dict[int, AckQueue] = {}
 
     @property
-    def is_over(self) -> bool:
+    def is_set(self) -> bool:
         """Whether nothing is awaited any more."""
         return not self._waits
 

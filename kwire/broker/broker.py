@@ -39,19 +39,33 @@ from kwire.config.settings import Value
 from kwire.errors import ErrorCode, KafkaError
 from kwire.log.log_config import LogConfig
 from kwire.log.manager import LogManager
-from kwire.metadata.changes import Change, PartitionsAdded, PartitionsChanged, TopicDeleted
+from kwire.metadata.changes import (
+    BrokerChanged,
+    BrokerRegistered,
+    BrokerUnregistered,
+    Change,
+    PartitionsAdded,
+    PartitionsChanged,
+    TopicDeleted,
+)
 from kwire.metadata.image import MetadataImage, TopicImage
 from kwire.metadata.store import Guard, MetadataStore
 
 if TYPE_CHECKING:
     from kwire.broker.client_metrics import ClientMetrics
     from kwire.broker.compaction import Compaction
+    from kwire.broker.fetchers import Fetchers
     from kwire.broker.groups import Groups
+    from kwire.broker.isr_updates import IsrUpdates
     from kwire.broker.notes import Note
     from kwire.broker.peers import Peers
     from kwire.broker.producer_ids import ProducerIds
+    from kwire.broker.replica_sessions import ReplicaSessions
     from kwire.broker.transactions import Transactions
     from kwire.security.authorizer import Authorizer
+
+_BROKERS = (BrokerRegistered, BrokerChanged, BrokerUnregistered)
+"""Changes after which other followers may be in sync."""
 
 _MOVES = (PartitionsChanged, PartitionsAdded, TopicDeleted)
 """Changes after which other partitions may be led here."""
@@ -104,12 +118,16 @@ class Broker:
         self._served = ServedPartitions(
             self.node_id, log_manager, self.flusher, self._log_config, self.clock, self.threads.logs
         )
+        self._served.in_sync_updates = lambda: self.isr_updates
         self._served.open_all(image)
         # Every request asks for partitions, so this name saves a call in between.
         self.partition = self._served.partition
         self.partition_if_served = self._served.partition_if_served
         self.is_offline = self._served.is_offline
         self.partitions = self._served.all
+        self.stable_offset = self._served.stable_offset
+        self.hosted = self._served.hosted
+        self.high_watermarks = self._served.high_watermarks
         self.gone = self._served.gone
         self.offline_partitions = self._served.offline
         self.put_strays_aside = self._served.put_strays_aside
@@ -167,6 +185,32 @@ class Broker:
         return Peers(self)
 
     @cached_property
+    def fetchers(self) -> "Fetchers":
+        """The tasks that fetch from the leaders of what this broker follows."""
+        from kwire.broker.fetchers import Fetchers
+
+        listener = self.config["inter.broker.listener.name"]
+        return Fetchers(self, listener, self.peers.open_stream)
+
+    @cached_property
+    def replica_sessions(self) -> "ReplicaSessions":
+        """The sessions of followers that fetch from this broker."""
+        from kwire.broker.replica_sessions import ReplicaSessions
+
+        most = "kwire.fetch.session.cache.max.partitions"
+        return ReplicaSessions(self.random, lambda: self.integer(most))
+
+    @cached_property
+    def isr_updates(self) -> "IsrUpdates":
+        """What this broker commits about in-sync replicas, since it leads followers."""
+        from kwire.broker.isr_updates import IsrUpdates
+
+        updates = IsrUpdates(self)
+        if "background" in vars(self):
+            self.background.start_soon(updates.run)
+        return updates
+
+    @cached_property
     def client_metrics(self) -> "ClientMetrics":
         """The metrics that clients push."""
         from kwire.broker.client_metrics import ClientMetrics
@@ -186,6 +230,9 @@ class Broker:
         background.start_soon(self._commits.follow, self._publish)
         background.start_soon(self._commits.make)
         background.start_soon(self.flusher.run)
+        self._follow_leaders()
+        if "isr_updates" in vars(self):
+            background.start_soon(self.isr_updates.run)
         homes = (
             (OFFSETS_TOPIC, lambda: self.groups),
             (TRANSACTIONS_TOPIC, lambda: self.transactions),
@@ -270,9 +317,20 @@ class Broker:
             await tell_authorizer(self.authorizer, changes)
         if await changes_broker(changes):
             self.settings = broker_settings(self.config, image, self.node_id)
+        await self._served.take_roles(image, changes)
+        self._follow_leaders()
         await self._served.publish(image, changes)
+        self._follow_leaders()
+        if "isr_updates" in vars(self) and any(isinstance(change, _BROKERS) for change in changes):
+            self.isr_updates.brokers_changed()
         if self.coordinators and any(isinstance(change, _MOVES) for change in changes):
             self._tell_coordinators()
+
+    def _follow_leaders(self) -> None:
+        """Fetch what is followed from its present leaders."""
+        moved = self._served.moved_followers()
+        if moved:
+            self.fetchers.place(moved)
 
     def _tell_coordinators(self) -> None:
         """Have the coordinators look which partitions this broker leads."""
@@ -283,5 +341,6 @@ class Broker:
         """Try again to open partitions whose logs couldn't be made, perhaps for lack of space."""
         before = len(self.offline_partitions())
         await self._served.retry_offline(self.image)
+        self._follow_leaders()
         if len(self.offline_partitions()) < before:
             self._tell_coordinators()

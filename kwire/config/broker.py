@@ -4,6 +4,7 @@ Rules:
 
 - kwire's profile holds the defaults that differ from Kafka's because one broker is the normal
   case (docs/decisions/0001-embedded-profile.md). A user can set each of them back to Kafka's value.
+  A broker whose metadata is in a store for several machines has Kafka's replication factors.
 - An unknown setting is ignored with a warning. A setting without an effect is kept with a warning
   (``without_effect``). A bad value raises ConfigError.
 - ``broker.id`` and ``node.id`` are two names of one setting. ``log.dir`` counts only where
@@ -33,14 +34,18 @@ PROFILE: dict[str, str] = {
     "listeners": "PLAINTEXT://127.0.0.1:9092",
     "log.dirs": "./kwire-data",
     "node.id": "1",
-    "offsets.topic.replication.factor": "1",
     "process.roles": "broker,controller",
+}
+"""kwire's own defaults."""
+
+ONE_REPLICA: dict[str, str] = {
+    "offsets.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
     "share.coordinator.state.topic.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
     "transaction.state.log.replication.factor": "1",
 }
-"""kwire's own defaults."""
+"""More defaults, for brokers without a store for several machines."""
 
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 """The one value of ``authorizer.class.name`` beside none."""
@@ -104,8 +109,9 @@ class BrokerConfig(Mapping[str, Value]):
             if name in known or name in AUTHORIZER_SETTINGS
         }
         _resolve_aliases(given)
+        profile = profile_of(given)
         values = {
-            name: setting.parse(given.get(name, PROFILE.get(name, setting.default)))
+            name: setting.parse(given.get(name, profile.get(name, setting.default)))
             for name, setting in known.items()
         }
         config = cls(given, values)
@@ -271,6 +277,11 @@ class BrokerConfig(Mapping[str, Value]):
         )
 
 
+def profile_of(given: Mapping[str, str]) -> Mapping[str, str]:
+    """kwire's own defaults for a broker with the user's settings ``given``."""
+    return PROFILE if given.get("kwire.metadata.store") else PROFILE | ONE_REPLICA
+
+
 def absolute(name: str) -> Path:
     """The absolute path. It is resolved only if it contains ``..``, to keep it readable."""
     path = Path(name).absolute()
@@ -347,7 +358,7 @@ def _warn(properties: Mapping[str, str], config: BrokerConfig, places: Mapping[s
         return
     from kwire.config.without_effect import OUTSIDE_THE_TABLE, is_among, warnings
 
-    known = settings(BROKER)
+    known, profile = settings(BROKER), profile_of(config.given)
     asked: dict[str, str] = {}
     for name, text in properties.items():
         setting = known.get(name)
@@ -357,9 +368,9 @@ def _warn(properties: Mapping[str, str], config: BrokerConfig, places: Mapping[s
             asked[name] = name
             if not is_among(name, OUTSIDE_THE_TABLE):
                 _warn_unknown(name, known, places.get(name, ""))
-        elif config[name] != setting.parse(PROFILE.get(name, setting.default)):
+        elif config[name] != setting.parse(profile.get(name, setting.default)):
             asked[name] = f"{name}={'(hidden)' if setting.is_sensitive else text.strip()}"
-    for warning in warnings(asked):
+    for warning in warnings(asked, is_alone=not config["kwire.metadata.store"]):
         log.warning("%s", warning)
 
 

@@ -6,6 +6,7 @@ Rules:
   A name that ends in a dot stands for all names that begin with it. A test compares the list with
   the sources.
 - The broker warns at its start about such a setting, unless its value is the default.
+- It also warns about numbers of replicas (``IN_A_CLUSTER``) if it isn't one of several.
 - Settings of security have a warning of their own, because clients get in without them.
 - A warning never shows a secret.
 """
@@ -53,7 +54,6 @@ WITHOUT_EFFECT = (
     "controller.socket.timeout.ms",
     "cordoned.log.dirs",
     "create.topic.policy.class.name",
-    "default.replication.factor",
     "delete.records.purgatory.purge.interval.requests",
     "early.start.listeners",
     "fetch.purgatory.purge.interval.requests",
@@ -83,16 +83,13 @@ WITHOUT_EFFECT = (
     "num.io.threads",
     "num.network.threads",
     "num.replica.",
-    "offsets.commit.timeout.ms",
     "offsets.load.buffer.size",
-    "offsets.topic.replication.factor",
     "producer.id.expiration.check.interval.ms",
     "producer.purgatory.purge.interval.requests",
     "queued.max.",
     "quota.window.",
     "remote.",
     "replica.fetch.",
-    "replica.lag.time.max.ms",
     "replica.selector.class",
     "replica.socket.",
     "replication.quota.window.",
@@ -102,15 +99,20 @@ WITHOUT_EFFECT = (
     "socket.listen.backlog.size",
     "socket.receive.buffer.bytes",
     "transaction.state.log.load.buffer.size",
-    "transaction.state.log.min.isr",
-    "transaction.state.log.replication.factor",
     "transaction.two.phase.commit.enable",
-    "unclean.leader.election.enable",
     "unclean.leader.election.interval.ms",
     "unstable.",
 )
 """Every broker setting without an effect in kwire."""
 
+
+IN_A_CLUSTER = (
+    "default.replication.factor",
+    "offsets.topic.replication.factor",
+    "transaction.state.log.min.isr",
+    "transaction.state.log.replication.factor",
+)
+"""Settings that have an effect only where ``kwire.metadata.store`` is set."""
 
 TOPICS_WITHOUT_EFFECT = (
     "follower.replication.throttled.replicas",
@@ -143,17 +145,20 @@ def is_among(name: str, names: tuple[str, ...]) -> bool:
     return any(name.startswith(one) if one.endswith(".") else name == one for one in names)
 
 
-def warnings(asked: Mapping[str, str]) -> list[str]:
-    """The warnings about settings without an effect: one for security, one for all others.
+def warnings(asked: Mapping[str, str], *, is_alone: bool = False) -> list[str]:
+    """The warnings about settings without an effect: one for each reason.
 
-    ``asked`` maps the name of each setting to the text that a warning shows for it.
+    ``asked`` maps the name of each setting to the text that a warning shows for it. ``is_alone``
+    says that the broker has no store for several machines.
     """
-    protecting, others = [], []
+    protecting, others, replicas = [], [], []
     for name, shown in asked.items():
         if is_among(name, PROTECTION) or _is_protection_of_a_listener(name):
             protecting.append(shown)
         elif is_among(name, WITHOUT_EFFECT):
             others.append(shown)
+        elif is_alone and name in IN_A_CLUSTER:
+            replicas.append(shown)
     said = []
     if protecting:
         names = ", ".join(protecting)
@@ -163,6 +168,11 @@ def warnings(asked: Mapping[str, str]) -> list[str]:
         )
     if others:
         said.append(f"these settings of Kafka have no effect in kwire yet: {', '.join(others)}")
+    if replicas:
+        said.append(
+            "topics that kwire creates by itself have one replica without kwire.metadata.store, "
+            f"whatever these settings say: {', '.join(replicas)}"
+        )
     return said
 
 

@@ -17,11 +17,13 @@ import re
 import threading
 from collections.abc import Callable, Mapping
 from errno import EACCES, EPERM, EROFS
+from functools import cached_property
 from pathlib import Path
 from typing import TypeAlias
 
 from kwire.log.checkpoints import (
     CLEANER_OFFSETS,
+    HIGH_WATERMARKS,
     LOG_START_OFFSETS,
     RECOVERY_POINTS,
     TopicPartition,
@@ -96,6 +98,11 @@ class DataDirectory:
     def lock_name(self) -> str | None:
         """The name of the lock that this process holds; see ``Disk.name_of_lock``."""
         return self._disk.name_of_lock(self._lock) if self._lock >= 0 else None
+
+    @cached_property
+    def high_watermarks(self) -> dict[TopicPartition, int]:
+        """The high watermarks that an earlier process left; read once, when they are needed."""
+        return read_offsets(self.path / HIGH_WATERMARKS, self._disk)
 
     def _open(self) -> None:
         made = [above for above in (self.path, *self.path.parents) if not above.exists()]

@@ -20,12 +20,12 @@ import os
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 
 from kwire.errors import ErrorCode, KafkaError
-from kwire.log.checkpointed import ALL_CHECKPOINTS, offsets_of
-from kwire.log.checkpoints import RECOVERY_POINTS, TopicPartition
+from kwire.log.checkpointed import ALL_CHECKPOINTS, checkpoint
+from kwire.log.checkpoints import TopicPartition
 from kwire.log.data_directory import DataDirectory, open_directories
 from kwire.log.disk import Disk
 from kwire.log.loading import DELETE_SUFFIX, load_logs, never
@@ -252,10 +252,16 @@ class LogManager:
             return created
         raise refusal
 
+    def high_watermark_before(self, opened: PartitionLog) -> int:
+        """A log's high watermark when an earlier process checkpointed it last; 0 if unknown."""
+        known = self._data_directories[opened.health.path].high_watermarks
+        return known.get((opened.topic, opened.partition), 0)
+
     def begin_epoch(self, opened: PartitionLog, epoch: int) -> None:
         """Note that a leader of this epoch starts to write; KafkaError (KAFKA_STORAGE_ERROR)."""
         try:
             opened.leader_epochs.assign(epoch, opened.log_end_offset)
+            opened.leader_epochs.save()
         except OSError as error:
             raise opened.health.refused(
                 f"cannot begin a leader epoch of {opened.name}", error
@@ -348,33 +354,16 @@ class LogManager:
         Returns False if a disk refused a call; the log says which.
         """
         online = [data for data in self._data_directories.values() if data.is_online]
-        done = [self._checkpoint(data, high_watermarks, names) for data in online]
+        done = [checkpoint(data, self.logs, high_watermarks, names) for data in online]
         return all(done)
 
-    def _checkpoint(
+    def close(
         self,
-        data: DataDirectory,
-        high_watermarks: Mapping[TopicPartition, int],
-        names: Collection[str],
-    ) -> bool:
-        """Checkpoint one directory."""
-
-        def logs() -> dict[TopicPartition, PartitionLog]:
-            return {k: v for k, v in dict(self.logs).items() if v.health is data.health}
-
-        try:
-            for opened in logs().values() if RECOVERY_POINTS in names else ():
-                opened.flush_rolled()
-            for name in names:
-                data.write_checkpoint(name, partial(offsets_of, name, logs, high_watermarks))
-        except KafkaError:
-            return False
-        except OSError as error:
-            data.health.refused(f"cannot write the checkpoints in {data.path}", error)
-            return False
-        return True
-
-    def close(self, now_ms: int, *, clean: bool = True) -> None:
+        now_ms: int,
+        *,
+        clean: bool = True,
+        high_watermarks: Mapping[TopicPartition, int] = MappingProxyType({}),
+    ) -> None:
         """Close every log; ``clean`` also flushes, checkpoints and marks the directories.
 
         A directory with a log that can't be flushed gets no mark, so that the next start recovers
@@ -389,7 +378,7 @@ class LogManager:
                 unclean.add(opened.health.path)
         for data in self._data_directories.values():
             is_clean = clean and data.is_online and data.path not in unclean
-            data.close(clean=is_clean and self._checkpoint(data, {}, ALL_CHECKPOINTS))
+            data.close(clean=is_clean and checkpoint(data, self.logs, high_watermarks))
 
 
 def _closing(opened: PartitionLog) -> Syncing:

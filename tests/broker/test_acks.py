@@ -21,7 +21,7 @@ class Sleeper:
 
 def waiting(*places):
     """A request that waits for (queue, offset) pairs, and who answers it."""
-    acks = Acks(1000)
+    acks = Acks()
     for slot, (queue, offset) in enumerate(places):
         queue.wait(offset, acks, slot)
     acks.sleeper = Sleeper()
@@ -33,11 +33,11 @@ def test_a_batch_is_acknowledged_when_the_watermark_has_reached_its_end():
     queue = AckQueue()
     acks = waiting((queue, 10))
     queue.reach(9)
-    assert not acks.is_over
+    assert not acks.is_set
     assert acks.sleeper.times == 0
     queue.reach(10)
     queue.reach(11)
-    assert acks.is_over
+    assert acks.is_set
     assert acks.sleeper.times == 1
     assert not acks.errors
     assert not len(queue)
@@ -81,8 +81,8 @@ def test_a_repeated_batch_waits_for_its_own_offset():
     queue = AckQueue()
     later, repeated = waiting((queue, 20)), waiting((queue, 10))
     queue.reach(10)
-    assert repeated.is_over
-    assert not later.is_over
+    assert repeated.is_set
+    assert not later.is_set
 
 
 @pytest.mark.parametrize("give_up", [Acks.give_up, Acks.time_is_up])
@@ -94,7 +94,7 @@ def test_requests_that_give_up_leave_the_queue(give_up):
         give_up(waiting((queue, offset), (queue, offset)))
         assert len(queue) <= 2 * KEPT
     queue.reach(10_000)
-    assert stays.is_over
+    assert stays.is_set
     assert not len(queue)
 
 
@@ -114,7 +114,7 @@ def test_any_order_settles_what_the_watermark_has_reached():
                 high_watermark += random.randrange(10)
                 queue.reach(high_watermark)
             for offset, acks in made:
-                assert acks.is_over or offset > high_watermark
+                assert acks.is_set or offset > high_watermark
         queue.reach(1 << 60)
-        assert all(acks.is_over and acks.sleeper.times <= 1 for _, acks in made)
+        assert all(acks.is_set and acks.sleeper.times <= 1 for _, acks in made)
         assert not len(queue)
