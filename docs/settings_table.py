@@ -5,7 +5,7 @@
 
 from pathlib import Path
 
-from kwire.config.broker import PROFILE
+from kwire.config.broker import profile_of
 from kwire.config.documentation import documentation
 from kwire.config.settings import BROKER, CLIENT_METRICS, DYNAMIC_BROKER, GROUP, TOPIC, settings
 
@@ -32,7 +32,7 @@ def page() -> str:
     """The text of the page."""
     parts = [HEAD]
     for scope, title in PARTS:
-        profile = PROFILE if scope == BROKER else {}
+        profile = profile_of({}) if scope == BROKER else {}
         rows = ["| setting | type | default | what it is for |", "| --- | --- | --- | --- |"]
         for name, setting in settings(scope).items():
             default = _code(profile.get(name, setting.default))

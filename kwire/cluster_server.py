@@ -17,6 +17,7 @@ from kwire.broker.own_replicas import (
     known_directories,
     locks,
     make_new_logs,
+    may_lack_records,
     replicas_of,
     say_what_is_lost,
 )
@@ -26,11 +27,12 @@ from kwire.errors import KafkaError
 from kwire.log.log_config import LogConfig
 from kwire.log.manager import LogManager
 from kwire.log.meta_properties import random_id, read_meta_properties
-from kwire.metadata.changes import Change, ClusterNamed, snapshot
+from kwire.metadata.changes import Change, ClusterNamed, ConfigChanged, snapshot
 from kwire.metadata.embedded import FILE_NAME, EmbeddedStore
 from kwire.metadata.features import initial_features, own_features
-from kwire.metadata.image import BrokerImage, MetadataImage
+from kwire.metadata.image import BrokerImage, ConfigResourceType, MetadataImage
 from kwire.metadata.store import Member, MetadataStore, RevisionConflict, StoreUnusable
+from kwire.metadata.topic_terms import CLUSTER_WIDE
 from kwire.server import KAFKA_METADATA, Server, StartError
 
 MOVED = f"{FILE_NAME}.moved"
@@ -117,9 +119,18 @@ class ClusterServer(Server):
                 return image.cluster_id
             name = await self._starting.run(self._known_cluster_id) or random_id()
             try:
-                await self._store.commit(0, [ClusterNamed(name), *initial_features()])
+                first = [ClusterNamed(name), *initial_features(), *self._topic_defaults()]
+                await self._store.commit(0, first)
             except RevisionConflict:
                 continue  # another broker has named it
+
+    def _topic_defaults(self) -> list[Change]:
+        """The replication settings of this broker's file, for all brokers of a new cluster."""
+        return [
+            ConfigChanged(ConfigResourceType.BROKER, "", name, self.config.given[name])
+            for name in CLUSTER_WIDE
+            if name in self.config.given
+        ]
 
     def _known_cluster_id(self) -> str | None:
         for directory in self.config.data_directories():
@@ -166,6 +177,7 @@ class ClusterServer(Server):
         )
         image = await self._membership.join(
             replicas_of(manager),
+            lambda before: may_lack_records(manager, before),
             lambda image: self._starting.run(
                 make_new_logs, manager, image, node_id, LogConfig(), self._clock.now_ms()
             ),
@@ -220,6 +232,7 @@ class ClusterServer(Server):
     async def _run(self, task_status: trio.TaskStatus[None]) -> None:
         async with trio.open_nursery() as nursery:
             self.broker.open_stream = self._open_to_brokers
+            await self._starting.run(self.broker.log_manager.note_boot)
             nursery.start_soon(self._membership.run, self.broker)
             await super()._run(task_status)
             nursery.cancel_scope.cancel()

@@ -5,7 +5,7 @@ Rules:
 - The sources of a value, the strongest first: the resource's own config, this broker's dynamic
   config, the dynamic config of all brokers, the static config, the default. The synonyms of a
   config are the values of all its sources.
-- kwire's own defaults (``config.broker.PROFILE``) count as static: they differ from Kafka's.
+- kwire's own defaults (``config.broker.profile_of``) count as static: they differ from Kafka's.
 - DescribeConfigs never shows a sensitive value.
 """
 
@@ -15,7 +15,7 @@ from itertools import dropwhile
 from typing import NamedTuple
 
 from kwire.broker.broker import Broker
-from kwire.config.broker import PROFILE
+from kwire.config.broker import profile_of
 from kwire.config.settings import (
     BROKER,
     CLIENT_METRICS,
@@ -191,10 +191,11 @@ def _broker_synonyms(broker: Broker, name: str) -> list[Synonym]:
     Values in front of the setting's own first value belong to other names, and are left out.
     """
     names = _BROKER_SYNONYMS.get(name, (name,))
+    given = broker.config.given
     sources: tuple[tuple[ConfigSource, Mapping[str, str]], ...] = (
         (ConfigSource.DYNAMIC_BROKER_CONFIG, _dynamic(broker, str(broker.node_id))),
         (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, _dynamic(broker, "")),
-        (ConfigSource.STATIC_BROKER_CONFIG, PROFILE | dict(broker.config.given)),
+        (ConfigSource.STATIC_BROKER_CONFIG, {**profile_of(given), **given}),
     )
     found = [
         Synonym(synonym, values[synonym], source)

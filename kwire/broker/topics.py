@@ -4,9 +4,9 @@ Rules:
 
 - The internal topics have the settings that Kafka gives them. If another request created the topic
   meanwhile, that topic is used.
-- These topics have one replica, whatever the settings say, because nothing copies records to other
-  brokers yet. A ``server.properties`` of a cluster asks for three: then nobody would have a
-  coordinator. Settings without an effect are warned about at the start.
+- In a cluster whose metadata is in a store for several machines, these topics have as many replicas
+  as the settings say. Elsewhere they have one, whatever the settings say: a ``server.properties``
+  of a cluster asks for three, and a broker that is alone would have no coordinator then.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,8 +26,10 @@ from kwire.metadata.controller import (
 )
 from kwire.metadata.image import MetadataImage
 
-REPLICAS = 1
-"""How many replicas a topic gets whose creator gives no number."""
+
+def replicas(broker: TopicMaker, setting: str = "default.replication.factor") -> int:
+    """How many replicas a topic gets whose creator gives no number, by this setting."""
+    return broker.integer(setting) if broker.setting("kwire.metadata.store") else 1
 
 
 def _new_topic(broker: TopicMaker, name: str) -> NewTopic:
@@ -36,7 +38,7 @@ def _new_topic(broker: TopicMaker, name: str) -> NewTopic:
         return NewTopic(
             name,
             broker.integer("offsets.topic.num.partitions"),
-            REPLICAS,
+            replicas(broker, "offsets.topic.replication.factor"),
             configs={
                 "cleanup.policy": "compact",
                 "compression.type": "producer",
@@ -47,16 +49,16 @@ def _new_topic(broker: TopicMaker, name: str) -> NewTopic:
         return NewTopic(
             name,
             broker.integer("transaction.state.log.num.partitions"),
-            REPLICAS,
+            replicas(broker, "transaction.state.log.replication.factor"),
             configs={
                 "cleanup.policy": "compact",
                 "compression.type": "uncompressed",
-                "min.insync.replicas": str(REPLICAS),
+                "min.insync.replicas": str(replicas(broker, "transaction.state.log.min.isr")),
                 "segment.bytes": str(broker.integer("transaction.state.log.segment.bytes")),
                 "unclean.leader.election.enable": "false",
             },
         )
-    return NewTopic(name, broker.integer("num.partitions"), REPLICAS)
+    return NewTopic(name, broker.integer("num.partitions"), replicas(broker))
 
 
 async def create_if_missing(broker: TopicMaker, name: str) -> None:

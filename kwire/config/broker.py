@@ -4,12 +4,13 @@ Rules:
 
 - kwire's profile holds the defaults that differ from Kafka's because one broker is the normal
   case (docs/decisions/0001-embedded-profile.md). A user can set each of them back to Kafka's value.
+  A broker whose metadata is in a store for several machines has Kafka's replication factors.
 - An unknown setting is ignored with a warning. A setting without an effect is kept with a warning
   (``without_effect``). A bad value raises ConfigError.
 - ``broker.id`` and ``node.id`` are two names of one setting. ``log.dir`` counts only where
   ``log.dirs`` isn't set.
-- A setting that protects the broker and that kwire doesn't serve (an authorizer, a mechanism of a
-  listener) raises ConfigError: without the protection the broker would be open to everybody.
+- A setting that protects the broker and that kwire doesn't serve (another authorizer, a mechanism
+  of a listener) raises ConfigError: without the protection the broker would be open to everybody.
 - A listener's own settings (``listener.name.…``) count before those of the broker
   (``listener_settings``).
 """
@@ -20,6 +21,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
+from kwire.config.addresses import Listener as Listener
+from kwire.config.addresses import check_different, check_hosts
+from kwire.config.addresses import is_every_interface as is_every_interface
+from kwire.config.addresses import is_loopback as is_loopback
+from kwire.config.addresses import is_port as is_port
+from kwire.config.addresses import parse_listener as parse_listener
 from kwire.config.groups import check_groups
 from kwire.config.settings import BROKER, ConfigError, Value, settings
 
@@ -36,14 +43,24 @@ PROFILE: dict[str, str] = {
     "listeners": "PLAINTEXT://127.0.0.1:9092",
     "log.dirs": "./kwire-data",
     "node.id": "1",
-    "offsets.topic.replication.factor": "1",
     "process.roles": "broker,controller",
+}
+"""kwire's own defaults."""
+
+ONE_REPLICA: dict[str, str] = {
+    "offsets.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
     "share.coordinator.state.topic.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
     "transaction.state.log.replication.factor": "1",
 }
-"""kwire's own defaults."""
+"""More defaults, for brokers without a store for several machines."""
+
+STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+"""The one value of ``authorizer.class.name`` beside none."""
+
+AUTHORIZER_SETTINGS = ("super.users", "allow.everyone.if.no.acl.found")
+"""Settings that Kafka's authorizer reads, which aren't in the table of Kafka's settings."""
 
 _LEAST: dict[str, int] = {
     "log.flush.interval.ms": 0,
@@ -65,12 +82,11 @@ _MOST_OFTEN_GIVEN = {"listener.security.protocol.map", "listeners", "log.dirs"}
 # These settings have an effect: a start with these alone needs no table of settings without one.
 
 
-class Listener(NamedTuple):
-    """An address to listen on or to advertise; an empty host stands for every interface."""
+class AuthorizerSettings(NamedTuple):
+    """Who may do everything, and whether a resource without any ACL is open to everybody."""
 
-    name: str
-    host: str
-    port: int
+    super_users: frozenset[str]
+    allows_without_acl: bool
 
 
 class BrokerConfig(Mapping[str, Value]):
@@ -98,10 +114,15 @@ class BrokerConfig(Mapping[str, Value]):
         ``places`` has file and line of each setting from a properties file, for warnings.
         """
         known = settings(BROKER)
-        given = {name: text for name, text in properties.items() if name in known}
+        given = {
+            name: text
+            for name, text in properties.items()
+            if name in known or name in AUTHORIZER_SETTINGS
+        }
         _resolve_aliases(given)
+        profile = profile_of(given)
         values = {
-            name: setting.parse(given.get(name, PROFILE.get(name, setting.default)))
+            name: setting.parse(given.get(name, profile.get(name, setting.default)))
             for name, setting in known.items()
         }
         config = cls(given, values, _prefixed(properties))
@@ -172,6 +193,22 @@ class BrokerConfig(Mapping[str, Value]):
             raise ConfigError(name, text, problem)
         return "" if host == "*" else host.strip("[]"), int(port)
 
+    def authorizer(self) -> AuthorizerSettings | None:
+        """The settings of the authorizer; None without one, which lets everybody do everything."""
+        name = "authorizer.class.name"
+        if not self[name]:
+            return None
+        if self[name] != STANDARD_AUTHORIZER:
+            raise ConfigError(name, self[name], f"must be {STANDARD_AUTHORIZER}, or empty")
+        users = str(self.given.get("super.users", "")).split(";")
+        super_users = frozenset(user.strip() for user in users if user.strip())
+        for user in super_users:
+            if not all(user.partition(":")):
+                problem = "must name principals as in User:admin;User:operator"
+                raise ConfigError("super.users", user, problem)
+        everyone = str(self.given.get("allow.everyone.if.no.acl.found", ""))
+        return AuthorizerSettings(super_users, everyone.strip().lower() == "true")
+
     def metadata_store(self) -> "EtcdAddress | None":
         """The store of a cluster's metadata; None for a broker that is alone."""
         text = self["kwire.metadata.store"]
@@ -219,9 +256,7 @@ class BrokerConfig(Mapping[str, Value]):
             raise ConfigError("process.roles", self.given["process.roles"], "must contain broker")
         if not self.strings("log.dirs"):
             raise ConfigError("log.dirs", "", "must name a directory")
-        authorizer = self["authorizer.class.name"]
-        if authorizer:
-            raise ConfigError("authorizer.class.name", authorizer, "authorizers are not served yet")
+        self.authorizer()
         for name, least in _LEAST.items():
             value = self[name]
             unlimited = value == -1 and name.startswith("log.retention.")
@@ -245,14 +280,14 @@ class BrokerConfig(Mapping[str, Value]):
         if not listeners:
             raise ConfigError("listeners", self["listeners"], "must name a listener for clients")
         self._check_security()
-        _check_different("listeners", listeners)
-        _check_hosts("listeners", listeners)
+        check_different("listeners", listeners)
+        check_hosts("listeners", listeners)
         addresses = [f"{host}:{port}" for _, host, port in listeners if port]
         if len(set(addresses)) != len(addresses):
             raise ConfigError("listeners", ",".join(addresses), "must have different addresses")
         advertised = self.advertised_listeners()
-        _check_different("advertised.listeners", advertised)
-        _check_hosts("advertised.listeners", advertised)
+        check_different("advertised.listeners", advertised)
+        check_hosts("advertised.listeners", advertised)
         for listener in advertised:
             if is_every_interface(listener.host):
                 raise ConfigError(
@@ -282,6 +317,11 @@ class BrokerConfig(Mapping[str, Value]):
         inter_broker_listener(self)
 
 
+def profile_of(given: Mapping[str, str]) -> Mapping[str, str]:
+    """kwire's own defaults for a broker with the user's settings ``given``."""
+    return PROFILE if given.get("kwire.metadata.store") else PROFILE | ONE_REPLICA
+
+
 def absolute(name: str) -> Path:
     """The absolute path. It is resolved only if it contains ``..``, to keep it readable."""
     path = Path(name).absolute()
@@ -307,76 +347,26 @@ def _resolve_aliases(given: dict[str, str]) -> None:
         given.setdefault("log.dirs", given["log.dir"])
 
 
-def _check_different(setting: str, listeners: list[Listener]) -> None:
-    names = [listener.name for listener in listeners]
-    if len(set(names)) != len(names):
-        raise ConfigError(setting, ",".join(names), "each listener must have a different name")
-
-
-def _check_hosts(setting: str, listeners: list[Listener]) -> None:
-    for _, host, _ in listeners:
-        if host and not _is_host(host):
-            problem = "between the dots of a host's name are 1 to 63 characters"
-            raise ConfigError(setting, host, problem)
-
-
-def _is_host(host: str) -> bool:
-    """Whether a text can be asked for as the name of a host."""
-    if host.isascii():
-        return "\0" not in host and all(0 < len(x) < 64 for x in host.removesuffix(".").split("."))
-    try:
-        return bool(host.encode("idna"))
-    except UnicodeError:
-        return False
-
-
-def parse_listener(setting: str, text: str) -> Listener:
-    """The parts of ``NAME://host:port``; a ConfigError names ``setting``."""
-    name, separator, address = text.strip().partition("://")
-    host, colon, port = address.rpartition(":")
-    if not separator or not port or "]" in port or not colon:
-        raise ConfigError(setting, text, "must be NAME://host:port, for instance PLAINTEXT://:9092")
-    if not is_port(port):
-        raise ConfigError(setting, text, f"the port {port} must be a number from 0 to 65535")
-    if host == "*":
-        everywhere = f"{name}://:{port}"
-        problem = f"must leave the host out to mean every interface: {everywhere}"
-        raise ConfigError(setting, text, problem)
-    return Listener(name.upper(), host.strip("[]"), int(port))
-
-
-def is_port(text: str) -> bool:
-    """Whether a text is the number of a port; 0 lets the system choose one."""
-    return text.isascii() and text.isdigit() and len(text) < 6 and int(text) <= 65535
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches an address, given in numbers as the system prints it."""
-    return host == "::1" or host.removeprefix("::ffff:").startswith("127.")
-
-
-def is_every_interface(host: str) -> bool:
-    """Whether a listener's host stands for every interface, so that no client can dial it."""
-    return host in ("", "0.0.0.0", "::")
-
-
 def _warn(properties: Mapping[str, str], config: BrokerConfig, places: Mapping[str, str]) -> None:
     """Log a warning about unknown settings, and about settings that have no effect."""
     if properties.keys() <= _MOST_OFTEN_GIVEN:
         return
     from kwire.config.without_effect import OUTSIDE_THE_TABLE, is_among, warnings
 
-    known = settings(BROKER)
+    known, profile = settings(BROKER), profile_of(config.given)
     asked: dict[str, str] = {}
     for name, text in properties.items():
         setting = known.get(name)
         if setting is None:
+            if name in AUTHORIZER_SETTINGS and config.authorizer() is not None:
+                continue
             asked[name] = name
             if not is_among(name, OUTSIDE_THE_TABLE):
                 _warn_unknown(name, known, places.get(name, ""))
-        elif config[name] != setting.parse(PROFILE.get(name, setting.default)):
+        elif config[name] != setting.parse(profile.get(name, setting.default)):
             asked[name] = f"{name}={'(hidden)' if setting.is_sensitive else text.strip()}"
-    for warning in warnings(asked, config.secured_listeners):
+    is_alone = not config["kwire.metadata.store"]
+    for warning in warnings(asked, config.secured_listeners, is_alone=is_alone):
         log.warning("%s", warning)
 
 

@@ -6,6 +6,7 @@ Rules:
   A name that ends in a dot stands for all names that begin with it. A test compares the list with
   the sources.
 - The broker warns at its start about such a setting, unless its value is the default.
+- It also warns about numbers of replicas (``IN_A_CLUSTER``) if it isn't one of several.
 - Settings of security have a warning of their own, because clients get in without them.
 - A warning never shows a secret.
 """
@@ -65,7 +66,6 @@ WITHOUT_EFFECT = (
     "controller.socket.timeout.ms",
     "cordoned.log.dirs",
     "create.topic.policy.class.name",
-    "default.replication.factor",
     "delete.records.purgatory.purge.interval.requests",
     "early.start.listeners",
     "fetch.purgatory.purge.interval.requests",
@@ -95,18 +95,14 @@ WITHOUT_EFFECT = (
     "num.io.threads",
     "num.network.threads",
     "num.replica.",
-    "offsets.commit.timeout.ms",
     "offsets.load.buffer.size",
-    "offsets.topic.replication.factor",
     "producer.id.expiration.check.interval.ms",
     "producer.purgatory.purge.interval.requests",
     "queued.max.",
     "quota.window.",
     "remote.",
-    "replica.fetch.",
-    "replica.lag.time.max.ms",
     "replica.selector.class",
-    "replica.socket.",
+    "replica.socket.receive.buffer.bytes",
     "replication.quota.window.",
     "server.max.startup.time.ms",
     "share.",
@@ -114,15 +110,20 @@ WITHOUT_EFFECT = (
     "socket.listen.backlog.size",
     "socket.receive.buffer.bytes",
     "transaction.state.log.load.buffer.size",
-    "transaction.state.log.min.isr",
-    "transaction.state.log.replication.factor",
     "transaction.two.phase.commit.enable",
-    "unclean.leader.election.enable",
     "unclean.leader.election.interval.ms",
     "unstable.",
 )
 """Every broker setting without an effect in kwire."""
 
+
+IN_A_CLUSTER = (
+    "default.replication.factor",
+    "offsets.topic.replication.factor",
+    "transaction.state.log.min.isr",
+    "transaction.state.log.replication.factor",
+)
+"""Settings that have an effect only where ``kwire.metadata.store`` is set."""
 
 TOPICS_WITHOUT_EFFECT = (
     "follower.replication.throttled.replicas",
@@ -168,21 +169,28 @@ _OF_SECURED_LISTENERS = (
 """Settings that protect nothing while every listener is PLAINTEXT."""
 
 
-def warnings(asked: Mapping[str, str], secured_listeners: Sequence[str] = ()) -> list[str]:
-    """The warnings about settings without an effect: for security, and for all others.
+def warnings(
+    asked: Mapping[str, str], secured_listeners: Sequence[str] = (), *, is_alone: bool = False
+) -> list[str]:
+    """The warnings about settings without an effect: one for each reason.
 
     ``asked`` maps the name of each setting to the text that a warning shows for it.
-    ``secured_listeners`` are those that aren't PLAINTEXT.
+    ``secured_listeners`` are those that aren't PLAINTEXT. ``is_alone`` says that the broker has no
+    store for several machines.
     """
-    protecting, of_listeners, others = [], [], []
+    protecting: list[str] = []
+    of_listeners: list[str] = []
+    others: list[str] = []
+    replicas: list[str] = []
     for name, shown in asked.items():
         if is_among(name, PROTECTION):
             protecting.append(shown)
-        elif is_among(name, _OF_SECURED_LISTENERS) or name.startswith(PREFIX):
-            if not _is_in_use(name, secured_listeners):
-                of_listeners.append(shown)
-        elif is_among(name, WITHOUT_EFFECT):
+        elif _is_unused(name, secured_listeners):
+            of_listeners.append(shown)
+        elif is_among(name, WITHOUT_EFFECT) and not name.startswith(PREFIX):
             others.append(shown)
+        elif is_alone and name in IN_A_CLUSTER:
+            replicas.append(shown)
     said = []
     if protecting:
         names = ", ".join(protecting)
@@ -197,12 +205,16 @@ def warnings(asked: Mapping[str, str], secured_listeners: Sequence[str] = ()) ->
         )
     if others:
         said.append(f"these settings of Kafka have no effect in kwire yet: {', '.join(others)}")
+    if replicas:
+        said.append(
+            "topics that kwire creates by itself have one replica without kwire.metadata.store, "
+            f"whatever these settings say: {', '.join(replicas)}"
+        )
     return said
 
 
-def _is_in_use(name: str, secured_listeners: Sequence[str]) -> bool:
-    """Whether a setting of secured listeners belongs to one that there is."""
+def _is_unused(name: str, secured_listeners: Sequence[str]) -> bool:
+    """Whether a setting protects secured listeners of which there is none."""
     if not name.startswith(PREFIX):
-        return bool(secured_listeners)
-    listener = name.removeprefix(PREFIX).partition(".")[0]
-    return listener.upper() in secured_listeners
+        return is_among(name, _OF_SECURED_LISTENERS) and not secured_listeners
+    return name.removeprefix(PREFIX).partition(".")[0].upper() not in secured_listeners

@@ -16,17 +16,76 @@ from typing import Any, cast
 import trio
 
 from kwire.broker.broker import Broker
+from kwire.budget.work import Work
 from kwire.connection.connection import Connection
 from kwire.connection.ends import ConnectionClosed, tell
-from kwire.connection.inbox import READ_BYTES_PER_UNIT
+from kwire.connection.inbox import READ_BYTES_PER_UNIT, Inbox
+from kwire.connection.outbox import Outbox
 from kwire.connection.poller import Poller
+from kwire.connection.serving import Serving
+from kwire.connection.stopwatch import Stopwatch
 from kwire.connection.tls_buffers import TlsInbox, TlsOutbox
 from kwire.connection.tls_socket import TlsSocket
+from kwire.connection.waiting import Waiting
 from kwire.handlers import Route
 from kwire.handlers.context import ConnectionInfo
 from kwire.protocol.frame import MIN_REQUEST_BYTES, RequestHeader
 from kwire.security.listeners import ListenerSecurity
 from kwire.security.tls import NoPrincipal, reason_of
+
+
+class SecuredServing(Serving):
+    """The requests of a connection whose client has to log in."""
+
+    __slots__ = ("_inbox", "_login", "_max_request_bytes")
+
+    def __init__(
+        self,
+        info: ConnectionInfo,
+        broker: Broker,
+        poller: Poller,
+        outbox: Outbox,
+        work: Work,
+        inbox: Inbox,
+        max_request_bytes: int,
+    ) -> None:
+        super().__init__(info, broker, poller, outbox, work)
+        assert info.login is not None
+        self._login = info.login
+        self._inbox = inbox
+        self._max_request_bytes = max_request_bytes
+
+    @property
+    def info(self) -> ConnectionInfo:
+        """The connection, with the client's principal once it has logged in."""
+        return self._info
+
+    def serve(self, frame: memoryview) -> None:
+        """Serve one request, if the client may send it now; ConnectionClosed."""
+        if self._has_to_log_in():
+            api_key = int.from_bytes(frame[:2], "big", signed=True)
+            refusal = self._login.refusal(api_key, self._poller.now_s)
+            if refusal is not None:
+                raise ConnectionClosed(f"the client sends {refusal}")
+        super().serve(frame)
+
+    def serve_plain(self, frame: memoryview) -> bytes | tuple[Waiting, Stopwatch | None] | None:
+        """As without a login; None if the client has to log in again first."""
+        return None if self._has_to_log_in() else super().serve_plain(frame)
+
+    def _has_to_log_in(self) -> bool:
+        login = self._login
+        return not login.is_open or login.is_begun or login.expires_s <= self._poller.now_s
+
+    def _take(self, served_by: Route, header: RequestHeader, response: Any) -> None:
+        super()._take(served_by, header, response)
+        login = self._login
+        if login.has_news and self.waiting is None:
+            login.has_news = False
+            if login.failure is not None:
+                raise ConnectionClosed(f"authentication failed: {login.failure}")
+            self._info = self._info._replace(principal=login.principal)
+            self._inbox.max_bytes = self._max_request_bytes
 
 
 class SecuredConnection(Connection):
@@ -45,19 +104,21 @@ class SecuredConnection(Connection):
         self._tls_socket = None if self._tls is None else TlsSocket(sock, self._tls.context)
         served = sock if self._tls_socket is None else cast(socket.socket, self._tls_socket)
         super().__init__(served, info, broker, poller, max_request_bytes)
-        self._login = info.login
         self._shakes_hands = self._tls_socket is not None
-        self._max_request_bytes = max_request_bytes
-        max_bytes = max_request_bytes
-        if self._login is not None:
-            max_bytes = min(max_bytes, security.max_login_bytes)
-            self._size_setting = "sasl.server.max.receive.size, before a login,"
-        if self._tls_socket is None:
-            self._inbox.max_bytes = max_bytes
+        if self._tls_socket is not None:
+            sizes = MIN_REQUEST_BYTES, max_request_bytes
+            self._tls_inbox = TlsInbox(poller.scratch, *sizes, self._tls_socket)
+            self._inbox = self._tls_inbox
+            self._outbox = TlsOutbox(self._tls_socket, broker.cold_reads)
+        self._login_serving: SecuredServing | None = None
+        how = info, broker, poller, self._outbox, self._work
+        if info.login is None:
+            self._serving = Serving(*how)
             return
-        self._tls_inbox = TlsInbox(poller.scratch, MIN_REQUEST_BYTES, max_bytes, self._tls_socket)
-        self._inbox = self._tls_inbox
-        self._outbox = TlsOutbox(self._tls_socket, broker.cold_reads)
+        self._inbox.max_bytes = min(max_request_bytes, security.max_login_bytes)
+        self._size_setting = "sasl.server.max.receive.size, before a login,"
+        self._login_serving = SecuredServing(*how, self._inbox, max_request_bytes)
+        self._serving = self._login_serving
 
     def on_readable(self) -> None:
         """Serve the requests that have arrived, or go on with the handshake."""
@@ -65,25 +126,33 @@ class SecuredConnection(Connection):
             self._begin_handshake()
         else:
             super().on_readable()
-            self._read_on()
+            self._look()
 
     def send_gathered(self) -> None:
         """Send the responses that were gathered."""
         super().send_gathered()
-        self._read_on()
+        self._look()
 
     def _wait(self) -> None:
         super()._wait()
-        self._read_on()
+        self._look()
 
-    def _read_on(self) -> None:
-        """Have the next requests served if their bytes were read before: the poller can't know."""
+    def _look(self) -> None:
+        """Note a login. Have more requests served if their bytes are here: the poller can't know.
+
+        This is called whenever requests have been served.
+        """
+        serving = self._login_serving
+        if serving is not None and serving.info is not self.info:
+            self.info = serving.info
+            self._size_setting = "socket.request.max.bytes"
+            self._poller.newcomers.discard(self)
         tls_socket = self._tls_socket
         if (
             tls_socket is not None
             and tls_socket.has_pending
             and self._scope is None
-            and self._waiting is None
+            and self._serving.waiting is None
             and not self._watch.is_sending
             and not self._outbox
             and tls_socket.fileno() >= 0
@@ -138,13 +207,15 @@ class SecuredConnection(Connection):
         """Go on with requests; ConnectionClosed for a client without a name."""
         assert self._tls is not None
         self._shakes_hands = False
-        if self._login is not None:
+        if self._login_serving is not None:
             return
         try:
             principal = self._tls.principal(tls_socket.tls)
         except NoPrincipal as error:
             raise ConnectionClosed(f"authentication failed: {error}") from error
         self.info = self.info._replace(principal=principal)
+        how = self._broker, self._poller, self._outbox, self._work
+        self._serving = Serving(self.info, *how)
         self._poller.newcomers.discard(self)
 
     def _receive(self) -> None:
@@ -162,29 +233,6 @@ class SecuredConnection(Connection):
         units = count // READ_BYTES_PER_UNIT
         self._work.used_units += units
         self._poller.turns.units_left -= units
-
-    def _serve(self, frame: memoryview) -> None:
-        login = self._login
-        if login is not None and (
-            not login.is_open or login.is_begun or login.expires_s <= self._poller.now_s
-        ):
-            api_key = int.from_bytes(frame[:2], "big", signed=True)
-            refusal = login.refusal(api_key, self._poller.now_s)
-            if refusal is not None:
-                raise ConnectionClosed(f"the client sends {refusal}")
-        super()._serve(frame)
-
-    def _take(self, served_by: Route, header: RequestHeader, response: Any) -> None:
-        super()._take(served_by, header, response)
-        login = self._login
-        if login is not None and login.has_news and self._waiting is None:
-            login.has_news = False
-            if login.failure is not None:
-                raise ConnectionClosed(f"authentication failed: {login.failure}")
-            self.info = self.info._replace(principal=login.principal)
-            self._inbox.max_bytes = self._max_request_bytes
-            self._size_setting = "socket.request.max.bytes"
-            self._poller.newcomers.discard(self)
 
     def _close(self) -> None:
         super()._close()

@@ -10,7 +10,7 @@ Rules:
 """
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from typing import Any, NamedTuple, TypeAlias
 
@@ -65,6 +65,9 @@ APIS: dict[int, Api] = {
     26: Api("EndTxn", 0, 5),
     27: Api("WriteTxnMarkers", 1, 2),
     28: Api("TxnOffsetCommit", 0, 5),
+    29: Api("DescribeAcls", 1, 3),
+    30: Api("CreateAcls", 1, 3),
+    31: Api("DeleteAcls", 1, 3),
     32: Api("DescribeConfigs", 1, 4),
     33: Api("AlterConfigs", 0, 2),
     35: Api("DescribeLogDirs", 1, 5),
@@ -73,6 +76,8 @@ APIS: dict[int, Api] = {
     42: Api("DeleteGroups", 0, 2),
     43: Api("ElectLeaders", 0, 2),
     44: Api("IncrementalAlterConfigs", 0, 1),
+    45: Api("AlterPartitionReassignments", 0, 1),
+    46: Api("ListPartitionReassignments", 0, 0),
     47: Api("OffsetDelete", 0, 0),
     50: Api("DescribeUserScramCredentials", 0, 0),
     51: Api("AlterUserScramCredentials", 0, 0),
@@ -80,6 +85,7 @@ APIS: dict[int, Api] = {
     57: Api("UpdateFeatures", 0, 2),
     60: Api("DescribeCluster", 0, 2),
     61: Api("DescribeProducers", 0, 0),
+    64: Api("UnregisterBroker", 0, 0),
     65: Api("DescribeTransactions", 0, 0),
     66: Api("ListTransactions", 0, 2),
     68: Api("ConsumerGroupHeartbeat", 0, 1),
@@ -140,6 +146,9 @@ class Route(NamedTuple):
     decoded_bytes_per_unit: int
     """How many bytes of a request are decoded in one unit of work (``kwire.budget.work``)."""
 
+    guarded: Handler
+    """``handle`` behind an authorizer (``kwire.handlers.guards``)."""
+
 
 @cache
 def route(api_key: int, version: int) -> Route:
@@ -159,4 +168,10 @@ def route(api_key: int, version: int) -> Route:
         response_header_version(response, version),
         import_module(PLAIN[api_key]).answer if api_key in PLAIN else None,
         RECORD_BYTES_PER_UNIT if api_key == PRODUCE_KEY else DECODED_BYTES_PER_UNIT,
+        partial(_guarded, api_key),
     )
+
+
+def _guarded(api_key: int, request: Any, context: Any) -> Any:
+    """The response of the guard before a handler, or what gives it later."""
+    return import_module("kwire.handlers.guards").guard(api_key, request, context)

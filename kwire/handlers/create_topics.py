@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from kwire.broker.configs import topic_configs
 from kwire.broker.internal_topics import INTERNAL_TOPICS
-from kwire.broker.topics import REPLICAS
+from kwire.broker.topics import replicas
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
 from kwire.handlers.decisions import Price, commit_in_slices
@@ -157,7 +157,7 @@ def _new_topic(topic: CreatableTopic, context: RequestContext) -> NewTopic:
     return NewTopic(
         topic.name,
         integer("num.partitions") if count == -1 else count,
-        REPLICAS if factor == -1 else factor,
+        replicas(context.broker) if factor == -1 else factor,
         assignments,
         _configs(topic),
     )

@@ -13,7 +13,14 @@ from kwire.handlers.decisions import Price, commit_in_slices
 from kwire.handlers.slices import pieces
 from kwire.metadata.changes import Change, PartitionsChanged
 from kwire.metadata.image import MetadataImage, PartitionImage
-from kwire.metadata.partition_change import NO_LEADER, active_brokers, elected
+from kwire.metadata.partition_change import (
+    NO_LEADER,
+    Terms,
+    active_brokers,
+    elected,
+    terms_of,
+)
+from kwire.metadata.topic_terms import TopicTerms
 from kwire.protocol.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -59,13 +66,14 @@ class _Election:
     async def decide(self, image: MetadataImage, work: Price) -> Sequence[Change]:
         """The changes of the partitions for which there is somebody to elect."""
         self._outcomes = {}
-        active = active_brokers(image)
+        configs, active = TopicTerms(image), active_brokers(image)
         rows: dict[bytes, list[tuple[int, PartitionImage]]] = {}
         for topic, index in self._partitions(image):
             if work.spend(UNITS_PER_ELECTION):
                 await work.next_slice()
             try:
-                row = self._elect(image.partition(topic, index), topic, index, active)
+                before = _existing(image, topic, index)
+                row = self._elect(before, terms_of(configs, topic, before, active))
             except KafkaError as error:
                 is_left_out = error.code is ErrorCode.ELECTION_NOT_NEEDED and self._wanted is None
                 if not is_left_out:
@@ -82,18 +90,12 @@ class _Election:
         for topic in image.topics_by_name.values():
             yield from ((topic.name, index) for index in range(len(topic.partitions)))
 
-    def _elect(
-        self, before: PartitionImage | None, topic: str, index: int, active: frozenset[int]
-    ) -> PartitionImage:
+    def _elect(self, before: PartitionImage, terms: Terms) -> PartitionImage:
         """The partition after its election; KafkaError."""
-        if before is None:
-            raise KafkaError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {topic}-{index}"
-            )
         has_leader = before.leader != NO_LEADER
         if has_leader if self._unclean else before.leader == before.replicas[0]:
             raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED)
-        after = elected(before, active, unclean=self._unclean)
+        after = elected(before, terms, unclean=self._unclean)
         if after is None:
             code = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
             raise KafkaError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE if self._unclean else code)
@@ -114,3 +116,12 @@ class _Election:
                 )
             )
         return list(topics.values())
+
+
+def _existing(image: MetadataImage, topic: str, index: int) -> PartitionImage:
+    found = image.partition(topic, index)
+    if found is None:
+        raise KafkaError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {topic}-{index}"
+        )
+    return found

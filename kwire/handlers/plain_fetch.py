@@ -34,6 +34,9 @@ FLEXIBLE_SINCE = 12
 TOPIC_IDS_SINCE = 13
 REPLICA_STATE_SINCE = 15
 
+READ, TOPIC = 3, 2
+"""The operation and the resource of ACLs (``kwire.metadata.acls``), which say who may fetch."""
+
 # Replica id, then the fields as in later versions: wait, min and max bytes, isolation, session.
 _BEGIN_WITH_REPLICA = Struct(">iiiibii")
 _BEGIN = Struct(">iiibii")
@@ -202,7 +205,10 @@ def _tell(
     A topic begins in a response as in the request: its name or id, and how many partitions.
     """
     done = at
+    authorizer = broker.authorizer
     for topic in topics(frame, at, version, broker):
+        if authorizer is not None and not authorizer.allows(client, READ, TOPIC, topic.name):
+            raise Uncommon
         told.add_bytes(bytes(frame[done : topic.partitions]))
         for index, epoch, offset, _, _, most, tags in ENTRY.iter_unpack(
             frame[topic.partitions : topic.end]

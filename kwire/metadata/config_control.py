@@ -26,6 +26,7 @@ from kwire.metadata.config_checks import (
 )
 from kwire.metadata.controller import check_topic_name
 from kwire.metadata.image import ConfigResource, ConfigResourceType, MetadataImage
+from kwire.metadata.partition_change import with_configs
 
 
 class Operation(IntEnum):
@@ -129,7 +130,7 @@ def _difference(
         for name, value in wanted.items()
         if current.get(name) != value
     ]
-    return changes
+    return changes + with_configs(image, resource, wanted)
 
 
 def _altered(resource: ConfigResource, alteration: Alteration, current: str | None) -> str | None:

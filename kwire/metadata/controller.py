@@ -27,6 +27,7 @@ from kwire.metadata.changes import (
     TopicDeleted,
 )
 from kwire.metadata.config_checks import check_configs
+from kwire.metadata.features import CHANGES_VERSION, REPLICATION_LEVEL
 from kwire.metadata.image import ConfigResourceType, MetadataImage, PartitionImage, TopicImage
 from kwire.metadata.placement import Placer
 
@@ -117,7 +118,6 @@ class TopicCreation:
         changes = create_topic(self._image, topic, self._random, self._taken)
         created = changes[-1]
         assert isinstance(created, TopicCreated)
-        _check_one_replica(created.topic)
         self._records += len(changes) + len(created.topic.partitions)
         if self._records > MAX_RECORDS_PER_REQUEST:
             raise RequestTooLarge("Unable to perform excessively large batch operation.")
@@ -125,17 +125,17 @@ class TopicCreation:
         return created.topic
 
 
-def _check_one_replica(topic: TopicImage) -> None:
-    """Raise KafkaError (INVALID_REPLICATION_FACTOR) for more replicas, as nothing copies records.
+def check_level(image: MetadataImage, most_replicas: int) -> None:
+    """Raise KafkaError for several replicas in a cluster that an older kwire may follow.
 
-    A second replica would be empty, and would lead if the broker of the first one died.
+    The code is INVALID_REPLICATION_FACTOR.
     """
-    factor = len(topic.partitions[0].replicas)
-    if factor > 1:
+    if most_replicas > 1 and 0 < image.feature_level(CHANGES_VERSION) < REPLICATION_LEVEL:
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"A replication factor of {factor} isn't possible: kwire keeps one replica of a "
-            "partition. Set the replication factor to 1.",
+            f"A replication factor of {most_replicas} needs level {REPLICATION_LEVEL} of "
+            f"{CHANGES_VERSION}. When all brokers are up to date: kafka-features.sh upgrade "
+            f"--feature {CHANGES_VERSION}={REPLICATION_LEVEL}",
         )
 
 
@@ -172,6 +172,7 @@ def create_topic(
         replicas = _assigned(image, topic.assignments)
     else:
         replicas = _placed(image, topic.partitions, topic.replication_factor, random)
+    check_level(image, max(map(len, replicas)))
     partitions = _new_partitions(image, replicas, is_manual=bool(topic.assignments))
     check_configs(ConfigResourceType.TOPIC, topic.configs, {})
     topic_id = _new_topic_id(image, random)

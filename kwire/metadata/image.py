@@ -12,6 +12,7 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
+from kwire.metadata.acls import NO_ACLS, Acls
 from kwire.metadata.scram import Credentials
 
 EMPTY: Mapping[str, str] = MappingProxyType({})
@@ -122,6 +123,7 @@ class MetadataImage(NamedTuple):
     kafka_metadata_end_offset: int = -1
     controller_id: int = -1
     controller_epoch: int = 0
+    acls: Acls = NO_ACLS
     scram_credentials: Credentials = MappingProxyType({})
 
     def config(self, resource_type: ConfigResourceType, name: str) -> Mapping[str, str]:

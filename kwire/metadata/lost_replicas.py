@@ -11,6 +11,9 @@ Rules:
   directory, it may be older: the disk was away. Then it is the right one only if its log knows the
   epoch in which the partition was led last.
 - A lost replica that is the right one is found: it is in the ISR again.
+- All this is about an only replica. One of several is lost, too, if it isn't on a directory that
+  the broker had when it registered last: then it isn't eligible to lead, and fetches anew. While
+  its directory is offline, it isn't eligible as long as another replica is.
 """
 
 from collections.abc import Callable
@@ -18,6 +21,8 @@ from typing import NamedTuple, TypeAlias
 
 from kwire.metadata.changes import Change, PartitionsChanged
 from kwire.metadata.image import BrokerImage, MetadataImage, PartitionImage
+from kwire.metadata.partition_change import Terms, active_brokers, changed, terms_of
+from kwire.metadata.topic_terms import TopicTerms
 
 
 class Replica(NamedTuple):
@@ -43,6 +48,7 @@ def lost_or_found(
     """
     directories = frozenset(before.directories if before is not None else ())
     has_same = directories <= frozenset(broker.directories)
+    configs, active = TopicTerms(image), active_brokers(image)
     changes: list[Change] = []
     for topic in image.topics_by_name.values():
         rows = []
@@ -50,15 +56,51 @@ def lost_or_found(
             if broker.node_id not in partition.replicas:
                 continue
             replica = held(topic.name, index, topic.topic_id)
-            if replica is OFFLINE or (replica is None and _never_begun(partition, has_same)):
-                continue
-            isr = _isr(partition, broker.node_id, replica, directories)
-            if isr != partition.isr:
-                epoch = partition.partition_epoch + 1
-                rows.append((index, partition._replace(isr=isr, partition_epoch=epoch)))
+            if len(partition.replicas) == 1:
+                after = _only_replica(partition, broker.node_id, replica, directories, has_same)
+            else:
+                terms = terms_of(configs, topic.name, partition, active)
+                after = _one_of_several(partition, broker.node_id, replica, directories, terms)
+            if after is not None:
+                rows.append((index, after))
         if rows:
             changes.append(PartitionsChanged(topic.topic_id, tuple(rows)))
     return changes
+
+
+def _one_of_several(
+    partition: PartitionImage,
+    node_id: int,
+    replica: Replica | None,
+    directories: frozenset[str],
+    terms: Terms,
+) -> PartitionImage | None:
+    """The partition, now that this broker, which is out of its ISR, has or hasn't this replica."""
+    if replica is OFFLINE:
+        if partition.isr or partition.elr != (node_id,):
+            return changed(partition, partition, terms._replace(doubtful=(node_id,)))
+        return None
+    if replica is not None and (not directories or replica.directory in directories):
+        return None
+    last = tuple(node for node in partition.last_known_elr if node != node_id)
+    without = partition._replace(last_known_elr=last)
+    return changed(partition, without, terms._replace(doubtful=(node_id,)))
+
+
+def _only_replica(
+    partition: PartitionImage,
+    node_id: int,
+    replica: Replica | None,
+    directories: frozenset[str],
+    has_same: bool,
+) -> PartitionImage | None:
+    """The partition, now that this broker has or hasn't its only replica; None if all stays."""
+    if replica is OFFLINE or (replica is None and _never_begun(partition, has_same)):
+        return None
+    isr = _isr(partition, node_id, replica, directories)
+    if isr == partition.isr:
+        return None
+    return partition._replace(isr=isr, partition_epoch=partition.partition_epoch + 1)
 
 
 def _never_begun(partition: PartitionImage, has_same: bool) -> bool:
@@ -79,10 +121,10 @@ def _isr(
 
 
 def lost_partitions(image: MetadataImage, node_id: int) -> list[str]:
-    """The partitions whose last replica this broker has lost."""
+    """The partitions that have lost their records, here on the broker of their only replica."""
     return [
         f"{topic.name}-{index}"
         for topic in image.topics_by_name.values()
         for index, partition in enumerate(topic.partitions)
-        if not partition.isr and node_id in partition.replicas
+        if not partition.isr and partition.replicas == (node_id,)
     ]

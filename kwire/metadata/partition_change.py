@@ -1,97 +1,300 @@
-"""The only way in which a partition's leader and in-sync replicas change; pure.
+"""The only way in which a partition changes: its ISR, leader, replicas and epochs; pure.
 
 Rules:
 
-- The leader is in the ISR and acceptable. A leader that still is stays; else the first such replica
-  in the order of ``replicas`` leads; else nobody does.
-- The ISR is never empty: the last replica in it stays there when its broker is lost, because only
-  that replica has all records.
+- Whoever changes a partition says what it should be: other replicas, another ISR. ``changed`` gives
+  what follows from that, in this order: it completes a reassignment, notes eligible leader
+  replicas (ELR), elects a leader, raises epochs.
+- A reassignment is complete when all added replicas are in the ISR, and one that stays is. Then the
+  removed ones go.
+- ELR (KIP-966): while the ISR is smaller than min.insync.replicas, no record is committed. So
+  replicas that leave the ISR then still have all committed records: they go to the ELR.
+- A leader that may lead stays. Otherwise the first of the replicas in the ISR leads; with an empty
+  ISR one of the ELR; with an empty ELR, too, the last leader, which may lack records; then nobody,
+  or with an unclean election any active replica.
+- A leader from outside the ISR is alone in the ISR. One that may lack records is ``is_recovering``
+  until it says that it has recovered.
 - The partition epoch grows with every change. The leader epoch grows with the leader, also when it
-  becomes nobody; not when the ISR alone changes.
+  becomes nobody, and when a replica was removed; not when the ISR alone changes.
+- The only replica of a partition stays in the ISR when its broker is lost: nobody else has the
+  records, and nobody could commit any. It is never elected without being in the ISR, except when an
+  administrator asks for it.
 
-Source: PartitionChangeBuilder, ReplicationControlManager.generateLeaderAndIsrUpdates of Kafka.
+Source: PartitionChangeBuilder, PartitionReassignmentReplicas,
+ReplicationControlManager.generateLeaderAndIsrUpdates of Kafka.
 """
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable, Mapping
+from enum import Enum
+from typing import NamedTuple
 
+from kwire.errors import ErrorCode, KafkaError
 from kwire.metadata.changes import Change, PartitionsChanged
-from kwire.metadata.image import MetadataImage, PartitionImage
+from kwire.metadata.image import (
+    ConfigResource,
+    ConfigResourceType,
+    MetadataImage,
+    PartitionImage,
+    TopicImage,
+)
+from kwire.metadata.topic_terms import MIN_ISR, TopicTerms
 
 NO_LEADER = -1
 
 
-def changed(
-    partition: PartitionImage, isr: tuple[int, ...], active: Container[int]
-) -> PartitionImage | None:
-    """The partition with this ISR and the leader that follows from it; None if nothing changes.
+class Election(Enum):
+    """Who may be elected: a replica with all records, the preferred one of them first, or any."""
 
-    ``active`` are the brokers that may lead.
+    ONLINE = 0
+    PREFERRED = 1
+    UNCLEAN = 2
+
+
+class Terms(NamedTuple):
+    """The terms of a change.
+
+    ``active`` are the brokers that may lead, and ``doubtful`` those whose replicas may lack records
+    that they had, after a power cut.
     """
-    isr = isr or partition.isr
-    leader = _leader(partition, isr, active)
-    if (leader, isr) == (partition.leader, partition.isr):
+
+    active: Container[int]
+    min_isr: int = 1
+    election: Election = Election.ONLINE
+    doubtful: Container[int] = ()
+
+
+class IsrProposal(NamedTuple):
+    """The ISR that a leader wants: (node id, broker epoch with which it fetched) of each member.
+
+    ``is_recovered`` says that the leader, which may have lacked records, has done what it can.
+    """
+
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[tuple[int, int], ...]
+    is_recovered: bool
+
+
+def changed(before: PartitionImage, wanted: PartitionImage, terms: Terms) -> PartitionImage | None:
+    """What becomes of ``before`` if it should be as ``wanted``; None if nothing changes.
+
+    ``wanted`` differs from ``before`` in replicas, ISR, reassignment or ``is_recovering``.
+    """
+    after = _elected(before, _with_elr(before, _completed(wanted), terms), terms)
+    if after == before:
         return None
-    return partition._replace(
-        leader=leader,
-        leader_epoch=partition.leader_epoch + (leader != partition.leader),
-        isr=isr,
-        partition_epoch=partition.partition_epoch + 1,
+    is_new_leader = after.leader != before.leader
+    is_smaller = not set(before.replicas) <= set(after.replicas)
+    return after._replace(
+        leader_epoch=before.leader_epoch + (is_new_leader or is_smaller),
+        partition_epoch=before.partition_epoch + 1,
     )
 
 
-def _leader(partition: PartitionImage, isr: tuple[int, ...], active: Container[int]) -> int:
-    if partition.leader in isr and partition.leader in active:
+def _completed(partition: PartitionImage) -> PartitionImage:
+    """The partition after its reassignment, if that can be completed."""
+    adding, removing = partition.adding, partition.removing
+    if not (adding or removing):
+        return partition
+    isr = _without(partition.isr, removing)
+    if not isr or not set(adding) <= set(isr):
+        return partition
+    replicas = _without(partition.replicas, removing)
+    return partition._replace(replicas=replicas, isr=isr, adding=(), removing=())
+
+
+def _with_elr(before: PartitionImage, after: PartitionImage, terms: Terms) -> PartitionImage:
+    """The partition with the replicas in its ELR that have all committed records."""
+    replicas, isr = after.replicas, after.isr
+    if len(replicas) == 1:
+        kept = [node for node in (*before.isr, *before.elr) if node in replicas]
+        return after._replace(isr=isr or tuple(kept), elr=(), is_recovering=False)
+    if len(isr) >= min(terms.min_isr, len(replicas)):
+        return after._replace(elr=())
+    safe = {*before.isr, *before.elr}.difference(isr)
+    elr = tuple(node for node in replicas if node in safe and node not in terms.doubtful)
+    return after._replace(elr=elr)
+
+
+def _elected(before: PartitionImage, after: PartitionImage, terms: Terms) -> PartitionImage:
+    """The partition with the leader that it gets."""
+    active = terms.active
+    eligible = [node for node in after.replicas if node in (after.isr or after.elr)]
+    leader = _clean_leader(after, [node for node in eligible if node in active], terms.election)
+    if leader is not None:
+        if leader in after.isr:
+            return after._replace(leader=leader, last_known_elr=())
+        elr = _without(after.elr, (leader,)) if terms.min_isr > 1 else ()
+        return after._replace(leader=leader, isr=(leader,), elr=elr, last_known_elr=())
+    leader = _unclean_leader(after, terms)
+    if leader is not None:
+        return after._replace(
+            leader=leader,
+            isr=(leader,),
+            elr=(),
+            last_known_elr=(),
+            is_recovering=len(after.replicas) > 1,
+        )
+    last = after.last_known_elr
+    if before.leader in after.replicas and not after.isr:
+        last = (before.leader,)
+    last = tuple(node for node in last if node in after.replicas)
+    return after._replace(leader=NO_LEADER, last_known_elr=last)
+
+
+def _clean_leader(partition: PartitionImage, eligible: list[int], election: Election) -> int | None:
+    """Who leads of the active replicas with all records; None if there is none."""
+    preferred = partition.replicas[0]
+    if election is Election.PREFERRED and preferred in eligible:
+        return preferred
+    if partition.leader in eligible:
         return partition.leader
-    for node in partition.replicas:
-        if node in isr and node in active:
-            return node
-    return NO_LEADER
+    return eligible[0] if eligible else None
 
 
-def without_brokers(image: MetadataImage, lost: frozenset[int]) -> list[Change]:
-    """The changes that take brokers out of all ISRs and leaderships."""
+def _unclean_leader(partition: PartitionImage, terms: Terms) -> int | None:
+    """Who leads although it may lack records; None if nobody may."""
+    last = partition.last_known_elr
+    if not partition.isr and not partition.elr and len(last) == 1 and last[0] in terms.active:
+        return last[0]
+    if terms.election is not Election.UNCLEAN:
+        return None
+    return next((node for node in partition.replicas if node in terms.active), None)
+
+
+def _without(nodes: Iterable[int], lost: Container[int]) -> tuple[int, ...]:
+    return tuple(node for node in nodes if node not in lost)
+
+
+def proposed_isr(
+    image: MetadataImage, topic_id: bytes, index: int, proposal: IsrProposal
+) -> list[Change]:
+    """The changes that give a partition the ISR that its leader wants; none if it has it.
+
+    Raises KafkaError like Kafka's AlterPartition: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION,
+    FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION, INVALID_REQUEST, INELIGIBLE_REPLICA (KIP-841,
+    KIP-903).
+    """
+    topic = image.topics_by_id.get(topic_id)
+    if topic is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+    if not 0 <= index < len(topic.partitions):
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    before = topic.partitions[index]
+    _check_proposal(image, before, proposal)
+    wanted = before._replace(
+        isr=tuple(node for node, _ in proposal.isr),
+        is_recovering=before.is_recovering and not proposal.is_recovered,
+    )
+    terms = terms_of(TopicTerms(image), topic.name, before, active_brokers(image))
+    after = changed(before, wanted, terms)
+    return [] if after is None else [PartitionsChanged(topic_id, ((index, after),))]
+
+
+def _check_proposal(image: MetadataImage, partition: PartitionImage, proposal: IsrProposal) -> None:
+    """Raise KafkaError for a proposal that may not come true."""
+    if (proposal.leader, proposal.leader_epoch) != (partition.leader, partition.leader_epoch):
+        raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
+    if proposal.partition_epoch != partition.partition_epoch:
+        raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION)
+    nodes = [node for node, _ in proposal.isr]
+    is_set_of_replicas = len(set(nodes)) == len(nodes) and set(nodes) <= set(partition.replicas)
+    recovers = partition.is_recovering and not proposal.is_recovered
+    if not is_set_of_replicas or proposal.leader not in nodes or (recovers and len(nodes) > 1):
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
+    for node, epoch in proposal.isr:
+        broker = image.brokers.get(node)
+        if broker is None or not broker.is_active or broker.epoch != epoch:
+            raise KafkaError(
+                ErrorCode.INELIGIBLE_REPLICA,
+                f"replica {node} with broker epoch {epoch} is fenced, shuts down or has restarted",
+            )
+
+
+def without_brokers(
+    image: MetadataImage, lost: frozenset[int], *, are_doubtful: bool = False
+) -> list[Change]:
+    """The changes that take brokers out of all ISRs and leaderships.
+
+    If ``are_doubtful``, their replicas aren't eligible either: they may lack records.
+    """
     active = active_brokers(image) - lost
+    doubtful = lost if are_doubtful else frozenset[int]()
 
-    def look(partition: PartitionImage) -> PartitionImage | None:
-        isr = partition.isr
-        if lost.isdisjoint(isr):  # the leader is in the ISR
-            return None
-        return changed(partition, tuple([node for node in isr if node not in lost]), active)
+    def look(partition: PartitionImage, terms: Terms) -> PartitionImage | None:
+        if lost.isdisjoint(partition.isr) and doubtful.isdisjoint(partition.elr):
+            return None  # the leader is in the ISR
+        isr = _without(partition.isr, lost)
+        return changed(partition, partition._replace(isr=isr), terms._replace(doubtful=doubtful))
 
-    return _changes(image, look)
+    return changes_of_partitions(image, active, look)
 
 
 def with_broker(image: MetadataImage, node_id: int) -> list[Change]:
     """The changes that elect leaders where there is none, once this broker is unfenced."""
     active = active_brokers(image) | {node_id}
 
-    def look(partition: PartitionImage) -> PartitionImage | None:
+    def look(partition: PartitionImage, terms: Terms) -> PartitionImage | None:
         if partition.leader != NO_LEADER or node_id not in partition.replicas:
             return None
-        return changed(partition, partition.isr, active)
+        return changed(partition, partition, terms)
 
-    return _changes(image, look)
+    return changes_of_partitions(image, active, look)
 
 
-def elected(
-    partition: PartitionImage, active: Container[int], *, unclean: bool
-) -> PartitionImage | None:
-    """The partition after an election that somebody has asked for; None if nobody can be elected.
+def without_replicas(
+    image: MetadataImage, node_id: int, is_lost: Callable[[TopicImage, int], bool]
+) -> list[Change]:
+    """The changes that take a broker's lost replicas out of the ISR, ELR and leadership.
 
-    The preferred leader is the first of the replicas. An unclean election takes the first active
-    replica although it may lack records, and it alone is in sync then.
+    This leaves out partitions without another replica that has all records: those wait for this
+    one, which an administrator may give up.
     """
-    eligible = partition.replicas if unclean else partition.replicas[:1]
-    isr = partition.isr
-    for node in eligible:
-        if node in active and (unclean or node in isr):
-            return partition._replace(
-                leader=node,
-                leader_epoch=partition.leader_epoch + 1,
-                isr=isr if node in isr else (node,),
-                partition_epoch=partition.partition_epoch + 1,
-            )
-    return None
+    changes: list[Change] = []
+    configs, active = TopicTerms(image), active_brokers(image)
+    for topic in image.topics_by_name.values():
+        rows = []
+        for index, before in enumerate(topic.partitions):
+            others = _without((*before.isr, *before.elr), (node_id,))
+            is_counted = node_id in before.isr or node_id in before.elr
+            if not others or not is_counted or not is_lost(topic, index):
+                continue
+            terms = terms_of(configs, topic.name, before, active)._replace(doubtful=(node_id,))
+            wanted = before._replace(isr=_without(before.isr, (node_id,)))
+            after = changed(before, wanted, terms)
+            if after is not None:
+                rows.append((index, after))
+        if rows:
+            changes.append(PartitionsChanged(topic.topic_id, tuple(rows)))
+    return changes
+
+
+def with_configs(
+    image: MetadataImage, resource: ConfigResource, wanted: Mapping[str, str]
+) -> list[Change]:
+    """What follows if a resource gets these configs: a lower min ISR makes replicas ineligible.
+
+    The leader may soon commit records that they lack. Without a leader, nobody commits any.
+    """
+    kind, name = resource
+    concerns = kind in (ConfigResourceType.TOPIC, ConfigResourceType.BROKER)
+    if not concerns or wanted.get(MIN_ISR) == image.config(kind, name).get(MIN_ISR):
+        return []
+    topics = image.topics_by_name
+    before, after = TopicTerms(image), TopicTerms(image, {resource: wanted})
+    changes: list[Change] = []
+    for topic in [topics[name]] if kind == ConfigResourceType.TOPIC else topics.values():
+        if after.min_isr(topic.name) >= before.min_isr(topic.name):
+            continue
+        rows = tuple(
+            (index, one._replace(elr=(), partition_epoch=one.partition_epoch + 1))
+            for index, one in enumerate(topic.partitions)
+            if one.elr and one.leader != NO_LEADER
+        )
+        if rows:
+            changes.append(PartitionsChanged(topic.topic_id, rows))
+    return changes
 
 
 def active_brokers(image: MetadataImage) -> frozenset[int]:
@@ -99,17 +302,46 @@ def active_brokers(image: MetadataImage) -> frozenset[int]:
     return frozenset(node for node, broker in image.brokers.items() if broker.is_active)
 
 
-def _changes(
-    image: MetadataImage, look: Callable[[PartitionImage], PartitionImage | None]
+def elected(partition: PartitionImage, terms: Terms, *, unclean: bool) -> PartitionImage | None:
+    """The partition after an election that somebody has asked for; None if nobody can be elected.
+
+    The preferred leader is the first of the replicas. An unclean election takes an active replica
+    although it may lack records, and it alone is in sync then.
+    """
+    election = Election.UNCLEAN if unclean else Election.PREFERRED
+    return changed(partition, partition, terms._replace(election=election))
+
+
+def terms_of(
+    configs: TopicTerms, topic: str, partition: PartitionImage, active: Container[int]
+) -> Terms:
+    """The terms that a topic's configs set. No config lets an only replica lead uncleanly."""
+    allows = len(partition.replicas) > 1 and configs.allows_unclean(topic)
+    election = Election.UNCLEAN if allows else Election.ONLINE
+    return Terms(active, configs.min_isr(topic), election)
+
+
+def changes_of_partitions(
+    image: MetadataImage,
+    active: Container[int],
+    look: Callable[[PartitionImage, Terms], PartitionImage | None],
+    topics: Iterable[TopicImage] | None = None,
 ) -> list[Change]:
     """One change for each topic with partitions for which ``look`` gives a new image."""
     changes: list[Change] = []
-    for topic in image.topics_by_name.values():
-        rows = [
-            (index, after)
-            for index, before in enumerate(topic.partitions)
-            if (after := look(before)) is not None
-        ]
+    configs = TopicTerms(image)
+    for topic in image.topics_by_name.values() if topics is None else topics:
+        single = Terms(active)  # an only replica has no use for configs
+        several: Terms | None = None
+        rows = []
+        for index, before in enumerate(topic.partitions):
+            terms = single
+            if len(before.replicas) > 1:
+                several = several or terms_of(configs, topic.name, before, active)
+                terms = several
+            after = look(before, terms)
+            if after is not None:
+                rows.append((index, after))
         if rows:
             changes.append(PartitionsChanged(topic.topic_id, tuple(rows)))
     return changes

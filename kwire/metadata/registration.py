@@ -8,6 +8,8 @@ Rules:
   epoch is known when the commit is decided.
 - A broker that comes back may lack replicas: its disk was wiped or swapped. The commit that
   registers it says so (``lost_replicas``), so that it never leads an empty log.
+- After a power cut, a broker's replicas may lack records that they had. The commit that registers
+  it takes them out of the eligible leader replicas, too (KIP-966).
 - A decision of a process that is no longer the registered one is refused: its node id has another
   incarnation.
 
@@ -29,16 +31,24 @@ from kwire.metadata.lost_replicas import Held, lost_or_found
 from kwire.metadata.partition_change import with_broker, without_brokers
 
 
-def register(image: MetadataImage, broker: BrokerImage, held: Held | None = None) -> list[Change]:
+def register(
+    image: MetadataImage,
+    broker: BrokerImage,
+    held: Held | None = None,
+    *,
+    is_unclean: bool = False,
+) -> list[Change]:
     """The changes that register a broker, fenced; ``held`` tells a process that starts what it has.
 
+    ``is_unclean`` says that its replicas may lack records that they had before it stopped.
     Raises KafkaError (UNSUPPORTED_VERSION) if it doesn't support a finalised feature level.
     """
     check_features(image, broker)
     node_id = broker.node_id
     registered = broker._replace(epoch=image.revision + 1, is_fenced=True, is_shutting_down=False)
-    lost = without_brokers(image, frozenset({node_id})) if node_id in image.brokers else []
-    changes: list[Change] = [BrokerRegistered(registered), *lost]
+    changes: list[Change] = [BrokerRegistered(registered)]
+    if node_id in image.brokers:
+        changes += without_brokers(image, frozenset({node_id}), are_doubtful=is_unclean)
     if held is not None:
         registering = apply(image, changes, image.revision)
         changes += lost_or_found(registering, image.brokers.get(node_id), broker, held)

@@ -58,6 +58,7 @@ def test_what_has_no_effect_says_so():
         named_otherwise = name.startswith("compression.") or name in (
             "cleanup.policy",
             "message.timestamp.type",
+            "unclean.leader.election.enable",
         )
         assert has_effect(TOPIC, name) is (bool(goes_by) or named_otherwise), name
     for line in TOPICS_WITHOUT_EFFECT:

@@ -118,15 +118,18 @@ def test_settings_without_an_effect_share_a_line(caplog):
 
 
 def test_who_wants_replicas_is_told_that_there_is_one(caplog):
-    """A topic gets one replica, whatever these settings say."""
+    """Without a store for several machines a topic gets one, whatever these settings say."""
     names = ("default", "offsets.topic", "transaction.state.log")
     given = {f"{name}.replication.factor": "3" for name in names}
     [said] = _said(caplog, given | {"transaction.state.log.min.isr": "2"})
     assert said == (
-        "these settings of Kafka have no effect in kwire yet: default.replication.factor=3, "
+        "topics that kwire creates by itself have one replica without kwire.metadata.store, "
+        "whatever these settings say: default.replication.factor=3, "
         "offsets.topic.replication.factor=3, transaction.state.log.replication.factor=3, "
         "transaction.state.log.min.isr=2"
     )
+    store = {"kwire.metadata.store": "etcd://e"}
+    assert _said(caplog, given | store) == []
     assert _said(caplog, {f"{name}.replication.factor": "1" for name in names}) == []
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from kwire.config import BrokerConfig
 from kwire.errors import ErrorCode, KafkaError
-from kwire.metadata.changes import apply
+from kwire.metadata.changes import TopicCreated, apply
 from kwire.metadata.config_control import (
     Alteration,
     Operation,
@@ -13,7 +13,7 @@ from kwire.metadata.config_control import (
     resource_type,
 )
 from kwire.metadata.controller import NewTopic, create_topic
-from kwire.metadata.image import ConfigResourceType
+from kwire.metadata.image import ConfigResourceType, PartitionImage
 
 TOPIC = (ConfigResourceType.TOPIC, "t")
 BROKER = (ConfigResourceType.BROKER, "1")
@@ -159,6 +159,23 @@ def test_brokers_take_names_they_do_not_know(image):
         image, BROKER, ("foo.bar", SET, "x"), ("leader.replication.throttled.rate", SET, "10")
     )
     assert after.config(*BROKER)["foo.bar"] == "x"
+
+
+@pytest.mark.parametrize("resource", [TOPIC, ALL_BROKERS])
+def test_with_fewer_replicas_needed_nobody_else_is_eligible(image, resource):
+    """The leader alone may commit records then. A partition without a leader keeps who may lead."""
+    name = "min.insync.replicas"
+    image = _altered(image, resource, (name, SET, "2"))
+    led = PartitionImage(1, 3, (1, 2), (1,), 4, elr=(2,))
+    waiting = led._replace(leader=-1, isr=(), elr=(1, 2))
+    topic = image.topics_by_name["t"]._replace(partitions=(led, waiting))
+    image = apply(image, [TopicCreated(topic)], 5)
+    lower = _altered(image, resource, (name, SET, "1"))
+    expected = (led._replace(elr=(), partition_epoch=5), waiting)
+    assert lower.topics_by_name["t"].partitions == expected
+    assert _altered(image, resource, (name, DELETE, None)).partition("t", 0).elr == ()
+    higher = _altered(image, resource, (name, SET, "3"))
+    assert higher.topics_by_name["t"].partitions == (led, waiting)
 
 
 def test_resource_types():

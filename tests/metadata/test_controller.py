@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from kwire.errors import ErrorCode, KafkaError
-from kwire.metadata.changes import apply
+from kwire.metadata.changes import FeatureLevelChanged, apply
 from kwire.metadata.controller import (
     NewTopic,
     RequestTooLarge,
@@ -263,12 +263,18 @@ def test_many_changes_copy_an_image_once(image_of, random):
 @pytest.mark.parametrize(
     "topic", [NewTopic("t", 1, 2), NewTopic("t", -1, -1, {0: [2, 1]})], ids=["factor", "assigned"]
 )
-def test_clients_get_no_topics_whose_replicas_would_be_empty(image_of, random, topic):
-    """Nothing copies records to a second replica, which would lead when the first one dies."""
-    creation = TopicCreation(image_of(3), random, 100)
+def test_several_replicas_need_the_level_of_changes_that_has_them(image_of, random, topic):
+    """A broker with an older kwire couldn't follow what happens to them."""
+    image = image_of(3)
+    older = apply(image, [FeatureLevelChanged("kwire.changes", 1)], 2)
+    creation = TopicCreation(older, random, 100)
     assert _refusal(lambda: creation.add(topic)) is ErrorCode.INVALID_REPLICATION_FACTOR
     assert not creation.changes
-    assert creation.add(NewTopic("t", -1, -1, {0: [2]})).partitions[0].replicas == (2,)
+    assert creation.add(NewTopic("u", -1, -1, {0: [2]})).partitions[0].replicas == (2,)
+    newer = apply(image, [FeatureLevelChanged("kwire.changes", 2)], 2)
+    [partition] = TopicCreation(newer, random, 100).add(topic).partitions
+    assert len(partition.replicas) == 2
+    assert partition.isr == partition.replicas
 
 
 def test_kafkas_limit_of_records_holds_for_a_request(image_of, random):

@@ -1,10 +1,16 @@
 """A broker that comes back without its records never leads an empty log silently."""
 
-from kwire.metadata.changes import TopicCreated, apply
-from kwire.metadata.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
+from kwire.metadata.changes import ConfigChanged, TopicCreated, apply
+from kwire.metadata.image import (
+    BrokerImage,
+    ConfigResourceType,
+    MetadataImage,
+    PartitionImage,
+    TopicImage,
+)
 from kwire.metadata.lost_replicas import OFFLINE, Replica, lost_partitions
-from kwire.metadata.partition_change import active_brokers, elected
-from kwire.metadata.registration import register, unfence
+from kwire.metadata.partition_change import Terms, active_brokers, elected
+from kwire.metadata.registration import fence, register, unfence
 
 
 def _broker(*directories: str) -> BrokerImage:
@@ -36,7 +42,7 @@ class Cluster:
         return self.image.topics_by_name["t"].partitions[0]
 
     def accept_the_loss(self):
-        row = elected(self.partition, active_brokers(self.image), unclean=True)
+        row = elected(self.partition, Terms(active_brokers(self.image)), unclean=True)
         topic = self.image.topics_by_name["t"]._replace(partitions=(row,))
         self.do([TopicCreated(topic)])
 
@@ -98,3 +104,58 @@ def test_a_directory_that_is_offline_loses_nothing():
     assert cluster.partition.isr == ()
     cluster.register(OFFLINE, "d1")
     assert cluster.partition.isr == ()
+
+
+class TwoReplicas(Cluster):
+    """A topic of one partition with replicas on brokers 1 and 2; 1 leads."""
+
+    def __init__(self, min_isr: str = "2") -> None:
+        super().__init__("d1")
+        other = _broker("e1")._replace(node_id=2)
+        self.do(register(self.image, other, lambda *_: None))
+        self.do(unfence(self.image, 2, "a"))
+        partition = PartitionImage(1, 0, (1, 2), (1, 2))
+        config = ConfigChanged(ConfigResourceType.TOPIC, "t", "min.insync.replicas", min_isr)
+        self.do([TopicCreated(TopicImage("t", bytes(16), (partition,), 1)), config])
+
+    @property
+    def eligible(self):
+        return self.partition.isr, self.partition.elr
+
+
+def test_one_of_several_replicas_is_eligible_while_its_records_are_there():
+    """Its broker has restarted, and fewer than min.insync.replicas are in sync."""
+    cluster = TwoReplicas()
+    cluster.start(Replica("d1", 0), "d1")
+    assert (cluster.partition.leader, *cluster.eligible) == (2, (2,), (1,))
+    assert lost_partitions(cluster.image, 1) == []
+
+
+def test_one_of_several_that_is_lost_is_not_eligible():
+    """Not even as the last known leader: the other one is, when it is back."""
+    cluster = TwoReplicas("1")
+    cluster.do(fence(cluster.image, frozenset({2})))
+    cluster.do(fence(cluster.image, frozenset({1})))
+    assert cluster.eligible == ((), (1,))
+    assert cluster.partition.last_known_elr == (1,)
+    cluster.start(None, "d1")
+    assert cluster.eligible == ((), ())
+    assert (cluster.partition.leader, cluster.partition.last_known_elr) == (-1, ())
+    assert lost_partitions(cluster.image, 1) == []
+
+
+def test_one_of_several_on_another_disk_is_lost():
+    """It may be older, however new the epoch is that its log knows."""
+    cluster = TwoReplicas()
+    cluster.start(Replica("old", 9), "old")
+    assert cluster.eligible == ((2,), ())
+
+
+def test_one_of_several_in_a_directory_that_is_offline_does_not_lead_if_another_can():
+    cluster = TwoReplicas()
+    cluster.start(OFFLINE, "d1")
+    assert cluster.eligible == ((2,), ())
+    alone = TwoReplicas("1")
+    alone.do(fence(alone.image, frozenset({2})))
+    alone.start(OFFLINE, "d1")
+    assert alone.eligible == ((1,), ())

@@ -58,6 +58,11 @@ class Cluster:
             for p in self.image.topics_by_name["t"].partitions
         ]
 
+    @property
+    def eligible(self):
+        """The ELR of each partition."""
+        return [p.elr for p in self.image.topics_by_name["t"].partitions]
+
 
 def _broker(node_id, incarnation="a", features=()):
     return BrokerImage(node_id, None, (("P", "h", 9092),), incarnation, features=features)
@@ -104,20 +109,39 @@ def test_a_quick_restart_makes_a_new_leader_epoch(cluster):
 def test_with_replicas_another_one_in_sync_leads(cluster):
     """The first of the replicas that is in sync; those out of sync never.
 
-    A registration takes a broker out of the ISR, unless it is the last one there.
+    Those that were in sync last are eligible (KIP-966): whoever of them is back first leads.
     """
     cluster.start(1, 2, 3)
     cluster.add_topic((1, 2, 3), (2, 1, 3), (3, 1))
     cluster.do(fence, frozenset({1}))
     assert cluster.states == [(2, 1, (2, 3), 1), (2, 0, (2, 3), 1), (3, 0, (3,), 1)]
     cluster.do(fence, frozenset({2, 3}))
-    assert cluster.states == [(-1, 2, (2, 3), 2), (-1, 1, (2, 3), 2), (-1, 1, (3,), 2)]
+    assert cluster.states == [(-1, 2, (), 2), (-1, 1, (), 2), (-1, 1, (), 2)]
+    assert cluster.eligible == [(2, 3), (2, 3), (3,)]
     cluster.start(1, incarnation="b")
     assert [leader for leader, *_ in cluster.states] == [-1, -1, -1]
     cluster.start(3, incarnation="b")
-    assert [leader for leader, *_ in cluster.states] == [-1, -1, 3]
-    cluster.start(2, incarnation="b")
-    assert [leader for leader, *_ in cluster.states] == [2, 2, 3]
+    assert cluster.states == [(3, 3, (3,), 3), (3, 2, (3,), 3), (3, 2, (3,), 3)]
+    assert cluster.eligible == [(), (), ()]
+
+
+def test_after_a_power_cut_a_replica_is_not_eligible(cluster):
+    """It may lack records. If nobody has more, the last leader goes on with what it has."""
+    cluster.start(1, 2)
+    cluster.add_topic((1, 2), (2,))
+    cluster.do(fence, frozenset({2}))
+    cluster.do(fence, frozenset({1}))
+    assert cluster.eligible == [(1,), ()]
+    for node_id in (1, 2):
+        cluster.do(lambda i, n=node_id: register(i, _broker(n, "b"), is_unclean=True))
+    assert cluster.eligible == [(), ()]
+    cluster.do(unfence, 2, "b")
+    assert [leader for leader, *_ in cluster.states] == [-1, 2]
+    assert cluster.states[1] == (2, 2, (2,), 2)
+    cluster.do(unfence, 1, "b")
+    first, second = cluster.image.topics_by_name["t"].partitions
+    assert (first.leader, first.isr, first.is_recovering) == (1, (1,), True)
+    assert not second.is_recovering
 
 
 def test_a_broker_that_shuts_down_hands_over(cluster):
@@ -206,8 +230,10 @@ def test_whatever_happens_leaders_are_in_sync_and_epochs_grow(replicas, events):
             continue
         image = cluster.image
         for old, new in zip(before, image.topics_by_name["t"].partitions, strict=True):
-            assert new.isr
-            assert set(new.isr) <= set(new.replicas)
+            assert new.isr or new.elr
+            assert set(new.isr) | set(new.elr) <= set(new.replicas)
+            assert not set(new.isr) & set(new.elr)
+            assert all(map(image.is_active, new.isr))
             assert new.leader == -1 or (new.leader in new.isr and image.is_active(new.leader))
             assert (new.partition_epoch > old.partition_epoch) == (new != old)
             assert (new.leader_epoch > old.leader_epoch) == (new.leader != old.leader)

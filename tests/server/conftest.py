@@ -6,6 +6,7 @@ from uuid import uuid4
 
 import pytest
 
+from kwire.config.broker import ONE_REPLICA
 from kwire.testing.etcd import MISSING, Etcd, find_etcd
 from kwire.testing.process import BrokerProcess
 from kwire.testing.waiting import wait_until
@@ -23,7 +24,7 @@ def etcd() -> Iterator[Etcd]:
 
 @pytest.fixture
 def start(etcd, tmp_path):
-    """Starts a broker by its node id; all are one cluster."""
+    """Starts a broker by its node id; all are one cluster, whose topics have one replica."""
     prefix = str(uuid4())
     with ExitStack() as stack:
 
@@ -34,6 +35,7 @@ def start(etcd, tmp_path):
             **settings: str,
         ) -> BrokerProcess:
             own = {
+                **ONE_REPLICA,
                 "node.id": str(node_id),
                 "kwire.metadata.store": f"{etcd.url}/{prefix}",
                 "broker.session.timeout.ms": "2000",

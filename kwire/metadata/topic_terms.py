@@ -1,0 +1,52 @@
+"""What the configs of topics say about replication, as every broker sees it; pure.
+
+Rule: any broker decides about any partition, so these values come from the image alone: a topic's
+own config counts first, then the dynamic default of all brokers, then Kafka's default. Values in a
+broker's own file count only through the dynamic default that a new cluster gets from its first
+broker. So ``min.insync.replicas`` can't be lower for the leader than for the one who decides which
+replicas are eligible (KIP-966); where brokers have dynamic values of their own, the lowest counts.
+
+Source: ConfigurationControlManager of Kafka.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from kwire.metadata.image import EMPTY, ConfigResource, ConfigResourceType, MetadataImage
+
+MIN_ISR = "min.insync.replicas"
+UNCLEAN = "unclean.leader.election.enable"
+
+CLUSTER_WIDE = (MIN_ISR, UNCLEAN)
+"""Settings of brokers that a new cluster gets as dynamic defaults."""
+
+
+class TopicTerms:
+    """The replication configs of an image's topics; ``instead`` are those of other resources."""
+
+    def __init__(
+        self,
+        image: MetadataImage,
+        instead: Mapping[ConfigResource, Mapping[str, str]] = MappingProxyType({}),
+    ) -> None:
+        self._configs = image.configs
+        self._instead = instead
+        defaults = self._of(ConfigResourceType.BROKER, "")
+        self._unclean = defaults.get(UNCLEAN, "false")
+        own = [self._of(ConfigResourceType.BROKER, str(node)) for node in image.brokers]
+        values = [defaults.get(MIN_ISR, "1"), *(one[MIN_ISR] for one in own if MIN_ISR in one)]
+        self._min_isr = min(map(int, values))
+
+    def min_isr(self, topic: str) -> int:
+        """How many replicas have to be in sync for acks=all, whatever the replication factor."""
+        found = self._of(ConfigResourceType.TOPIC, topic).get(MIN_ISR)
+        return self._min_isr if found is None else int(found)
+
+    def allows_unclean(self, topic: str) -> bool:
+        """Whether a replica may lead that lacks records, if no other can."""
+        found = self._of(ConfigResourceType.TOPIC, topic).get(UNCLEAN, self._unclean)
+        return found.strip().lower() == "true"
+
+    def _of(self, kind: ConfigResourceType, name: str) -> Mapping[str, str]:
+        found = self._instead.get((kind, name))
+        return self._configs.get((kind, name), EMPTY) if found is None else found
