@@ -26,7 +26,6 @@ from kwire.broker.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from kwire.broker.partition import Partition
 from kwire.broker.served_partitions import ServedPartitions
 from kwire.broker.tally import Tally
-from kwire.broker.unreachable import unreachable_brokers
 from kwire.budget.threads import Threads
 from kwire.clock import Clock
 from kwire.config.broker import BrokerConfig
@@ -35,7 +34,7 @@ from kwire.errors import ErrorCode, KafkaError
 from kwire.log.log_config import LogConfig
 from kwire.log.manager import LogManager
 from kwire.metadata.changes import Change, PartitionsAdded, PartitionsChanged, TopicDeleted
-from kwire.metadata.image import MetadataImage, TopicImage
+from kwire.metadata.image import MetadataImage, TopicImage, unreachable_brokers
 from kwire.metadata.store import Guard, MetadataStore
 
 if TYPE_CHECKING:
@@ -204,11 +203,15 @@ class Broker:
 
         What other brokers have offline isn't known here.
         """
-        offline = [self.node_id] if self.is_offline(topic.name, index) else []
+        own = self.is_offline(topic.name, index)
         if self._unreachable:
-            replicas = topic.partitions[index].replicas
-            offline += [node for node in replicas if node in self._unreachable]
-        return offline
+            return self._offline_among(topic.partitions[index].replicas, own)
+        return [self.node_id] if own else []
+
+    def _offline_among(self, replicas: tuple[int, ...], own: bool) -> list[int]:
+        unreachable = self._unreachable
+        offline = [node for node in replicas if node in unreachable]
+        return [self.node_id, *offline] if own else offline
 
     def topic_by_id(self, topic_id: bytes) -> TopicImage:
         """A topic by its id; KafkaError (UNKNOWN_TOPIC_ID) if no topic has it."""
