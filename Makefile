@@ -23,6 +23,8 @@ unexport PYTHONDONTWRITEBYTECODE
 # The unit tests use several processes; a selection of tests with ARGS is faster in one process.
 # QUIET= names each file of tests while it is run.
 QUIET := -q
+# AGAIN= lets tests that have failed run a second time, see tests/parts.
+AGAIN :=
 PARALLEL := -n auto --maxprocesses 4 --dist worksteal
 
 # Extension modules need a C compiler and Python's headers; kwire itself needs neither.
@@ -32,7 +34,7 @@ NO_COMPILER = it needs a C compiler and Python.h \
 	(Debian and Ubuntu: apt install gcc python3-dev)
 # The compiled kwire is first on the path, also in processes that tests start.
 COMPILED := PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/compiled:$(CURDIR)
-COMPILED_PYTEST := $(COMPILED) $(BIN)/pytest $(QUIET) -o "pythonpath=build/compiled ."
+COMPILED_PYTEST = $(COMPILED) $(BIN)/pytest $(QUIET) $(AGAIN) -o "pythonpath=build/compiled ."
 COMPILED_COMPAT := $(addprefix compat_tests/test_,clients.py produce_records.py fetch_limits.py \
 	aborted.py compaction.py list_offsets.py broker_kills.py)
 CLUSTER_COMPAT := $(addprefix compat_tests/test_,cluster_tools.py group_protocol.py group_rebalances.py \
@@ -40,7 +42,7 @@ CLUSTER_COMPAT := $(addprefix compat_tests/test_,cluster_tools.py group_protocol
 CLUSTER_SPARK := $(addprefix spark_tests/test_,batch.py streaming.py transactions.py sinks_topic.py \
 	pipeline_files.py pipeline_upkeep.py::test_verify_finds_a_gap_and_a_double)
 
-.PHONY: help run test check processes unit simulation compat compat-cluster spark spark-cluster spark-chaos browser container compiled compiled-tests compiled-unit compiled-compat bench bench-cluster pipelines costs hostile growth crash demo kafka etcd bring-etcd fuzz short-fuzz mutants soak docs format lock clean usable-python
+.PHONY: help run test check processes unit simulation compat compat-cluster spark spark-cluster spark-chaos browser container compiled compiled-tests compiled-unit compiled-compat bench bench-cluster reliability pipelines costs hostile growth crash demo kafka etcd bring-etcd fuzz short-fuzz mutants soak docs format lock clean usable-python
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,23 +57,23 @@ check: $(VENV)/.test ## format, lint, types, structure and unit tests, in about 
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/pytest $(QUIET) tests -m "not processes" $(PARALLEL)
+	$(BIN)/pytest $(QUIET) $(AGAIN) tests -m "not processes" $(PARALLEL)
 
 processes: $(VENV)/.test ## tests that start other programs: builds, stock clients, the pytest plugin
-	$(BIN)/pytest $(QUIET) tests -m processes $(PARALLEL) $(ARGS)
+	$(BIN)/pytest $(QUIET) $(AGAIN) tests -m processes $(PARALLEL) $(ARGS)
 
 unit: $(VENV)/.test ## unit tests only (ARGS="tests/log -k roll")
 	$(BIN)/pytest $(QUIET) $(or $(ARGS),tests $(PARALLEL))
 
 compat: $(VENV)/.test ## test with stock clients and Kafka's Java tools (kwire, or BOOTSTRAP=host:port)
-	KWIRE_BOOTSTRAP=$(BOOTSTRAP) $(BIN)/pytest $(QUIET) compat_tests $(ARGS)
+	KWIRE_BOOTSTRAP=$(BOOTSTRAP) $(BIN)/pytest $(QUIET) $(AGAIN) compat_tests $(ARGS)
 
 compat-cluster: $(VENV)/.test bring-etcd ## test groups, transactions, Streams and Kafka's tools on three kwires and an etcd (FILES=compat_tests: all tests)
-	KWIRE_BOOTSTRAP=$(BOOTSTRAP) KWIRE_NODES=3 $(BIN)/pytest $(QUIET) $(or $(FILES),$(CLUSTER_COMPAT)) $(ARGS)
+	KWIRE_BOOTSTRAP=$(BOOTSTRAP) KWIRE_NODES=3 $(BIN)/pytest $(QUIET) $(AGAIN) $(or $(FILES),$(CLUSTER_COMPAT)) $(ARGS)
 
 spark: $(VENV)/.test ## test with PySpark, both lanes (kwire, or BOOTSTRAP=host:port)
-	KWIRE_BOOTSTRAP=$(BOOTSTRAP) $(BIN)/python -m spark_tests.environment --lane stock $(ARGS)
-	KWIRE_BOOTSTRAP=$(BOOTSTRAP) $(BIN)/python -m spark_tests.environment --lane new $(ARGS)
+	KWIRE_BOOTSTRAP=$(BOOTSTRAP) $(BIN)/python -m spark_tests.environment --lane stock $(AGAIN) $(ARGS)
+	KWIRE_BOOTSTRAP=$(BOOTSTRAP) $(BIN)/python -m spark_tests.environment --lane new $(AGAIN) $(ARGS)
 
 spark-cluster: $(VENV)/.test bring-etcd ## test PySpark on three kwires and an etcd: reads, writes, transactions, a pipeline with verify (LANE=new FILES=…)
 	$(BIN)/python -m compat_tests.cluster --run \
@@ -82,7 +84,7 @@ spark-chaos: $(VENV)/.test ## pipelines into each sink while driver, workers and
 	$(BIN)/python -m spark_tests.environment --lane $(or $(LANE),stock) --run chaos $(ARGS)
 
 browser: $(VENV)/.test ## test the page of the HTTP port in headless Chromium (Debian and Ubuntu: apt install chromium)
-	$(BIN)/pytest $(QUIET) browser_tests $(ARGS)
+	$(BIN)/pytest $(QUIET) $(AGAIN) browser_tests $(ARGS)
 
 container: $(VENV)/.test ## build the image of deploy/Containerfile with podman or docker and test it (KWIRE_IMAGE=name: that image)
 	$(BIN)/pytest $(QUIET) container_tests $(ARGS)
@@ -105,6 +107,9 @@ bench: $(VENV)/.test ## measure kwire and Apache Kafka 4.3.1 in one table (KAFKA
 
 bench-cluster: $(VENV)/.test bring-etcd ## measure three brokers on an etcd, and two workers against one (ARGS="--only metadata")
 	$(BIN)/python -m bench.cluster $(ARGS)
+
+reliability: $(VENV)/.test bring-etcd ## kill, freeze and restart brokers of three kwires and three Apache Kafkas under load (ARGS="--only P1 --times 5 --publish", KAFKA=no: only kwire)
+	$(BIN)/python -m bench.reliability $(ARGS)
 
 pipelines: $(VENV)/.test ## measure pipelines on Spark against the same jobs written by hand
 	$(BIN)/python -m bench.pipelines $(ARGS)

@@ -45,6 +45,8 @@ class Writer:
         self.acknowledged: dict[int, int] = {}
         self.answered_s: list[float] = []
         """When each answer came, by time.monotonic."""
+        self.errors: list[str] = []
+        """What the client has told its application instead of an answer."""
         self.sent = 0
         self.next_offset = self.next_number = 0
         config = {
@@ -68,6 +70,8 @@ class Writer:
                 if error is None:
                     self.acknowledged[message.offset()] = number
                     self.answered_s.append(time.monotonic())
+                else:
+                    self.errors.append(error.str())
 
             value = b"%d " % number + b"v" * size_bytes
             try:

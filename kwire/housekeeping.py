@@ -27,7 +27,6 @@ from kwire.log.checkpoints import (
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
     RECOVERY_POINTS,
-    TopicPartition,
 )
 from kwire.log.producer_limits import keep_within
 
@@ -98,7 +97,7 @@ class Housekeeping:
     def flush_due(self) -> None:
         """Start the flushes that are due by ``flush.ms`` or after a roll."""
         steady_ms = self._clock.steady_ms()
-        for partition in self._broker.partitions():
+        for partition in self._broker.hosted():
             if partition.log.flush_time_is_due(steady_ms) and not partition.is_offline:
                 self._broker.flusher.demand(partition)
         self._broker.flusher.forget()
@@ -133,7 +132,7 @@ class Housekeeping:
         clock, steady_ms = self._clock, self._clock.steady_ms()
         if steady_ms >= self._retention_due_ms:
             self._retention_due_ms = steady_ms + integer("log.retention.check.interval.ms")
-            watermarks = self._high_watermarks()
+            watermarks = self._broker.high_watermarks()
             manager.housekeeping(clock.now_ms(), steady_ms, clock.ages(), watermarks)
         if manager.has_doomed(steady_ms):
             await self._broker.threads.housekeeping.run(manager.remove_doomed, steady_ms)
@@ -142,8 +141,5 @@ class Housekeeping:
             self._checkpoint_due_ms[name] = steady_ms + integer(CHECKPOINT_INTERVALS[name])
         if due:
             await self._broker.threads.housekeeping.run(
-                manager.checkpoint, self._high_watermarks(), due
+                manager.checkpoint, self._broker.high_watermarks(), due
             )
-
-    def _high_watermarks(self) -> dict[TopicPartition, int]:
-        return {(p.topic, p.index): p.high_watermark for p in self._broker.partitions()}

@@ -45,8 +45,8 @@ BELOW_RUNTIME = {
 }
 ALLOWED["runtime"] = BELOW_RUNTIME
 ALLOWED["client"] = {"errors", "config", "protocol", "record"}
-ALLOWED["broker"] = BELOW_RUNTIME | {"runtime", "client"}
 ALLOWED["security"] = BELOW_RUNTIME | {"runtime"}
+ALLOWED["broker"] = BELOW_RUNTIME | {"runtime", "client", "security"}
 ALLOWED["handlers"] = ALLOWED["broker"] | {"broker", "security"}
 ALLOWED["connection"] = ALLOWED["handlers"] | {"handlers"}
 ALLOWED["housekeeping"] = ALLOWED["connection"] | {"connection"}
@@ -67,7 +67,7 @@ NO_TRIO = {"errors", "config", "protocol", "record", "log", "coordinator"}
 NO_WORLD = {"errors", "protocol", "record", "coordinator"}
 WORLD_MODULES = {"os", "time", "socket", "random", "pathlib", "threading", "subprocess", "datetime"}
 PURE_METADATA = {
-    *("image", "changes", "controller", "store"),
+    *("image", "changes", "controller", "store", "acls"),
     *("placement", "partition_change", "topic_terms", "registration", "liveness", "lost_replicas"),
     *("fewer_brokers", "reassignment"),
 }

@@ -10,7 +10,7 @@ Rules:
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from threading import Event, Thread
@@ -44,9 +44,14 @@ WORKERS = 2
 class Load:
     """Producers that write to all partitions of a topic, in a thread, during the ``with`` block."""
 
-    def __init__(self, bootstrap: str, partitions: int, after: "Load | None" = None) -> None:
-        """``after`` is the load that wrote the records that are there already."""
-        config = {"reconnect.backoff.ms": 20}
+    def __init__(
+        self, bootstrap: str, partitions: int, after: "Load | None" = None, **options: object
+    ) -> None:
+        """``after`` is the load that wrote the records that are there already.
+
+        ``options`` are those of the producers.
+        """
+        config = {"reconnect.backoff.ms": 20, **options}
         self.writers = [
             Writer(bootstrap, TOPIC, index, exactly_once=True, **config)
             for index in range(partitions)
@@ -120,13 +125,19 @@ def leaders(bootstrap: str, topic: str = TOPIC) -> list[int]:
     return [row.leader_id for row in sorted(told.partitions, key=lambda p: p.partition_index)]
 
 
-def create_topic(bootstrap: str, name: str, partitions: int = 1) -> float:
+def create_topic(
+    bootstrap: str,
+    name: str,
+    partitions: int = 1,
+    replicas: int = 1,
+    config: Mapping[str, str] | None = None,
+) -> float:
     """Create a topic as a stock client does, again where it fails; how long it took."""
     began_s = time.monotonic()
     admin = AdminClient({"bootstrap.servers": bootstrap}, logger=QUIET)
 
     def created() -> bool:
-        topic = NewTopic(name, partitions, 1)
+        topic = NewTopic(name, partitions, replicas, config=dict(config or {}))
         made = admin.create_topics([topic], request_timeout=5, operation_timeout=5)
         try:
             made[name].result(WAIT_S)

@@ -18,7 +18,13 @@ from typing import TYPE_CHECKING, TypeVar
 import trio
 
 from kwire.broker.cold_reads import ColdReads
-from kwire.broker.commits import Commits, Decide, changes_broker, nobody_is_gone
+from kwire.broker.commits import (
+    Commits,
+    Decide,
+    changes_broker,
+    nobody_is_gone,
+    tell_authorizer,
+)
 from kwire.broker.effective_settings import broker_settings, log_config, settings_of_topic
 from kwire.broker.fetch_sessions import FetchSessions
 from kwire.broker.flusher import Flusher
@@ -32,19 +38,34 @@ from kwire.config.broker import BrokerConfig
 from kwire.config.settings import Value
 from kwire.errors import ErrorCode, KafkaError
 from kwire.log.log_config import LogConfig
-from kwire.log.manager import LogManager
-from kwire.metadata.changes import Change, PartitionsAdded, PartitionsChanged, TopicDeleted
+from kwire.log.manager import AtStop, LogManager
+from kwire.metadata.changes import (
+    BrokerChanged,
+    BrokerRegistered,
+    BrokerUnregistered,
+    Change,
+    PartitionsAdded,
+    PartitionsChanged,
+    TopicDeleted,
+)
 from kwire.metadata.image import MetadataImage, TopicImage, unreachable_brokers
 from kwire.metadata.store import Guard, MetadataStore
 
 if TYPE_CHECKING:
     from kwire.broker.client_metrics import ClientMetrics
     from kwire.broker.compaction import Compaction
+    from kwire.broker.fetchers import Fetchers
     from kwire.broker.groups import Groups
+    from kwire.broker.isr_updates import IsrUpdates
     from kwire.broker.notes import Note
     from kwire.broker.peers import Peers
     from kwire.broker.producer_ids import ProducerIds
+    from kwire.broker.replica_sessions import ReplicaSessions
     from kwire.broker.transactions import Transactions
+    from kwire.security.authorizer import Authorizer
+
+_BROKERS = (BrokerRegistered, BrokerChanged, BrokerUnregistered)
+"""Changes after which other followers may be in sync."""
 
 _MOVES = (PartitionsChanged, PartitionsAdded, TopicDeleted)
 """Changes after which other partitions may be led here."""
@@ -56,7 +77,8 @@ class Broker:
     """One broker, made of its settings, its logs and its metadata store.
 
     ``image`` and ``settings`` are the ones in force. A change replaces them and never alters them.
-    ``coordinators`` are those that were needed so far. ``verified`` are the questions about writes
+    ``coordinators`` are those that were needed so far. ``authorizer`` is None
+    where everybody may do everything. ``verified`` are the questions about writes
     of transactions that other brokers coordinate, by topic, partition and producer id.
     """
 
@@ -92,20 +114,37 @@ class Broker:
         self.compaction: Compaction
         self.coordinators: list[Groups | Transactions] = []
         self.verified: dict[tuple[str, int, int], Note] = {}
+        self.authorizer = self._authorizer()
         self._commits = Commits(store, image, self.threads.logs, self.random)
         self._served = ServedPartitions(
             self.node_id, log_manager, self.flusher, self._log_config, self.clock, self.threads.logs
         )
+        self._served.in_sync_updates = lambda: self.isr_updates
         self._served.open_all(image)
         # Every request asks for partitions, so this name saves a call in between.
         self.partition = self._served.partition
         self.partition_if_served = self._served.partition_if_served
         self.is_offline = self._served.is_offline
         self.partitions = self._served.all
+        self.stable_offset = self._served.stable_offset
+        self.hosted = self._served.hosted
+        self.high_watermarks = self._served.high_watermarks
         self.gone = self._served.gone
         self.offline_partitions = self._served.offline
         self.put_strays_aside = self._served.put_strays_aside
         self.compacts = self._served.compacts
+
+    def _authorizer(self) -> "Authorizer | None":
+        """Who may do what; None where everybody may do everything."""
+        wanted = self.config.authorizer()
+        if wanted is None:
+            return None
+        from kwire.security.authorizer import Authorizer
+
+        allows_without_acl = wanted.allows_without_acl
+        return Authorizer(
+            wanted.super_users, self.image.acls, allows_without_acl=allows_without_acl
+        )
 
     @property
     def cluster_id(self) -> str:
@@ -147,6 +186,32 @@ class Broker:
         return Peers(self)
 
     @cached_property
+    def fetchers(self) -> "Fetchers":
+        """The tasks that fetch from the leaders of what this broker follows."""
+        from kwire.broker.fetchers import Fetchers
+
+        listener = self.config["inter.broker.listener.name"]
+        return Fetchers(self, listener, self.peers.open_stream)
+
+    @cached_property
+    def replica_sessions(self) -> "ReplicaSessions":
+        """The sessions of followers that fetch from this broker."""
+        from kwire.broker.replica_sessions import ReplicaSessions
+
+        most = "kwire.fetch.session.cache.max.partitions"
+        return ReplicaSessions(self.random, lambda: self.integer(most))
+
+    @cached_property
+    def isr_updates(self) -> "IsrUpdates":
+        """What this broker commits about in-sync replicas, since it leads followers."""
+        from kwire.broker.isr_updates import IsrUpdates
+
+        updates = IsrUpdates(self)
+        if "background" in vars(self):
+            self.background.start_soon(updates.run)
+        return updates
+
+    @cached_property
     def client_metrics(self) -> "ClientMetrics":
         """The metrics that clients push."""
         from kwire.broker.client_metrics import ClientMetrics
@@ -166,6 +231,9 @@ class Broker:
         background.start_soon(self._commits.follow, self._publish)
         background.start_soon(self._commits.make)
         background.start_soon(self.flusher.run)
+        self._follow_leaders()
+        if "isr_updates" in vars(self):
+            background.start_soon(self.isr_updates.run)
         homes = (
             (OFFSETS_TOPIC, lambda: self.groups),
             (TRANSACTIONS_TOPIC, lambda: self.transactions),
@@ -180,6 +248,11 @@ class Broker:
         self.threads.close()
         for coordinators in self.coordinators:
             coordinators.close()
+
+    def at_stop(self) -> AtStop:
+        """What the data directories keep of a broker that stops cleanly."""
+        registered = self.image.brokers.get(self.node_id)
+        return AtStop(self.high_watermarks(), -1 if registered is None else registered.epoch)
 
     def wake_coordinators(self) -> None:
         """Wake each coordinator whose next task is due by the steady clock."""
@@ -259,11 +332,24 @@ class Broker:
         if image.brokers is not self.image.brokers:
             self._unreachable = unreachable_brokers(image, self.image, self._unreachable)
         self.image = image
+        if self.authorizer is not None:
+            await tell_authorizer(self.authorizer, changes)
         if await changes_broker(changes):
             self.settings = broker_settings(self.config, image, self.node_id)
+        await self._served.take_roles(image, changes)
+        self._follow_leaders()
         await self._served.publish(image, changes)
+        self._follow_leaders()
+        if "isr_updates" in vars(self) and any(isinstance(change, _BROKERS) for change in changes):
+            self.isr_updates.brokers_changed()
         if self.coordinators and any(isinstance(change, _MOVES) for change in changes):
             self._tell_coordinators()
+
+    def _follow_leaders(self) -> None:
+        """Fetch what is followed from its present leaders."""
+        moved = self._served.moved_followers()
+        if moved:
+            self.fetchers.place(moved)
 
     def _tell_coordinators(self) -> None:
         """Have the coordinators look which partitions this broker leads."""
@@ -274,5 +360,6 @@ class Broker:
         """Try again to open partitions whose logs couldn't be made, perhaps for lack of space."""
         before = len(self.offline_partitions())
         await self._served.retry_offline(self.image)
+        self._follow_leaders()
         if len(self.offline_partitions()) < before:
             self._tell_coordinators()

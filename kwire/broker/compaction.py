@@ -21,7 +21,6 @@ from typing import Any, Protocol
 
 import trio
 
-from kwire.broker.partition import Partition
 from kwire.budget.threads import Threads
 from kwire.clock import Clock
 from kwire.config.settings import Value
@@ -66,8 +65,8 @@ class CompactedBroker(Protocol):
     def integer(self, name: str) -> int:
         """The effective value of a setting that is a whole number."""
 
-    def partition(self, topic: str, index: int) -> Partition:
-        """A partition by name; KafkaError if it can't be served."""
+    def stable_offset(self, key: TopicPartition) -> int | None:
+        """The offset up to which a log may be cleaned; None while it may not be at all."""
 
 
 class WorkerDied(Exception):
@@ -172,7 +171,7 @@ class Compaction:
         try:
             while True:
                 clean = self.manager.next_clean(
-                    self._stable_offset,
+                    self._broker.stable_offset,
                     self.settings(),
                     self._broker.now_ms(),
                     self._steady_ms(),
@@ -182,12 +181,6 @@ class Compaction:
         finally:
             await worker.end()
             self.workers.discard(worker)
-
-    def _stable_offset(self, key: TopicPartition) -> int | None:
-        try:
-            return self._broker.partition(*key).last_stable_offset
-        except KafkaError:
-            return None
 
     def settings(self) -> CompactionSettings:
         """One cleaner's share of the settings."""

@@ -5,10 +5,10 @@ has to decide whether its records may be lost.
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from kwire.broker.partition import Partition
-from kwire.errors import ErrorCode
+from kwire.errors import ErrorCode, KafkaError
 from kwire.log.segment import LOG_SUFFIX
 from kwire.record.batch import InvalidRecords, RecordBatch
 
@@ -16,18 +16,28 @@ log = logging.getLogger(__name__)
 
 
 class CoordinatorLog:
-    """Every batch of a coordinator's partition; ``file`` is the segment being read."""
+    """Every batch of a coordinator's partition; ``file`` is the segment being read.
 
-    def __init__(self, partition: Partition) -> None:
+    ``is_here`` says whether this broker still leads the partition.
+    """
+
+    def __init__(self, partition: Partition, is_here: Callable[[Partition], bool]) -> None:
         self._partition = partition
+        self._is_here = is_here
         self.file = partition.log.directory
 
     def __iter__(self) -> Iterator[RecordBatch]:
-        """The batches in order; InvalidRecords (CORRUPT_MESSAGE) where no batch begins."""
+        """The batches in order.
+
+        Raises InvalidRecords (CORRUPT_MESSAGE) where no batch begins, and KafkaError
+        (NOT_LEADER_OR_FOLLOWER) as soon as another broker leads the partition.
+        """
         for segment in list(self._partition.log.segments):
             self.file = segment.path(LOG_SUFFIX)
             end = 0
             for header in segment.headers():
+                if not self._is_here(self._partition):
+                    raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
                 yield segment.batch_at(header)
                 end = header.position + header.size_bytes
             if end < segment.size_bytes:

@@ -9,12 +9,14 @@ Rules:
   each step waits until the previous step is on the disk. After a power cut there must be no marker
   without its decision, and no completed transaction without its markers. A marker counts as written
   when it is on the disk. A marker whose sync failed is written again.
+- The same holds where partitions have replicas, with "replicated" in place of "on the disk": a
+  failover may take back a decision that isn't replicated, but never its markers.
 - Partitions that other brokers lead get their markers from these brokers (``remote_markers``).
 - A step that fails is delayed. The next call of ``finish`` continues with that step.
 """
 
 import logging
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import trio
 
@@ -27,6 +29,9 @@ from kwire.errors import ErrorCode, KafkaError
 from kwire.log.log_config import NO_LIMIT
 from kwire.runtime import CoordinatorRuntime
 
+if TYPE_CHECKING:
+    from kwire.broker.basis import Basis, Replication
+
 log = logging.getLogger(__name__)
 
 _OVERTAKEN = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED)
@@ -35,25 +40,37 @@ MARKERS_PER_TURN = 50
 """After this many markers of one transaction, other tasks have their turn."""
 
 
+Awaited: TypeAlias = "Flush | Replication | None"
+"""What a marker waits for until it counts."""
+
+
 class _Written(NamedTuple):
     """The result of one try: the partitions that are done, each with the flush that its marker
     waits for, and the error of partitions that have to be tried again."""
 
-    flushes: dict[TopicPartition, Flush | None]
+    flushes: dict[TopicPartition, Awaited]
     delayed: KafkaError | None
 
 
 class LoadedTransactions:
-    """A coordinator that is ready, the runtime that drives it, and its partition."""
+    """A coordinator that is ready, the runtime that drives it, and its partition.
 
-    __slots__ = ("coordinator", "partition", "runtime")
+    ``basis`` is what its answers rest on, None at replication factor 1.
+    """
+
+    __slots__ = ("basis", "coordinator", "partition", "runtime")
 
     def __init__(
-        self, coordinator: TransactionCoordinator, runtime: CoordinatorRuntime, partition: Partition
+        self,
+        coordinator: TransactionCoordinator,
+        runtime: CoordinatorRuntime,
+        partition: Partition,
+        basis: "Basis | None",
     ) -> None:
         self.coordinator = coordinator
         self.runtime = runtime
         self.partition = partition
+        self.basis = basis
 
 
 class Endings:
@@ -62,7 +79,7 @@ class Endings:
     def __init__(self, broker: MarkedBroker) -> None:
         self._broker = broker
         self._nursery: trio.Nursery | None = None
-        self._under_way: set[str] = set()
+        self._under_way: dict[str, LoadedTransactions] = {}
         self._delayed: set[str] = set()
 
     async def run(self) -> None:
@@ -78,7 +95,10 @@ class Endings:
         is_done = True
         for transactional_id in list(loaded.coordinator.unfinished):
             is_delayed = transactional_id in self._delayed
-            if transactional_id in self._under_way or (is_delayed and not tries_again):
+            if (by := self._under_way.get(transactional_id)) is not None:
+                is_done = is_done and by is loaded  # an older epoch's try ends by itself
+                continue
+            if is_delayed and not tries_again:
                 continue
             self._delayed.discard(transactional_id)
             prepared = loaded.coordinator.transactions[transactional_id]
@@ -104,9 +124,12 @@ class Endings:
         log.log(level, "the end of transaction %r is delayed: %s", transactional_id, error)
 
     def _is_strict(self, loaded: LoadedTransactions, prepared: Transaction) -> bool:
-        """Whether one of the partitions has to be on the disk before an acknowledgement."""
+        """Whether one of the partitions has replicas, or asks for the disk first."""
         partitions = [loaded.partition, *self._partitions(prepared)]
-        return any(partition.log.config.flush_messages != NO_LIMIT for partition in partitions)
+        return any(
+            partition.log.config.flush_messages != NO_LIMIT or partition.__class__ is not Partition
+            for partition in partitions
+        )
 
     def _partitions(self, prepared: Transaction) -> list[Partition]:
         """The partitions of a transaction that can be served."""
@@ -130,7 +153,7 @@ class Endings:
         self, loaded: LoadedTransactions, transactional_id: str, *, is_news: bool
     ) -> None:
         if self._nursery is not None:
-            self._under_way.add(transactional_id)
+            self._under_way[transactional_id] = loaded
             self._nursery.start_soon(self._step_by_step, loaded, transactional_id, is_news)
 
     async def _step_by_step(
@@ -139,18 +162,20 @@ class Endings:
         prepared = loaded.coordinator.transactions[transactional_id]
         try:
             await _on_disk(loaded.partition.flush)
+            if loaded.basis is not None:
+                await loaded.basis.replicated()
             written = await self._write_many(loaded, prepared)
             self._complete(loaded, transactional_id, await _all_on_disk(written))
         except KafkaError as error:
             self._delay(transactional_id, error, is_news=is_news)
         finally:
-            self._under_way.discard(transactional_id)
+            del self._under_way[transactional_id]
 
     async def _write_many(self, loaded: LoadedTransactions, prepared: Transaction) -> _Written:
         """Write the missing markers; other tasks have their turn in between."""
         elsewhere = self._elsewhere(prepared)
         missing = sorted(prepared.partitions - elsewhere.keys())
-        flushes: dict[TopicPartition, Flush | None] = {}
+        flushes: dict[TopicPartition, Awaited] = {}
         delayed: KafkaError | None = None
         if elsewhere:
             flushes, delayed = await self._write_elsewhere(loaded, prepared, elsewhere)
@@ -230,7 +255,7 @@ def _marker(loaded: LoadedTransactions, prepared: Transaction) -> EndMarker:
 
 async def _all_on_disk(written: _Written) -> _Written:
     """Wait for the flushes; a partition whose flush failed has to be tried again."""
-    flushes: dict[TopicPartition, Flush | None] = {}
+    flushes: dict[TopicPartition, Awaited] = {}
     delayed = written.delayed
     for partition, flush in written.flushes.items():
         try:
@@ -242,7 +267,7 @@ async def _all_on_disk(written: _Written) -> _Written:
     return _Written(flushes, delayed)
 
 
-async def _on_disk(flush: Flush | None) -> None:
+async def _on_disk(flush: Awaited) -> None:
     """Wait for a flush, if there is one; KafkaError."""
     if flush is not None:
         await flush.wait()

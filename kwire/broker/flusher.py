@@ -12,9 +12,10 @@ Rules:
   later, perhaps in another task, takes its demands along (``taken``).
 - A handler that gives each partition an error of its own waits for its flushes itself, and calls
   ``leave_to_handler``.
+- What a coordinator answers waits for other brokers in the same way (``rest_on``).
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Protocol
@@ -38,7 +39,13 @@ class Flushed(Protocol):
         """Note that the log, as it was when the run began, is on the disk."""
 
 
-class Flush:
+class Demand:
+    """What a response may wait for: a ``Flush``, or a ``Basis``."""
+
+    __slots__ = ()
+
+
+class Flush(Demand):
     """One partition's part in a run of syncs."""
 
     __slots__ = ("_done", "_error", "partition")
@@ -64,7 +71,7 @@ class Flusher:
     """The runs of syncs of one broker, with their ``times``; ``run`` has to run."""
 
     def __init__(self, steady_ms: Callable[[], int], threads: Kind) -> None:
-        self.asked: WeakKeyDictionary[trio.lowlevel.Task, set[Flush]] = WeakKeyDictionary()
+        self.asked: WeakKeyDictionary[trio.lowlevel.Task, set[Demand]] = WeakKeyDictionary()
         self.times = Spread()
         self._steady_ms = steady_ms
         self._threads = threads
@@ -82,6 +89,10 @@ class Flusher:
         self._changed.set()
         return flush
 
+    def rest_on(self, basis: Demand) -> None:
+        """Note that the response to the current request rests on a coordinator's records."""
+        self.asked.setdefault(trio.lowlevel.current_task(), set()).add(basis)
+
     def forget(self) -> None:
         """Begin a request: forget what this task demanded for earlier requests."""
         self.asked.pop(trio.lowlevel.current_task(), None)
@@ -92,18 +103,16 @@ class Flusher:
         if asked is not None:
             asked.discard(flush)
 
-    def taken(self) -> set[Flush]:
-        """The flushes that this task has demanded; the caller has to keep them from now on."""
+    def taken(self) -> set[Demand]:
+        """What this task has demanded; the caller has to keep it from now on."""
         return self.asked.pop(trio.lowlevel.current_task(), None) or set()
 
-    def hold(self, response: Any, before: Iterable[Flush] = ()) -> Any:
-        """The response; if the request demanded flushes, a coroutine that gives the response later.
+    def hold(self, response: Any, flushes: set[Flush]) -> Any:
+        """The response; if there are flushes, a coroutine that gives it after them.
 
-        ``before`` are the flushes that earlier turns of the request demanded. The coroutine raises
-        KafkaError if a sync fails.
+        The coroutine raises KafkaError if a sync fails.
         """
-        asked = self.taken().union(before)
-        return _after(asked, response) if asked else response
+        return _after(flushes, response) if flushes else response
 
     async def run(self) -> None:
         """Carry out the flushes that are demanded, for ever."""

@@ -5,6 +5,8 @@ Rules:
 - A group lives in a partition of ``__consumer_offsets`` (``homes``). Its coordinator is loaded when
   this broker begins to lead the partition, and dropped when it leads it no longer: members that
   wait then get NOT_COORDINATOR. Until it is loaded, the answer is COORDINATOR_LOAD_IN_PROGRESS.
+- What a coordinator answers is replicated (``basis``), also what it only reads. A new leader's
+  coordinator is loaded up to the end of the log, so with records that aren't replicated yet.
 - A damaged or offline partition has no coordinator. Requests of its groups get NOT_COORDINATOR or
   COORDINATOR_NOT_AVAILABLE; groups of other partitions are served as ever.
 - One task waits for the next deadline of all groups. A group's overdue work is done before a
@@ -16,6 +18,7 @@ Rules:
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -33,22 +36,33 @@ from kwire.coordinator.settings import GroupSettings
 from kwire.errors import ErrorCode, KafkaError
 from kwire.runtime import CoordinatorRuntime
 
+if TYPE_CHECKING:
+    from kwire.broker.basis import Basis
+
 log = logging.getLogger(__name__)
 
 _MINUTE_MS = 60_000
 
 
 class LoadedCoordinator:
-    """A coordinator that is ready, the runtime that drives it, and its partition."""
+    """A coordinator that is ready, the runtime that drives it, and its partition.
 
-    __slots__ = ("groups", "partition", "runtime")
+    ``basis`` is what its answers rest on, None at replication factor 1.
+    """
+
+    __slots__ = ("basis", "groups", "partition", "runtime")
 
     def __init__(
-        self, groups: GroupCoordinator, runtime: CoordinatorRuntime, partition: Partition
+        self,
+        groups: GroupCoordinator,
+        runtime: CoordinatorRuntime,
+        partition: Partition,
+        basis: "Basis | None",
     ) -> None:
         self.groups = groups
         self.runtime = runtime
         self.partition = partition
+        self.basis = basis
 
     def carry_out(self, effects: Effects) -> None:
         """Write the records and send the replies; KafkaError if the records can't be written."""
@@ -96,7 +110,7 @@ class Groups:
         ``connection_id`` is the client's, unique among all brokers.
         """
         with suppress(KafkaError):
-            groups = self.coordinator(group_id).groups
+            groups = self._get(self.partition_index(group_id)).groups
             groups.classic.announce(group_id, connection_id, self.now_ms())
 
     def coordinator(self, group_id: str) -> LoadedCoordinator:
@@ -115,6 +129,8 @@ class Groups:
         if group_id in self._deleting:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         loaded = self._get(self.partition_index(group_id))
+        if loaded.basis is not None:
+            self._broker.flusher.rest_on(loaded.basis)
         now_ms = self.now_ms()
         if now_ms >= self._wakes_at_ms:
             _do_due(loaded, group_id, now_ms)
@@ -131,9 +147,12 @@ class Groups:
 
     def _get(self, index: int) -> LoadedCoordinator:
         loaded = self._loaded.get(index)
-        if loaded is not None and not loaded.partition.is_offline:
-            return loaded
         if loaded is not None:
+            if loaded.basis is None:
+                if not loaded.partition.is_offline:
+                    return loaded
+            elif self.homes.is_here(loaded.partition):
+                return loaded
             self._resign(index)
         self._loaded[index] = loaded = self._new(self.homes.empty_partition(index))
         return loaded
@@ -162,7 +181,11 @@ class Groups:
 
         Raises KafkaError (COORDINATOR_LOAD_IN_PROGRESS) while one isn't ready yet.
         """
-        return [self._get(index) for index in self.homes.here()]
+        found = [self._get(index) for index in self.homes.here()]
+        for loaded in found:
+            if loaded.basis is not None:
+                self._broker.flusher.rest_on(loaded.basis)
+        return found
 
     async def forget_deleted_topics(self) -> None:
         """Delete the offsets that are committed for deleted topics.
@@ -225,11 +248,13 @@ class Groups:
             await self._expire_offsets()
 
     async def _load(self, partition: Partition) -> None:
-        batches = CoordinatorLog(partition)
+        batches = CoordinatorLog(partition, self.homes.is_here)
         loaded = self._new(partition)
         try:
             await loaded.runtime.load(batches)
         except (KafkaError, OSError) as error:
+            if not self.homes.is_here(partition):
+                return  # its next leader may have truncated it meanwhile
             batches.say_why_not_loaded(
                 error, "its groups, and the transactions with offsets of these groups,"
             )
@@ -254,7 +279,7 @@ class Groups:
             lambda job: self._begin(loaded, job),
             self._date_ms,
         )
-        loaded = LoadedCoordinator(groups, runtime, partition)
+        loaded = LoadedCoordinator(groups, runtime, partition, self.homes.basis_of(partition))
         return loaded
 
     def _begin(self, loaded: LoadedCoordinator, job: Job) -> None:

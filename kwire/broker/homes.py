@@ -14,11 +14,15 @@ Rules:
 
 from collections.abc import Iterator, Sequence
 from struct import unpack
+from typing import TYPE_CHECKING
 
 from kwire.broker.partition import Partition
 from kwire.broker.topics import create_if_missing
 from kwire.broker.view import BrokerView
 from kwire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from kwire.broker.basis import Basis
 
 _NO_ABSOLUTE_VALUE = 1 << 31
 
@@ -141,6 +145,15 @@ class Homes:
         """Whether this broker still serves this partition, as the same leader."""
         served = self._broker.partition_if_served(partition.topic, partition.index)
         return served is partition
+
+    def basis_of(self, partition: Partition) -> "Basis | None":
+        """What the answers of a partition's coordinator rest on, None at replication factor 1."""
+        if partition.__class__ is Partition:
+            return None
+        from kwire.broker.basis import Basis
+
+        timeout_ms = self._broker.integer("offsets.commit.timeout.ms")
+        return Basis(partition, self.is_here, timeout_ms / 1000)
 
     def note_damaged(self, partition: Partition) -> None:
         """Note that a partition can't be loaded."""

@@ -1,20 +1,24 @@
 """Writes the markers that end transactions into this broker's partitions.
 
 Rules: a marker with an old producer epoch, or of a coordinator that has been replaced, is refused.
-In ``__consumer_offsets`` the partition's group coordinator takes in the marker as well. In a
-cluster, ``remote_markers`` sends the same markers to the leaders of the other partitions.
+A marker counts when it is replicated: before that, another leader may not have it. In
+``__consumer_offsets`` the partition's group coordinator takes in the marker as well. In a cluster,
+``remote_markers`` sends the same markers to the leaders of the other partitions.
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kwire.broker.flusher import Flush
 from kwire.broker.groups import Groups
 from kwire.broker.internal_topics import OFFSETS_TOPIC
+from kwire.broker.partition import Partition
 from kwire.broker.view import BrokerView
 from kwire.log.validation import AppendOrigin
 from kwire.record.control import ControlType, end_transaction_marker
 
 if TYPE_CHECKING:
+    from kwire.broker.basis import Replication
     from kwire.broker.notes import Note
     from kwire.broker.peers import Peers
 
@@ -50,8 +54,10 @@ class EndMarker(NamedTuple):
         return f"the {ending} of producer {self.producer_id}, epoch {self.producer_epoch}"
 
 
-def write_marker(broker: MarkedBroker, marker: EndMarker, topic: str, index: int) -> Flush | None:
-    """Write a marker into a partition; return the flush to wait for, None if there is none.
+def write_marker(
+    broker: MarkedBroker, marker: EndMarker, topic: str, index: int
+) -> "Flush | Replication | None":
+    """Write a marker into a partition; return what to wait for until it counts, None if nothing.
 
     Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PRODUCER_EPOCH,
     TRANSACTION_COORDINATOR_FENCED, COORDINATOR_LOAD_IN_PROGRESS, and the errors of
@@ -78,4 +84,16 @@ def write_marker(broker: MarkedBroker, marker: EndMarker, topic: str, index: int
         broker.groups.end_transaction(index, batch, marker.producer_id, committed=marker.committed)
     else:
         partition.append(batch, now_ms=now_ms, origin=AppendOrigin.COORDINATOR)
+    if partition.__class__ is not Partition:  # it has replicas
+        from kwire.broker.basis import Replication
+
+        return Replication(partition, _is_here(broker), _timeout_s(broker))
     return partition.flush
+
+
+def _is_here(broker: MarkedBroker) -> Callable[[Partition], bool]:
+    return lambda led: broker.partition_if_served(led.topic, led.index) is led
+
+
+def _timeout_s(broker: MarkedBroker) -> float:
+    return broker.integer("offsets.commit.timeout.ms") / 1000

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from kwire.broker.flusher import Flush, Flusher
 from kwire.errors import ErrorCode, KafkaError
+from kwire.log.log_config import LogConfig
 from kwire.log.partition_log import AppendInfo, PartitionLog
 from kwire.log.plain_append import append_plain
 from kwire.log.validation import AppendOrigin, CheckedBatch
@@ -21,6 +22,9 @@ from kwire.protocol.file_slice import FileSlice
 from kwire.record.batch import NO_PRODUCER_ID, Buffer, RecordBatch
 
 ACKS_ALL = -1
+
+UNACKED = -2
+"""``append_plain`` gives this minus the first offset for a batch that other replicas lack."""
 
 
 class Waiter(Protocol):
@@ -43,12 +47,17 @@ NOWHERE = PartitionReference(None)
 
 
 class Partition:
-    """One partition on its leader."""
+    """One partition on its leader.
+
+    Until the high watermark has reached ``epoch_start``, it may be older than what consumers have
+    seen of the leader before; that is only so with followers.
+    """
 
     __slots__ = (
         "_flusher",
         "bytes_before",
         "bytes_out",
+        "epoch_start",
         "flush",
         "high_watermark",
         "index",
@@ -81,6 +90,7 @@ class Partition:
         self.high_watermark = self.offset_before = log.log_end_offset
         self.bytes_before = log.segments.written_bytes
         self.bytes_out = 0
+        self.epoch_start = 0
         self.isr_size = 1
         self.min_isr = 1
         self.is_deleted = False
@@ -88,6 +98,10 @@ class Partition:
         self.waiters: set[Waiter] = set()
         self.flush: Flush | None = None
         self._flusher = flusher
+
+    def configure(self, config: LogConfig) -> None:
+        """Apply the settings that concern more than the log."""
+        self.min_isr = config.min_insync_replicas
 
     @property
     def messages_in(self) -> int:
@@ -103,6 +117,16 @@ class Partition:
     def is_offline(self) -> bool:
         """Whether the partition's data directory has failed."""
         return self.log.is_offline
+
+    @property
+    def low_watermark(self) -> int:
+        """The offset before which no replica has records."""
+        return self.log.log_start_offset
+
+    @property
+    def is_under_replicated(self) -> bool:
+        """Whether a replica is out of sync."""
+        return False
 
     @property
     def last_stable_offset(self) -> int:
@@ -144,7 +168,8 @@ class Partition:
     def append_plain(self, batch: RecordBatch, required_acks: int) -> int:
         """Append a batch of ``plain_batch``; its first offset, -1 if nothing was appended.
 
-        This is the fast path of ``append_checked``, see ``kwire.log.plain_append``.
+        This is the fast path of ``append_checked``, see ``kwire.log.plain_append``. See ``UNACKED``
+        for a partition with followers.
         """
         if required_acks == ACKS_ALL and self.isr_size < self.min_isr:
             return -1
@@ -175,6 +200,8 @@ class Partition:
                 first_offset = self.append_plain(batch, ACKS_ALL)
                 if first_offset >= 0:
                     return first_offset
+                if first_offset <= UNACKED:
+                    return UNACKED - first_offset
         info = self.append(records, now_ms=now_ms, origin=AppendOrigin.COORDINATOR)
         return info.first_offset
 

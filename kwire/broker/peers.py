@@ -60,7 +60,7 @@ class Peers:
 
     def __init__(self, broker: PeersBroker, open_stream: OpenStream = open_tcp) -> None:
         self._broker = broker
-        self._open_stream = open_stream
+        self.open_stream = open_stream
         self._peers: dict[int, tuple[tuple[str, int], Peer]] = {}
         self._settings = ClientSettings(
             client_id=f"broker-{broker.node_id}",
@@ -98,7 +98,7 @@ class Peers:
             *address,
             self._broker.background,
             self._settings,
-            self._open_stream,
+            self.open_stream,
             self._broker.random,
         )
         self._peers[node_id] = address, peer

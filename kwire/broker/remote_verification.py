@@ -1,5 +1,8 @@
 """Asks a transaction's coordinator on another broker whether a write belongs to the transaction.
 
+The coordinator of this broker is asked in the same way if its records are replicated: what it says
+counts when it is replicated (``LocalQuestion``).
+
 The answer takes time, and the transaction may end before the write: then no marker would ever end
 the written record. So the question leaves a note at the partition. A marker of the producer removes
 the note, also while the question is under way. Only a write that finds its note, with the answer in
@@ -10,6 +13,7 @@ Source: VerificationGuard, AddPartitionsToTxnManager of Kafka.
 
 from collections.abc import Iterable
 
+from kwire.broker.basis import Basis
 from kwire.broker.broker import Broker
 from kwire.broker.notes import Note
 from kwire.coordinator.transaction.state import ProducerIdAndEpoch, TopicPartition
@@ -63,9 +67,10 @@ class Question:
         Otherwise each would replace the other's note, and both would ask again without end.
         """
         key = topic, index, self._producer.producer_id
+        wanted = self._producer.epoch, _leader_epoch(self._broker, topic, index)
         note = self._broker.verified.get(key)
-        if note is None or note.epoch != self._producer.epoch:
-            note = self._broker.verified[key] = Note(self._producer.epoch)
+        if note is None or (note.epoch, note.leader_epoch) != wanted:
+            note = self._broker.verified[key] = Note(*wanted)
         return note
 
     async def wait(self) -> None:
@@ -127,7 +132,35 @@ class Question:
                 del verified[key]
 
 
+class LocalQuestion(Question):
+    """What the coordinator of this broker has said, once that is replicated."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        producer: ProducerIdAndEpoch,
+        partitions: Iterable[TopicPartition],
+        basis: Basis,
+    ) -> None:
+        """Leave the notes for what the coordinator has just said."""
+        super().__init__(broker, "", producer, partitions, adds=False, knows_abortable=True)
+        self._basis = basis
+
+    async def _ask(self) -> None:
+        await self._basis.replicated()
+
+
+def _leader_epoch(broker: Broker, topic: str, index: int) -> int:
+    partition = broker.partition_if_served(topic, index)
+    return -1 if partition is None else partition.leader_epoch
+
+
 def is_verified(broker: Broker, producer: ProducerIdAndEpoch, topic: str, index: int) -> bool:
-    """Whether the coordinator has agreed, and the transaction hasn't ended since."""
+    """Whether the coordinator has agreed, and neither transaction nor leader has ended since."""
     note = broker.verified.get((topic, index, producer.producer_id))
-    return note is not None and note.is_answered and note.epoch == producer.epoch
+    return (
+        note is not None
+        and note.is_answered
+        and note.epoch == producer.epoch
+        and note.leader_epoch == _leader_epoch(broker, topic, index)
+    )

@@ -10,6 +10,7 @@ Rules:
   COORDINATOR_NOT_AVAILABLE; the ids of other partitions are served as ever.
 - The markers follow once the end of a transaction is written (``kwire.broker.endings``). A marker
   that can't be written is tried again until it is written, or until its partition is gone.
+- What a coordinator answers is replicated (``basis``), also what it only reads.
 - The broker looks for timeouts and expired ids at Kafka's intervals.
 """
 
@@ -83,14 +84,19 @@ class Transactions:
         """Create ``__transaction_state`` if missing; KafkaError (COORDINATOR_NOT_AVAILABLE)."""
         await self.homes.ensure()
 
-    def of(self, transactional_id: str) -> LoadedTransactions:
+    def of(self, transactional_id: str, *, rests: bool = True) -> LoadedTransactions:
         """The coordinator of a transactional id.
 
-        Raises KafkaError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
+        The answer to the current request rests on it, unless the caller waits itself for the
+        replication of what the coordinator says. Raises KafkaError: NOT_COORDINATOR,
+        COORDINATOR_LOAD_IN_PROGRESS.
         """
         if self._is_closed:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
-        return self._get(self.homes.index_of(transactional_id))
+        loaded = self._get(self.homes.index_of(transactional_id))
+        if rests and loaded.basis is not None:
+            self._broker.flusher.rest_on(loaded.basis)
+        return loaded
 
     def of_producer(self, transactional_id: str) -> LoadedTransactions:
         """The coordinator of a producer's id; KafkaError as in ``of``, or INVALID_REQUEST.
@@ -120,7 +126,11 @@ class Transactions:
 
         Raises KafkaError (COORDINATOR_LOAD_IN_PROGRESS) while one isn't ready.
         """
-        return [self._get(index) for index in self.homes.here()]
+        found = [self._get(index) for index in self.homes.here()]
+        for loaded in found:
+            if loaded.basis is not None:
+                self._broker.flusher.rest_on(loaded.basis)
+        return found
 
     # What handlers and other rooms ask for
 
@@ -141,12 +151,14 @@ class Transactions:
         producer: ProducerIdAndEpoch,
         partitions: Iterable[TopicPartition],
         client_version: int,
+        *,
+        rests: bool = True,
     ) -> Flush | None:
         """Add partitions to a transaction; the flush that their first write has to wait for.
 
-        Raises the KafkaError of ``TransactionCoordinator``.
+        ``rests`` as for ``of``. Raises the KafkaError of ``TransactionCoordinator``.
         """
-        loaded = self.of(transactional_id)
+        loaded = self.of(transactional_id, rests=rests)
         now_ms = self._broker.now_ms()
         effects = loaded.coordinator.add_partitions(
             transactional_id, producer, partitions, client_version, now_ms
@@ -228,11 +240,13 @@ class Transactions:
                 self._expire_ids()
 
     async def _load(self, partition: Partition) -> None:
-        batches = CoordinatorLog(partition)
+        batches = CoordinatorLog(partition, self.homes.is_here)
         loaded = self._new(partition)
         try:
             await loaded.runtime.load(batches)
         except (KafkaError, OSError) as error:
+            if not self.homes.is_here(partition):
+                return  # its next leader may have truncated it meanwhile
             batches.say_why_not_loaded(error, "its transactional ids")
             self.homes.note_damaged(partition)
             return
@@ -250,7 +264,8 @@ class Transactions:
             flush=lambda: partition.flush,
             do_afterwards=lambda function: self._broker.do_afterwards(function),
         )
-        return LoadedTransactions(coordinator, runtime, partition)
+        basis = self.homes.basis_of(partition)
+        return LoadedTransactions(coordinator, runtime, partition, basis)
 
     def _current_settings(self) -> TransactionSettings:
         """The settings at the level that ``transaction.version`` has now."""

@@ -6,6 +6,8 @@ Rules:
   been added. Newer clients (``ADDS``) never add partitions, so their first batch adds them.
 - A write to a partition that was never added is TRANSACTION_ABORTABLE, or INVALID_TXN_STATE for
   clients that don't know that error. An older epoch is INVALID_PRODUCER_EPOCH.
+- What the coordinator says counts when it is replicated: another coordinator would know nothing of
+  a partition that was added and lost, and its records would never end.
 - If ``flush.messages`` asks for it, the added partition is on the disk before its first record. A
   power cut must not leave records of a transaction that no coordinator knows.
 - Nothing may happen between the check and the write: no marker would ever end a record that was
@@ -32,6 +34,7 @@ from kwire.coordinator.transaction.state import (
 from kwire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
+    from kwire.broker.basis import Basis
     from kwire.broker.remote_verification import Question
 
 
@@ -82,7 +85,7 @@ def verify(
         if adds:
             awaited = _add(broker, writer.transactional_id, writer, partition)
         else:
-            _check_added(broker, writer.transactional_id, writer, partition)
+            awaited = _check_added(broker, writer.transactional_id, writer, partition)
     except KafkaError as error:
         if error.code is ErrorCode.NOT_COORDINATOR and len(broker.image.brokers) > 1:
             awaited = _ask_elsewhere(broker, writer.transactional_id, writer, partition)
@@ -96,17 +99,31 @@ def verify(
 
 def _add(
     broker: Broker, transactional_id: str, writer: Writer, partition: Partition
-) -> Flush | None:
+) -> "Flush | Question | None":
     """Add the partitions of the request, unless this partition was added before."""
-    known = broker.transactions.check_added(transactional_id, writer.producer)
-    if known.state is TransactionState.ONGOING and (
-        (partition.topic, partition.index) in known.partitions
+    home = broker.transactions.of(transactional_id, rests=False)
+    known = home.coordinator.check_added(transactional_id, writer.producer)
+    flush = None
+    if known.state is not TransactionState.ONGOING or (
+        (partition.topic, partition.index) not in known.partitions
     ):
+        added = {(partition.topic, partition.index), *writer.partitions}
+        flush = broker.transactions.add_partitions(
+            transactional_id, writer.producer, added, EPOCH_BUMP_SINCE, rests=False
+        )
+    return flush if home.basis is None else _ask_here(broker, writer, partition, home.basis)
+
+
+def _ask_here(
+    broker: Broker, writer: Writer, partition: Partition, basis: "Basis"
+) -> "Question | None":
+    """The wait for what this broker's coordinator has said; None if it is replicated."""
+    from kwire.broker.remote_verification import LocalQuestion, is_verified
+
+    topic, index = partition.topic, partition.index
+    if is_verified(broker, writer.producer, topic, index):
         return None
-    added = {(partition.topic, partition.index), *writer.partitions}
-    return broker.transactions.add_partitions(
-        transactional_id, writer.producer, added, EPOCH_BUMP_SINCE
-    )
+    return LocalQuestion(broker, writer.producer, [(topic, index)], basis)
 
 
 def _ask_elsewhere(
@@ -133,12 +150,14 @@ def _ask_elsewhere(
 
 def _check_added(
     broker: Broker, transactional_id: str, writer: Writer, partition: Partition
-) -> None:
+) -> "Question | None":
     """Check that the partition was added to the transaction."""
-    transaction = broker.transactions.check_added(transactional_id, writer.producer)
+    home = broker.transactions.of(transactional_id, rests=False)
+    transaction = home.coordinator.check_added(transactional_id, writer.producer)
     if (partition.topic, partition.index) not in transaction.partitions:
         knows = writer.support >= Support.ABORTABLE
         raise KafkaError(
             ErrorCode.TRANSACTION_ABORTABLE if knows else ErrorCode.INVALID_TXN_STATE,
             "Partition was not added to the transaction",
         )
+    return None if home.basis is None else _ask_here(broker, writer, partition, home.basis)

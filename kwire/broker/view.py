@@ -11,6 +11,7 @@ from typing import Protocol
 import trio
 
 from kwire.broker.commits import Decide
+from kwire.broker.flusher import Flusher
 from kwire.broker.partition import Partition
 from kwire.budget.threads import Threads
 from kwire.clock import Clock
@@ -43,6 +44,7 @@ class BrokerView(TopicMaker, Protocol):
     now_ms: Callable[[], int]
     do_afterwards: Callable[[Callable[[], object]], object]
     threads: Threads
+    flusher: Flusher
     background: trio.Nursery
     bugs: list[Exception]
 

@@ -9,8 +9,9 @@ Rules:
   (``without_effect``). A bad value raises ConfigError.
 - ``broker.id`` and ``node.id`` are two names of one setting. ``log.dir`` counts only where
   ``log.dirs`` isn't set.
-- A setting that protects the broker and that kwire doesn't serve (an authorizer, a listener with
-  authentication) raises ConfigError: without the protection the broker would be open to everybody.
+- A setting that protects the broker and that kwire doesn't serve (another authorizer, a listener
+  with authentication) raises ConfigError: without the protection the broker would be open to
+  everybody.
 """
 
 import logging
@@ -46,6 +47,12 @@ ONE_REPLICA: dict[str, str] = {
 }
 """More defaults, for brokers without a store for several machines."""
 
+STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+"""The one value of ``authorizer.class.name`` beside none."""
+
+AUTHORIZER_SETTINGS = ("super.users", "allow.everyone.if.no.acl.found")
+"""Settings that Kafka's authorizer reads, which aren't in the table of Kafka's settings."""
+
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _LEAST: dict[str, int] = {
     "log.flush.interval.ms": 0,
@@ -73,6 +80,13 @@ class Listener(NamedTuple):
     port: int
 
 
+class AuthorizerSettings(NamedTuple):
+    """Who may do everything, and whether a resource without any ACL is open to everybody."""
+
+    super_users: frozenset[str]
+    allows_without_acl: bool
+
+
 class BrokerConfig(Mapping[str, Value]):
     """Every broker setting by name, parsed. ``given`` has the texts of the user's settings."""
 
@@ -89,7 +103,11 @@ class BrokerConfig(Mapping[str, Value]):
         ``places`` has file and line of each setting from a properties file, for warnings.
         """
         known = settings(BROKER)
-        given = {name: text for name, text in properties.items() if name in known}
+        given = {
+            name: text
+            for name, text in properties.items()
+            if name in known or name in AUTHORIZER_SETTINGS
+        }
         _resolve_aliases(given)
         profile = profile_of(given)
         values = {
@@ -164,6 +182,22 @@ class BrokerConfig(Mapping[str, Value]):
             raise ConfigError(name, text, problem)
         return "" if host == "*" else host.strip("[]"), int(port)
 
+    def authorizer(self) -> AuthorizerSettings | None:
+        """The settings of the authorizer; None without one, which lets everybody do everything."""
+        name = "authorizer.class.name"
+        if not self[name]:
+            return None
+        if self[name] != STANDARD_AUTHORIZER:
+            raise ConfigError(name, self[name], f"must be {STANDARD_AUTHORIZER}, or empty")
+        users = str(self.given.get("super.users", "")).split(";")
+        super_users = frozenset(user.strip() for user in users if user.strip())
+        for user in super_users:
+            if not all(user.partition(":")):
+                problem = "must name principals as in User:admin;User:operator"
+                raise ConfigError("super.users", user, problem)
+        everyone = str(self.given.get("allow.everyone.if.no.acl.found", ""))
+        return AuthorizerSettings(super_users, everyone.strip().lower() == "true")
+
     def metadata_store(self) -> "EtcdAddress | None":
         """The store of a cluster's metadata; None for a broker that is alone."""
         text = self["kwire.metadata.store"]
@@ -187,9 +221,7 @@ class BrokerConfig(Mapping[str, Value]):
             raise ConfigError("process.roles", self.given["process.roles"], "must contain broker")
         if not self.strings("log.dirs"):
             raise ConfigError("log.dirs", "", "must name a directory")
-        authorizer = self["authorizer.class.name"]
-        if authorizer:
-            raise ConfigError("authorizer.class.name", authorizer, "authorizers are not served yet")
+        self.authorizer()
         for name, least in _LEAST.items():
             value = self[name]
             unlimited = value == -1 and name.startswith("log.retention.")
@@ -331,6 +363,8 @@ def _warn(properties: Mapping[str, str], config: BrokerConfig, places: Mapping[s
     for name, text in properties.items():
         setting = known.get(name)
         if setting is None:
+            if name in AUTHORIZER_SETTINGS and config.authorizer() is not None:
+                continue
             asked[name] = name
             if not is_among(name, OUTSIDE_THE_TABLE):
                 _warn_unknown(name, known, places.get(name, ""))

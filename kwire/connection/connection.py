@@ -1,4 +1,4 @@
-"""One connection: frames in, handlers, frames out, strictly in order.
+"""One connection: frames in, responses out, strictly in order.
 
 Rules:
 
@@ -12,27 +12,25 @@ Rules:
 
 import socket
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING
 
 import trio
 
+from kwire.broker.acks import Acks
 from kwire.broker.broker import Broker
 from kwire.budget.work import Work
-from kwire.connection import large
-from kwire.connection.ends import ConnectionClosed, bad_size, failed, tell
+from kwire.connection.ends import ConnectionClosed, bad_size, tell
 from kwire.connection.inbox import READ_BYTES_PER_UNIT, BadFrameSize, Inbox
 from kwire.connection.outbox import Outbox, SliceEnded
 from kwire.connection.poller import Poller
 from kwire.connection.rest import Rest
-from kwire.connection.routing import unknown_api_versions
-from kwire.connection.stopwatch import Stopwatch
-from kwire.connection.waiting import COME_LATER, Waiting, held
+from kwire.connection.serving import Serving
 from kwire.connection.watch import Watch
-from kwire.handlers import Route
-from kwire.handlers.context import ConnectionInfo, RequestContext
-from kwire.handlers.waiting import Slow, Unfinished
-from kwire.protocol.frame import MIN_REQUEST_BYTES, RequestHeader
-from kwire.protocol.wire import TooManyElements
+from kwire.handlers.context import ConnectionInfo
+from kwire.protocol.frame import MIN_REQUEST_BYTES
+
+if TYPE_CHECKING:
+    from kwire.connection.pipeline import Pipeline
 
 REQUESTS_PER_TURN = 64
 """After this many requests in a row, other connections have their turn."""
@@ -58,10 +56,10 @@ class Connection:
         self._max_request_bytes = max_request_bytes
         self._inbox = Inbox(poller.scratch, MIN_REQUEST_BYTES, max_request_bytes)
         self._outbox = Outbox(sock, broker.cold_reads)
-        self._stopwatch = Stopwatch(poller.tally) if poller.tally.is_on else None
         self._work = Work(poller.turns, info.is_gone, broker.integer("kwire.response.max.bytes"))
-        self._waiting: Waiting | None = None
+        self._serving = Serving(info, broker, poller, self._outbox, self._work)
         self._scope: trio.CancelScope | None = None
+        self._pipeline: Pipeline | None = None
         self._watch = Watch(poller)  # for writing while the client has to read first
         self._rest = Rest(poller)
 
@@ -78,10 +76,13 @@ class Connection:
         """Serve the requests that have arrived; a task continues what takes longer."""
         if self._watch.is_sending or self._sock.fileno() < 0:
             return  # a late event: the socket is watched for writing since, or is closed
-        waiting = self._waiting  # a name, as the types of attributes outlive calls that change them
-        if self._scope is not None or waiting is not None:
-            # A request is in hand: the next request is read after the response.
-            self._watch.end(self)
+        if self._scope is not None or self._serving.waiting is not None:
+            # A request is in hand: the next request is read after the response, or behind it.
+            pipeline = self._pipeline
+            if self._scope is not None or pipeline is None or not pipeline.takes_more:
+                self._watch.end(self)
+            else:
+                self._read_behind(pipeline)
             return
         self.last_active_s = self._poller.now_s
         try:
@@ -90,10 +91,10 @@ class Connection:
         except Exception as error:
             self._end(error)
             return
-        if self._poller.gathers and self._outbox and self._waiting is None:
+        if self._poller.gathers and self._outbox and self._serving.waiting is None:
             self._inbox.leave_scratch()
             self._poller.gather(self)
-        elif self._waiting is not None or self._outbox or self._inbox.has_frame:
+        elif self._serving.waiting is not None or self._outbox or self._inbox.has_frame:
             self._wait()
         else:
             self._inbox.leave_scratch()
@@ -131,7 +132,7 @@ class Connection:
 
     def go_on(self) -> None:
         """Answer the request that was woken, and serve the requests behind it."""
-        waiting = self._waiting
+        waiting = self._serving.waiting
         if waiting is None or waiting.change is None or self._scope is not None:
             return  # the connection has ended, or a task sends earlier responses first
         self.last_active_s = self._poller.now_s
@@ -140,8 +141,10 @@ class Connection:
             if self._rest.is_on:
                 self._rest.end(self, self._work)
             self._work.go_on()
-            self._finish(waiting)
-            if self._waiting is None:
+            self._serving.finish(waiting)
+            if self._pipeline is not None:
+                self._answer_behind(self._pipeline)
+            if self._serving.waiting is None:
                 self._serve_frames()
         except Exception as error:
             self._end(error)
@@ -164,6 +167,30 @@ class Connection:
         """Free an empty buffer; the server calls this when the connection is idle."""
         if self._scope is None:
             self._inbox.release()
+
+    def _read_behind(self, pipeline: "Pipeline") -> None:
+        """Read, and serve requests behind the one in hand."""
+        self.last_active_s = self._poller.now_s
+        try:
+            self._receive()
+        except (ConnectionClosed, OSError) as error:
+            if self.info.is_gone():
+                self._end(error)
+            else:
+                pipeline.block()  # the broker has closed its end: it reads no more, but answers
+            return
+        try:
+            pipeline.serve(self._poller.turns)
+        except ConnectionClosed as error:
+            self._end(error)
+            return
+        self._wait()
+
+    def _answer_behind(self, pipeline: "Pipeline") -> None:
+        """Answer the requests behind the one that was answered, up to one that waits."""
+        pipeline.answer_ready()
+        if self._serving.waiting is None:
+            self._pipeline = None
 
     def _receive(self) -> None:
         """Read once, unless whole frames are left from the last read."""
@@ -190,108 +217,20 @@ class Connection:
             if frame is None:
                 break
             turns.requests_left -= 1
-            self._serve(frame)
+            self._serving.serve(frame)
             is_spent = turns.units_left <= 0 or turns.requests_left <= 0
-            if self._waiting is not None or self._inbox.is_empty or is_spent:
+            if self._serving.waiting is not None or self._inbox.is_empty or is_spent:
                 break
             if self._outbox.is_large and not self._outbox.send_nowait():
                 return
-        if not self._poller.gathers or self._waiting is not None:
+        if not self._poller.gathers or self._serving.waiting is not None:
             self._outbox.send_nowait()
-
-    def _serve(self, frame: memoryview) -> None:
-        """Serve one request; raise ConnectionClosed if kwire cannot answer it."""
-        header, served_by, position = self._poller.open_frame(frame)
-        if served_by is None:
-            self._outbox.append(*unknown_api_versions(self._context(header)), header.correlation_id)
-            return
-        try:
-            answer = None
-            if served_by.plain is not None:
-                answer = served_by.plain(frame, position, header, self._broker)
-            if answer is not None and not isinstance(answer, Unfinished):
-                self._poller.tally.fast[header.api_key] += 1
-                if len(frame) > large.SMALL_BYTES:
-                    self._work.begin_request(large.plain_units(frame, answer))
-                self._outbox.append_plain(answer)
-                return
-            if self._stopwatch is not None:
-                self._stopwatch.begin(header.api_key, self._poller.ready_s)
-            if answer is not None:
-                self._take(served_by, header, answer)
-            else:
-                self._decode(served_by, header, frame, position)
-        except Exception as error:
-            raise failed(error, served_by, header, self._broker, self.info.peer) from error
-
-    def _context(self, header: RequestHeader) -> RequestContext:
-        return RequestContext(
-            self._broker, self.info, header.api_version, header.client_id, self._work
-        )
-
-    def _decode(
-        self, served_by: Route, header: RequestHeader, frame: memoryview, position: int
-    ) -> None:
-        """Decode a request and call its handler; a large one has to wait for that."""
-        units = len(frame) // served_by.decoded_bytes_per_unit
-        self._work.begin_request(min(units, large.INLINE_ELEMENTS))
-        context = self._context(header)
-        try:
-            request, _ = served_by.decode(frame, position, large.INLINE_ELEMENTS)
-        except TooManyElements:
-            self._take(served_by, header, large.serve_large(served_by, frame, position, context))
-            return
-        self._handle(served_by, header, request, context)
-
-    def _handle(
-        self, served_by: Route, header: RequestHeader, request: Any, context: RequestContext
-    ) -> None:
-        """Call the handler, and keep its response or the object that gives the response later.
-
-        If the handler wrote something that has to be on the disk first, the response waits for it.
-        """
-        flusher = self._broker.flusher
-        if flusher.asked:
-            flusher.forget()
-        response = served_by.handle(request, context)
-        self._take(served_by, header, held(response, flusher) if flusher.asked else response)
-
-    def _take(self, served_by: Route, header: RequestHeader, response: Any) -> None:
-        """Keep a response, or the object that gives the response later."""
-        if self._stopwatch is not None:
-            self._stopwatch.take(response, self._work.is_large)
-        if type(response) in COME_LATER:
-            self._waiting = Waiting(served_by, header, response)
-            return
-        if type(response) is list:
-            self._outbox.append_plain(response)
-        elif response is not None and self._work.is_large:
-            how = self._broker.threads.coding, self._work, self._stopwatch
-            encoding = large.encode_large(served_by, response, header, *how)
-            self._waiting = Waiting(served_by, header, encoding)
-            return
-        elif response is not None:
-            self._outbox.append(served_by, response, header.correlation_id)
-        if self._work.held_bytes or self._work.doomed:
-            self._work.end_request()
-
-    def _finish(self, waiting: Waiting) -> None:
-        """Resume the handler of the request in hand; the handler may wait again."""
-        self._waiting = None
-        try:
-            response = waiting.go_on(self._broker.flusher)
-            if type(response) is Slow:
-                self._decode(waiting.served_by, waiting.header, response.frame, response.position)
-            else:
-                self._take(waiting.served_by, waiting.header, response)
-        except Exception as error:
-            by, header = waiting.served_by, waiting.header
-            raise failed(error, by, header, self._broker, self.info.peer) from error
 
     def _wait(self) -> None:
         """Start a task for slow work, send the rest, wait for a change, or become quiet again."""
-        change = None if self._waiting is None else self._waiting.change
-        if self._outbox.waits_for_disk or (self._waiting is not None and change is None):
+        waiting = self._serving.waiting
+        change = None if waiting is None else waiting.change
+        if self._outbox.waits_for_disk or (waiting is not None and change is None):
             self._inbox.leave_scratch(views_stay=True)
             self._scope = trio.CancelScope()
             self._poller.start_task(self._run)
@@ -310,11 +249,34 @@ class Connection:
                 self._poller.serve_again(self)
         elif change.is_set:
             self.wake(change.units)
+        elif type(change) is Acks:
+            self._wait_for_replicas(change)
         else:
             change.sleeper = self
             self._poller.deadlines.add(change)
             if self._work.held_bytes:
                 self._rest.begin(self, self._outbox, self._work)
+
+    def _wait_for_replicas(self, acks: Acks) -> None:
+        """Wait for the replicas, and serve requests behind the one in hand unless it is large."""
+        if acks.sleeper is None:
+            acks.sleeper = self
+            self._poller.deadlines.add(acks)
+        held_bytes = 0
+        if not self._work.is_large and not self._work.held_bytes:
+            pipeline = self._pipeline
+            if pipeline is None:
+                from kwire.connection.pipeline import Pipeline
+
+                pipeline = self._pipeline = Pipeline(self._serving, self._inbox)
+            if self._inbox.has_frame and pipeline.takes_more:
+                if not self._poller.turns.is_spent:
+                    self._read_behind(pipeline)
+                    return
+                self._poller.serve_again(self)
+            held_bytes = pipeline.resting_bytes
+        if held_bytes or self._work.held_bytes:
+            self._rest.begin(self, self._outbox, self._work, held_bytes)
 
     async def _run(self) -> None:
         """The task of a connection with slow work: runs until the work or the connection ends."""
@@ -341,31 +303,28 @@ class Connection:
                 await self._outbox.send()
             self._rest.end(self, self._work)
             self.last_active_s = self._poller.now_s
-            if self._waiting is not None:
-                if self._waiting.change is not None:
+            if self._serving.waiting is not None:
+                if self._serving.waiting.change is not None:
                     return
-                await self._finish_in_task()
+                await self._serving.finish_in_task()
+                if self._pipeline is not None:
+                    self._answer_behind(self._pipeline)
             elif self._inbox.has_frame:
                 await trio.lowlevel.checkpoint()
             else:
                 return
-            if self._waiting is None:
+            if self._serving.waiting is None:
                 self._serve_frames()
-
-    async def _finish_in_task(self) -> None:
-        """Do the slow work of the request in hand."""
-        assert self._waiting is not None
-        waiting, self._waiting = self._waiting, None
-        try:
-            response = await waiting.work(self._broker.flusher)
-        except Exception as error:
-            by, header = waiting.served_by, waiting.header
-            raise failed(error, by, header, self._broker, self.info.peer) from error
-        self._take(waiting.served_by, waiting.header, response)
 
     def _end(self, error: Exception) -> None:
         """End the connection; good requests before a bad request still get their responses."""
         tell(error, self._broker, self.info.peer)
+        waiting = self._serving.waiting
+        if waiting is not None and waiting.is_acknowledged:
+            with suppress(ConnectionClosed):
+                self._serving.finish(waiting)
+                if self._pipeline is not None:
+                    self._pipeline.answer_ready()
         all_is_sent = True
         with suppress(OSError, SliceEnded):
             all_is_sent = self._outbox.send_nowait()
@@ -387,11 +346,13 @@ class Connection:
         """Close the socket, if it is open."""
         if self._sock.fileno() < 0:
             return
-        waiting, self._waiting = self._waiting, None
+        waiting, self._serving.waiting = self._serving.waiting, None
         if waiting is not None:
             if waiting.change is not None:
                 self._poller.deadlines.discard(waiting.change)
             waiting.close()
+        if self._pipeline is not None:
+            self._pipeline.close()
         self._rest.end(self, self._work)
         self._work.end_request()
         self._watch.end(self)

@@ -1,4 +1,4 @@
-"""The deadlines of all requests that wait for a change: one heap, one task.
+"""The deadlines of all requests that wait for a change or for replicas: one heap, one task.
 
 Rules:
 
@@ -10,20 +10,30 @@ Rules:
 
 import heapq
 import math
+from typing import Any, Protocol
 
 import trio
 
-from kwire.handlers.waiting import Change
-
 KEPT = 64
 """The heap may keep this many discarded changes, however few other changes it holds."""
+
+
+class Timed(Protocol):
+    """A ``Change`` or ``Acks``; ``is_timed`` says whether the heap holds it."""
+
+    deadline_s: float
+    is_timed: bool
+    sleeper: Any
+
+    def time_is_up(self) -> None:
+        """Note that the deadline has passed."""
 
 
 class Deadlines:
     """Tells each change when its deadline has passed; ``run`` has to run."""
 
     def __init__(self) -> None:
-        self._heap: list[tuple[float, int, Change]] = []
+        self._heap: list[tuple[float, int, Timed]] = []
         self._number = 0  # makes entries distinct, so the heap never compares two changes
         self._discarded = 0
         self._sleep = trio.CancelScope()
@@ -31,7 +41,7 @@ class Deadlines:
     def __len__(self) -> int:
         return len(self._heap)
 
-    def add(self, change: Change) -> None:
+    def add(self, change: Timed) -> None:
         """Tell this change when its deadline has passed."""
         if change.is_timed:
             self._discarded -= 1
@@ -42,7 +52,7 @@ class Deadlines:
         if self._sleep.deadline > change.deadline_s:
             self._sleep.deadline = change.deadline_s
 
-    def discard(self, change: Change) -> None:
+    def discard(self, change: Timed) -> None:
         """Forget this change, because no request waits for it any more."""
         is_kept = change.sleeper is not None and change.is_timed
         change.sleeper = None

@@ -86,7 +86,8 @@ async def serve_large(
     await context.work.next_slice()
     context.work.outlives_client = False  # from here on, its handler decides
     broker.flusher.forget()
-    return served_by.handle(request, context)
+    handle = served_by.handle if broker.authorizer is None else served_by.guarded
+    return handle(request, context)
 
 
 async def encode_large(

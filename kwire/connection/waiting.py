@@ -1,16 +1,18 @@
 """A request in hand whose response comes later: after a change, or when work is done.
 
 If a handler wrote something that has to be on the disk first, its response waits for the disk too,
-whether the handler answered at once or later.
+whether the handler answered at once or later. If its response rests on a coordinator's records, it
+waits until other brokers have these.
 """
 
 from collections.abc import Coroutine, Iterable
 from types import CoroutineType
 from typing import Any, Final, TypeAlias
 
-from kwire.broker.flusher import Flush, Flusher
+from kwire.broker.acks import Acks
+from kwire.broker.flusher import Demand, Flush, Flusher
 from kwire.handlers import Route
-from kwire.handlers.waiting import Change, Unfinished
+from kwire.handlers.waiting import Change, Unfinished, at_once_or_later
 from kwire.protocol.frame import RequestHeader
 
 Later: TypeAlias = Unfinished | Coroutine[Any, Any, Any]
@@ -20,16 +22,24 @@ COME_LATER: Final = (CoroutineType, Unfinished)
 """What a handler may return in place of a response that it doesn't have yet."""
 
 
-def held(response: Any, flusher: Flusher, before: Iterable[Flush] = ()) -> Any:
-    """The response, or an object that waits for the disk first if the request asked for that.
+def held(response: Any, flusher: Flusher, before: Iterable[Demand] = ()) -> Any:
+    """The response, or an object that first waits for what the request demands.
 
-    An unfinished request keeps the flushes that it has demanded, because it may continue in another
-    task. ``before`` are the flushes that its earlier turns demanded.
+    An unfinished request keeps its demands, because it may continue in another task. ``before`` are
+    the demands of its earlier turns.
     """
     if type(response) is Unfinished:
         response.demands = response.demands.union(flusher.taken(), before)
         return response
-    return response if type(response) is CoroutineType else flusher.hold(response, before)
+    if type(response) is CoroutineType:
+        return response
+    demands = flusher.taken().union(before)
+    flushes = {one for one in demands if isinstance(one, Flush)}
+    if len(flushes) == len(demands):
+        return flusher.hold(response, flushes)
+    from kwire.handlers.settled import settled
+
+    return at_once_or_later(settled(response, demands))
 
 
 class Waiting:
@@ -43,12 +53,20 @@ class Waiting:
         self.response = response
 
     @property
-    def change(self) -> Change | None:
-        """The change that the request waits for; None if its wait needs a task."""
+    def change(self) -> Change | Acks | None:
+        """What the request waits for; None if its wait needs a task."""
         response = self.response
-        if type(response) is Unfinished and type(response.waits_for) is Change:
-            return response.waits_for
+        if type(response) is Unfinished:
+            awaited = response.waits_for
+            if type(awaited) is Change or type(awaited) is Acks:
+                return awaited
         return None
+
+    @property
+    def is_acknowledged(self) -> bool:
+        """Whether the request has waited for replicas, and needn't any more."""
+        change = self.change
+        return type(change) is Acks and change.is_set
 
     def go_on(self, flusher: Flusher) -> Any:
         """Resume the handler after the change; the response, or what gives it later."""

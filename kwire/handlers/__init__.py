@@ -10,7 +10,7 @@ Rules:
 """
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from typing import Any, NamedTuple, TypeAlias
 
@@ -25,10 +25,10 @@ from kwire.protocol.types import is_flexible
 Handler: TypeAlias = Callable[[Any, Any], Any]
 PlainAnswer: TypeAlias = bytes | list[bytes | FileSlice]
 PlainHandler: TypeAlias = Callable[
-    [memoryview, int, RequestHeader, Any], PlainAnswer | Unfinished | None
+    [memoryview, int, RequestHeader, Any, Any], PlainAnswer | Unfinished | None
 ]
-"""(frame, start of the body, header, broker) → the response with its size in front, now or later;
-None leaves the request to the handler."""
+"""(frame, start of the body, header, broker, client) → the response with its size in front, now or
+later; None leaves the request to the handler."""
 
 
 class Api(NamedTuple):
@@ -64,6 +64,9 @@ APIS: dict[int, Api] = {
     26: Api("EndTxn", 0, 5),
     27: Api("WriteTxnMarkers", 1, 2),
     28: Api("TxnOffsetCommit", 0, 5),
+    29: Api("DescribeAcls", 1, 3),
+    30: Api("CreateAcls", 1, 3),
+    31: Api("DeleteAcls", 1, 3),
     32: Api("DescribeConfigs", 1, 4),
     33: Api("AlterConfigs", 0, 2),
     35: Api("DescribeLogDirs", 1, 5),
@@ -139,6 +142,9 @@ class Route(NamedTuple):
     decoded_bytes_per_unit: int
     """How many bytes of a request are decoded in one unit of work (``kwire.budget.work``)."""
 
+    guarded: Handler
+    """``handle`` behind an authorizer (``kwire.handlers.guards``)."""
+
 
 @cache
 def route(api_key: int, version: int) -> Route:
@@ -158,4 +164,10 @@ def route(api_key: int, version: int) -> Route:
         response_header_version(response, version),
         import_module(PLAIN[api_key]).answer if api_key in PLAIN else None,
         RECORD_BYTES_PER_UNIT if api_key == PRODUCE_KEY else DECODED_BYTES_PER_UNIT,
+        partial(_guarded, api_key),
     )
+
+
+def _guarded(api_key: int, request: Any, context: Any) -> Any:
+    """The response of the guard before a handler, or what gives it later."""
+    return import_module("kwire.handlers.guards").guard(api_key, request, context)

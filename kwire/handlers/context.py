@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from kwire.budget.work import Work
+from kwire.security.principal import ANONYMOUS, Principal
 
 if TYPE_CHECKING:
     from kwire.broker.broker import Broker
@@ -57,9 +58,14 @@ class ConnectionInfo(NamedTuple):
     local_port: int
     peer_host: str
     peer_port: int
-    principal: str = "User:ANONYMOUS"
+    principal: Principal = ANONYMOUS
     is_gone: Callable[[], bool] = lambda: False
     software: Software | None = None
+
+    @property
+    def host(self) -> str:
+        """The client's address without its port, as ACLs name it."""
+        return self.peer_host
 
     @property
     def peer(self) -> str:
@@ -88,6 +94,16 @@ class RequestContext:
         self.api_version = api_version
         self.client_id = client_id
         self.work = work
+
+    @property
+    def principal(self) -> Principal:
+        """Who the client is."""
+        return self.connection.principal
+
+    @property
+    def host(self) -> str:
+        """The client's address without its port, as ACLs name it."""
+        return self.connection.peer_host
 
     @property
     def client_host(self) -> str:

@@ -1,9 +1,16 @@
 """DeleteRecords: deletes the records before an offset; -1 means all records that exist now.
 
-Behaviour: an answered deletion survives a crash, so the checkpoint is written before the answer.
+Behaviour:
+
+- An answered deletion survives a crash, so the checkpoint is written before the answer.
+- The answer waits until the followers whose brokers are active have deleted the records too. Those
+  learn it with their next fetch. After ``timeout_ms`` it is REQUEST_TIMED_OUT.
 """
 
+import trio
+
 from kwire.broker.internal_topics import INTERNAL_TOPICS
+from kwire.broker.partition import Partition
 from kwire.budget.work import Work
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
@@ -23,26 +30,34 @@ UNITS_PER_PARTITION = 30
 async def handle(request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
     """Delete from every partition; each has its own result."""
     work = context.work
+    deadline_s = trio.current_time() + max(request.timeout_ms, 0) / 1000
     topics: dict[str, DeleteRecordsTopicResult] = {}
+    done: list[tuple[Partition, DeleteRecordsPartitionResult]] = []
     for (topic, index), offset in (await _wanted(request, work)).items():
         if work.spend(UNITS_PER_PARTITION):
             await work.next_slice()
         if topic not in topics:
             topics[topic] = DeleteRecordsTopicResult(name=topic, partitions=[])
-        topics[topic].partitions.append(_delete(topic, index, offset, context))
-    broker = context.broker
-    watermarks: dict[tuple[str, int], int] = {}
-    for piece in pieces(broker.partitions()):
-        if work.spend(UNITS * len(piece)):
-            await work.next_slice()
-        watermarks.update(((p.topic, p.index), p.high_watermark) for p in piece)
-    if not await broker.threads.logs.run(
-        broker.log_manager.checkpoint, watermarks, (LOG_START_OFFSETS,)
-    ):
-        for result in (result for topic in topics.values() for result in topic.partitions):
-            if not result.error_code:
-                result.error_code, result.low_watermark = ErrorCode.KAFKA_STORAGE_ERROR, -1
+        partition, result = _delete(topic, index, offset, context)
+        topics[topic].partitions.append(result)
+        if partition is not None:
+            done.append((partition, result))
+    if not await _checkpoint(context):
+        for _, result in done:
+            result.error_code, result.low_watermark = ErrorCode.KAFKA_STORAGE_ERROR, -1
+        done = []
+    with trio.move_on_at(deadline_s):
+        for partition, result in done:
+            await _wait_for_followers(partition, result.low_watermark)
+    for partition, result in done:
+        _judge(partition, result)
     return DeleteRecordsResponse(topics=list(topics.values()))
+
+
+async def _checkpoint(context: RequestContext) -> bool:
+    """Write the log start offsets; False if the disk refuses."""
+    manager = context.broker.log_manager
+    return await context.broker.threads.logs.run(manager.checkpoint, {}, (LOG_START_OFFSETS,))
 
 
 async def _wanted(request: DeleteRecordsRequest, work: Work) -> dict[tuple[str, int], int]:
@@ -58,7 +73,8 @@ async def _wanted(request: DeleteRecordsRequest, work: Work) -> dict[tuple[str, 
 
 def _delete(
     topic: str, index: int, offset: int, context: RequestContext
-) -> DeleteRecordsPartitionResult:
+) -> tuple[Partition | None, DeleteRecordsPartitionResult]:
+    """The partition with its new log start offset in the result, or None with an error in it."""
     result = DeleteRecordsPartitionResult(partition_index=index, low_watermark=-1)
     try:
         partition = context.broker.partition(topic, index)
@@ -69,4 +85,26 @@ def _delete(
         result.low_watermark = partition.delete_records(offset)
     except KafkaError as error:
         result.error_code = error.code
-    return result
+        return None, result
+    return partition, result
+
+
+async def _wait_for_followers(partition: Partition, offset: int) -> None:
+    """Wait until no replica has records before an offset, or the partition isn't led any more."""
+    while partition.low_watermark < offset and not partition.is_deleted:
+        change = trio.Event()
+        partition.waiters.add(change)
+        try:
+            await change.wait()
+        finally:
+            partition.waiters.discard(change)
+
+
+def _judge(partition: Partition, result: DeleteRecordsPartitionResult) -> None:
+    """Note an error if a replica may still have the records."""
+    if partition.low_watermark >= result.low_watermark:
+        result.low_watermark = partition.low_watermark
+        return
+    moved = partition.is_deleted
+    result.low_watermark = -1
+    result.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER if moved else ErrorCode.REQUEST_TIMED_OUT

@@ -65,7 +65,7 @@ async def _topics(
     """The partitions to show, by directory and topic."""
     work = context.work
     found: dict[Path, Topics] = {}
-    for piece in pieces(context.broker.partitions()):
+    for piece in pieces(context.broker.hosted()):
         if work.spend(UNITS * len(piece)):
             await later(work.next_slice)
         for partition in piece:

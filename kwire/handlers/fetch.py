@@ -9,7 +9,7 @@ Behaviour:
 - read_committed stops at the last stable offset. The answer names the aborted transactions that may
   have records in it, by their first offsets.
 - Threads read the parts of files that aren't in memory, while the fetch waits.
-- There are no followers: a fetch by a replica is NOT_LEADER_OR_FOLLOWER.
+- A fetch by a follower is another matter: ``replica_fetch``.
 """
 
 from collections.abc import Iterable, Sequence
@@ -46,6 +46,7 @@ from kwire.protocol.messages.fetch import (
 )
 
 READ_COMMITTED = 1
+READ, TOPIC = 3, 2
 TOPIC_IDS_SINCE = 13
 
 UNITS = 15
@@ -66,6 +67,13 @@ class Answer(NamedTuple):
 
 def handle(request: FetchRequest, context: RequestContext) -> FetchResponse | Unfinished:
     """Answer with the records that exist, or wait for more."""
+    replica = request.replica_state
+    node_id = request.replica_id if replica is None else replica.replica_id
+    if node_id >= 0:
+        from kwire.handlers.replica_fetch import fetch_by_replica
+
+        epoch = -1 if replica is None else replica.replica_epoch
+        return at_once_or_later(fetch_by_replica(request, context, node_id, epoch))
     return at_once_or_later(_handle(request, context))
 
 
@@ -109,7 +117,7 @@ async def _watch(
             await later(context.work.next_slice)
         for key, one in piece:
             try:
-                partition = _partition(key, one, request, context)
+                partition = _partition(key, one, context)
             except KafkaError:
                 change.set()  # a deleted partition: the next look finds its error
             else:
@@ -255,7 +263,7 @@ async def _read(
             has_error = True
         if cached is not None and not data.error_code:
             with suppress(KafkaError):  # the partition was deleted meanwhile
-                cached.answered_by(_partition(key, partition, request, context))
+                cached.answered_by(_partition(key, partition, context))
         partitions.append((key, data))
     return Answer(partitions, total, has_error)
 
@@ -274,7 +282,7 @@ def _read_partition(
     partition: Partition | None = None
     read_committed = request.isolation_level == READ_COMMITTED
     try:
-        partition = _partition(key, wanted, request, context)
+        partition = _partition(key, wanted, context)
         max_bytes = min(left, wanted.partition_max_bytes)
         with partition.log.hurry if hurry else nullcontext():
             records = partition.read(
@@ -300,19 +308,29 @@ def _read_partition(
     )
 
 
-def _partition(
-    key: PartitionKey, wanted: WantedPartition, request: FetchRequest, context: RequestContext
-) -> Partition:
+def _partition(key: PartitionKey, wanted: WantedPartition, context: RequestContext) -> Partition:
     """The partition that a client may read; KafkaError otherwise."""
     name, topic_id, index = key
     broker = context.broker
     by_id = context.api_version >= TOPIC_IDS_SINCE
+    if broker.authorizer is not None:
+        _check_readable(broker.topic_by_id(topic_id).name if by_id else name, context)
     partition = broker.partition_by_id(topic_id, index) if by_id else broker.partition(name, index)
-    replica_id = request.replica_state.replica_id if request.replica_state else request.replica_id
-    if replica_id >= 0:
-        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     partition.check_leader_epoch(wanted.current_leader_epoch)
     return partition
+
+
+def _check_readable(name: str, context: RequestContext) -> None:
+    """Raise KafkaError (TOPIC_AUTHORIZATION_FAILED) unless the client may read a topic."""
+    question = READ, TOPIC, name
+    authorizer, client = context.broker.authorizer, context.connection
+    assert authorizer is not None
+    rule = authorizer.rule(client, *question)
+    if not rule.is_allowed:
+        from kwire.security.audit import note_answer
+
+        note_answer(client, "Fetch", question, rule)
+        raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
 def _aborted(

@@ -5,6 +5,9 @@ earliest, -3 the record with the largest timestamp (KIP-734), -4 earliest on loc
 the same as earliest), -5 latest in tiered storage and -6 earliest to be uploaded there (neither
 exists: -1). By time: the first record whose timestamp is not smaller, or -1 if there is none. A
 record that the consumer may not read yet doesn't count, neither by time nor by largest timestamp.
+Until a new leader's high watermark has reached the start of its epoch, it may be older than what
+consumers have seen: latest, and what isn't found, is OFFSET_NOT_AVAILABLE (before version 5,
+LEADER_NOT_AVAILABLE). A follower asks for the log end offset.
 
 A partition that is named more than once is answered once: INVALID_REQUEST.
 """
@@ -25,6 +28,7 @@ from kwire.protocol.messages.list_offsets import (
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = range(-1, -7, -1)
 READ_COMMITTED = 1
 LEADER_EPOCHS_SINCE = 4
+NOT_AVAILABLE_SINCE = 5
 
 UNITS = 2
 UNITS_PER_PARTITION = 10
@@ -80,8 +84,20 @@ async def _answer(
         partition.check_leader_epoch(wanted.current_leader_epoch)
         if context.api_version < _SINCE.get(wanted.timestamp, 0) or wanted.timestamp < -6:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
-        read_committed = request.isolation_level == READ_COMMITTED
-        await _find(partition, wanted.timestamp, response, read_committed, context)
+        is_replica = request.replica_id >= 0
+        if is_replica:
+            end_offset = partition.log.log_end_offset
+        elif request.isolation_level == READ_COMMITTED:
+            end_offset = partition.last_stable_offset
+        else:
+            end_offset = partition.high_watermark
+        await _find(partition, wanted.timestamp, response, end_offset, context)
+        is_behind = partition.high_watermark < partition.epoch_start
+        if is_behind and not is_replica and _may_lie(wanted, response):
+            is_new = context.api_version >= NOT_AVAILABLE_SINCE
+            code = ErrorCode.OFFSET_NOT_AVAILABLE if is_new else ErrorCode.LEADER_NOT_AVAILABLE
+            response = ListOffsetsPartitionResponse(partition_index=wanted.partition_index)
+            raise KafkaError(code)
         if context.api_version < LEADER_EPOCHS_SINCE:
             response.leader_epoch = -1
     except KafkaError as error:
@@ -89,16 +105,22 @@ async def _answer(
     return response
 
 
+def _may_lie(wanted: ListOffsetsPartition, found: ListOffsetsPartitionResponse) -> bool:
+    """Whether an answer rests on the high watermark."""
+    if wanted.timestamp == LATEST:
+        return True
+    return found.offset < 0 and (wanted.timestamp >= 0 or wanted.timestamp == MAX_TIMESTAMP)
+
+
 async def _find(
     partition: Partition,
     timestamp: int,
     response: ListOffsetsPartitionResponse,
-    read_committed: bool,
+    end_offset: int,
     context: RequestContext,
 ) -> None:
     """Fill in the offset that was found."""
     log = partition.log
-    end_offset = partition.last_stable_offset if read_committed else partition.high_watermark
     if timestamp == LATEST:
         response.offset, response.leader_epoch = end_offset, partition.leader_epoch
     elif timestamp in (EARLIEST, EARLIEST_LOCAL):

@@ -22,6 +22,7 @@ import trio
 from kwire.broker.broker import Broker
 from kwire.broker.partition import Partition
 from kwire.errors import KafkaError
+from kwire.handlers.context import ConnectionInfo
 from kwire.handlers.plain_fetch_answer import FetchAnswer
 from kwire.handlers.waiting import Change, Slow, Unfinished, at_once_or_later, happens
 from kwire.log.page_cache import ColdPages
@@ -32,6 +33,9 @@ from kwire.protocol.wire import MalformedRequest, read_unsigned_varint
 FLEXIBLE_SINCE = 12
 TOPIC_IDS_SINCE = 13
 REPLICA_STATE_SINCE = 15
+
+READ, TOPIC = 3, 2
+"""The operation and the resource of ACLs (``kwire.metadata.acls``), which say who may fetch."""
 
 # Replica id, then the fields as in later versions: wait, min and max bytes, isolation, session.
 _BEGIN_WITH_REPLICA = Struct(">iiiibii")
@@ -69,7 +73,11 @@ class Topic(NamedTuple):
 
 
 def answer(
-    frame: memoryview, position: int, header: RequestHeader, broker: Broker
+    frame: memoryview,
+    position: int,
+    header: RequestHeader,
+    broker: Broker,
+    client: ConnectionInfo,
 ) -> list[bytes | FileSlice] | Unfinished | None:
     """The whole response in parts with its size in front, or what gives it or ``Slow`` later.
 
@@ -78,19 +86,24 @@ def answer(
     version = header.api_version
     if version < FLEXIBLE_SINCE:
         return None
-    told = _look(frame, position, version, broker)
+    told = _look(frame, position, version, broker, client)
     if told is None:
         return None
     if told.size_bytes >= told.min_bytes:
         return told.response(header.correlation_id)
-    wait = _wait(bytearray(frame), position, header, broker, told)
+    wait = _wait(bytearray(frame), position, header, broker, client, told)
     later: list[bytes | FileSlice] | Slow | Unfinished = at_once_or_later(wait)
     assert not isinstance(later, Slow)
     return later
 
 
 async def _wait(
-    frame: bytearray, position: int, header: RequestHeader, broker: Broker, told: FetchAnswer
+    frame: bytearray,
+    position: int,
+    header: RequestHeader,
+    broker: Broker,
+    client: ConnectionInfo,
+    told: FetchAnswer,
 ) -> list[bytes | FileSlice] | Slow:
     """Wait for ``min_bytes`` or the deadline; ``told`` is the answer of the look before."""
     version = header.api_version
@@ -102,7 +115,7 @@ async def _wait(
         partition.waiters.add(change)
     try:
         while not broker.is_stopping and await happens(change):
-            now = _look(memoryview(frame), position, version, broker)
+            now = _look(memoryview(frame), position, version, broker, client)
             if now is None:
                 left_ms = int((change.deadline_s - trio.current_time()) * 1000)
                 _WAIT.pack_into(frame, wait_at, max(left_ms, 0))
@@ -116,11 +129,13 @@ async def _wait(
     return told.response(header.correlation_id)
 
 
-def _look(frame: memoryview, position: int, version: int, broker: Broker) -> FetchAnswer | None:
+def _look(
+    frame: memoryview, position: int, version: int, broker: Broker, client: ConnectionInfo
+) -> FetchAnswer | None:
     """The answer as of now; None if the request isn't common."""
     try:
         told, at = _begin(frame, position, version, broker)
-        end = _tell(frame, at, version, broker, told)
+        end = _tell(frame, at, version, broker, client, told)
         _check_end(frame, end)
     except (
         Uncommon,
@@ -177,13 +192,23 @@ def _check_end(frame: memoryview, at: int) -> None:
         raise Uncommon
 
 
-def _tell(frame: memoryview, at: int, version: int, broker: Broker, told: FetchAnswer) -> int:
+def _tell(
+    frame: memoryview,
+    at: int,
+    version: int,
+    broker: Broker,
+    client: ConnectionInfo,
+    told: FetchAnswer,
+) -> int:
     """Add every partition to the answer; return the position where the topics end.
 
     A topic begins in a response as in the request: its name or id, and how many partitions.
     """
     done = at
+    authorizer = broker.authorizer
     for topic in topics(frame, at, version, broker):
+        if authorizer is not None and not authorizer.allows(client, READ, TOPIC, topic.name):
+            raise Uncommon
         told.add_bytes(bytes(frame[done : topic.partitions]))
         for index, epoch, offset, _, _, most, tags in ENTRY.iter_unpack(
             frame[topic.partitions : topic.end]

@@ -60,7 +60,7 @@ class FetchAnswer:
         high_watermark = partition.high_watermark
         last_stable_offset = high_watermark
         log = partition.log
-        if log.producers.open_transactions:
+        if log.producers.open_transactions or log.producers.ended:
             last_stable_offset = partition.last_stable_offset
         end_offset = last_stable_offset if read_committed else high_watermark
         records: FileSlice | None = None

@@ -15,13 +15,18 @@ from struct import error as StructError
 
 from kwire.broker.broker import Broker
 from kwire.broker.internal_topics import INTERNAL_TOPICS
-from kwire.broker.partition import Partition
+from kwire.broker.partition import UNACKED, Partition
+from kwire.handlers.context import ConnectionInfo
+from kwire.handlers.waiting import Unfinished
 from kwire.log.plain_batch import plain_batch
 from kwire.protocol.frame import RequestHeader
 from kwire.protocol.wire import MalformedRequest, read_unsigned_varint
 
 TOPIC_IDS_SINCE = 13
 FLEXIBLE_SINCE = 9
+
+WRITE, TOPIC = 4, 2
+"""The operation and the resource of ACLs (``kwire.metadata.acls``), which say who may produce."""
 
 _ONE = 2
 """The length of a compact array with one element."""
@@ -41,29 +46,36 @@ _PARTITION = Struct(">BiBB")
 _RESPONSE_BEGIN = Struct(">iiBB")
 # One partition: index, error code, base offset, log append time, log start offset, empty fields.
 _RESPONSE_END = Struct(">Bihqqq9s")
+_ERROR_CODE_AT = 5
 _EMPTY_FIELDS = b"\1" + bytes(8)
 """No record errors, message, tags; no tags of the topic; throttle time 0; no tags at the end."""
 
 _NO_TAGS = b"\0\0\0"
 
 
-def answer(frame: memoryview, position: int, header: RequestHeader, broker: Broker) -> bytes | None:
-    """The whole response with its size in front; None if the request isn't common.
+def answer(
+    frame: memoryview,
+    position: int,
+    header: RequestHeader,
+    broker: Broker,
+    client: ConnectionInfo,
+) -> bytes | Unfinished | None:
+    """The whole response with its size in front, or what gives it when all replicas have the batch.
 
-    ``position`` is where the body of the request begins.
+    None if the request isn't common. ``position`` is where the body of the request begins.
     """
     version = header.api_version
     if version < FLEXIBLE_SINCE:
         return None
     try:
-        no_id, acks, _, topics, length = _BEGIN.unpack_from(frame, position)
+        no_id, acks, timeout_ms, topics, length = _BEGIN.unpack_from(frame, position)
         if no_id or (acks != -1 and acks != 1):
             return None
         topic_at = position + _TOPIC_AT
         topic_end = topic_at + (length if version < TOPIC_IDS_SINCE else _UUID_BYTES)
         partitions, index, length, more = _PARTITION.unpack_from(frame, topic_end)
         if topics != _ONE or partitions != _ONE:
-            return _answer_many(frame, position, header, broker, acks)
+            return _answer_many(frame, position, header, broker, client, (acks, timeout_ms))
         records_at = topic_end + _PARTITION.size
         if length > 0x7F and more <= 0x7F:
             length = length & 0x7F | more << 7
@@ -75,7 +87,7 @@ def answer(frame: memoryview, position: int, header: RequestHeader, broker: Brok
     if frame[records_end:] != _NO_TAGS:
         return None
     topic = frame[topic_at:topic_end]
-    partition = _partition(topic, index, version, broker)
+    partition = _partition(topic, index, version, broker, client)
     if partition is None:
         return None
     batch = plain_batch(frame[records_at:records_end], partition.log.config, broker.now_ms())
@@ -83,7 +95,9 @@ def answer(frame: memoryview, position: int, header: RequestHeader, broker: Brok
         return None
     first_offset = partition.append_plain(batch, acks)
     if first_offset < 0:
-        return None
+        here = (partition, UNACKED - first_offset, topic)
+        whose = (timeout_ms, header, broker, client)
+        return None if first_offset > UNACKED else _unacked(here, whose)
     start_offset = partition.log.log_start_offset
     size = 6 + len(topic) + _RESPONSE_END.size
     return b"".join(
@@ -95,17 +109,50 @@ def answer(frame: memoryview, position: int, header: RequestHeader, broker: Brok
     )
 
 
+def _unacked(
+    here: tuple[Partition, int, memoryview],
+    whose: tuple[int, RequestHeader, Broker, ConnectionInfo],
+) -> bytes | Unfinished:
+    """What gives the response when all replicas have the batch that was just appended.
+
+    ``here`` is the partition, the first offset and the topic as it is in the request; ``whose`` are
+    the arguments of ``Unacked``.
+    """
+    from kwire.handlers.unacked import Unacked
+
+    partition, first_offset, topic = here
+    log = partition.log
+    end = _RESPONSE_END.pack(
+        _ONE, partition.index, 0, first_offset, -1, log.log_start_offset, _EMPTY_FIELDS
+    )
+    size = 6 + len(topic) + len(end)
+    begin = _RESPONSE_BEGIN.pack(size, whose[1].correlation_id, 0, _ONE)
+    unacked = Unacked(*whose)
+    unacked.add(partition, log.log_end_offset, len(begin) + len(topic) + _ERROR_CODE_AT)
+    return unacked.answer(b"".join((begin, topic, end)))
+
+
 def _answer_many(
-    frame: memoryview, position: int, header: RequestHeader, broker: Broker, acks: int
-) -> bytes | None:
-    """The response to a request for several partitions, or None."""
+    frame: memoryview,
+    position: int,
+    header: RequestHeader,
+    broker: Broker,
+    client: ConnectionInfo,
+    request: tuple[int, int],
+) -> bytes | Unfinished | None:
+    """The response to a request for several partitions, or None.
+
+    ``request`` is its acks and its timeout in milliseconds.
+    """
     from kwire.handlers.plain_produce_many import answer_many
 
-    return answer_many(frame, position, header, broker, acks)
+    return answer_many(frame, position, header, broker, client, request)
 
 
-def _partition(topic: memoryview, index: int, version: int, broker: Broker) -> Partition | None:
-    """The partition, None unless it is served and every client may write to it."""
+def _partition(
+    topic: memoryview, index: int, version: int, broker: Broker, client: ConnectionInfo
+) -> Partition | None:
+    """The partition, None unless it is served and the client may write to it."""
     if version < TOPIC_IDS_SINCE:
         if len(topic) < _SHORTEST_NAME or topic[0] > _LONGEST_NAME:
             return None
@@ -118,4 +165,9 @@ def _partition(topic: memoryview, index: int, version: int, broker: Broker) -> P
         if found is None:
             return None
         name = found.name
-    return None if name in INTERNAL_TOPICS else broker.partition_if_served(name, index)
+    if name in INTERNAL_TOPICS:
+        return None
+    authorizer = broker.authorizer
+    if authorizer is not None and not authorizer.allows(client, WRITE, TOPIC, name):
+        return None
+    return broker.partition_if_served(name, index)

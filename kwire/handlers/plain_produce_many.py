@@ -12,9 +12,11 @@ from struct import error as StructError
 
 from kwire.broker.broker import Broker
 from kwire.broker.internal_topics import INTERNAL_TOPICS
-from kwire.broker.partition import Partition
+from kwire.broker.partition import ACKS_ALL, UNACKED, Partition
 from kwire.errors import KafkaError
+from kwire.handlers.context import ConnectionInfo
 from kwire.handlers.produce import told_log_start
+from kwire.handlers.waiting import Unfinished
 from kwire.log.plain_append import note_room_if_any
 from kwire.log.plain_batch import plain_batch
 from kwire.log.validation import CheckedBatch
@@ -23,6 +25,7 @@ from kwire.protocol.wire import MalformedRequest, append_unsigned_varint, read_u
 from kwire.record.batch import NO_TIMESTAMP, RecordBatch
 
 TOPIC_IDS_SINCE = 13
+WRITE, TOPIC = 4, 2
 MOST_ROLLS = 4
 """If more partitions of a request need a new segment, the request takes the slow way."""
 
@@ -41,6 +44,7 @@ _PARTITION = Struct(">iBB")
 _RESPONSE_BEGIN = Struct(">iiB")
 # Index, error code, base offset, log append time, log start offset, empty fields.
 _APPENDED = Struct(">ihqqq3s")
+_ERROR_CODE_AT = 4
 _EMPTY_FIELDS = b"\1\0\0"
 """No record errors, no error message, no tags."""
 
@@ -63,17 +67,32 @@ class Batches:
     batch.
     """
 
-    __slots__ = ("_broker", "_frame", "_now_ms", "_rolls", "_version", "at", "count", "topics")
+    __slots__ = (
+        "_broker",
+        "_client",
+        "_frame",
+        "_now_ms",
+        "_rolls",
+        "_version",
+        "at",
+        "count",
+        "topics",
+        "unacked",
+    )
 
-    def __init__(self, frame: memoryview, at: int, version: int, broker: Broker) -> None:
+    def __init__(
+        self, frame: memoryview, at: int, version: int, broker: Broker, client: ConnectionInfo
+    ) -> None:
         self._frame = frame
         self._version = version
         self._broker = broker
+        self._client = client
         self._now_ms = broker.now_ms()
         self.at = at
         self.count = 0
         self._rolls = 0
         self.topics: list[tuple[bytes, list[tuple[Partition, RecordBatch]]]] = []
+        self.unacked: list[tuple[Partition, int, int]] = []
 
     def read(self) -> None:
         """Read and check the whole request; Uncommon, or the error of reading malformed bytes."""
@@ -115,6 +134,9 @@ class Batches:
             name = str(frame[begin + 1 : self.at], "utf-8")
         if name in INTERNAL_TOPICS:
             raise Uncommon
+        authorizer = self._broker.authorizer
+        if authorizer is not None and not authorizer.allows(self._client, WRITE, TOPIC, name):
+            raise Uncommon
         return name
 
     def _read_partition(self, topic: str) -> tuple[Partition, RecordBatch]:
@@ -148,21 +170,33 @@ class Batches:
         return partition, batch
 
     def append(self, acks: int) -> bytes:
-        """Append all batches; return the topics of the response."""
+        """Append all batches; return the topics of the response.
+
+        ``unacked`` then has the partitions that wait for replicas, see ``Unacked.add``.
+        """
         parts: list[bytes] = []
         for head, partitions in self.topics:
             parts.append(head)
             for partition, batch in partitions:
                 first_offset = partition.append_plain(batch, acks)
                 if first_offset < 0:
-                    parts.append(self._append_slowly(partition, batch, acks))
-                    continue
+                    if first_offset > UNACKED:
+                        parts.append(self._append_slowly(partition, batch, acks, parts))
+                        continue
+                    first_offset = UNACKED - first_offset
+                    self._note_unacked(partition, first_offset + batch.records_count, parts)
                 index, start = partition.index, partition.log.log_start_offset
                 parts.append(_APPENDED.pack(index, 0, first_offset, -1, start, _EMPTY_FIELDS))
             parts.append(_NO_TAGS)
         return b"".join(parts)
 
-    def _append_slowly(self, partition: Partition, batch: RecordBatch, acks: int) -> bytes:
+    def _note_unacked(self, partition: Partition, end_offset: int, parts: list[bytes]) -> None:
+        place = sum([len(part) for part in parts]) + _ERROR_CODE_AT
+        self.unacked.append((partition, end_offset, place))
+
+    def _append_slowly(
+        self, partition: Partition, batch: RecordBatch, acks: int, parts: list[bytes]
+    ) -> bytes:
         """Append a batch as the twin does; return its part of the response, or its error there."""
         index, start = partition.index, partition.log.log_start_offset
         checked = CheckedBatch(batch, NO_TIMESTAMP)
@@ -175,6 +209,8 @@ class Batches:
             message = error.message.encode()
             append_unsigned_varint(refused, len(message) + 1 if message else 0)
             return bytes(refused + message + _NO_TAGS)
+        if acks == ACKS_ALL and type(partition) is not Partition:
+            self._note_unacked(partition, info.last_offset + 1, parts)
         first_offset, time_ms, start = (
             info.first_offset,
             info.log_append_time_ms,
@@ -184,13 +220,20 @@ class Batches:
 
 
 def answer_many(
-    frame: memoryview, position: int, header: RequestHeader, broker: Broker, acks: int
-) -> bytes | None:
-    """The whole response with its size in front; None if the twin has to serve the request.
+    frame: memoryview,
+    position: int,
+    header: RequestHeader,
+    broker: Broker,
+    client: ConnectionInfo,
+    request: tuple[int, int],
+) -> bytes | Unfinished | None:
+    """The whole response with its size in front, or what gives it when all replicas have it.
 
-    ``position`` is where the body begins. The caller has checked that it has no transactional id.
+    None if the twin has to serve the request. ``position`` is where the body begins; ``request`` is
+    the acks and the timeout. The caller has checked that there is no transactional id.
     """
-    batches = Batches(frame, position + _TOPICS_AT, header.api_version, broker)
+    acks, timeout_ms = request
+    batches = Batches(frame, position + _TOPICS_AT, header.api_version, broker, client)
     try:
         batches.read()
     except (Uncommon, StructError, IndexError, MalformedRequest, UnicodeDecodeError):
@@ -200,4 +243,12 @@ def answer_many(
     body = batches.append(acks)
     size = _RESPONSE_BEGIN.size - 4 + len(count) + len(body) + len(_RESPONSE_END)
     begin = _RESPONSE_BEGIN.pack(size, header.correlation_id, 0)
-    return b"".join((begin, count, body, _RESPONSE_END))
+    ready = b"".join((begin, count, body, _RESPONSE_END))
+    if not batches.unacked:
+        return ready
+    from kwire.handlers.unacked import Unacked
+
+    unacked = Unacked(timeout_ms, header, broker, client)
+    for partition, end_offset, place in batches.unacked:
+        unacked.add(partition, end_offset, len(begin) + len(count) + place)
+    return unacked.answer(ready)

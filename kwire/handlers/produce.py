@@ -5,8 +5,8 @@ Behaviour:
 - acks 0 has no response; an error closes the connection instead, so that the client notices. The
   client may close its connection right after its last record, so its requests are carried out
   although it is gone.
-- acks 1 and all wait for the same append, because a partition has one replica. But acks=all fails
-  if fewer than ``min.insync.replicas`` are in sync.
+- acks 1 waits for the append here, acks=all until the replicas in sync have it too, at most for the
+  request's timeout. It fails if fewer than ``min.insync.replicas`` are in sync.
 - If an idempotent producer repeats a batch, the answer is the offset that the batch already has.
 - A large batch that has to be opened is checked and compressed anew in a thread; so is a batch that
   decompresses to a large one. Beyond ``kwire.decompressed.max.bytes`` it is MESSAGE_TOO_LARGE.
@@ -19,6 +19,7 @@ Behaviour:
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -53,6 +54,9 @@ from kwire.protocol.messages.produce import (
 )
 from kwire.record.batch import RecordBatch, TooLarge
 from kwire.record.feed import Between, Limits
+
+if TYPE_CHECKING:
+    from kwire.handlers.unacked import Unreplicated
 
 VALID_ACKS = (ACKS_ALL, 0, 1)
 ADMIN_CLIENT_ID = "__admin_client"
@@ -108,7 +112,7 @@ async def _handle(request: ProduceRequest, context: RequestContext) -> ProduceRe
     has_error = False
     responses: list[TopicProduceResponse] = []
     answers: list[PartitionProduceResponse] = []
-    flushes: list[tuple[PartitionProduceResponse, Flush]] = []
+    flushes: list[tuple[PartitionProduceResponse, Flush | Unreplicated]] = []
     for topic in request.topic_data:
         if responses and work.spend(TOPIC_UNITS):
             await later(work.next_slice)
@@ -134,7 +138,7 @@ async def _handle(request: ProduceRequest, context: RequestContext) -> ProduceRe
         _check_unanswered(answers)
         return None
     for answer, flush in flushes:
-        await _wait_flushed(answer, flush)
+        has_error |= await _wait_for(answer, flush)
     told = ProduceResponse(responses=responses)
     if has_error:
         from kwire.handlers.leader_hints import hint_producer
@@ -150,13 +154,19 @@ def _check_unanswered(answers: list[PartitionProduceResponse]) -> None:
             raise KafkaError(ErrorCode(answer.error_code), "with acks=0, which has no response")
 
 
-async def _wait_flushed(answer: PartitionProduceResponse, flush: Flush) -> None:
-    """Wait until the batch is on the disk; if its sync fails, the answer becomes an error."""
+async def _wait_for(answer: PartitionProduceResponse, flush: "Flush | Unreplicated") -> bool:
+    """Wait until the batch is where it has to be; if that fails, the answer becomes an error.
+
+    Returns whether another broker may lead the partition by now.
+    """
+    if not isinstance(flush, Flush):
+        return await flush.settle(answer)
     try:
         await later(flush.wait)
     except KafkaError as error:
         answer.error_code, answer.error_message = error.code, error.message
         answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1
+    return False
 
 
 def _topic_name(broker: Broker, topic: TopicProduceData) -> str | None:
@@ -169,8 +179,8 @@ async def _produce(
     context: RequestContext,
     name: str | None,
     data: PartitionProduceData,
-) -> tuple[PartitionProduceResponse, Flush | None]:
-    """Append to one partition; return its answer, and the flush that the answer waits for.
+) -> "tuple[PartitionProduceResponse, Flush | Unreplicated | None]":
+    """Append to one partition; return its answer, and what the answer waits for.
 
     Errors become codes here and nowhere else.
     """
@@ -201,6 +211,10 @@ async def _produce(
         log_start_offset=info.log_start_offset,
     )
     context.broker.flusher.leave_to_handler(partition.flush)
+    if request.acks == ACKS_ALL and type(partition) is not Partition:
+        from kwire.handlers.unacked import Unreplicated
+
+        return answer, Unreplicated(partition, info.last_offset + 1, request.timeout_ms)
     return answer, partition.flush
 
 

@@ -7,7 +7,7 @@ coroutine ends without waiting, its result is the response. If it waits, the res
 - ``await later(job)`` waits for work, like a read from the disk. This wait needs a task.
 - ``await happens(change)`` waits until other code calls ``change.set()``, or until the deadline.
   This wait needs no task: the coroutine rests, and its connection resumes it. Kafka calls such a
-  request a DelayedOperation.
+  request a DelayedOperation. ``kwire.handlers.unacked`` waits for ``Acks`` in the same way.
 
 Rules:
 
@@ -20,7 +20,9 @@ Rules:
 import math
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from types import coroutine
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
+
+from kwire.broker.acks import Acks
 
 _T = TypeVar("_T")
 
@@ -68,7 +70,8 @@ class Change:
 
 
 Job: TypeAlias = Callable[[], Awaitable[Any]]
-Wait: TypeAlias = Job | Change
+Wait: TypeAlias = Job | Change | Acks
+NEED_NO_TASK: Final = (Change, Acks)
 
 
 @coroutine
@@ -120,7 +123,7 @@ class Unfinished:
 
     async def work(self) -> Any:
         """Do the work that needs a task; the response, or this object if a change is awaited."""
-        while not isinstance(self.waits_for, Change):
+        while not isinstance(self.waits_for, NEED_NO_TASK):
             try:
                 result = await self.waits_for()
             except BaseException as error:

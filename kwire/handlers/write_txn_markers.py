@@ -5,6 +5,9 @@ transaction (``kafka-transactions.sh abort``). From version 2 on, a marker names
 protocol by which the partition checks its epoch (KIP-1228).
 """
 
+from typing import TYPE_CHECKING, TypeAlias
+
+from kwire.broker.flusher import Flush
 from kwire.broker.markers import EndMarker, write_marker
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
@@ -17,6 +20,11 @@ from kwire.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+
+if TYPE_CHECKING:
+    from kwire.broker.basis import Replication
+
+_Written: TypeAlias = "tuple[WritableTxnMarkerPartitionResult, Replication]"
 
 _NOT_READY = (
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -39,11 +47,20 @@ def handle(
 async def _handle(
     request: WriteTxnMarkersRequest, context: RequestContext
 ) -> WriteTxnMarkersResponse:
-    markers = [await _write_all(one, context) for one in request.markers]
+    written: list[_Written] = []
+    markers = [await _write_all(one, context, written) for one in request.markers]
+    for row, replication in written:
+        try:
+            await later(replication.wait)
+        except KafkaError as error:
+            row.error_code = error.code
     return WriteTxnMarkersResponse(markers=markers)
 
 
-async def _write_all(wanted: WritableTxnMarker, context: RequestContext) -> WritableTxnMarkerResult:
+async def _write_all(
+    wanted: WritableTxnMarker, context: RequestContext, written: list[_Written]
+) -> WritableTxnMarkerResult:
+    """Write one marker everywhere; what has to be replicated first is added to ``written``."""
     marker = EndMarker(
         wanted.producer_id,
         wanted.producer_epoch,
@@ -63,17 +80,15 @@ async def _write_all(wanted: WritableTxnMarker, context: RequestContext) -> Writ
         for index in topic.partition_indexes:
             if work.spend(UNITS_PER_MARKER):
                 await later(work.next_slice)
-            code = _write(marker, topic.name, index, context)
-            answer.partitions.append(
-                WritableTxnMarkerPartitionResult(partition_index=index, error_code=code)
-            )
+            row = WritableTxnMarkerPartitionResult(partition_index=index)
+            answer.partitions.append(row)
+            try:
+                awaited = write_marker(context.broker, marker, topic.name, index)
+            except KafkaError as error:
+                # A coordinator on another broker takes these errors for a leader that isn't ready.
+                not_ready = error.code in _NOT_READY
+                row.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER if not_ready else error.code
+            else:
+                if awaited is not None and not isinstance(awaited, Flush):
+                    written.append((row, awaited))
     return result
-
-
-def _write(marker: EndMarker, topic: str, index: int, context: RequestContext) -> ErrorCode:
-    try:
-        write_marker(context.broker, marker, topic, index)
-    except KafkaError as error:
-        # A coordinator on another broker takes these errors for a leader that isn't ready.
-        return ErrorCode.NOT_LEADER_OR_FOLLOWER if error.code in _NOT_READY else error.code
-    return ErrorCode.NONE

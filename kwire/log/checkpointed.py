@@ -1,17 +1,54 @@
-"""The offsets that each checkpoint file of a data directory holds for the directory's logs."""
+"""The checkpoint files of a data directory: what they hold for its logs, and writing them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 
+from kwire.errors import KafkaError
 from kwire.log.checkpoints import (
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
     RECOVERY_POINTS,
     TopicPartition,
 )
+from kwire.log.data_directory import DataDirectory
 from kwire.log.partition_log import PartitionLog
 from kwire.log.segments import LogSegments
 
 ALL_CHECKPOINTS = (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS)
+
+
+def checkpoint(
+    data: DataDirectory,
+    logs: Mapping[TopicPartition, PartitionLog],
+    high_watermarks: Mapping[TopicPartition, int],
+    names: Collection[str] = ALL_CHECKPOINTS,
+    *,
+    flush: bool = True,
+) -> bool:
+    """Write these checkpoints of one directory; False if the disk refused a call.
+
+    With ``flush`` the rolled segments are flushed before, so that the recovery points pass them.
+    """
+
+    def here() -> dict[TopicPartition, PartitionLog]:
+        return {k: v for k, v in dict(logs).items() if v.health is data.health}
+
+    try:
+        if flush and RECOVERY_POINTS in names:
+            for opened in here().values():
+                opened.flush_rolled()
+                opened.leader_epochs.save()
+        for name in names:
+            known = high_watermarks
+            if name == HIGH_WATERMARKS and not known.keys() >= here().keys():
+                known = {**data.high_watermarks, **known}  # of logs that weren't served
+            data.write_checkpoint(name, partial(offsets_of, name, here, known))
+    except KafkaError:
+        return False
+    except OSError as error:
+        data.health.refused(f"cannot write the checkpoints in {data.path}", error)
+        return False
+    return True
 
 
 def offsets_of(
@@ -29,7 +66,10 @@ def offsets_of(
             for key, opened in logs.items()
             if opened.log_start_offset > opened.segments[0].base_offset
         }
-    return {key: high_watermarks.get(key, opened.log_end_offset) for key, opened in logs.items()}
+    return {
+        key: min(high_watermarks.get(key, opened.log_end_offset), opened.log_end_offset)
+        for key, opened in logs.items()
+    }
 
 
 def _recovery_point(opened: PartitionLog) -> int:

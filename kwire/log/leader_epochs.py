@@ -1,14 +1,19 @@
 """Which leader epoch wrote which offsets: ``leader-epoch-checkpoint``.
 
-Rules: epochs and start offsets ascend. An epoch ends where the next one starts. The file is
-replaced whenever an epoch is added or the log is truncated. When the log start offset moves,
-earlier epochs are dropped from memory at once, but from the file only when it is next replaced or
-the log is closed: the log start offset has a checkpoint of its own, so a second sync is not needed.
+Rules:
+
+- Epochs and start offsets ascend. An epoch ends where the next one starts.
+- A change is made in memory, and ``save`` replaces the file later, in a thread: the event loop
+  never waits for the disk. Nothing is lost in between. Batches tell their epochs again, and the
+  file is saved before the recovery point passes a batch whose epoch it lacks.
+- When the log start offset moves, the file may keep earlier epochs until it is next replaced: the
+  log start offset has a checkpoint of its own.
 
 Source: LeaderEpochFileCache of Kafka, KIP-101.
 """
 
 import logging
+import threading
 from pathlib import Path
 
 from kwire.log.checkpoints import read_lines, write_lines
@@ -32,6 +37,8 @@ class LeaderEpochs:
         except ValueError:
             log.warning("%s is broken and ignored", self._path)
         self._written = self.entries
+        # Threads that flush and threads that truncate may save at the same time.
+        self._saving = threading.Lock()
 
     @property
     def latest(self) -> int:
@@ -44,13 +51,11 @@ class LeaderEpochs:
             return
         # No record is left of an epoch that starts at or after the new one's start offset.
         kept = [entry for entry in self.entries if entry[1] < start_offset]
-        self._replace([*kept, (epoch, start_offset)])
+        self.entries = [*kept, (epoch, start_offset)]
 
     def truncate_from_end(self, end_offset: int) -> None:
         """Forget epochs that start at ``end_offset`` or later."""
-        kept = [entry for entry in self.entries if entry[1] < end_offset]
-        if kept != self.entries:
-            self._replace(kept)
+        self.entries = [entry for entry in self.entries if entry[1] < end_offset]
 
     def truncate_from_start(self, start_offset: int) -> None:
         """Forget epochs that end at ``start_offset`` or before; the next one then starts there."""
@@ -60,10 +65,22 @@ class LeaderEpochs:
             later.insert(0, (earlier[-1][0], start_offset))
         self.entries = later
 
+    def clear(self) -> None:
+        """Forget all epochs: the log begins anew."""
+        self.entries = []
+
+    @property
+    def is_saved(self) -> bool:
+        """Whether the file has every epoch; it may have older ones, too."""
+        return self._written == self.entries
+
     def save(self) -> None:
-        """Replace the file if it is out of date; OSError."""
-        if self._written != self.entries:
-            self._replace(self.entries)
+        """Replace the file if it is out of date; OSError. Waits for the disk."""
+        with self._saving:
+            entries = self.entries
+            if self._written != entries:
+                write_lines(self._path, entries, self._disk)
+                self._written = entries
 
     def epoch_of(self, offset: int) -> int:
         """The epoch that wrote an offset, -1 if unknown."""
@@ -85,8 +102,3 @@ class LeaderEpochs:
         if not before:
             return epoch, following[0][1]
         return before[-1][0], following[0][1]
-
-    def _replace(self, entries: list[tuple[int, int]]) -> None:
-        """Write the file before the memory, so that a failed write is tried again next time."""
-        write_lines(self._path, entries, self._disk)
-        self.entries = self._written = entries

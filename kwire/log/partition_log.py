@@ -34,7 +34,6 @@ from kwire.log.validation import (
     AppendOrigin,
     CheckedBatch,
     check_of_coordinator,
-    check_replicated,
     check_segment_size,
     checked_batch,
     client_batch,
@@ -77,7 +76,7 @@ class PartitionLog:
         self.log_start_offset = self.log_end_offset = self.recovery_point = 0
         self.sure_end_offset = -1  # the log end offset when all files, with indexes, were synced
         self.first_dirty_offset = 0  # offsets before it are compacted
-        self.truncations, self.flushed_ms = 0, -1
+        self.truncations, self.flushed_ms, self.gap_at = 0, -1, -1
         self.doomed: list[tuple[int, list[Path]]] = []
         self.unflushed: list[LogSegment] = []
         self._disk, self.hurry = disk, disk.hurry
@@ -126,24 +125,18 @@ class PartitionLog:
     ) -> AppendInfo:
         """Append batches; a writable buffer is patched in place, others are copied.
 
-        A client appends exactly one batch. Replicated batches keep their offsets and epochs;
-        batches that this log already has are skipped. Raises KafkaError as
-        ``validation.checked_batch`` and ``append_checked`` do.
+        A client appends exactly one batch. Raises KafkaError as ``validation.checked_batch`` and
+        ``append_checked`` do. Followers append with ``replication.append_replicated``.
         """
-        self._refuse_appends()
+        self.check_writable()
         if origin is AppendOrigin.CLIENT:
             checked = checked_batch(client_batch(records), self.config, now_ms)
             return self.append_checked(checked, leader_epoch=leader_epoch, now_ms=now_ms)
         data = records if isinstance(records, bytearray) else bytearray(records)
         first_offset = self.log_end_offset
         for batch in list(batches(data)):
-            if origin is AppendOrigin.COORDINATOR:
-                check_of_coordinator(batch, self.config, now_ms)
-                assign_offsets(batch, self.log_end_offset, leader_epoch)
-            elif batch.next_offset <= self.log_end_offset:
-                continue
-            else:
-                check_replicated(batch, self.log_end_offset)
+            check_of_coordinator(batch, self.config, now_ms)
+            assign_offsets(batch, self.log_end_offset, leader_epoch)
             self._write(batch, now_ms)
         return AppendInfo(first_offset, self.log_end_offset - 1, -1, self.log_start_offset)
 
@@ -156,7 +149,7 @@ class PartitionLog:
         KAFKA_STORAGE_ERROR after a disk error.
         """
         if self.health.failure is not None or self.is_abandoned or self.needs_cut:
-            self._refuse_appends()
+            self.check_writable()
         batch = checked.batch
         check_segment_size(batch, self.config)
         if batch.has_producer_id:
@@ -191,9 +184,10 @@ class PartitionLog:
             raise self.undo_append(error) from error
         self.log_end_offset = last_offset + 1
         if batch.has_producer_id:
-            self._note_producer(batch, segment)
+            self.note_producer(batch, segment)
 
-    def _note_producer(self, batch: RecordBatch, segment: LogSegment) -> None:
+    def note_producer(self, batch: RecordBatch, segment: LogSegment) -> None:
+        """Update the producers by a batch that was written; KafkaError if the disk fails."""
         aborted = self.producers.update(batch)
         if aborted is None:
             return
@@ -221,7 +215,8 @@ class PartitionLog:
                 raise self.health.refused(f"cannot cut the end of {self.name}", error) from error
             self.needs_cut = False
 
-    def _refuse_appends(self) -> None:
+    def check_writable(self) -> None:
+        """Mend what a failed append left; KafkaError if nothing may be appended."""
         self.health.check()
         if self.is_abandoned:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.name} was deleted")
@@ -305,6 +300,7 @@ class PartitionLog:
     def _sync(
         self, end_offset: int, active: LogSegment | None, rolled: list[LogSegment]
     ) -> Syncing:
+        truncations = self.truncations
         files_made = self._files_made  # read first: a file created meanwhile may not be synced
         directory = self.directory if files_made > self._files_sure else None
         files: list[Path] = []
@@ -312,6 +308,9 @@ class PartitionLog:
             for segment in [*rolled, active] if active else rolled:
                 segment.transaction_index.write_missing()
                 files += segment.files(log_only=segment is active)
+            self.leader_epochs.save()
+        except FileNotFoundError:
+            return  # the partition was deleted meanwhile
         except OSError as error:
             raise self.health.refused(f"cannot flush {self.name}", error) from error
         try:
@@ -324,7 +323,8 @@ class PartitionLog:
         for segment in rolled:  # not the active one: it may have grown and been rolled meanwhile
             with suppress(ValueError):
                 self.unflushed.remove(segment)
-        self.recovery_point = max(self.recovery_point, min(end_offset, self.log_end_offset))
+        if self.truncations == truncations:  # else other records may be there now
+            self.recovery_point = max(self.recovery_point, min(end_offset, self.log_end_offset))
 
     def read(
         self, offset: int, max_bytes: int, *, end_offset: int, min_one_batch: bool
@@ -344,7 +344,7 @@ class PartitionLog:
         if offset >= end_offset or (max_bytes <= 0 and not min_one_batch):
             return None
         if self.is_abandoned:
-            self._refuse_appends()
+            self.check_writable()
         try:
             return self.segments.read(
                 offset,

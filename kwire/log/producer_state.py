@@ -10,6 +10,9 @@ Rules (KIP-98, KIP-360):
 - An epoch older than the producer's current epoch is fenced.
 - A transaction is open from its first batch to its marker. read_committed consumers see nothing
   from the first offset of the oldest open transaction on.
+- Where there are other replicas, an ended transaction stays unstable until its marker is below the
+  high watermark (``ended``): another leader may not have the marker. Those that ended before the
+  log was opened aren't known. Their coordinator has decided them for all replicas.
 - A partition keeps at most ``kwire.producer.ids.max.per.partition`` producers. Above that it
   forgets the producers that wrote longest ago, by offset, and have no open transaction. A forgotten
   producer counts as unknown, as after ``producer.id.expiration.ms``.
@@ -19,6 +22,7 @@ The format on the disk is that of ``kwire.log.producer_snapshot``.
 Source: ProducerStateManager, ProducerAppendInfo of Kafka.
 """
 
+from collections import deque
 from collections.abc import Callable
 
 from kwire.errors import ErrorCode, KafkaError
@@ -37,7 +41,9 @@ class ProducerStates:
     """The producers of one partition; ``snapshot_offset`` is the offset of the newest snapshot.
 
     ``open_transactions`` maps producer ids to first offsets, in ascending order of offsets.
-    ``limit`` is the largest number of producers that are kept.
+    ``limit`` is the largest number of producers that are kept. ``ended`` are the transactions whose
+    markers may not be replicated, as (offset of the marker, first offset), by their markers; None
+    if nobody has to know.
     """
 
     def __init__(self, limit: int = NO_LIMIT) -> None:
@@ -45,6 +51,7 @@ class ProducerStates:
         self.snapshot_offset = 0
         self.producers: dict[int, ProducerEntry] = {}
         self.open_transactions: dict[int, int] = {}
+        self.ended: deque[tuple[int, int]] | None = None
         self._awaited: dict[int, tuple[int, int]] = {}
         self._full_at = 0
 
@@ -241,11 +248,39 @@ class ProducerStates:
         first_offset = entry.current_txn_first_offset
         entry.current_txn_first_offset = NO_TRANSACTION
         self.open_transactions.pop(batch.producer_id, None)
+        if self.ended is not None and first_offset != NO_TRANSACTION:
+            self.ended.append((batch.base_offset, first_offset))
         if first_offset == NO_TRANSACTION or kind == ControlType.COMMIT:
             return None
         unstable = self.first_unstable_offset
         stable = batch.next_offset if unstable is None else unstable
         return AbortedTransaction(batch.producer_id, first_offset, batch.base_offset, stable)
+
+    def stable_offset(self, high_watermark: int) -> int:
+        """The offset below which no transaction is open, or ended without a replicated marker."""
+        stable = high_watermark
+        for first in self.open_transactions.values():
+            stable = min(stable, first)
+            break
+        for _, first in self.ended or ():
+            stable = min(stable, first)
+        return stable
+
+    def keep_ended(self) -> None:
+        """Note from now on which transactions end: the log has other replicas."""
+        if self.ended is None:
+            self.ended = deque()
+
+    def forget_ended(self, high_watermark: int) -> None:
+        """Forget the ended transactions whose markers are replicated."""
+        ended = self.ended
+        while ended and ended[0][0] < high_watermark:
+            ended.popleft()
+
+    def take_ended(self, before: "ProducerStates", end_offset: int) -> None:
+        """Keep the ended transactions of a log that was cut at its end."""
+        if before.ended is not None:
+            self.ended = deque(one for one in before.ended if one[0] < end_offset)
 
     def expire(self, age_ms: Callable[[int], int], expiration_ms: int) -> None:
         """Forget producers without open transaction that wrote nothing for ``expiration_ms``."""

@@ -147,13 +147,26 @@ class LogSegment:
             return self.max_timestamp
         return self._disk.modified_ms(self.path(LOG_SUFFIX))
 
+    def write_ahead(self, records: Buffer) -> None:
+        """Write several batches at the end with one call; each still has to be appended."""
+        self._file.get().pwrite_all(records, self.size_bytes)
+
     def append(
-        self, records: Buffer, last_offset: int, max_timestamp: int, max_timestamp_offset: int
+        self,
+        records: Buffer,
+        last_offset: int,
+        max_timestamp: int,
+        max_timestamp_offset: int,
+        is_written: bool = False,
     ) -> None:
-        """Write batches at the end. After an OSError the segment's state is unchanged."""
+        """Write a batch at the end. After an OSError the segment's state is unchanged.
+
+        ``is_written`` says that ``write_ahead`` has written the batch.
+        """
         position = self.size_bytes
-        file = self._file.get()
-        file.pwrite_all(records, position)
+        if not is_written:
+            file = self._file.get()
+            file.pwrite_all(records, position)
         if position == 0:
             self._first_timestamp = max_timestamp
         if max_timestamp > self.max_timestamp:

@@ -1,47 +1,131 @@
 """Truncating a log, as a follower does whose leader has other records there.
 
-Rules: truncated records never come back, not even after a crash of the machine. Segments are
-removed from the last one backwards, so that a crash leaves no gap. The recovery point and the first
-dirty offset have to be checkpointed before the next append: the old ones would declare the new
-records synced and compacted. After an error the directory is offline.
+Rules:
 
-Source: UnifiedLog.truncateTo of Kafka.
+- Truncated records never come back, not even after a crash of the machine. Segments are removed
+  from the last one backwards, so that a crash leaves no gap.
+- The recovery point and the log start offset are checkpointed before the next append: the old ones
+  would declare the new records synced, or deleted. ``truncate_logs`` does that once for many logs.
+- A thread truncates, while the event loop may read: the log always has a segment.
+- After an error the directory is offline.
+
+Source: UnifiedLog.truncateTo, truncateFullyAndStartAt of Kafka.
 """
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from kwire.errors import KafkaError
+from kwire.log.checkpointed import checkpoint
+from kwire.log.checkpoints import LOG_START_OFFSETS, RECOVERY_POINTS
 from kwire.log.disk import Disk
+from kwire.log.manager import LogManager
 from kwire.log.partition_log import PartitionLog
 from kwire.log.producer_recovery import rebuild_producers
+from kwire.log.producer_snapshot import snapshot_offsets, snapshot_path
+from kwire.log.producer_state import ProducerStates
 from kwire.log.segments import LogSegments
 
 
+class Cut(NamedTuple):
+    """A log, and the offset where it has to end; ``is_anew``: where it begins anew, empty."""
+
+    log: PartitionLog
+    offset: int
+    is_anew: bool = False
+
+
+def truncate_logs(
+    manager: LogManager, cuts: Sequence[Cut], now_ms: int, steady_ms: int
+) -> list[KafkaError | None]:
+    """Cut several logs, then write the checkpoints of their directories; the error of each.
+
+    Waits for the disk, so call it in a thread.
+    """
+    errors: list[KafkaError | None] = []
+    for log, offset, is_anew in cuts:
+        cut = start_at if is_anew else truncate_log
+        try:
+            cut(log, offset, now_ms, manager.disk, steady_ms)
+            errors.append(None)
+        except KafkaError as error:
+            errors.append(error)
+    healths = {id(log.health) for log, _, _ in cuts}
+    for data in manager.data_directories:
+        if id(data.health) in healths and data.is_online:
+            checkpoint(data, manager.logs, {}, (RECOVERY_POINTS, LOG_START_OFFSETS), flush=False)
+    return errors
+
+
 def truncate_log(log: PartitionLog, offset: int, now_ms: int, disk: Disk, steady_ms: int) -> None:
-    """Cut everything from ``offset`` on; KafkaError (KAFKA_STORAGE_ERROR)."""
-    if offset >= log.log_end_offset:
-        return
+    """Cut everything from ``offset`` on; KafkaError (KAFKA_STORAGE_ERROR).
+
+    Where the log ends at ``offset`` or before, it only forgets epochs that have begun there and
+    written nothing: the leader may not know them.
+    """
     try:
-        _truncate(log, offset, now_ms, disk, steady_ms)
+        if offset >= log.log_end_offset:
+            log.leader_epochs.truncate_from_end(log.log_end_offset)
+            log.leader_epochs.save()
+        elif offset < log.segments[0].base_offset:
+            _start_at(log, offset, now_ms, disk, steady_ms)
+        else:
+            _truncate(log, offset, disk, steady_ms)
     except OSError as error:
         raise log.health.fail(f"cannot cut the end of {log.name}", error) from error
 
 
-def _truncate(log: PartitionLog, offset: int, now_ms: int, disk: Disk, steady_ms: int) -> None:
+def start_at(log: PartitionLog, offset: int, now_ms: int, disk: Disk, steady_ms: int) -> None:
+    """Remove all records, and begin anew at ``offset``; KafkaError (KAFKA_STORAGE_ERROR)."""
+    try:
+        _start_at(log, offset, now_ms, disk, steady_ms)
+    except OSError as error:
+        raise log.health.fail(f"cannot begin {log.name} anew", error) from error
+
+
+def _truncate(log: PartitionLog, offset: int, disk: Disk, steady_ms: int) -> None:
     log.truncations += 1
+    log.gap_at = log.gap_at if log.gap_at < offset else -1
     kept = LogSegments(s for s in log.segments if s.base_offset <= offset)
-    for segment in reversed(log.segments[len(kept) :]):
-        log.doomed.append((steady_ms, segment.delete_later()))
+    kept.rolled_bytes = log.segments.rolled_bytes
+    removed = log.segments[len(kept) :]
     log.unflushed = [segment for segment in log.unflushed if segment in kept[:-1]]
     log.segments = kept
-    if kept:
-        log.active.truncate_to(offset)
-        log.active.sync()
+    for segment in reversed(removed):
+        log.doomed.append((steady_ms, segment.delete_later()))
+    log.active.truncate_to(offset)
+    log.active.sync()
     log.log_end_offset, log.sure_end_offset = offset, -1
     log.recovery_point = min(log.recovery_point, offset)
     log.log_start_offset = min(log.log_start_offset, offset)
-    if not kept:
-        log.roll(now_ms)
     log.first_dirty_offset = min(log.first_dirty_offset, log.active.base_offset)
     disk.sync_directory(log.directory)
     log.leader_epochs.truncate_from_end(offset)
+    log.leader_epochs.save()
+    before = log.producers
     log.producers = rebuild_producers(
         log.directory, log.segments, offset, disk, limit=log.config.producer_ids_max
     )
+    log.producers.take_ended(before, offset)
+
+
+def _start_at(log: PartitionLog, offset: int, now_ms: int, disk: Disk, steady_ms: int) -> None:
+    log.truncations += 1
+    log.gap_at = -1
+    log.unflushed = []
+    for segment in reversed(log.segments):
+        log.doomed.append((steady_ms, segment.delete_later()))
+    new = log.new_segment(offset, now_ms)
+    new.create()
+    fresh = LogSegments([new])
+    fresh.rolled_bytes = log.segments.written_bytes
+    log.segments = fresh
+    log.log_start_offset = log.log_end_offset = log.recovery_point = offset
+    log.sure_end_offset, log.first_dirty_offset = -1, min(log.first_dirty_offset, offset)
+    disk.sync_directory(log.directory)
+    log.leader_epochs.clear()
+    log.leader_epochs.save()
+    for snapshot in snapshot_offsets(log.directory, disk):
+        disk.remove(snapshot_path(log.directory, snapshot))
+    before, log.producers = log.producers, ProducerStates(log.config.producer_ids_max)
+    log.producers.take_ended(before, 0)

@@ -61,11 +61,10 @@ _MULTIPLE = 4
 
 
 class AppendOrigin(Enum):
-    """The source of an append: clients' batches are validated, replicated ones keep offsets."""
+    """The source of an append: clients' batches are validated."""
 
     CLIENT = "client"
     COORDINATOR = "coordinator"
-    REPLICATION = "replication"
 
 
 class InvalidBatch(KafkaError):
@@ -199,15 +198,6 @@ def check_of_coordinator(batch: RecordBatch, config: LogConfig, now_ms: int) -> 
         check_segment_size(batch, config)
     if config.log_append_time:
         set_max_timestamp(batch, LOG_APPEND_TIME, now_ms)
-
-
-def check_replicated(batch: RecordBatch, log_end_offset: int) -> None:
-    """Raise KafkaError (CORRUPT_MESSAGE) unless a leader's batch fits after the log's end."""
-    batch.verify_crc()
-    if batch.base_offset < log_end_offset:
-        raise KafkaError(
-            ErrorCode.CORRUPT_MESSAGE, f"{batch!r} overlaps the log's end at {log_end_offset}"
-        )
 
 
 def _check_header(batch: RecordBatch) -> None:

@@ -13,6 +13,14 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
+from kwire.metadata.acls import (
+    AclsCreated,
+    AclsDeleted,
+    apply_acls,
+    bindings_from_json,
+    in_changes,
+    size_of_acls,
+)
 from kwire.metadata.image import (
     BrokerImage,
     ConfigResourceType,
@@ -123,6 +131,8 @@ Change: TypeAlias = (
     | ProducerIdsAllocated
     | FeatureLevelChanged
     | TakenOver
+    | AclsCreated
+    | AclsDeleted
 )
 
 
@@ -145,6 +155,8 @@ def _size(change: Change) -> int:
     if isinstance(change, ConfigChanged):
         texts = change.resource_name, change.name, change.value or ""
         return CHANGE_BYTES + sum(map(len, texts))
+    if isinstance(change, AclsCreated | AclsDeleted):
+        return CHANGE_BYTES + size_of_acls(change)
     partitions = 0
     if isinstance(change, TopicCreated):
         partitions = len(change.topic.partitions)
@@ -194,6 +206,8 @@ class _Draft:
             self._change_broker(change)
         elif isinstance(change, FeatureLevelChanged):
             self._change_feature(change)
+        elif isinstance(change, AclsCreated | AclsDeleted):
+            apply_acls(self._own("acls"), change)
         elif isinstance(change, ProducerIdsAllocated | TakenOver | ControllerElected):
             self.image = self.image._replace(**change._asdict())
         else:
@@ -265,6 +279,7 @@ def snapshot(image: MetadataImage) -> list[Change]:
         for name, value in values.items()
     ]
     changes += [FeatureLevelChanged(name, level) for name, level in image.features.items()]
+    changes += in_changes(AclsCreated, image.acls)
     changes.append(ProducerIdsAllocated(image.next_producer_id))
     changes.append(TakenOver(image.kafka_metadata_end_offset))
     changes.append(ControllerElected(image.controller_id, image.controller_epoch))
@@ -351,6 +366,10 @@ def _change(kind: str, item: dict[str, Any]) -> Change:
             return TopicDeleted(bytes.fromhex(item["topic_id"]))
         case "PartitionsAdded":
             return PartitionsAdded(bytes.fromhex(item["topic_id"]), _partitions(item["partitions"]))
+        case "AclsCreated":
+            return AclsCreated(bindings_from_json(item["acls"]))
+        case "AclsDeleted":
+            return AclsDeleted(bindings_from_json(item["acls"]))
         case "ConfigChanged":
             item["resource_type"] = ConfigResourceType(item["resource_type"])
             return ConfigChanged(**item)

@@ -12,6 +12,8 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
+from kwire.metadata.acls import NO_ACLS, Acls
+
 EMPTY: Mapping[str, str] = MappingProxyType({})
 
 AMONG_WORKERS = "worker"
@@ -120,6 +122,7 @@ class MetadataImage(NamedTuple):
     kafka_metadata_end_offset: int = -1
     controller_id: int = -1
     controller_epoch: int = 0
+    acls: Acls = NO_ACLS
 
     def config(self, resource_type: ConfigResourceType, name: str) -> Mapping[str, str]:
         """The dynamic configs of one resource, as text; empty for a resource without any."""

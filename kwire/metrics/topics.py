@@ -47,7 +47,8 @@ async def gather_topics(broker: Broker, slices: Slices, samples: Samples) -> Non
     topics: dict[str, _Traffic] = {}
     every = _Traffic()
     place = _Place(Counter(), Counter())
-    producers = below_minimum = 0
+    producers = 0
+    replication = Counter[str]()
     offline = len(broker.offline_partitions())
     for partition in list(broker.partitions()):
         await slices.turn()
@@ -57,10 +58,12 @@ async def gather_topics(broker: Broker, slices: Slices, samples: Samples) -> Non
         place.sizes[str(partition.log.health.path)] += size_bytes
         place.counts[str(partition.log.health.path)] += 1
         producers += len(partition.log.producers.producers)
-        below_minimum += partition.isr_size < partition.min_isr
+        replication["underreplicatedpartitions"] += partition.is_under_replicated
+        replication["underminisrpartitioncount"] += partition.isr_size < partition.min_isr
+        replication["atminisrpartitioncount"] += partition.isr_size == partition.min_isr
         offline += partition.is_offline
     samples.put("kwire_producer_ids", producers)
-    samples.put(f"{_REPLICAS}underminisrpartitioncount", below_minimum)
+    _replication(broker, replication, samples)
     _totals(broker, every, offline, samples)
     await _cluster(broker, offline, slices, samples)
     _directories(broker, place, samples)
@@ -122,14 +125,27 @@ def _partition(partition: Partition, samples: Samples) -> None:
     )
 
 
+def _replication(broker: Broker, counted: Counter[str], samples: Samples) -> None:
+    """How many partitions have followers out of sync, and how often that has changed."""
+    for name in (
+        "underreplicatedpartitions",
+        "underminisrpartitioncount",
+        "atminisrpartitioncount",
+    ):
+        samples.put(f"{_REPLICAS}{name}", counted[name])
+    updates = vars(broker).get("isr_updates")  # once it has led a partition with followers
+    samples.put(f"{_REPLICAS}isrshrinks_total", updates.shrinks if updates else 0)
+    samples.put(f"{_REPLICAS}isrexpands_total", updates.expands if updates else 0)
+    samples.put(f"{_REPLICAS}failedisrupdates_total", updates.failures if updates else 0)
+
+
 def _totals(broker: Broker, every: _Traffic, offline: int, samples: Samples) -> None:
     gone, served = broker.gone, len(every.partitions)
     samples.put(f"{_METRICS}messagesin_total", gone.messages_in + every.messages_in)
     samples.put(f"{_METRICS}bytesin_total", gone.bytes_in + every.bytes_in)
     samples.put(f"{_METRICS}bytesout_total", gone.bytes_out + every.bytes_out)
-    samples.put(f"{_REPLICAS}partitioncount", served)
+    samples.put(f"{_REPLICAS}partitioncount", len(broker.hosted()))
     samples.put(f"{_REPLICAS}leadercount", served)
-    samples.put(f"{_REPLICAS}underreplicatedpartitions", 0)
     samples.put(f"{_REPLICAS}offlinereplicacount", offline)
 
 

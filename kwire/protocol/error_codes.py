@@ -1,5 +1,7 @@
 """The errors that a response tells: the values of all its fields called ``error_code``.
 
+``refused`` makes a response tell an error in place of everything else.
+
 Rules:
 
 - The function that finds them is generated for each class of responses, like the codecs, because
@@ -12,7 +14,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 
 from kwire.protocol.generated import compile_function
-from kwire.protocol.types import ARRAY, STRUCT, Message, MessageType
+from kwire.protocol.types import ARRAY, STRUCT, Field, Message, MessageType
 
 MOST = 100
 
@@ -55,4 +57,41 @@ def _has_codes(message: MessageType) -> bool:
         field.name == "error_code"
         or (isinstance(field.element, MessageType) and _has_codes(field.element))
         for field in message.FIELDS
+    )
+
+
+_CODES = ("error_code", "partition_error_code")
+
+
+def refused(response: Message, code: int) -> Message:
+    """A response of the same kind that tells an error, and nothing else.
+
+    A response without elements that have errors of their own is a new one. Otherwise it is this
+    one: whatever has an error code has this one, and keeps of its arrays only those with codes.
+    """
+    kind = type(response)
+    codes = [field.name for field in kind.FIELDS if field.name in _CODES]
+    if codes and not any(_tells(field) for field in kind.FIELDS):
+        return kind(error_code=code)
+    _refuse(response, code)
+    return response
+
+
+def _refuse(message: Message, code: int) -> None:
+    has_code = any(field.name in _CODES for field in type(message).FIELDS)
+    for field in type(message).FIELDS:
+        if field.name in _CODES:
+            setattr(message, field.name, code)
+        elif field.kind is ARRAY and _tells(field):
+            for inner in getattr(message, field.name) or ():
+                _refuse(inner, code)
+        elif field.kind is ARRAY and has_code:
+            setattr(message, field.name, [])
+
+
+def _tells(field: Field) -> bool:
+    """Whether the elements of a field have error codes."""
+    inner = field.element
+    return isinstance(inner, MessageType) and any(
+        one.name in _CODES or _tells(one) for one in inner.FIELDS
     )

@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from kwire.config import BROKER, BrokerConfig, ConfigError, parse_properties, settings
-from kwire.config.broker import Listener
+from kwire.config.broker import STANDARD_AUTHORIZER, Listener
 
 SERVER_PROPERTIES = """
 # What Kafka ships as config/server.properties, in short.
@@ -94,7 +94,11 @@ def test_an_unknown_name_warns_with_a_hint(caplog):
         ({"advertised.listeners": "PLAINTEXT://\xe4..b:1"}, "are 1 to 63 characters"),
         ({"node.id": "1", "broker.id": "2"}, "must equal node.id"),
         ({"process.roles": "controller"}, "must contain broker"),
-        ({"authorizer.class.name": "x.Y"}, "authorizers are not served yet"),
+        ({"authorizer.class.name": "x.Y"}, "must be org.apache.kafka.metadata.authorizer"),
+        (
+            {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:a;admin"},
+            "must name principals as in User:admin",
+        ),
         ({"log.retention.ms": "0"}, "must be at least 1"),
         ({"log.dirs": ""}, "must name a directory"),
     ],

@@ -81,7 +81,9 @@ async def test_each_byte_of_a_produce_request_counts(tmp_path, partitions):
         taken = 0
         for other in [frame, *changed(frame, begin)]:
             twin = memoryview(bytearray(other))
-            answer = plain_produce.answer(other, begin, header, fast.broker)
+            answer = plain_produce.answer(
+                other, begin, header, fast.broker, test_plain_produce.INFO
+            )
             if answer is not None:
                 taken += 1
                 assert answer == slow.served_slowly(twin), bytes(twin[begin:])

@@ -57,7 +57,7 @@ class Side:
 
     def served_fast(self, frame, position, header):
         """What the fast path answers to a frame, as ``fast``."""
-        answer = plain_fetch.answer(frame, position, header, self.broker)
+        answer = plain_fetch.answer(frame, position, header, self.broker, INFO)
 
         def encoded(parts):
             if isinstance(parts, Slow):
@@ -304,8 +304,8 @@ async def test_a_frame_cut_anywhere_is_left_to_the_twin(tmp_path):
             frame = side.frame(FetchRequest(max_wait_ms=0, topics=topics, rack_id="here"), version)
             header, position = decode_request_header(frame)
             position = skip_header_tags(frame, position)
-            whole_answer = plain_fetch.answer(frame, position, header, side.broker)
+            whole_answer = plain_fetch.answer(frame, position, header, side.broker, INFO)
             assert whole_answer is not None
             assert not any(isinstance(part, FileSlice) for part in whole_answer)
             for end in range(position, len(frame)):
-                assert plain_fetch.answer(frame[:end], position, header, side.broker) is None
+                assert plain_fetch.answer(frame[:end], position, header, side.broker, INFO) is None

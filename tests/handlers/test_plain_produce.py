@@ -50,7 +50,7 @@ class Side:
         header, position = decode_request_header(frame)
         position = skip_header_tags(frame, position)
         before = bytes(frame)
-        answer = plain_produce.answer(frame, position, header, self.broker)
+        answer = plain_produce.answer(frame, position, header, self.broker, INFO)
         assert answer is not None or bytes(frame) == before
         return answer
 
@@ -242,4 +242,4 @@ async def test_a_frame_cut_anywhere_is_left_to_the_twin(tmp_path, partitions):
         header, position = decode_request_header(frame)
         position = skip_header_tags(frame, position)
         for end in range(position, len(frame)):
-            assert plain_produce.answer(frame[:end], position, header, side.broker) is None
+            assert plain_produce.answer(frame[:end], position, header, side.broker, INFO) is None

@@ -6,9 +6,9 @@ from struct import unpack
 import pytest
 
 from kwire.errors import ErrorCode, KafkaError
+from kwire.log.replication import append_replicated
 from kwire.log.retention import delete_old_segments, remove_doomed
 from kwire.log.truncation import truncate_log
-from kwire.log.validation import AppendOrigin
 from kwire.record.batch import complete_batches
 
 
@@ -230,14 +230,14 @@ def test_replicated_batches_keep_their_offsets_and_epochs(tools, refused):
         batch[:8] = base.to_bytes(8, "big")
         batch[12:16] = epoch.to_bytes(4, "big")
         data += batch
-    log.append(data, leader_epoch=9, now_ms=0, origin=AppendOrigin.REPLICATION)
-    log.append(data, leader_epoch=9, now_ms=0, origin=AppendOrigin.REPLICATION)
+    append_replicated(log, data, leader_epoch=9, now_ms=0)
+    append_replicated(log, data, leader_epoch=9, now_ms=0)
     assert [offset for offset, _ in tools.values(log)] == [3, 4, 7, 8]
     assert log.leader_epochs.entries == [(1, 3), (2, 7)]
     overlapping = tools.batch(b"a", b"b")
     overlapping[:8] = (8).to_bytes(8, "big")
     with refused(ErrorCode.CORRUPT_MESSAGE):
-        log.append(overlapping, leader_epoch=9, now_ms=0, origin=AppendOrigin.REPLICATION)
+        append_replicated(log, overlapping, leader_epoch=9, now_ms=0)
 
 
 def test_the_log_says_when_a_flush_is_due(tools):

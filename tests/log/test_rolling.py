@@ -11,9 +11,9 @@ import pytest
 
 from kwire.log.disk import Disk
 from kwire.log.log_config import LogConfig
+from kwire.log.replication import append_replicated
 from kwire.log.rolling import is_full, note_room
 from kwire.log.segment import LogSegment
-from kwire.log.validation import AppendOrigin
 from kwire.record.batch import RecordBatch
 from kwire.record.records import BatchBuilder
 
@@ -131,7 +131,7 @@ def test_offsets_that_no_longer_fit_into_an_index_entry(tools):
     for base in (0, 2**31 - 1, 2**31):
         data = bytearray(batch([0], [b"v"]))
         data[:8] = base.to_bytes(8, "big")
-        log.append(data, leader_epoch=0, now_ms=START_MS, origin=AppendOrigin.REPLICATION)
+        append_replicated(log, data, leader_epoch=0, now_ms=START_MS)
     assert [segment.base_offset for segment in log.segments] == [0, 2**31]
 
 
@@ -199,7 +199,7 @@ def test_no_room_is_noted_where_the_clock_decides(tools):
     """The first batch has no timestamp: whether the segment is old changes by itself."""
     log = tools.open(segment_ms=1000)
     data = batch([-1 - START_MS], [b"v"])
-    log.append(data, leader_epoch=0, now_ms=START_MS, origin=AppendOrigin.REPLICATION)
+    append_replicated(log, data, leader_epoch=0, now_ms=START_MS)
     segment = log.segments[-1]
     note_room(segment, log.config)
     assert segment.room_bytes == -1

@@ -112,22 +112,29 @@ def test_a_time_index_keeps_a_place_for_the_closing_entry(tmp_path):
 
 
 def test_epochs_are_kept_in_kafkas_file(tmp_path):
-    """Added, conflicting ones replaced, cut at both ends; the cut at the start is saved later."""
+    """Added, conflicting ones replaced, cut at both ends; all of it is saved later, in a thread."""
     epochs = LeaderEpochs(tmp_path, Disk())
     path = tmp_path / "leader-epoch-checkpoint"
     for epoch, start in ((0, 0), (2, 10), (1, 12), (5, 20)):
         epochs.assign(epoch, start)
+    assert not path.exists()
+    assert not epochs.is_saved
+    epochs.save()
+    assert epochs.is_saved
     assert path.read_text() == "0\n3\n0 0\n2 10\n5 20\n"
     assert [epochs.epoch_of(offset) for offset in (0, 9, 10, 25)] == [0, 0, 2, 5]
     epochs.assign(6, 20)
     assert epochs.entries == [(0, 0), (2, 10), (6, 20)]
     epochs.truncate_from_start(15)
-    assert path.read_text() == "0\n3\n0 0\n2 10\n6 20\n"
+    assert path.read_text() == "0\n3\n0 0\n2 10\n5 20\n"
     epochs.save()
     assert LeaderEpochs(tmp_path, Disk()).entries == [(2, 15), (6, 20)]
     epochs.truncate_from_end(20)
+    epochs.save()
     assert path.read_text() == "0\n1\n2 15\n"
     assert epochs.epoch_of(3) == -1
+    epochs.clear()
+    assert epochs.latest == -1
 
 
 @pytest.mark.parametrize("content", ["", "0\n1\nx y\n", "0\n3\n0 0\n", "0\n1\n0\n"])
@@ -143,7 +150,7 @@ def test_epochs_are_learnt_from_the_batches_after_a_crash(tools):
     log = tools.open()
     for epoch in (1, 1, 4):
         log.append(tools.batch(b"a"), leader_epoch=epoch, now_ms=tools.now_ms)
-    (tools.directory / "leader-epoch-checkpoint").unlink()
+    assert not (tools.directory / "leader-epoch-checkpoint").exists()
     assert tools.open(clean=False).leader_epochs.entries == [(1, 0), (4, 2)]
 
 

@@ -7,8 +7,8 @@ import pytest
 from crc32c import crc32c
 
 from kwire.log.page_cache import ColdPages
+from kwire.log.replication import append_replicated
 from kwire.log.time_search import HEADERS_PER_STEP, MOST_OPENED, LargestSearch, TimeSearch
-from kwire.log.validation import AppendOrigin
 from kwire.record.batch import InvalidRecords, TooLarge, build_header
 from kwire.record.compression import Compression
 from kwire.record.feed import NO_LIMITS, Limits, nothing_between
@@ -69,7 +69,7 @@ def test_batches_that_compaction_has_emptied_are_no_lies(tools):
             base_sequence=0,
             records_count=0,
         )
-        log.append(empty, leader_epoch=0, now_ms=tools.now_ms, origin=AppendOrigin.REPLICATION)
+        append_replicated(log, empty, leader_epoch=0, now_ms=tools.now_ms)
     offset = tools.append(log, b"v", timestamp=tools.now_ms)
     found = offset_for_timestamp(log, tools.now_ms, end_offset=offset + 1)
     assert found[:2] == (offset, tools.now_ms)

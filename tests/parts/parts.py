@@ -4,6 +4,11 @@ Before it starts it says what it will do, how long each part usually takes, and 
 downloads. Every part runs, also after one that failed: one run tells all that is wrong. A part is a
 target of the Makefile; what it prints is passed on as it comes, and pytest's last lines in it are
 counted for the table.
+
+A test that fails runs once more, as Apache Kafka's own build does it: thousands of tests with other
+programs and real clocks share two cores, and one of them may wait too long for its turn. The table
+counts these tests, pytest names them, and a part with more than ``MOST_AGAIN`` of them has failed:
+then it isn't bad luck.
 """
 
 import os
@@ -39,7 +44,11 @@ PARTS = (
     Part("compiled-tests", "unit tests and clients, compiled", "4 min"),
 )
 
-OUTCOMES = ("passed", "skipped", "failed", "error", "errors")
+MOST_AGAIN = 3
+"""So many tests of a part may fail once and pass when they are run again."""
+AGAIN = "--reruns=1 -rR"
+
+OUTCOMES = ("passed", "skipped", "failed", "error", "errors", "rerun")
 SUMMARY = re.compile(
     rb"^(?:\x1b\[[\d;]*m|=| )*((?:\x1b\[[\d;]*m|, |\d+ [a-z]+)+?)(?:\x1b\[[\d;]*m)* in [\d.]+s\b"
 )
@@ -113,15 +122,16 @@ def summary(results: Sequence[Result], parts: Sequence[Part]) -> Table:
     table = Table(title="what ran", title_justify="left")
     table.add_column("part")
     table.add_column("result")
-    for name in ("passed", "skipped", "failed", "time"):
+    for name in ("passed", "skipped", "failed", "run again", "time"):
         table.add_column(name, justify="right")
     for part, status, seconds, tests in results:
         bad = tests["failed"] + tests["error"]
         result = "[green]ok[/]" if status == 0 else f"[red]failed ({status})[/]"
-        counts = [str(n or "") for n in (tests["passed"], tests["skipped"], bad)]
+        shown = (tests["passed"], tests["skipped"], bad, tests["rerun"])
+        counts = [str(n or "") for n in shown]
         table.add_row(part.target, result, *counts, duration(seconds))
     for part in parts[len(results) :]:
-        table.add_row(part.target, "[yellow]not run[/]", "", "", "", "")
+        table.add_row(part.target, "[yellow]not run[/]")
     table.caption = f"{duration(sum(result.seconds for result in results))} in all"
     return table
 
@@ -144,6 +154,8 @@ def run_all(
         except KeyboardInterrupt:
             is_interrupted = True
             break
+        if tests["rerun"] > MOST_AGAIN:
+            status = status or 1
         results.append(Result(part, status, time.monotonic() - started, tests))
     console.print(summary(results, parts))
     if is_interrupted:
@@ -153,7 +165,8 @@ def run_all(
 
 def make_command(part: Part) -> list[str]:
     """Pytest names each file of tests while it works; several processes of it show dots."""
-    return [os.environ.get("MAKE", "make"), "--no-print-directory", part.target, "QUIET="]
+    make = os.environ.get("MAKE", "make")
+    return [make, "--no-print-directory", part.target, "QUIET=", f"AGAIN={AGAIN}"]
 
 
 def write_out(output: bytes) -> None:

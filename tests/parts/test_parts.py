@@ -44,6 +44,7 @@ def row(tables: str, name: str) -> str:
         (b"\x1b[32m\x1b[1m6 passed\x1b[0m, \x1b[33m1 skipped\x1b[0m\x1b[32m in 2.21s\x1b[0m", None),
         (b"2 passed, 7 deselected, 2 errors in 0.50s", {"passed": 2, "error": 2}),
         (b"1 error in 0.50s", {"error": 1}),
+        (b"9 passed, 2 rerun in 0.50s", {"passed": 9, "rerun": 2}),
         (b"he said that 3 passed in 1.0s", {}),
         (b"no tests ran in 0.01s", {}),
     ],
@@ -109,6 +110,15 @@ def test_an_interrupted_run_shows_what_ran() -> None:
     assert "ok" in row(tables.getvalue(), "one")
     assert "not run" in row(tables.getvalue(), "two")
     assert "not run" in row(tables.getvalue(), "three")
+
+
+def test_a_part_may_run_few_tests_again() -> None:
+    """Few are bad luck on a busy machine; of more a part fails, although all passed in the end."""
+    commands = {"one": say("5 passed, 3 rerun in 0.10s"), "two": say("5 passed, 4 rerun in 0.10s")}
+    status, tables, _ = shown([ONE, TWO], commands)
+    assert status == 1
+    assert re.search(r"ok +│ +5 │ +│ +│ +3 │", row(tables, "one")), tables
+    assert re.search(r"failed \(1\) +│ +5 │ +│ +│ +4 │", row(tables, "two")), tables
 
 
 def test_output_is_passed_on_as_it_comes() -> None:

@@ -48,8 +48,8 @@ def makes_some_objects(frame, *_arguments):
 
 
 def copies_the_frame(frame, *_arguments):
-    """Makes a copy that nobody needs."""
-    bytearray(frame)
+    """Makes copies that nobody needs."""
+    bytearray(bytes(frame))
 
 
 def leaks(*_arguments):

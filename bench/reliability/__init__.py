@@ -1,0 +1,1 @@
+"""What failures cost the clients of a replicated cluster, kwire and Apache Kafka in one run."""

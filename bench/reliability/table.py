@@ -1,0 +1,78 @@
+"""The figures of the scenarios as one table: kwire, Apache Kafka, and the bars."""
+
+from collections.abc import Mapping, Sequence
+
+from bench.cluster.measure import percentile
+from bench.reliability.checks import Outcome
+from bench.reliability.clusters import KAFKA, KWIRE
+from bench.reliability.scenarios import Seen
+
+BARS_S = {
+    ("P1", "pause of the leader's partitions"): 1.0,
+    ("P2", "pause of the frozen leader's partitions"): 4.0,
+    ("P3", "pause of the controller's partitions"): 1.5,
+    ("P3", "until a topic is created"): 1.0,
+    ("P4", "longest pause of any partition"): 0.3,
+    ("P5", "longest pause of any partition"): 0.5,
+    ("P6", "longest pause of any partition"): 1.0,
+    ("P6", "from its start until it is in sync"): 3.0,
+    ("P7", "from the operator's command until it leads"): 1.0,
+    ("P11", "until a topic is created"): 2.0,
+}
+"""The bar of the 95th percentile of kwire's trials."""
+
+FAULTS = {
+    "P1": "a leader gets SIGKILL",
+    "P2": "a leader is frozen for 30 s",
+    "P3": "the controller gets SIGKILL",
+    "P4": "the controller is restarted",
+    "P5": "all brokers are restarted in turn",
+    "P6": "all brokers get SIGKILL in turn",
+    "P7": "only a replica that lacks records is up, and may lead",
+    "P11": "etcd loses its leader; then all of etcd is gone for 60 s",
+    "P12": "a broker comes back with an empty disk",
+}
+
+
+def shown(seconds: Sequence[float]) -> str:
+    """Median and 95th percentile of some trials; the figure itself of one."""
+    if not seconds:
+        return ""
+    if len(seconds) == 1:
+        return f"{seconds[0]:.2f}"
+    return f"{percentile(seconds, 0.5):.2f} / {percentile(seconds, 0.95):.2f}"
+
+
+def table(seen: Mapping[str, Sequence[Seen]]) -> str:
+    """One row for each figure, as Markdown."""
+    keys = dict.fromkeys((one.scenario, one.what) for rows in seen.values() for one in rows)
+    lines = [
+        f"| | fault | seconds | {KWIRE} | {KAFKA} | bar | |",
+        "| --- | --- | --- | ---: | ---: | ---: | --- |",
+    ]
+    for key in sorted(keys, key=lambda k: (int(k[0][1:]), k[1])):
+        scenario, what = key
+        times = {
+            name: [one.seconds for one in rows if (one.scenario, one.what) == key]
+            for name, rows in seen.items()
+        }
+        own = times.get(KWIRE, [])
+        bar = BARS_S.get(key)
+        verdict = ""
+        if bar is not None and own:
+            verdict = "met" if percentile(own, 0.95) <= bar else "not met"
+        cells = [scenario, FAULTS[scenario], what, shown(own), shown(times.get(KAFKA, []))]
+        lines.append(f"| {' | '.join([*cells, '' if bar is None else f'≤ {bar:g}', verdict])} |")
+    return "\n".join(lines)
+
+
+def outcomes(found: Mapping[str, Outcome]) -> str:
+    """What was lost, doubled, or told to the application, as Markdown."""
+    lines = [
+        "| | acknowledged records | lost | doubled | errors told to the producers |",
+        "| --- | ---: | ---: | ---: | ---: |",
+    ]
+    for name, one in found.items():
+        numbers = (one.acknowledged, one.lost, one.doubled, len(one.errors))
+        lines.append(f"| {name} | {' | '.join(f'{n:,}' for n in numbers)} |")
+    return "\n".join(lines)

@@ -1,0 +1,147 @@
+"""Acknowledgements by all replicas in sync: what Produce requests with acks=all wait for.
+
+Rules:
+
+- A request has one ``Acks`` with a slot for each partition that it waits for. The partition's
+  leader settles the slot. When no slot is left, or at the deadline, whoever answers the request is
+  woken. No task and no event belongs to a waiting request.
+- A partition has one ``AckQueue``: the offsets that its requests wait for. A batch is acknowledged
+  when the high watermark has passed its last offset.
+- A request that has given up (its time is up, its client is gone) leaves the queues. Its entries
+  are removed when they are the greater part of a queue.
+"""
+
+import math
+from bisect import bisect_right
+from collections import deque
+from operator import itemgetter
+from typing import Protocol
+
+from kwire.errors import ErrorCode
+
+KEPT = 64
+"""A queue may keep this many entries of requests that have given up, however short it is."""
+
+
+class Sleeper(Protocol):
+    """Answers a request when its acknowledgements are complete."""
+
+    def wake(self, units: int) -> None:
+        """Answer: nothing is awaited any more; called once. ``units`` is the cost of that."""
+
+
+class Acks:
+    """What one request waits for; ``kwire.connection.deadlines`` watches ``deadline_s``.
+
+    A handler awaits it like a ``Change``. Once it ``is_set``, ``errors`` has the error of each slot
+    that has failed. ``deadline_s`` is by trio's clock.
+    """
+
+    __slots__ = (
+        "_waits",
+        "deadline_s",
+        "errors",
+        "is_late",
+        "is_timed",
+        "sleeper",
+        "units",
+    )
+
+    def __init__(self, deadline_s: float = math.inf) -> None:
+        self.deadline_s = deadline_s
+        self.units = 1
+        self.is_late = False
+        self.is_timed = False
+        self.sleeper: Sleeper | None = None
+        self.errors: dict[int, ErrorCode] = {}
+        self._waits: dict[int, AckQueue] = {}
+
+    @property
+    def is_set(self) -> bool:
+        """Whether nothing is awaited any more."""
+        return not self._waits
+
+    def begin(self, slot: int, queue: "AckQueue") -> None:
+        """Wait in this queue; the queue calls this."""
+        self._waits[slot] = queue
+
+    def done(self, slot: int, error: ErrorCode | None = None) -> None:
+        """Note that one partition is acknowledged, or has failed."""
+        if self._waits.pop(slot, None) is None:
+            return
+        if error is not None:
+            self.errors[slot] = error
+        if not self._waits:
+            self._wake()
+
+    def time_is_up(self) -> None:
+        """Note that the deadline has passed: what still waits is REQUEST_TIMED_OUT."""
+        if self._waits:
+            for slot in self._waits:
+                self.errors[slot] = ErrorCode.REQUEST_TIMED_OUT
+            self.give_up()
+            self.is_late = True
+            self._wake()
+
+    def give_up(self) -> None:
+        """Wait for nothing any more, because nobody needs the answer."""
+        waits, self._waits = self._waits, {}
+        for queue in waits.values():
+            queue.leave()
+
+    def waits_at(self, slot: int) -> bool:
+        """Whether this slot is still awaited."""
+        return slot in self._waits
+
+    def _wake(self) -> None:
+        if self.sleeper is not None:
+            self.sleeper.wake(self.units)
+
+
+class AckQueue:
+    """The requests that wait for one partition, in the order of the offsets they wait for."""
+
+    __slots__ = ("_entries", "_gone")
+
+    def __init__(self) -> None:
+        self._entries: deque[tuple[int, Acks, int]] = deque()
+        self._gone = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def wait(self, offset: int, acks: Acks, slot: int) -> None:
+        """Have ``acks.done(slot)`` called when the high watermark has reached ``offset``."""
+        acks.begin(slot, self)
+        entries = self._entries
+        if entries and entries[-1][0] > offset:  # a repeated batch, which has its old offset
+            entries.insert(bisect_right(entries, offset, key=itemgetter(0)), (offset, acks, slot))
+        else:
+            entries.append((offset, acks, slot))
+
+    def reach(self, high_watermark: int, error: ErrorCode | None = None) -> None:
+        """Settle what waits for offsets up to the high watermark."""
+        entries = self._entries
+        while entries and entries[0][0] <= high_watermark:
+            _, acks, slot = entries.popleft()
+            self._settle(acks, slot, error)
+
+    def fail(self, error: ErrorCode) -> None:
+        """Settle everything with an error."""
+        entries, self._entries = self._entries, deque()
+        self._gone = 0
+        for _, acks, slot in entries:
+            acks.done(slot, error)
+
+    def leave(self) -> None:
+        """Note that a request has given up an entry here."""
+        self._gone += 1
+        if self._gone * 2 > len(self._entries) + KEPT:
+            self._entries = deque(entry for entry in self._entries if entry[1].waits_at(entry[2]))
+            self._gone = 0
+
+    def _settle(self, acks: Acks, slot: int, error: ErrorCode | None) -> None:
+        if acks.waits_at(slot):
+            acks.done(slot, error)
+        else:
+            self._gone -= 1

@@ -1,0 +1,143 @@
+"""What the answers of a coordinator rest on: records that a failover must not take back.
+
+Rules:
+
+- Every answer of a coordinator rests on all records that its partition has when the answer is made,
+  also an answer that only reads: another request may have written a moment before what it tells.
+  So an answer leaves when the partition's high watermark covers these records.
+- Only a partition with several replicas has a ``Basis``. With one replica nothing can be taken back
+  but by a power cut, and ``Flush`` is there for who fears that.
+- A handler notes the bases of its answer (``Flusher.rest_on``), and the connection waits for them.
+- A partition that is led no longer, or led in a newer epoch, is another object. What still waits
+  for the old one can't be told any more.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+import trio
+
+from kwire.broker.flusher import Demand
+from kwire.broker.partition import Partition
+from kwire.errors import ErrorCode, KafkaError
+
+
+class Told(Protocol):
+    """Something that waits; trio.Event is one."""
+
+    def set(self) -> None:
+        """Wake up."""
+
+
+class Basis(Demand):
+    """The records of one partition that this broker leads, and who waits for their replication.
+
+    ``is_here`` says whether this broker still leads the partition in the same epoch. An answer
+    waits for ``timeout_s`` at the most.
+    """
+
+    __slots__ = ("_is_here", "_waiting", "partition", "timeout_s")
+
+    def __init__(
+        self, partition: Partition, is_here: Callable[[Partition], bool], timeout_s: float
+    ) -> None:
+        self.partition = partition
+        self.timeout_s = timeout_s
+        self._is_here = is_here
+        self._waiting: deque[tuple[int, float, Told]] = deque()
+        partition.waiters.add(self)  # for as long as there is this partition
+
+    @property
+    def end_offset(self) -> int:
+        """The offset up to which an answer that is made now rests on the partition."""
+        return self.partition.log.log_end_offset
+
+    def covers(self, offset: int) -> bool:
+        """Whether every record below an offset is replicated."""
+        return self.partition.high_watermark >= offset
+
+    def wait_for(self, offset: int, told: Told, deadline_s: float) -> None:
+        """Tell when ``refusal`` of an offset is known; after the deadline nobody is told.
+
+        Whoever comes later waits for no smaller offset, and until no earlier deadline.
+        """
+        now_s, waiting = trio.current_time(), self._waiting
+        while waiting and waiting[0][1] < now_s:
+            waiting.popleft()
+        waiting.append((offset, deadline_s, told))
+        if not self._leads():
+            self.set()
+
+    def set(self) -> None:
+        """Look who waits no longer, because something has happened to the partition."""
+        waiting = self._waiting
+        if not waiting:
+            return
+        is_here = self._leads()
+        while waiting and (not is_here or waiting[0][0] <= self.partition.high_watermark):
+            waiting.popleft()[2].set()
+
+    def refusal(self, offset: int) -> ErrorCode:
+        """Why an answer that rests on the records below an offset can't be given; NONE if it can.
+
+        NOT_COORDINATOR if another leader may not have them, else COORDINATOR_NOT_AVAILABLE.
+        """
+        if self.covers(offset):
+            return ErrorCode.NONE
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE if self._leads() else ErrorCode.NOT_COORDINATOR
+
+    def _leads(self) -> bool:
+        return not self.partition.is_deleted and self._is_here(self.partition)
+
+    async def replicated(self) -> None:
+        """Wait until everything that is written now is replicated; KafkaError as ``refusal``."""
+        offset = self.end_offset
+        if not self.covers(offset):
+            told = trio.Event()
+            deadline_s = trio.current_time() + self.timeout_s
+            self.wait_for(offset, told, deadline_s)
+            with trio.move_on_at(deadline_s):
+                await told.wait()
+        code = self.refusal(offset)
+        if code:
+            name = f"{self.partition.topic}-{self.partition.index}"
+            raise KafkaError(code, f"{name} is not replicated up to offset {offset}")
+
+
+class Replication:
+    """Waits until other brokers have what is written in a partition now, such as a marker.
+
+    It is awaited like a ``Flush``, by tasks.
+    """
+
+    __slots__ = ("_is_here", "_offset", "_partition", "_timeout_s")
+
+    def __init__(
+        self, partition: Partition, is_here: Callable[[Partition], bool], timeout_s: float
+    ) -> None:
+        self._partition = partition
+        self._offset = partition.log.log_end_offset
+        self._is_here = is_here
+        self._timeout_s = timeout_s
+
+    async def wait(self) -> None:
+        """Wait; KafkaError: NOT_LEADER_OR_FOLLOWER, REQUEST_TIMED_OUT."""
+        partition = self._partition
+        name = f"{partition.topic}-{partition.index}"
+        with trio.move_on_after(self._timeout_s):
+            while partition.high_watermark < self._offset:
+                if partition.is_deleted or not self._is_here(partition):
+                    raise KafkaError(
+                        ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{name} has another leader or epoch"
+                    )
+                changed = trio.Event()
+                partition.waiters.add(changed)
+                try:
+                    await changed.wait()
+                finally:
+                    partition.waiters.discard(changed)
+        if partition.high_watermark < self._offset:
+            raise KafkaError(
+                ErrorCode.REQUEST_TIMED_OUT, f"{name} isn't replicated up to {self._offset}"
+            )

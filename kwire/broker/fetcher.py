@@ -1,0 +1,347 @@
+"""One task that fetches from one leader what this broker follows there.
+
+Rules:
+
+- It has a connection of its own: a fetch that waits at the leader delays nothing else.
+- A request in flight is given up, and the connection with it, when partitions are added: they don't
+  wait until the leader answers. That happens at most every ``LEAST_BETWEEN_S``.
+- The task ends when it follows nothing. After an error it rests, a little longer each time, and at
+  most ``replica.fetch.backoff.ms``; any news of the image ends the rest.
+- An append that has to be on the disk first (``flush.messages``) is, before the next fetch says
+  that it is here.
+
+Source: AbstractFetcherThread, ReplicaFetcherThread, RemoteLeaderEndPoint of Kafka.
+"""
+
+import logging
+import math
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Protocol
+
+import trio
+
+from kwire.broker.fetching import Fetching, Limits, Outcome
+from kwire.broker.flusher import Flusher
+from kwire.broker.follower_partition import FollowerPartition
+from kwire.broker.leaders_ends import ends_of
+from kwire.budget.threads import Threads
+from kwire.client.errors import ClientError
+from kwire.client.peer import OpenStream, Peer
+from kwire.client.settings import ClientSettings
+from kwire.clock import Clock
+from kwire.errors import ErrorCode, KafkaError
+from kwire.log.manager import LogManager
+from kwire.log.replication import Overlap
+from kwire.log.truncation import Cut, truncate_logs
+from kwire.metadata.image import MetadataImage
+from kwire.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
+
+log = logging.getLogger(__name__)
+
+LEAST_BETWEEN_S = 0.1
+"""A request is given up for partitions that are added, but not more often than that."""
+
+BYTES_PER_TURN = 256 * 1024
+"""After appending so much, other tasks have their turn."""
+
+_OF_THE_SESSION = (
+    ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+    ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+    ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+)
+"""Errors after which a new session is opened; a leader that restarted knows none."""
+
+
+class FetchingBroker(Protocol):
+    """A broker that follows others."""
+
+    node_id: int
+    image: MetadataImage
+    log_manager: LogManager
+    threads: Threads
+    flusher: Flusher
+    clock: Clock
+    random: Random
+    background: trio.Nursery
+
+    def integer(self, name: str) -> int:
+        """The effective value of a setting that is a whole number."""
+
+
+class Fetcher:
+    """What is fetched from one leader; ``address`` gives where it listens now, None if nowhere."""
+
+    def __init__(
+        self,
+        broker: FetchingBroker,
+        leader: int,
+        address: Callable[[], tuple[str, int] | None],
+        open_stream: OpenStream,
+    ) -> None:
+        self.leader = leader
+        self.fetching: Fetching[FollowerPartition] = Fetching()
+        self._arrived: dict[FollowerPartition, None] = {}
+        self._broker = broker
+        self._address = address
+        self._open_stream = open_stream
+        self._peer: Peer | None = None
+        self._peer_is_at: object = None
+        self._news = trio.Event()
+        self._asking: trio.CancelScope | None = None
+        self._given_up_s = -math.inf
+        self._failures = 0
+
+    def follow(self, partition: FollowerPartition) -> None:
+        """Fetch a partition, or take note of its new leader epoch; then ``wake``."""
+        self._arrived[partition] = None
+
+    def leave(self, partition: FollowerPartition) -> None:
+        """Fetch a partition no more; then ``wake``."""
+        self._arrived.pop(partition, None)
+        self.fetching.leave(partition)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is followed here."""
+        return not (self._arrived or self.fetching.partitions)
+
+    def wake(self, *, is_urgent: bool) -> None:
+        """Look again; with ``is_urgent`` without waiting for the request in flight."""
+        self._news.set()
+        now_s = trio.current_time()
+        if self._asking is None:
+            return
+        if self.is_idle:
+            self._asking.cancel()
+        elif is_urgent:
+            if now_s - self._given_up_s >= LEAST_BETWEEN_S:
+                self._asking.cancel()
+            else:
+                self._asking.deadline = self._given_up_s + LEAST_BETWEEN_S
+
+    async def run(self) -> None:
+        """Fetch until nothing is followed here."""
+        try:
+            while not self.is_idle:
+                await self._take_in()
+                request = self._request()
+                if request is None:
+                    await self._rest_until(self.fetching.resumes_s)
+                    continue
+                response = await self._ask(request)
+                if response is not None:
+                    await self._apply(
+                        self.fetching.take(response, trio.current_time(), self._backoff_s)
+                    )
+        finally:
+            self._close()
+
+    async def _take_in(self) -> None:
+        """Begin to fetch what has arrived, after the cuts that it needs."""
+        while self._arrived:
+            arrived, self._arrived = self._arrived, {}
+            cuts = [
+                (one, offset, False) for one in arrived if (offset := one.first_cut) is not None
+            ]
+            await self._cut(cuts)
+            for partition in arrived:
+                if not partition.is_deleted and partition.leader == self.leader:
+                    self.fetching.follow(partition)
+
+    def _request(self) -> FetchRequest | None:
+        self._news = trio.Event()
+        integer, node_id = self._broker.integer, self._broker.node_id
+        own = self._broker.image.brokers.get(node_id)
+        limits = Limits(
+            integer("replica.fetch.wait.max.ms"),
+            integer("replica.fetch.min.bytes"),
+            integer("replica.fetch.response.max.bytes"),
+            integer("replica.fetch.max.bytes"),
+        )
+        epoch = -1 if own is None else own.epoch
+        return self.fetching.request(node_id, epoch, limits, trio.current_time())
+
+    # The connection
+
+    @property
+    def _backoff_s(self) -> float:
+        return self._broker.integer("replica.fetch.backoff.ms") / 1000
+
+    async def _ask(self, request: FetchRequest) -> FetchResponse | None:
+        """The answer; None if there is none, after a rest unless the request was given up."""
+        peer = self._connected()
+        if peer is None:
+            self.fetching.lost()
+            await self._rest()
+            return None
+        timeout_ms = self._broker.integer("replica.socket.timeout.ms") + request.max_wait_ms
+        with trio.CancelScope() as self._asking:
+            try:
+                return await peer.ask(request, FetchResponse, timeout_s=timeout_ms / 1000)
+            except ClientError as error:
+                log.info("fetching from broker %d: %s", self.leader, error)
+            finally:
+                scope, self._asking = self._asking, None
+        self._close()
+        if scope.cancelled_caught:
+            self._given_up_s = trio.current_time()
+        else:
+            await self._rest()
+        return None
+
+    def _connected(self) -> Peer | None:
+        """The connection to the leader as the image knows it; None if it knows no address."""
+        leader, address = self._broker.image.brokers.get(self.leader), self._address()
+        if leader is None or address is None:
+            return None
+        if self._peer is None or self._peer_is_at != (address, leader.epoch):
+            self._close()
+            settings = ClientSettings(
+                client_id=f"broker-{self._broker.node_id}-fetcher-0", backoff_s=0.0
+            )
+            broker = self._broker
+            self._peer_is_at = (address, leader.epoch)
+            self._peer = Peer(
+                *address, broker.background, settings, self._open_stream, broker.random
+            )
+        return self._peer
+
+    def _close(self) -> None:
+        if self._peer is not None:
+            self._peer.close()
+            self._peer = None
+            self.fetching.lost()
+
+    async def _rest(self) -> None:
+        """Rest after an error, unless there is news."""
+        self._failures += 1
+        rest_s = min(0.01 * 2 ** min(self._failures, 20), self._backoff_s)
+        await self._rest_until(trio.current_time() + rest_s)
+
+    async def _rest_until(self, until_s: float) -> None:
+        with trio.move_on_at(until_s):
+            await self._news.wait()
+
+    # The answer
+
+    async def _apply(self, outcome: Outcome[FollowerPartition]) -> None:
+        if outcome.failure is not None:
+            if outcome.failure not in _OF_THE_SESSION:
+                log.warning("broker %d refuses a fetch: %s", self.leader, outcome.failure.name)
+            await self._rest()
+            return
+        self._failures = 0
+        again = await self._append(outcome.appends)
+        cuts = [(partition, offset, False) for partition, offset in outcome.cuts]
+        cuts += [(partition, offset, True) for partition, offset, _ in again]
+        if outcome.out_of_range:
+            cuts += await self._into_range(outcome.out_of_range)
+        await self._cut(cuts)
+        await self._append([(partition, data) for partition, _, data in again])
+
+    async def _append(
+        self, appends: Sequence[tuple[FollowerPartition, PartitionData]]
+    ) -> list[tuple[FollowerPartition, int, PartitionData]]:
+        """Append what was fetched. Returns what has to begin anew before, and at which offset."""
+        anew, done_bytes = [], 0
+        due: list[FollowerPartition] = []
+        for partition, data in appends:
+            if partition.is_deleted:
+                continue  # its role has ended while others were appended
+            try:
+                self._append_one(partition, data)
+            except Overlap as overlap:
+                opened = partition.log
+                if opened.log_end_offset > opened.log_start_offset or opened.size_bytes:
+                    self._failed(partition, overlap)
+                else:
+                    anew.append((partition, overlap.base_offset, data))
+            except KafkaError as error:
+                self._failed(partition, error)
+            else:
+                if partition.log.flush_is_due:
+                    due.append(partition)
+            done_bytes += len(_bytes(data))
+            if done_bytes >= BYTES_PER_TURN:
+                done_bytes = 0
+                await trio.lowlevel.checkpoint()
+        await self._flush(due)
+        return anew
+
+    async def _flush(self, due: Sequence[FollowerPartition]) -> None:
+        """Wait until logs are on the disk."""
+        flusher = self._broker.flusher
+        for partition, flush in [(partition, flusher.demand(partition)) for partition in due]:
+            try:
+                await flush.wait()
+            except KafkaError as error:
+                self._failed(partition, error)
+        if due:
+            flusher.forget()
+
+    def _append_one(self, partition: FollowerPartition, data: PartitionData) -> None:
+        records = _bytes(data)
+        if records:
+            partition.append(records, self._broker.clock.now_ms())
+        partition.advance(data.high_watermark, data.log_start_offset)
+
+    def _failed(self, partition: FollowerPartition, error: Exception) -> None:
+        if not partition.is_deleted:
+            log.warning("cannot follow %s: %s", partition.log.name, error)
+        self.fetching.failed(partition, trio.current_time(), self._backoff_s)
+
+    async def _into_range(
+        self, lost: Sequence[FollowerPartition]
+    ) -> list[tuple[FollowerPartition, int, bool]]:
+        """The cuts of logs that lie outside of their leader's (handleOutOfRangeError of Kafka)."""
+        peer = self._connected()
+        if peer is None:
+            return []
+        try:
+            ends = await ends_of(peer, self._broker.node_id, lost)
+        except ClientError as error:
+            log.info("asking broker %d for offsets: %s", self.leader, error)
+            ends = {}
+        cuts = []
+        for partition in lost:
+            found, end_offset = ends.get(partition), partition.log.log_end_offset
+            if found is None:
+                self._failed(partition, KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE))
+            elif found.end < end_offset:
+                cuts.append((partition, found.end, False))
+            elif found.start > end_offset:
+                cuts.append((partition, found.start, True))
+        return cuts
+
+    async def _cut(self, wanted: Sequence[tuple[FollowerPartition, int, bool]]) -> None:
+        """Cut logs in a thread, all with one checkpoint."""
+        cuts = [one for one in wanted if not one[0].is_deleted]
+        if not cuts:
+            return
+        before = [partition.position for partition, _, _ in cuts]
+        for partition, offset, is_anew in cuts:
+            end_offset = partition.log.log_end_offset
+            how = "begins anew at" if is_anew else "is cut to"
+            log.info("%s ends at %d and %s %d", partition.log.name, end_offset, how, offset)
+            partition.begin_cut()
+        try:
+            errors = await self._broker.threads.logs.run(
+                truncate_logs,
+                self._broker.log_manager,
+                [Cut(partition.log, offset, is_anew) for partition, offset, is_anew in cuts],
+                self._broker.clock.now_ms(),
+                self._broker.clock.steady_ms(),
+            )
+        finally:
+            for partition, _, _ in cuts:
+                partition.end_cut()
+        for (partition, _, _), position, error in zip(cuts, before, errors, strict=True):
+            if error is not None or partition.position == position:
+                self._failed(partition, error or KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE))
+
+
+def _bytes(data: PartitionData) -> bytes | bytearray | memoryview:
+    records = data.records
+    assert records is None or isinstance(records, bytes | bytearray | memoryview)
+    return b"" if records is None else records

@@ -1,0 +1,148 @@
+"""The partitions of which this broker has a replica, in memory: who is asked for what.
+
+Rules:
+
+- ``partition`` and ``all`` give those that this broker leads, so handlers stay right: for any other
+  partition of the cluster they answer NOT_LEADER_OR_FOLLOWER. ``hosted`` are led and followed ones.
+- A partition whose log can't be opened is offline.
+"""
+
+from typing import TYPE_CHECKING, TypeAlias, Union
+
+import trio
+
+from kwire.broker.partition import Partition
+from kwire.errors import ErrorCode, KafkaError
+from kwire.log.checkpoints import TopicPartition
+from kwire.metadata.image import MetadataImage
+
+if TYPE_CHECKING:
+    from kwire.broker.follower_partition import FollowerPartition
+
+Hosted: TypeAlias = Union[Partition, "FollowerPartition"]
+
+
+class Gone:
+    """What partitions had counted that this broker leads no more, so that totals never shrink."""
+
+    def __init__(self) -> None:
+        self.messages_in = self.bytes_in = self.bytes_out = 0
+
+    def add(self, partition: Partition) -> None:
+        """Add the counters of a partition whose role ends."""
+        self.messages_in += partition.messages_in
+        self.bytes_in += partition.bytes_in
+        self.bytes_out += partition.bytes_out
+
+
+class HostedPartitions:
+    """The replicas of one broker; ``compacts`` is set when the first compacted log is here."""
+
+    def __init__(self) -> None:
+        self.compacts = trio.Event()
+        self.gone = Gone()
+        self._image = MetadataImage()
+        self._partitions: dict[TopicPartition, Partition] = {}
+        self._followers: dict[TopicPartition, FollowerPartition] = {}
+        self._by_topic: dict[bytes, dict[int, Hosted]] = {}
+        self._offline: dict[TopicPartition, bool] = {}
+
+    def offline(self) -> list[TopicPartition]:
+        """The partitions whose logs can't be opened."""
+        return list(self._offline)
+
+    def partition(self, topic: str, index: int) -> Partition:
+        """A partition by name that this broker leads.
+
+        Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER if another broker
+        leads it, or KAFKA_STORAGE_ERROR if it is offline.
+        """
+        partition = self._partitions.get((topic, index))
+        if partition is not None and partition.log.health.failure is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{index} is offline")
+        if partition is None:
+            if (topic, index) in self._offline:
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{index} is offline")
+            if self._image.partition(topic, index) is not None:
+                raise KafkaError(
+                    ErrorCode.NOT_LEADER_OR_FOLLOWER, f"another broker leads {topic}-{index}"
+                )
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no partition {topic}-{index} here"
+            )
+        return partition
+
+    def partition_if_served(self, topic: str, index: int) -> Partition | None:
+        """A partition by name, None where ``partition`` raises an error."""
+        partition = self._partitions.get((topic, index))
+        if partition is None or partition.log.health.failure is not None:
+            return None
+        return partition
+
+    def follower(self, topic: str, index: int) -> "FollowerPartition | None":
+        """A partition by name that this broker follows."""
+        return self._followers.get((topic, index))
+
+    def replica(self, topic: str, index: int) -> Hosted | None:
+        """A partition by name that this broker leads or follows."""
+        key = (topic, index)
+        return self._partitions.get(key) or self._followers.get(key)
+
+    def is_offline(self, topic: str, index: int) -> bool:
+        """Whether a partition belongs to this broker and can't be served."""
+        key = (topic, index)
+        replica = self._partitions.get(key) or self._followers.get(key)
+        return key in self._offline if replica is None else replica.log.is_offline
+
+    def all(self) -> list[Partition]:
+        """Every partition that this broker leads."""
+        return list(self._partitions.values())
+
+    def followed(self) -> "list[FollowerPartition]":
+        """Every partition that this broker follows."""
+        return list(self._followers.values())
+
+    def hosted(self) -> list[Hosted]:
+        """Every partition that this broker leads or follows."""
+        return [*self._partitions.values(), *self._followers.values()]
+
+    def high_watermarks(self) -> dict[TopicPartition, int]:
+        """The high watermarks of all of them."""
+        return {(one.topic, one.index): one.high_watermark for one in self.hosted()}
+
+    def stable_offset(self, key: TopicPartition) -> int | None:
+        """The offset up to which compaction may look; None while it may not at all."""
+        replica = self.replica(*key)
+        if replica is None or replica.is_offline:
+            return None
+        if not isinstance(replica, Partition) and replica.cutting is not None:
+            return None
+        return replica.last_stable_offset
+
+    def of_topic(self, topic_id: bytes) -> list[Hosted]:
+        """Every partition of a topic that this broker leads or follows."""
+        return list(self._by_topic.get(topic_id, {}).values())
+
+    def _host(self, replica: Hosted) -> None:
+        """Take a role in place of another, which ends."""
+        key = (replica.topic, replica.index)
+        self._end(key)
+        if isinstance(replica, Partition):
+            self._partitions[key] = replica
+        else:
+            self._followers[key] = replica
+        self._by_topic.setdefault(replica.topic_id, {})[replica.index] = replica
+
+    def _end(self, key: TopicPartition) -> Hosted | None:
+        """End the role of a partition: those who wait for it look again."""
+        led, followed = self._partitions.pop(key, None), self._followers.pop(key, None)
+        ended = led or followed
+        if ended is not None:
+            of_topic = self._by_topic[ended.topic_id]
+            del of_topic[ended.index]
+            if not of_topic:
+                del self._by_topic[ended.topic_id]
+            ended.delete()
+        if led is not None:
+            self.gone.add(led)
+        return ended

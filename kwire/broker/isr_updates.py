@@ -1,0 +1,236 @@
+"""What a broker commits about the in-sync replicas of the partitions that it leads.
+
+Rules:
+
+- Partitions ask; one task collects their proposals and commits them together. It asks a partition
+  for its proposal when the commit is decided, so that it is the newest.
+- Each half of ``replica.lag.time.max.ms``, every partition with followers looks for those that lag;
+  and when brokers come and go, for those that may join now.
+- A proposal that is refused, or whose outcome isn't known, is made again after a pause if the
+  partition still wants it. Until the metadata log has moved past the place where the proposal would
+  be, the partition counts it as possible (``LeaderPartition.withdraw``).
+
+Source: AlterPartitionManager of Kafka, KIP-497.
+"""
+
+import logging
+from collections.abc import AsyncIterator, Iterable, Sequence
+from itertools import islice
+from typing import Protocol
+
+import trio
+
+from kwire.broker.commits import Decide
+from kwire.broker.leader_partition import LeaderPartition
+from kwire.broker.partition import Partition
+from kwire.errors import ErrorCode, KafkaError
+from kwire.metadata.changes import Change, PartitionsChanged
+from kwire.metadata.image import MetadataImage, PartitionImage
+from kwire.metadata.partition_change import IsrProposal, proposed_isr
+
+log = logging.getLogger(__name__)
+
+PARTITIONS_PER_COMMIT = 2000
+PARTITIONS_PER_TURN = 200
+"""After so many partitions, other tasks have their turn."""
+
+REST_S = 0.25
+"""How long a partition rests after a refusal before it proposes again."""
+
+
+class IsrView(Protocol):
+    """A broker, as its proposals need it."""
+
+    node_id: int
+    image: MetadataImage
+
+    def integer(self, name: str) -> int:
+        """The effective value of a setting that is a whole number."""
+
+    def partitions(self) -> Sequence[Partition]:
+        """Every partition that this broker leads."""
+
+    async def commit(self, decide: Decide) -> None:
+        """Make a decision true; see ``Commits.commit``."""
+
+
+class IsrUpdates:
+    """The proposals of one broker; ``run`` has to run.
+
+    ``expands``, ``shrinks`` and ``failures`` count for the metrics.
+    """
+
+    def __init__(self, broker: IsrView) -> None:
+        self.expands = self.shrinks = self.failures = 0
+        self._broker = broker
+        self._asking: dict[LeaderPartition, None] = {}
+        self._resting: dict[LeaderPartition, float] = {}
+        self._asked = trio.Event()
+        self._brokers_changed = trio.Event()
+
+    # What partitions ask
+
+    def is_active(self, node_id: int) -> bool:
+        """Whether a broker is registered, not fenced, and not shutting down."""
+        return self._broker.image.is_active(node_id)
+
+    def is_eligible(self, node_id: int, broker_epoch: int) -> bool:
+        """Whether a broker is active and registered with this epoch (KIP-903)."""
+        registered = self._broker.image.brokers.get(node_id)
+        return registered is not None and registered.is_active and registered.epoch == broker_epoch
+
+    def wanted(self, partition: LeaderPartition) -> None:
+        """Commit the proposal of a partition soon."""
+        if partition not in self._resting:
+            self._asking[partition] = None
+            self._asked.set()
+
+    def brokers_changed(self) -> None:
+        """Have every partition look who may join now."""
+        self._brokers_changed.set()
+
+    # The tasks
+
+    async def run(self) -> None:
+        """Look for lag, and commit proposals, for ever."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._look_for_lag)
+            nursery.start_soon(self._look_at_brokers)
+            nursery.start_soon(self._commit_proposals)
+
+    async def _look_for_lag(self) -> None:
+        while True:
+            await trio.sleep(self._broker.integer("replica.lag.time.max.ms") / 2000)
+            async for partition in self._led():
+                partition.look()
+
+    async def _look_at_brokers(self) -> None:
+        while True:
+            await self._brokers_changed.wait()
+            self._brokers_changed = trio.Event()
+            async for partition in self._led():
+                partition.look_at_brokers()
+
+    async def _led(self) -> AsyncIterator[LeaderPartition]:
+        """The partitions with followers; other tasks have their turn in between."""
+        for number, partition in enumerate(self._broker.partitions(), 1):
+            if number % PARTITIONS_PER_TURN == 0:
+                await trio.lowlevel.checkpoint()
+            if isinstance(partition, LeaderPartition) and not partition.is_deleted:
+                yield partition
+
+    async def _commit_proposals(self) -> None:
+        while True:
+            with trio.move_on_at(min(self._resting.values(), default=float("inf"))):
+                await self._asked.wait()
+            self._asked = trio.Event()
+            now_s = trio.current_time()
+            for partition in [one for one, until_s in self._resting.items() if until_s <= now_s]:
+                del self._resting[partition]
+                self._asking[partition] = None
+            while self._asking:
+                some = list(islice(self._asking, PARTITIONS_PER_COMMIT))
+                for partition in some:
+                    del self._asking[partition]
+                await self._commit(some)
+
+    async def _commit(self, partitions: Sequence[LeaderPartition]) -> None:
+        """Commit what these partitions propose, and tell them what became of it."""
+        proposals = _Proposals(self._broker.node_id, partitions)
+        rests: Iterable[LeaderPartition]
+        try:
+            await self._broker.commit(proposals.decide)
+        except KafkaError as error:
+            log.warning("proposals for in-sync replicas are not committed: %s", error)
+            rests = [one for one in partitions if not one.is_deleted]
+        else:
+            rests = proposals.refused
+        until_s = trio.current_time() + REST_S
+        for partition in rests:
+            self.failures += 1
+            self._resting[partition] = until_s
+            self._asking.pop(partition, None)
+        for number, partition in enumerate(partitions, 1):
+            if number % PARTITIONS_PER_TURN == 0:
+                await trio.lowlevel.checkpoint()
+            self._settle(partition, proposals)
+
+    def _settle(self, partition: LeaderPartition, proposals: "_Proposals") -> None:
+        """Tell a partition what the image has of it."""
+        row = _row(self._broker.image, partition)
+        if row is None:
+            return
+        partition.update(row)
+        partition.withdraw(self._broker.image.revision)
+        before, wished = proposals.wishes.get(partition, ((), ()))
+        if wished and set(row.isr) == set(wished) != set(before):
+            self.expands += not set(wished) <= set(before)
+            self.shrinks += not set(before) <= set(wished)
+            log.info("%s is in sync on %s, before on %s", partition.log.name, wished, before)
+
+
+class _Proposals:
+    """The proposals of one commit: ``refused`` ones, and the ``wishes`` as ISR before and after."""
+
+    def __init__(self, node_id: int, partitions: Sequence[LeaderPartition]) -> None:
+        self.refused: list[LeaderPartition] = []
+        self.wishes: dict[LeaderPartition, tuple[tuple[int, ...], tuple[int, ...]]] = {}
+        self._node_id = node_id
+        self._partitions = partitions
+
+    async def decide(self, image: MetadataImage) -> list[Change]:
+        """The changes at this image, one for each topic; none for proposals that are refused."""
+        self.refused = []
+        self.wishes = {}
+        rows: dict[bytes, list[tuple[int, PartitionImage]]] = {}
+        for number, partition in enumerate(self._partitions, 1):
+            if number % PARTITIONS_PER_TURN == 0:
+                await trio.lowlevel.checkpoint()
+            try:
+                changes = self._proposed(image, partition)
+            except KafkaError as error:
+                log.info("%s keeps its in-sync replicas: %s", partition.log.name, error.code.name)
+                if error.code != ErrorCode.FENCED_LEADER_EPOCH:
+                    self.refused.append(partition)
+                continue
+            for change in changes:
+                assert isinstance(change, PartitionsChanged)
+                rows.setdefault(change.topic_id, []).extend(change.rows)
+        return [PartitionsChanged(topic_id, tuple(changed)) for topic_id, changed in rows.items()]
+
+    def _proposed(self, image: MetadataImage, partition: LeaderPartition) -> Sequence[Change]:
+        """The changes of one partition. KafkaError as ``proposed_isr`` raises it."""
+        row = _row(image, partition)
+        if row is None or partition.is_deleted:
+            return ()
+        if row.partition_epoch == partition.row.partition_epoch:
+            partition.withdraw(image.revision)
+        before = partition.in_sync
+        wished = partition.propose(image.revision)
+        if wished is None:
+            return ()
+        self.wishes[partition] = (before, wished)
+        proposal = IsrProposal(
+            leader=self._node_id,
+            leader_epoch=partition.leader_epoch,
+            partition_epoch=partition.row.partition_epoch,
+            isr=tuple((node, self._epoch(image, partition, node)) for node in wished),
+            is_recovered=True,
+        )
+        return proposed_isr(image, partition.topic_id, partition.index, proposal)
+
+    def _epoch(self, image: MetadataImage, partition: LeaderPartition, node_id: int) -> int:
+        """The broker epoch of a member; of one that joins, that with which it fetched."""
+        if node_id not in partition.in_sync:
+            return partition.followers[node_id].broker_epoch
+        registered = image.brokers.get(node_id)
+        return -1 if registered is None else registered.epoch
+
+
+def _row(image: MetadataImage, partition: LeaderPartition) -> PartitionImage | None:
+    """The row of a partition, if it is one of the same leader epoch."""
+    topic = image.topics_by_id.get(partition.topic_id)
+    if topic is None or not partition.index < len(topic.partitions):
+        return None
+    row = topic.partitions[partition.index]
+    return row if row.leader_epoch == partition.leader_epoch else None

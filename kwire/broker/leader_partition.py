@@ -1,0 +1,388 @@
+"""A partition with followers, on its leader: who is in sync, and how far all of those have come.
+
+Rules:
+
+- The *maximal ISR* is what the metadata log says, and what this leader has proposed to add. The log
+  may take a proposal whose answer is lost, and then a leader could come from those it names. So a
+  proposal counts until the log tells that it was taken, or that it never will be.
+- The high watermark is the smallest end offset in the maximal ISR, and at most what is flushed here
+  if ``flush.messages`` asks for that. It never falls, and stands still while fewer replicas are in
+  sync than ``min.insync.replicas``, or than there are (KIP-966).
+- A follower outside of the maximal ISR that has caught up, and may join, holds the high watermark
+  back too. Otherwise the leader would run away from it just before it joins.
+- A follower joins if it has all records below the high watermark and those from before this leader
+  epoch, fetched in this epoch. While too few are in sync, the high watermark stands still and says
+  nothing of lag: then it also has to have caught up (KAFKA-19996).
+- A follower falls behind if it doesn't reach the end offset of ``replica.lag.time.max.ms`` before.
+  ``look`` notes end offsets at every half of that time, so that no append or fetch asks a clock.
+- An append wakes the followers. The high watermark wakes consumers, and who waits for ``acks=all``.
+
+Source: Partition, PartitionState and Replica of Kafka; KIP-497, KIP-841, KIP-903.
+"""
+
+from typing import Protocol
+
+from kwire.broker.acks import AckQueue, Acks
+from kwire.broker.flusher import Flusher
+from kwire.broker.followers import UNKNOWN, Follower, ReplicaWaiter
+from kwire.broker.partition import ACKS_ALL, UNACKED, Partition
+from kwire.errors import ErrorCode, KafkaError
+from kwire.log.log_config import LogConfig
+from kwire.log.partition_log import AppendInfo, PartitionLog
+from kwire.log.plain_append import append_plain
+from kwire.metadata.image import PartitionImage
+from kwire.record.batch import RecordBatch
+
+
+class InSyncUpdates(Protocol):
+    """What a leader asks about other brokers, and whom it tells that the ISR has to change."""
+
+    def is_active(self, node_id: int) -> bool:
+        """Whether the broker is registered, not fenced, and not shutting down."""
+
+    def is_eligible(self, node_id: int, broker_epoch: int) -> bool:
+        """Whether the broker is active and registered with this epoch (KIP-903)."""
+
+    def wanted(self, partition: "LeaderPartition") -> None:
+        """Ask the partition for its ``proposal`` soon, and commit that."""
+
+
+class NoUpdates:
+    """Nobody changes the ISR; every broker is active."""
+
+    def is_active(self, node_id: int) -> bool:
+        """True for every broker."""
+        return True
+
+    def is_eligible(self, node_id: int, broker_epoch: int) -> bool:
+        """True for every broker."""
+        return True
+
+    def wanted(self, partition: "LeaderPartition") -> None:
+        """Do nothing."""
+
+
+class LeaderPartition(Partition):
+    """One partition with followers on its leader, in one leader epoch.
+
+    ``row`` is the newest of the metadata; ``acks`` are the requests that wait for the high
+    watermark; ``replica_waiters`` are the followers' sessions.
+    """
+
+    __slots__ = (
+        *("_at_look", "_at_look_before", "_due", "_holding", "_min_insync_replicas", "_updates"),
+        *("acks", "followers", "in_sync", "node_id"),
+        *("proposed", "proposed_at", "replica_waiters", "row"),
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        index: int,
+        topic_id: bytes,
+        log: PartitionLog,
+        leader_epoch: int,
+        flusher: Flusher,
+        node_id: int,
+        row: PartitionImage,
+        *,
+        updates: InSyncUpdates | None = None,
+        high_watermark: int = 0,
+    ) -> None:
+        """Lead from now on; the leader epoch begins at the log's end.
+
+        ``high_watermark`` is what this broker knew of it as a follower, or before it stopped.
+        """
+        Partition.__init__(self, topic, index, topic_id, log, leader_epoch, flusher)
+        log.producers.keep_ended()
+        self.node_id = node_id
+        self.epoch_start = log.log_end_offset
+        self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
+        self.followers: dict[int, Follower] = {}
+        self.acks = AckQueue()
+        self.replica_waiters: dict[ReplicaWaiter, None] = {}
+        self._updates: InSyncUpdates = NoUpdates() if updates is None else updates
+        self._at_look = self._at_look_before = self._due = UNKNOWN
+        self._holding: tuple[Follower, ...] = ()
+        self._min_insync_replicas = 1
+        self.proposed_at = UNKNOWN
+        self.proposed: tuple[int, ...] = ()
+        self.row = row
+        self.in_sync: tuple[int, ...] = ()
+        self._take(row)
+
+    @property
+    def maximal_isr(self) -> tuple[int, ...]:
+        """The replicas in sync, and those that this leader has proposed to add."""
+        added = [node for node in self.proposed if node not in self.in_sync]
+        return (*self.in_sync, *added)
+
+    @property
+    def is_under_min_isr(self) -> bool:
+        """Whether fewer replicas are in sync than have to be."""
+        return self.isr_size < self.min_isr
+
+    @property
+    def is_under_replicated(self) -> bool:
+        """Whether a replica is out of sync; one that is being added doesn't count."""
+        return self.isr_size < len(self.row.replicas) - len(self.row.adding)
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Up to no open transaction, and to no end of one that isn't replicated."""
+        stable = self.log.producers.stable_offset(self.high_watermark)
+        return max(stable, min(self.log.log_start_offset, self.high_watermark))
+
+    @property
+    def low_watermark(self) -> int:
+        """The smallest log start offset of the replicas whose brokers are active."""
+        lowest = self.log.log_start_offset
+        for follower in self.followers.values():
+            if self._updates.is_active(follower.node_id):
+                lowest = min(lowest, follower.log_start_offset)
+        return lowest
+
+    # The metadata
+
+    def configure(self, config: LogConfig) -> None:
+        """Apply the settings that concern more than the log."""
+        self._min_insync_replicas = config.min_insync_replicas
+        self.min_isr = min(self._min_insync_replicas, len(self.row.replicas))
+        self.advance()
+
+    def update(self, row: PartitionImage) -> None:
+        """Take a newer row of the same leader epoch: proposals for older ones are over."""
+        if row.partition_epoch > self.row.partition_epoch:
+            self._take(row)
+            self.advance()
+            if self.is_under_min_isr:
+                self.acks.fail(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+            self.ask()
+
+    def _take(self, row: PartitionImage) -> None:
+        self.row = row
+        self.in_sync = row.isr
+        self.isr_size = len(row.isr)
+        self.min_isr = min(self._min_insync_replicas, len(row.replicas))
+        before = self.followers
+        self.followers = {
+            node: before.get(node) or Follower(node)
+            for node in row.replicas
+            if node != self.node_id
+        }
+        self._note_proposal((), UNKNOWN)
+
+    def _note_proposal(self, isr: tuple[int, ...], revision: int) -> None:
+        self.proposed, self.proposed_at = isr, revision
+        maximal = self.maximal_isr
+        for follower in self.followers.values():
+            follower.is_in_maximal_isr = follower.node_id in maximal
+        self._note_holding()
+
+    def _note_holding(self) -> None:
+        updates = self._updates
+        for follower in self.followers.values():
+            follower.holds = follower.is_in_maximal_isr or (
+                follower.is_caught_up
+                and updates.is_eligible(follower.node_id, follower.broker_epoch)
+            )
+        self._holding = tuple([one for one in self.followers.values() if one.holds])
+
+    # Proposals
+
+    def _may_join(self, follower: Follower) -> bool:
+        """Whether a follower that isn't in sync may be; one that lags would be out again soon."""
+        end_offset = follower.end_offset
+        return (
+            end_offset >= self.high_watermark
+            and end_offset >= self.epoch_start
+            and end_offset >= self._due
+            and (follower.is_caught_up or not self.is_under_min_isr)
+            and self._updates.is_eligible(follower.node_id, follower.broker_epoch)
+        )
+
+    def _lags(self, follower: Follower) -> bool:
+        return follower.end_offset < self._due
+
+    def wished_isr(self) -> tuple[int, ...]:
+        """The replicas that should be in sync: without those that lag, with those that may join."""
+        isr = []
+        for node in self.in_sync:
+            follower = self.followers.get(node)
+            if follower is None or not self._lags(follower):
+                isr.append(node)
+        others = [one for one in self.followers.values() if one.node_id not in self.in_sync]
+        return (*isr, *(one.node_id for one in others if self._may_join(one)))
+
+    def ask(self) -> None:
+        """Ask for a change of the ISR if one is due."""
+        if not self.is_deleted and (self.row.is_recovering or self.wished_isr() != self.in_sync):
+            self._updates.wanted(self)
+
+    def propose(self, revision: int) -> tuple[int, ...] | None:
+        """The ISR to commit at a revision of the metadata; None if no change is due.
+
+        It counts for the high watermark from now on, together with an earlier proposal that the
+        metadata may still take: one at the same revision.
+        """
+        wished = self.wished_isr()
+        if self.is_deleted or (wished == self.in_sync and not self.row.is_recovering):
+            return None
+        kept = self.proposed if self.proposed_at >= revision else ()
+        both = (*wished, *(node for node in kept if node not in wished))
+        self._note_proposal(both, revision)
+        return wished
+
+    def withdraw(self, revision: int) -> None:
+        """Note that no proposal at an earlier revision of the metadata will be taken any more."""
+        if self.proposed and self.proposed_at < revision:
+            self._note_proposal((), UNKNOWN)
+            self.advance()
+
+    def look(self) -> None:
+        """Find followers that lag; called each half of ``replica.lag.time.max.ms``."""
+        self._due = self._at_look_before
+        self._at_look_before, self._at_look = self._at_look, self.log.log_end_offset
+        for follower in self.followers.values():
+            if self._lags(follower):
+                follower.is_caught_up = False
+        self.look_at_brokers()
+
+    def look_at_brokers(self) -> None:
+        """Look again whom the high watermark waits for, and who may join."""
+        self._note_holding()
+        self.advance()
+        self.ask()
+        self.wake()  # the low watermark is that of active brokers
+
+    # Followers
+
+    def follower(self, node_id: int, *, names_epoch: bool) -> Follower:
+        """What is known of a follower.
+
+        For another broker, KafkaError: UNKNOWN_LEADER_EPOCH if its fetch names the leader epoch,
+        because it may know of an assignment that isn't known here yet, else NOT_LEADER_OR_FOLLOWER.
+        """
+        found = self.followers.get(node_id)
+        if found is None:
+            code = ErrorCode.UNKNOWN_LEADER_EPOCH if names_epoch else _MOVED
+            raise KafkaError(code, f"broker {node_id} is no replica of {self.topic}-{self.index}")
+        return found
+
+    def followed(
+        self, follower: Follower, end_offset: int, log_start_offset: int, broker_epoch: int
+    ) -> None:
+        """Note what a fetch tells of its follower, which has all records before ``end_offset``.
+
+        Raises KafkaError (NOT_LEADER_OR_FOLLOWER) for a fetch from before a restart of the
+        follower.
+        """
+        if broker_epoch < follower.broker_epoch:
+            raise KafkaError(
+                _MOVED, f"a fetch of broker {follower.node_id} from before its restart"
+            )
+        has_moved = end_offset != follower.end_offset
+        follower.end_offset = end_offset
+        follower.broker_epoch = broker_epoch
+        if end_offset >= self.log.log_end_offset:
+            follower.is_caught_up = True
+        if not follower.is_in_maximal_isr:
+            self._note_holding()
+            self.ask()
+        if has_moved:
+            self.advance()
+        if log_start_offset != follower.log_start_offset:
+            follower.log_start_offset = log_start_offset
+            self.wake()
+
+    # The high watermark
+
+    def advance(self) -> None:
+        """Move the high watermark up to what all replicas have that it waits for."""
+        log = self.log
+        if self.isr_size < self.min_isr:
+            return
+        reached = log.recovery_point if log.flush_is_due else log.log_end_offset
+        for follower in self._holding:
+            if follower.end_offset < reached:
+                reached = follower.end_offset
+        if reached > self.high_watermark:
+            self.high_watermark = reached
+            if log.producers.ended:
+                log.producers.forget_ended(reached)
+            self.advanced()
+
+    def advanced(self) -> None:
+        """Tell everybody who waits for the high watermark."""
+        if self.acks:
+            self.acks.reach(self.high_watermark)
+        if self.waiters:
+            self.wake()
+        for replica in self.replica_waiters:
+            replica.changed(False)
+
+    def wait_for(self, offset: int, acks: Acks, slot: int) -> None:
+        """Settle ``slot`` when the high watermark reaches an offset, or when that can't be."""
+        self.acks.wait(offset, acks, slot)
+        if self.is_deleted:
+            self.acks.fail(_MOVED)
+        elif offset <= self.high_watermark:
+            self.acks.reach(self.high_watermark)
+
+    # Appends
+
+    def append_plain(self, batch: RecordBatch, required_acks: int) -> int:
+        """Append a batch of ``plain_batch``; see ``Partition.append_plain``.
+
+        With acks=all, ``UNACKED`` minus its first offset if the high watermark hasn't passed it.
+        """
+        if self.is_deleted or (required_acks == ACKS_ALL and self.isr_size < self.min_isr):
+            return -1
+        first_offset = append_plain(self.log, batch, self.leader_epoch)
+        if first_offset >= 0:
+            self.flush = None
+            self._grown()
+            if required_acks == ACKS_ALL and self.high_watermark < self.log.log_end_offset:
+                return UNACKED - first_offset
+        return first_offset
+
+    def _check_in_sync(self, required_acks: int) -> None:
+        if self.is_deleted:  # the caller began before another role: the log isn't this one's now
+            raise KafkaError(_MOVED, f"another broker or epoch leads {self.topic}-{self.index}")
+        Partition._check_in_sync(self, required_acks)
+
+    def _appended(self, info: AppendInfo) -> AppendInfo:
+        if self.log.flush_is_due:
+            self.flush = self._flusher.demand(self)
+        else:
+            self.flush = None
+        self._grown()
+        return info
+
+    def _grown(self) -> None:
+        if not self._holding:
+            self.advance()
+        for replica in self.replica_waiters:
+            replica.changed(True)
+
+    def flushed(self) -> None:
+        """Move the high watermark after a run of syncs."""
+        self.advance()
+
+    def delete_records(self, before_offset: int) -> int:
+        """Delete the records before an offset; see ``Partition.delete_records``."""
+        low = Partition.delete_records(self, before_offset)
+        for replica in self.replica_waiters:
+            replica.changed(True)
+        return low
+
+    def delete(self) -> None:
+        """Lead no longer: everybody who waits is told."""
+        Partition.delete(self)
+        self.acks.fail(_MOVED)
+        for replica in list(self.replica_waiters):
+            replica.lost()
+        self.replica_waiters.clear()
+
+
+_MOVED = ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -1,0 +1,226 @@
+"""The sessions of followers: what each has of the partitions that it fetches from this leader.
+
+Rules:
+
+- A follower's session keeps a set of *dirty* partitions: those that may have news for it. An
+  append, a new high watermark or log start offset, and a change of the leadership put a partition
+  there; so does the follower by naming it. A fetch looks at dirty partitions only, and takes those
+  out that have no news. So it costs what has changed, however many partitions the session has.
+- The set is in order: a partition whose records were told goes behind the others.
+- Ids and epochs of sessions are those of KIP-227; see ``fetch_sessions``. A broker has few
+  sessions: one for each of its fetchers. Its newer registration ends those of the older ones.
+- All sessions together have at most ``kwire.fetch.session.cache.max.partitions``.
+"""
+
+from collections.abc import Callable
+from random import Random
+from typing import TYPE_CHECKING
+
+from kwire.broker.fetch_sessions import MAX_ID, PartitionKey
+from kwire.broker.leader_partition import LeaderPartition
+from kwire.errors import ErrorCode, KafkaError
+from kwire.protocol.messages.fetch import FetchPartition
+
+if TYPE_CHECKING:
+    from kwire.broker.partition import Waiter
+
+MOST_OF_A_BROKER = 8
+"""So many sessions a broker has; Kafka's have as many as ``num.replica.fetchers``."""
+
+NOT_TOLD = 0x7FFFFFFFFFFFFFFF
+"""The high watermark of a follower that doesn't tell it: nothing is news to it."""
+
+
+class ReplicaPosition:
+    """A partition of a session: where its follower is, and what it was told last.
+
+    ``partition`` is None until the leader is found, and after it leads no longer. ``is_new`` says
+    that the follower has named the partition since the leader noted what that tells.
+    """
+
+    __slots__ = (
+        "current_leader_epoch",
+        "fetch_offset",
+        "high_watermark",
+        "is_new",
+        "key",
+        "last_fetched_epoch",
+        "log_start_offset",
+        "max_bytes",
+        "partition",
+        "session",
+        "told_high_watermark",
+        "told_log_start_offset",
+    )
+
+    def __init__(self, key: PartitionKey, session: "ReplicaSession") -> None:
+        self.key = key
+        self.session = session
+        self.partition: LeaderPartition | None = None
+        self.told_high_watermark = self.told_log_start_offset = -1
+
+    def want(self, wanted: FetchPartition) -> None:
+        """Note what the follower tells."""
+        self.current_leader_epoch = wanted.current_leader_epoch
+        self.fetch_offset = wanted.fetch_offset
+        self.last_fetched_epoch = wanted.last_fetched_epoch
+        self.log_start_offset = wanted.log_start_offset
+        self.max_bytes = wanted.partition_max_bytes
+        self.high_watermark = wanted.high_watermark
+        self.is_new = True
+        self.session.dirty[self] = None
+
+    def bind(self, partition: LeaderPartition) -> None:
+        """Have the leader tell of changes from now on."""
+        if self.partition is not partition:
+            self.release()
+            self.partition = partition
+            partition.replica_waiters[self] = None
+            self.is_new = True
+
+    def release(self) -> None:
+        """Have the leader tell no more."""
+        if self.partition is not None:
+            self.partition.replica_waiters.pop(self, None)
+            self.partition = None
+
+    @property
+    def lacks_watermark(self) -> bool:
+        """Whether the follower tells its high watermark, and it is older than what it was told."""
+        partition = self.partition
+        return (
+            partition is not None
+            and self.high_watermark < partition.high_watermark
+            and self.told_high_watermark < partition.high_watermark
+        )
+
+    def changed(self, is_urgent: bool) -> None:
+        """See ``followers.ReplicaWaiter``; a watermark is urgent to those who tell theirs."""
+        session = self.session
+        session.dirty[self] = None
+        if session.change is not None and (is_urgent or self.high_watermark != NOT_TOLD):
+            session.change.set()
+
+    def lost(self) -> None:
+        """See ``followers.ReplicaWaiter``: the next look finds the error."""
+        self.partition = None
+        self.changed(True)
+
+
+class ReplicaSession:
+    """One session of a follower; ``change`` wakes its fetch that waits."""
+
+    __slots__ = (
+        "broker_epoch",
+        "change",
+        "dirty",
+        "epoch",
+        "node_id",
+        "positions",
+        "session_id",
+        "uses_topic_ids",
+    )
+
+    def __init__(self, node_id: int, broker_epoch: int, *, uses_topic_ids: bool) -> None:
+        self.session_id = 0
+        self.node_id = node_id
+        self.broker_epoch = broker_epoch
+        self.uses_topic_ids = uses_topic_ids
+        self.epoch = 1
+        self.positions: dict[PartitionKey, ReplicaPosition] = {}
+        self.dirty: dict[ReplicaPosition, None] = {}
+        self.change: Waiter | None = None
+
+    def want(self, key: PartitionKey, wanted: FetchPartition) -> None:
+        """Add or change a partition."""
+        position = self.positions.get(key)
+        if position is None:
+            position = self.positions[key] = ReplicaPosition(key, self)
+        position.want(wanted)
+
+    def forget(self, key: PartitionKey) -> None:
+        """Leave a partition out from now on."""
+        position = self.positions.pop(key, None)
+        if position is not None:
+            position.release()
+            self.dirty.pop(position, None)
+
+    def move_to_end(self, position: ReplicaPosition) -> None:
+        """Look at a partition after the others next time."""
+        del self.dirty[position]
+        self.dirty[position] = None
+
+    def end(self) -> None:
+        """Release every partition; a fetch that waits goes on."""
+        for position in self.positions.values():
+            position.release()
+        self.positions = {}
+        self.dirty = {}
+        if self.change is not None:
+            self.change.set()
+
+
+class ReplicaSessions:
+    """Every session of a leader's followers."""
+
+    def __init__(self, random: Random, most_partitions: Callable[[], int]) -> None:
+        self._random = random
+        self._most_partitions = most_partitions
+        self._sessions: dict[int, ReplicaSession] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def __contains__(self, session_id: int) -> bool:
+        return session_id in self._sessions
+
+    def keep(self, session: ReplicaSession) -> None:
+        """Give a session an id, unless there are too many partitions; older ones make room."""
+        for other in list(self._sessions.values()):
+            is_older = other.broker_epoch < session.broker_epoch
+            if other.node_id == session.node_id and is_older:
+                self.remove(other.session_id)
+        own = [one for one in self._sessions.values() if one.node_id == session.node_id]
+        if len(own) >= MOST_OF_A_BROKER:
+            self.remove(own[0].session_id)
+        session.session_id = self._random.randint(1, MAX_ID)
+        while session.session_id in self._sessions:
+            session.session_id = self._random.randint(1, MAX_ID)
+        self._sessions[session.session_id] = session
+        if not self._fits():
+            del self._sessions[session.session_id]
+            session.session_id = 0
+
+    def get(
+        self, session_id: int, epoch: int, node_id: int, *, uses_topic_ids: bool
+    ) -> ReplicaSession:
+        """The session for the next fetch of a follower.
+
+        Raises KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH,
+        FETCH_SESSION_TOPIC_ID_ERROR.
+        """
+        session = self._sessions.get(session_id)
+        if session is None or session.node_id != node_id:
+            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if session.epoch != epoch or session.change is not None:
+            raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        if session.uses_topic_ids != uses_topic_ids:
+            raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        session.epoch = 1 if epoch == MAX_ID else epoch + 1
+        return session
+
+    def check_room(self, session: ReplicaSession) -> None:
+        """End a session that outgrows the bound; KafkaError (FETCH_SESSION_ID_NOT_FOUND)."""
+        if not self._fits():
+            self.remove(session.session_id)
+            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+
+    def _fits(self) -> bool:
+        kept = sum(len(session.positions) for session in self._sessions.values())
+        return kept <= self._most_partitions()
+
+    def remove(self, session_id: int) -> None:
+        """End a session, if it exists."""
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            session.end()

@@ -1,0 +1,187 @@
+"""The requests of one connection: from a frame to its response, or to what gives it later.
+
+Rules:
+
+- A handler that answers at once is served on the spot: its response is in the outbox.
+- Otherwise ``waiting`` is the request in hand. ``finish`` resumes it after its change, and
+  ``finish_in_task`` does its slow work. The connection serves no other request meanwhile.
+- An error in a request is raised as ConnectionClosed: it ends that client's connection alone.
+"""
+
+from typing import Any
+
+from kwire.broker.broker import Broker
+from kwire.budget.work import Work
+from kwire.connection import large
+from kwire.connection.ends import ConnectionClosed, failed
+from kwire.connection.outbox import Outbox
+from kwire.connection.poller import Poller
+from kwire.connection.routing import unknown_api_versions
+from kwire.connection.stopwatch import Stopwatch
+from kwire.connection.waiting import COME_LATER, Waiting, held
+from kwire.handlers import Route
+from kwire.handlers.context import ConnectionInfo, RequestContext
+from kwire.handlers.waiting import Slow, Unfinished
+from kwire.protocol.frame import RequestHeader
+from kwire.protocol.wire import TooManyElements
+
+
+class Serving:
+    """Serves one connection's requests, one after the other."""
+
+    __slots__ = ("_broker", "_info", "_outbox", "_poller", "_stopwatch", "_work", "waiting")
+
+    def __init__(
+        self, info: ConnectionInfo, broker: Broker, poller: Poller, outbox: Outbox, work: Work
+    ) -> None:
+        self._info = info
+        self._broker = broker
+        self._poller = poller
+        self._outbox = outbox
+        self._work = work
+        self._stopwatch = Stopwatch(poller.tally) if poller.tally.is_on else None
+        self.waiting: Waiting | None = None
+
+    def serve(self, frame: memoryview) -> None:
+        """Serve one request; raise ConnectionClosed if kwire cannot answer it."""
+        header, served_by, position = self._poller.open_frame(frame)
+        if served_by is None:
+            self._outbox.append(*unknown_api_versions(self._context(header)), header.correlation_id)
+            return
+        try:
+            answer = None
+            if served_by.plain is not None:
+                answer = served_by.plain(frame, position, header, self._broker, self._info)
+            if answer is not None and not isinstance(answer, Unfinished):
+                self._poller.tally.fast[header.api_key] += 1
+                if len(frame) > large.SMALL_BYTES:
+                    self._work.begin_request(large.plain_units(frame, answer))
+                self._outbox.append_plain(answer)
+                return
+            if self._stopwatch is not None:
+                self._stopwatch.begin(header.api_key, self._poller.ready_s)
+            if answer is not None:
+                self._work.is_large = False
+                self._take(served_by, header, answer)
+            else:
+                self._decode(served_by, header, frame, position)
+        except Exception as error:
+            raise failed(error, served_by, header, self._broker, self._info.peer) from error
+
+    def serve_plain(self, frame: memoryview) -> bytes | tuple[Waiting, Stopwatch | None] | None:
+        """Serve a request on its fast path, behind one that waits for replicas.
+
+        Returns its answer, or the request that now waits itself, to be given to ``take_up``. None
+        if it has to be served alone; nothing is changed then.
+        """
+        try:
+            header, served_by, position = self._poller.open_frame(frame)
+        except ConnectionClosed:
+            return None  # it ends the connection, but only after the answers before it
+        if served_by is None or served_by.plain is None:
+            return None
+        stopwatch = None
+        if self._stopwatch is not None:
+            stopwatch = Stopwatch(self._poller.tally)
+            stopwatch.begin(header.api_key, self._poller.ready_s)
+        try:
+            answer = served_by.plain(frame, position, header, self._broker, self._info)
+        except Exception as error:
+            raise failed(error, served_by, header, self._broker, self._info.peer) from error
+        if answer is None:
+            return None
+        if len(frame) > large.SMALL_BYTES:
+            told = b"" if isinstance(answer, Unfinished) else answer
+            self._work.begin_request(large.plain_units(frame, told))
+        if isinstance(answer, Unfinished):
+            if stopwatch is not None:
+                stopwatch.take(answer, False)
+            return Waiting(served_by, header, answer), stopwatch
+        self._poller.tally.fast[header.api_key] += 1
+        assert isinstance(answer, bytes)
+        return answer
+
+    def take_up(self, waiting: Waiting, stopwatch: Stopwatch | None) -> Waiting:
+        """Make a request of ``serve_plain`` the one in hand."""
+        self.waiting, self._stopwatch = waiting, stopwatch
+        return waiting
+
+    def answer(self, answer: bytes) -> None:
+        """Append an answer of ``serve_plain``."""
+        self._outbox.append_plain(answer)
+
+    def _context(self, header: RequestHeader) -> RequestContext:
+        return RequestContext(
+            self._broker, self._info, header.api_version, header.client_id, self._work
+        )
+
+    def _decode(
+        self, served_by: Route, header: RequestHeader, frame: memoryview, position: int
+    ) -> None:
+        """Decode a request and call its handler; a large one has to wait for that."""
+        units = len(frame) // served_by.decoded_bytes_per_unit
+        self._work.begin_request(min(units, large.INLINE_ELEMENTS))
+        context = self._context(header)
+        try:
+            request, _ = served_by.decode(frame, position, large.INLINE_ELEMENTS)
+        except TooManyElements:
+            self._take(served_by, header, large.serve_large(served_by, frame, position, context))
+            return
+        self._handle(served_by, header, request, context)
+
+    def _handle(
+        self, served_by: Route, header: RequestHeader, request: Any, context: RequestContext
+    ) -> None:
+        """Call the handler, and keep its response or the object that gives the response later.
+
+        If the handler wrote something that has to be on the disk first, the response waits for it.
+        """
+        flusher = self._broker.flusher
+        if flusher.asked:
+            flusher.forget()
+        handle = served_by.handle if self._broker.authorizer is None else served_by.guarded
+        response = handle(request, context)
+        self._take(served_by, header, held(response, flusher) if flusher.asked else response)
+
+    def _take(self, served_by: Route, header: RequestHeader, response: Any) -> None:
+        """Keep a response, or the object that gives the response later."""
+        if self._stopwatch is not None:
+            self._stopwatch.take(response, self._work.is_large)
+        if type(response) in COME_LATER:
+            self.waiting = Waiting(served_by, header, response)
+            return
+        if type(response) is list:
+            self._outbox.append_plain(response)
+        elif response is not None and self._work.is_large:
+            how = self._broker.threads.coding, self._work, self._stopwatch
+            encoding = large.encode_large(served_by, response, header, *how)
+            self.waiting = Waiting(served_by, header, encoding)
+            return
+        elif response is not None:
+            self._outbox.append(served_by, response, header.correlation_id)
+        if self._work.held_bytes or self._work.doomed:
+            self._work.end_request()
+
+    def finish(self, waiting: Waiting) -> None:
+        """Resume the handler of the request in hand; the handler may wait again."""
+        self.waiting = None
+        try:
+            response = waiting.go_on(self._broker.flusher)
+            if type(response) is Slow:
+                self._decode(waiting.served_by, waiting.header, response.frame, response.position)
+            else:
+                self._take(waiting.served_by, waiting.header, response)
+        except Exception as error:
+            by, header = waiting.served_by, waiting.header
+            raise failed(error, by, header, self._broker, self._info.peer) from error
+
+    async def finish_in_task(self) -> None:
+        """Do the slow work of the request in hand."""
+        assert self.waiting is not None
+        waiting, self.waiting = self.waiting, None
+        try:
+            response = await waiting.work(self._broker.flusher)
+        except Exception as error:
+            by, header = waiting.served_by, waiting.header
+            raise failed(error, by, header, self._broker, self._info.peer) from error
+        self._take(waiting.served_by, waiting.header, response)

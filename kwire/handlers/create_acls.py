@@ -1,0 +1,111 @@
+"""CreateAcls: creates access control entries, all valid ones of a request in one commit.
+
+Behaviour: an entry that exists is no error. An invalid one has an error of its own. Without an
+authorizer every entry is SECURITY_DISABLED. An unknown number in a request ends the connection, as
+in Kafka.
+"""
+
+from collections.abc import Sequence
+
+from kwire.errors import ErrorCode, KafkaError
+from kwire.handlers.context import RequestContext
+from kwire.handlers.decisions import Price, commit_in_slices
+from kwire.handlers.slices import pieces
+from kwire.metadata.acls import (
+    AclBinding,
+    AclOperation,
+    PatternType,
+    Permission,
+    ResourceType,
+    check_binding,
+    created,
+    is_known,
+)
+from kwire.metadata.changes import Change
+from kwire.metadata.features import CHANGES_VERSION, REPLICATION_LEVEL
+from kwire.metadata.image import MetadataImage
+from kwire.protocol.messages.create_acls import (
+    AclCreation,
+    AclCreationResult,
+    CreateAclsRequest,
+    CreateAclsResponse,
+)
+from kwire.protocol.wire import MalformedRequest
+
+UNITS = 6
+
+NO_AUTHORIZER = "No Authorizer is configured."
+
+
+async def handle(request: CreateAclsRequest, context: RequestContext) -> CreateAclsResponse:
+    """Create every valid entry."""
+    results: list[AclCreationResult] = []
+    valid: list[tuple[AclBinding, AclCreationResult]] = []
+    for piece in pieces(request.creations):
+        if results and context.work.spend(UNITS * len(piece)):
+            await context.work.next_slice()
+        for creation in piece:
+            result = AclCreationResult(error_message=None)
+            results.append(result)
+            try:
+                valid.append((_binding(creation, context), result))
+            except KafkaError as error:
+                result.error_code, result.error_message = error.code, error.message
+    try:
+        await _create([binding for binding, _ in valid], context)
+    except KafkaError as error:
+        for _, result in valid:
+            result.error_code, result.error_message = error.code, error.message
+    return CreateAclsResponse(results=results)
+
+
+async def _create(wanted: Sequence[AclBinding], context: RequestContext) -> None:
+    """Create the entries that don't exist; KafkaError."""
+
+    async def decide(image: MetadataImage, work: Price) -> Sequence[Change]:
+        check_level(image)
+        new: dict[AclBinding, None] = {}
+        for piece in pieces(wanted):
+            if work.spend(len(piece)):
+                await work.next_slice()
+            new.update(dict.fromkeys(acl for acl in piece if acl not in image.acls))
+        return created(image.acls, tuple(new))
+
+    if wanted:
+        await commit_in_slices(context, decide)
+
+
+def _binding(creation: AclCreation, context: RequestContext) -> AclBinding:
+    """The entry that a request asks for; KafkaError, MalformedRequest."""
+    numbers = (
+        (ResourceType, creation.resource_type),
+        (PatternType, creation.resource_pattern_type),
+        (AclOperation, creation.operation),
+        (Permission, creation.permission_type),
+    )
+    for kind, number in numbers:
+        if not is_known(kind, number):
+            raise MalformedRequest(f"{number} is no {kind.__name__}")
+    if context.broker.authorizer is None:
+        raise KafkaError(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
+    binding = AclBinding(
+        creation.resource_type,
+        creation.resource_name,
+        creation.resource_pattern_type,
+        creation.principal,
+        creation.host,
+        creation.operation,
+        creation.permission_type,
+    )
+    check_binding(binding)
+    return binding
+
+
+def check_level(image: MetadataImage) -> None:
+    """Raise KafkaError (UNSUPPORTED_VERSION) while a broker of the cluster may not know ACLs."""
+    if image.feature_level(CHANGES_VERSION) < REPLICATION_LEVEL:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"The cluster has level {image.feature_level(CHANGES_VERSION)} of {CHANGES_VERSION}, "
+            f"but ACLs need level {REPLICATION_LEVEL}: raise it when all brokers run this version.",
+        )

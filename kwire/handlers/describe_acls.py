@@ -1,0 +1,95 @@
+"""DescribeAcls: the access control entries that a filter matches, by resource.
+
+Behaviour: without an authorizer the response is SECURITY_DISABLED. An unknown number in a request
+ends the connection, as in Kafka.
+"""
+
+from kwire.errors import ErrorCode
+from kwire.handlers.context import RequestContext
+from kwire.handlers.slices import pieces
+from kwire.handlers.waiting import Unfinished, at_once_or_later, later
+from kwire.metadata.acls import (
+    AclFilter,
+    AclOperation,
+    PatternType,
+    Permission,
+    ResourceType,
+    is_known,
+)
+from kwire.protocol.messages.describe_acls import (
+    AclDescription,
+    DescribeAclsRequest,
+    DescribeAclsResource,
+    DescribeAclsResponse,
+)
+from kwire.protocol.wire import MalformedRequest
+
+UNITS = 1
+BYTES = 40
+
+
+def handle(
+    request: DescribeAclsRequest, context: RequestContext
+) -> DescribeAclsResponse | Unfinished:
+    """List the entries that match."""
+    return at_once_or_later(_handle(request, context))
+
+
+async def _handle(request: DescribeAclsRequest, context: RequestContext) -> DescribeAclsResponse:
+    wanted = acl_filter(
+        (request.resource_type_filter, request.resource_name_filter, request.pattern_type_filter),
+        (
+            request.principal_filter,
+            request.host_filter,
+            request.operation,
+            request.permission_type,
+        ),
+    )
+    if context.broker.authorizer is None:
+        return DescribeAclsResponse(
+            error_code=ErrorCode.SECURITY_DISABLED,
+            error_message="No Authorizer is configured on the broker",
+        )
+    resources: dict[tuple[int, str, int], DescribeAclsResource] = {}
+    for piece in pieces(list(context.broker.image.acls)):
+        if context.work.spend(UNITS * len(piece)):
+            await later(context.work.next_slice)
+        for acl in filter(wanted.matches, piece):
+            context.work.answer(BYTES + len(acl.name) + len(acl.principal))
+            pattern = acl.resource_type, acl.name, acl.pattern_type
+            if pattern not in resources:
+                resources[pattern] = DescribeAclsResource(
+                    resource_type=acl.resource_type,
+                    resource_name=acl.name,
+                    pattern_type=acl.pattern_type,
+                )
+            resources[pattern].acls.append(
+                AclDescription(
+                    principal=acl.principal,
+                    host=acl.host,
+                    operation=acl.operation,
+                    permission_type=acl.permission,
+                )
+            )
+    return DescribeAclsResponse(error_message=None, resources=list(resources.values()))
+
+
+def acl_filter(
+    resource: tuple[int, str | None, int], entry: tuple[str | None, str | None, int, int]
+) -> AclFilter:
+    """The filter of a request: type, name and pattern type, then principal, host and the rest.
+
+    Raises MalformedRequest for an unknown number.
+    """
+    kind_of, name, pattern = resource
+    wanted = AclFilter(kind_of, name, pattern, *entry)
+    numbers = (
+        (ResourceType, wanted.resource_type),
+        (PatternType, wanted.pattern_type),
+        (AclOperation, wanted.operation),
+        (Permission, wanted.permission),
+    )
+    for kind, number in numbers:
+        if not is_known(kind, number):
+            raise MalformedRequest(f"{number} is no {kind.__name__}")
+    return wanted

@@ -1,0 +1,72 @@
+"""What each API needs where there is an authorizer: a guard stands before its handler.
+
+Rules:
+
+- Every API has a row in ``GUARDS``. A guard checks what Kafka's KafkaApis checks, hands the handler
+  only what the client may do, and adds the errors for the rest. It also leaves out of a response
+  what the client may not see.
+- Without an authorizer no guard is called, and none is imported.
+- The fast paths of Produce and Fetch ask the authorizer themselves, and leave a request that isn't
+  allowed to the guard.
+- An API without a guard is refused: a new one can't be forgotten.
+"""
+
+from importlib import import_module
+from typing import Any
+
+from kwire.errors import ErrorCode, KafkaError
+from kwire.handlers import APIS, OWN_APIS, route
+from kwire.handlers.context import RequestContext
+from kwire.handlers.guards.gate import Gate
+from kwire.handlers.waiting import at_once_or_later
+from kwire.protocol.messages import MODULES, OWN_MODULES
+
+FOR_EVERYBODY = {
+    "api_versions": "a client asks before it can know anything",
+    "get_telemetry_subscriptions": "it tells nothing about the cluster",
+    "push_telemetry": "the broker says which metrics it wants",
+}
+"""APIs that need no right, and why."""
+
+GUARDS = {
+    "cluster": (
+        *("announce_member", "alter_configs", "create_acls", "delete_acls", "describe_acls"),
+        *("describe_configs", "describe_log_dirs", "describe_quorum", "elect_leaders"),
+        *("explain_group", "incremental_alter_configs", "list_config_resources"),
+        "update_features",
+    ),
+    "groups": (
+        *("consumer_group_describe", "consumer_group_heartbeat", "delete_groups"),
+        *("describe_groups", "find_coordinator", "heartbeat", "join_group", "leave_group"),
+        *("list_groups", "sync_group"),
+    ),
+    "metadata": ("describe_cluster", "describe_topic_partitions", "metadata"),
+    "offsets": ("offset_commit", "offset_delete", "offset_fetch", "txn_offset_commit"),
+    "topics": (
+        *("create_partitions", "create_topics", "delete_records", "delete_topics"),
+        *("describe_producers", "fetch", "list_offsets", "offset_for_leader_epoch", "produce"),
+    ),
+    "transactions": (
+        *("add_offsets_to_txn", "add_partitions_to_txn", "describe_transactions", "end_txn"),
+        *("init_producer_id", "list_transactions", "write_txn_markers"),
+    ),
+}
+"""The guards in each module of this package, by the name of their API's module."""
+
+_MODULES = {api: module for module, apis in GUARDS.items() for api in apis}
+
+
+def guard(api_key: int, request: Any, context: RequestContext) -> Any:
+    """The response of an API's guard, or what gives it later; KafkaError for an API without one."""
+    name = MODULES.get(api_key) or OWN_MODULES[api_key]
+    handle = route(api_key, context.api_version).handle
+    if name in FOR_EVERYBODY:
+        return handle(request, context)
+    if name not in _MODULES:
+        raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "nobody may use this API")
+    authorizer = context.broker.authorizer
+    assert authorizer is not None
+    api = APIS.get(api_key) or OWN_APIS[api_key]
+    guards = import_module(f"kwire.handlers.guards.{_MODULES[name]}")
+    gate = Gate(authorizer, api.name, handle, context)
+    return at_once_or_later(getattr(guards, name)(request, gate))

@@ -1,0 +1,227 @@
+"""What the APIs of the whole cluster need: a right to the cluster, or to the resource of a config.
+
+Source: KafkaApis, ControllerApis, AclApis, ConfigHelper of Kafka.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from kwire.handlers.guards.gate import FAILED, Gate, Guard
+from kwire.handlers.slices import pieces
+from kwire.handlers.waiting import later
+from kwire.metadata.acls import AclOperation, ResourceType
+from kwire.metadata.image import ConfigResourceType
+from kwire.protocol.messages.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+from kwire.protocol.messages.announce_member import AnnounceMemberResponse
+from kwire.protocol.messages.create_acls import AclCreationResult, CreateAclsResponse
+from kwire.protocol.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsResponse
+from kwire.protocol.messages.describe_acls import DescribeAclsResponse
+from kwire.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
+from kwire.protocol.messages.describe_log_dirs import DescribeLogDirsResponse
+from kwire.protocol.messages.describe_quorum import DescribeQuorumResponse
+from kwire.protocol.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+from kwire.protocol.messages.explain_group import ExplainGroupResponse
+from kwire.protocol.messages.incremental_alter_configs import (
+    AlterConfigsResourceResponse as IncrementalResourceResponse,
+)
+from kwire.protocol.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from kwire.protocol.messages.list_config_resources import ListConfigResourcesResponse
+from kwire.protocol.messages.update_features import UpdateFeaturesResponse
+
+UNITS = 3
+ELECTION_ERROR_SINCE = 1
+
+_FAILED = FAILED[ResourceType.CLUSTER]
+
+OF_CONFIGS = {
+    ConfigResourceType.TOPIC: ResourceType.TOPIC,
+    ConfigResourceType.GROUP: ResourceType.GROUP,
+    ConfigResourceType.BROKER: ResourceType.CLUSTER,
+    ConfigResourceType.BROKER_LOGGER: ResourceType.CLUSTER,
+    ConfigResourceType.CLIENT_METRICS: ResourceType.CLUSTER,
+}
+"""To which resource a config belongs. Those of an unknown type are refused by the handlers."""
+
+
+def needs(operation: AclOperation, refuse: Callable[[Any], Any]) -> Guard:
+    """The guard of an API that needs one operation on the cluster."""
+
+    async def guard(request: Any, gate: Gate) -> Any:
+        if gate.may_on_cluster(operation):
+            return await gate.serve(request)
+        return refuse(request)
+
+    return guard
+
+
+describe_acls = needs(
+    AclOperation.DESCRIBE,
+    lambda _: DescribeAclsResponse(
+        error_code=_FAILED, error_message="Cluster authorization failed."
+    ),
+)
+create_acls = needs(
+    AclOperation.ALTER,
+    lambda request: CreateAclsResponse(
+        results=[
+            AclCreationResult(error_code=_FAILED, error_message="Cluster authorization failed.")
+            for _ in request.creations
+        ]
+    ),
+)
+delete_acls = needs(
+    AclOperation.ALTER,
+    lambda request: DeleteAclsResponse(
+        filter_results=[
+            DeleteAclsFilterResult(
+                error_code=_FAILED, error_message="Cluster authorization failed."
+            )
+            for _ in request.filters
+        ]
+    ),
+)
+describe_log_dirs = needs(
+    AclOperation.DESCRIBE, lambda _: DescribeLogDirsResponse(error_code=_FAILED)
+)
+describe_quorum = needs(
+    AclOperation.DESCRIBE,
+    lambda _: DescribeQuorumResponse(error_code=_FAILED, error_message=None),
+)
+update_features = needs(
+    AclOperation.ALTER,
+    lambda _: UpdateFeaturesResponse(
+        error_code=_FAILED, error_message="Cluster authorization failed."
+    ),
+)
+list_config_resources = needs(
+    AclOperation.DESCRIBE_CONFIGS, lambda _: ListConfigResourcesResponse(error_code=_FAILED)
+)
+announce_member = needs(
+    AclOperation.CLUSTER_ACTION, lambda _: AnnounceMemberResponse(error_code=_FAILED)
+)
+
+
+async def explain_group(request: Any, gate: Gate) -> ExplainGroupResponse:
+    """DESCRIBE on the group: the API is kwire's own, and tells no more than DescribeGroups."""
+    if not gate.may(AclOperation.DESCRIBE, ResourceType.GROUP, request.group_id):
+        return ExplainGroupResponse(error_code=FAILED[ResourceType.GROUP])
+    response: ExplainGroupResponse = await gate.serve(request)
+    return response
+
+
+async def elect_leaders(request: ElectLeadersRequest, gate: Gate) -> ElectLeadersResponse:
+    """ALTER on the cluster."""
+    if gate.may_on_cluster(AclOperation.ALTER):
+        response: ElectLeadersResponse = await gate.serve(request)
+        return response
+    return ElectLeadersResponse(
+        error_code=_FAILED if gate.context.api_version >= ELECTION_ERROR_SINCE else 0,
+        replica_election_results=[
+            ReplicaElectionResult(
+                topic=topic.topic,
+                partition_result=[
+                    PartitionResult(partition_id=index, error_code=_FAILED, error_message=None)
+                    for index in topic.partitions
+                ],
+            )
+            for topic in request.topic_partitions or ()
+        ],
+    )
+
+
+async def _configs_apart(
+    resources: list[Any], operation: AclOperation, gate: Gate
+) -> tuple[list[Any], list[tuple[Any, int, str]]]:
+    """The resources whose configs the client may see or change, and the others with their error."""
+    kept: list[Any] = []
+    others: list[tuple[Any, int, str]] = []
+    for piece in pieces(resources):
+        if len(resources) > 1 and gate.context.work.spend(UNITS * len(piece)):
+            await later(gate.context.work.next_slice)
+        for resource in piece:
+            kind = OF_CONFIGS.get(resource.resource_type)
+            if kind is None:
+                kept.append(resource)
+                continue
+            if kind is ResourceType.CLUSTER:
+                is_allowed = gate.may_on_cluster(operation)
+            else:
+                is_allowed = gate.may(operation, kind, resource.resource_name)
+            if is_allowed:
+                kept.append(resource)
+            else:
+                message = f"{kind.name.capitalize()} authorization failed."
+                others.append((resource, FAILED[kind], message))
+    return kept, others
+
+
+async def describe_configs(request: DescribeConfigsRequest, gate: Gate) -> DescribeConfigsResponse:
+    """DESCRIBE_CONFIGS on each topic and group, on the cluster for all others."""
+    request.resources, others = await _configs_apart(
+        request.resources, AclOperation.DESCRIBE_CONFIGS, gate
+    )
+    response: DescribeConfigsResponse = await gate.serve(request)
+    response.results += [
+        DescribeConfigsResult(
+            error_code=code,
+            error_message=message,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
+        for resource, code, message in others
+    ]
+    return response
+
+
+async def alter_configs(request: AlterConfigsRequest, gate: Gate) -> AlterConfigsResponse:
+    """ALTER_CONFIGS on each topic and group, on the cluster for all others."""
+    request.resources, others = await _configs_apart(
+        request.resources, AclOperation.ALTER_CONFIGS, gate
+    )
+    response: AlterConfigsResponse = await gate.serve(request)
+    response.responses += [
+        AlterConfigsResourceResponse(
+            error_code=code,
+            error_message=message,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
+        for resource, code, message in others
+    ]
+    return response
+
+
+async def incremental_alter_configs(
+    request: IncrementalAlterConfigsRequest, gate: Gate
+) -> IncrementalAlterConfigsResponse:
+    """As ``alter_configs``."""
+    request.resources, others = await _configs_apart(
+        request.resources, AclOperation.ALTER_CONFIGS, gate
+    )
+    response: IncrementalAlterConfigsResponse = await gate.serve(request)
+    response.responses += [
+        IncrementalResourceResponse(
+            error_code=code,
+            error_message=message,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
+        for resource, code, message in others
+    ]
+    return response

@@ -1,0 +1,172 @@
+"""One request at the authorizer: what its client may do, and the handler that serves the rest.
+
+A guard is a coroutine ``guard(request, gate)`` that returns the response. It waits only as
+``kwire.handlers.waiting`` allows, because it begins in the connection's own task.
+"""
+
+from collections.abc import Awaitable, Callable, Generator, Iterable
+from types import CoroutineType, coroutine
+from typing import Any, TypeAlias
+
+from kwire.errors import ErrorCode, KafkaError
+from kwire.handlers.context import RequestContext
+from kwire.handlers.slices import pieces
+from kwire.handlers.waiting import Unfinished, Wait, later
+from kwire.metadata.acls import CLUSTER_NAME, AclOperation, ResourceType
+from kwire.protocol.types import ZERO_UUID
+from kwire.security.audit import note_answer
+from kwire.security.authorizer import Authorizer
+
+Guard: TypeAlias = Callable[[Any, "Gate"], Awaitable[Any]]
+
+UNITS = 3
+"""What a check costs that was not asked before."""
+
+
+class Gate:
+    """What the client of one request may do. ``api`` is the API's name, for the audit log."""
+
+    __slots__ = ("_api", "_authorizer", "_handle", "context")
+
+    def __init__(
+        self,
+        authorizer: Authorizer,
+        api: str,
+        handle: Callable[[Any, RequestContext], Any],
+        context: RequestContext,
+    ) -> None:
+        self._authorizer = authorizer
+        self._api = api
+        self._handle = handle
+        self.context = context
+
+    async def serve(self, request: Any) -> Any:
+        """The handler's response."""
+        answer = self._handle(request, self.context)
+        if type(answer) is Unfinished:
+            return await _rest(answer)
+        if type(answer) is CoroutineType:
+            return await later(lambda: answer)
+        return answer
+
+    def may(
+        self,
+        operation: AclOperation,
+        resource_type: ResourceType,
+        name: str,
+        *,
+        tells_denied: bool = True,
+        count: int = 1,
+    ) -> bool:
+        """Whether the client may do this; the audit log has the answer, ``count`` times.
+
+        ``tells_denied`` is False where a denial is no attempt, but leaves something out.
+        """
+        client = self.context.connection
+        rule = self._authorizer.rule(client, operation, resource_type, name)
+        if rule.is_allowed or tells_denied:
+            note_answer(client, self._api, (operation, resource_type, name), rule, count)
+        return rule.is_allowed
+
+    def may_on_cluster(self, operation: AclOperation, *, tells_denied: bool = True) -> bool:
+        """Whether the client may do this to the cluster."""
+        return self.may(operation, ResourceType.CLUSTER, CLUSTER_NAME, tells_denied=tells_denied)
+
+    def may_somewhere(self, operation: AclOperation, resource_type: ResourceType) -> bool:
+        """Whether the client may do this to any resource of a type."""
+        return self._authorizer.allows_somewhere(self.context.connection, operation, resource_type)
+
+    async def allowed(
+        self,
+        operation: AclOperation,
+        resource_type: ResourceType,
+        names: Iterable[str],
+        *,
+        tells_denied: bool = True,
+    ) -> set[str]:
+        """Those of the names to which the client may do this."""
+        counts: dict[str, int] = {}
+        for name in names:
+            counts[name] = counts.get(name, 0) + 1
+        found: set[str] = set()
+        for piece in pieces(list(counts)):
+            if len(counts) > 1 and self.context.work.spend(UNITS * len(piece)):
+                await later(self.context.work.next_slice)
+            found.update(
+                name
+                for name in piece
+                if self.may(
+                    operation,
+                    resource_type,
+                    name,
+                    tells_denied=tells_denied,
+                    count=counts[name],
+                )
+            )
+        return found
+
+    def operations(self, resource_type: ResourceType, name: str) -> int:
+        """What the client may do to a resource, as responses tell it: a bit for each operation."""
+        return self._authorizer.operations(self.context.connection, resource_type, name)
+
+    def name_of(self, topic_id: bytes) -> str | None:
+        """The name of the topic with this id."""
+        topic = self.context.broker.image.topics_by_id.get(topic_id)
+        return None if topic is None else topic.name
+
+
+@coroutine
+def _rest(unfinished: Unfinished) -> Generator[Wait, Any, Any]:
+    """Wait for what a handler waits for; return its response."""
+    while True:
+        try:
+            result = yield unfinished.waits_for
+        except BaseException as error:
+            response = unfinished.go_on_with(error)
+        else:
+            response = unfinished.go_on(result)
+        if response is not unfinished:
+            return response
+
+
+FAILED = {
+    ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ResourceType.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
+"""The error for a resource to which the client may not do what it asks for."""
+
+
+def refused(resource_type: ResourceType) -> KafkaError:
+    """The error for such a resource, where the protocol has no field for it."""
+    return KafkaError(FAILED[resource_type], "the client is not authorized")
+
+
+async def topics_apart(
+    topics: list[Any],
+    operation: AclOperation,
+    gate: Gate,
+    *,
+    by_id: bool = False,
+    tells_denied: bool = True,
+) -> tuple[list[Any], list[Any]]:
+    """The topics of a request to which the client may do this, and the others.
+
+    An unknown id is among the first: the handler answers that nobody has it.
+    """
+    names: list[str | None] = []
+    for number, topic in enumerate(topics):
+        if number % 100 == 99 and gate.context.work.spend(20):
+            await later(gate.context.work.next_slice)
+        if by_id and topic.topic_id != ZERO_UUID:
+            names.append(gate.name_of(topic.topic_id))
+        else:
+            names.append(None if by_id else topic.name)
+    wanted = [name for name in names if name is not None]
+    allowed = await gate.allowed(operation, ResourceType.TOPIC, wanted, tells_denied=tells_denied)
+    kept: list[Any] = []
+    others: list[Any] = []
+    for topic, name in zip(topics, names, strict=True):
+        (kept if name is None or name in allowed else others).append(topic)
+    return kept, others

@@ -1,0 +1,195 @@
+"""What the APIs of groups need: READ to be a member, DESCRIBE to look, DELETE to delete.
+
+Source: KafkaApis of Kafka.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from kwire.handlers.context import NOT_ASKED
+from kwire.handlers.guards.gate import FAILED, Gate, Guard
+from kwire.handlers.slices import pieces
+from kwire.handlers.waiting import later
+from kwire.metadata.acls import AclOperation, ResourceType
+from kwire.protocol.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from kwire.protocol.messages.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
+from kwire.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from kwire.protocol.messages.delete_groups import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+)
+from kwire.protocol.messages.describe_groups import (
+    DescribedGroup,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from kwire.protocol.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from kwire.protocol.messages.heartbeat import HeartbeatResponse
+from kwire.protocol.messages.join_group import JoinGroupResponse
+from kwire.protocol.messages.leave_group import LeaveGroupResponse
+from kwire.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from kwire.protocol.messages.sync_group import SyncGroupResponse
+
+GROUP, TRANSACTION = 0, 1
+BATCHED_SINCE = 4
+NULL_NAMES_SINCE = 7
+UNITS = 3
+
+_FAILED = FAILED[ResourceType.GROUP]
+
+
+def _member(refuse: Callable[[Gate], Any]) -> Guard:
+    """The guard of an API for members of a group: READ, or the response that ``refuse`` makes."""
+
+    async def guard(request: Any, gate: Gate) -> Any:
+        if gate.may(AclOperation.READ, ResourceType.GROUP, request.group_id):
+            return await gate.serve(request)
+        return refuse(gate)
+
+    return guard
+
+
+def _no_join(gate: Gate) -> JoinGroupResponse:
+    name = None if gate.context.api_version >= NULL_NAMES_SINCE else ""
+    return JoinGroupResponse(error_code=_FAILED, protocol_name=name)
+
+
+join_group = _member(_no_join)
+sync_group = _member(lambda _: SyncGroupResponse(error_code=_FAILED))
+heartbeat = _member(lambda _: HeartbeatResponse(error_code=_FAILED))
+leave_group = _member(lambda _: LeaveGroupResponse(error_code=_FAILED))
+
+
+async def consumer_group_heartbeat(
+    request: ConsumerGroupHeartbeatRequest, gate: Gate
+) -> ConsumerGroupHeartbeatResponse:
+    """READ on the group, and DESCRIBE on every topic that the member subscribes to by name."""
+    if not gate.may(AclOperation.READ, ResourceType.GROUP, request.group_id):
+        return ConsumerGroupHeartbeatResponse(error_code=_FAILED)
+    names = set(request.subscribed_topic_names or ())
+    if names - await gate.allowed(AclOperation.DESCRIBE, ResourceType.TOPIC, names):
+        return ConsumerGroupHeartbeatResponse(error_code=FAILED[ResourceType.TOPIC])
+    response: ConsumerGroupHeartbeatResponse = await gate.serve(request)
+    return response
+
+
+async def describe_groups(request: DescribeGroupsRequest, gate: Gate) -> DescribeGroupsResponse:
+    """DESCRIBE on each group."""
+    allowed = await gate.allowed(AclOperation.DESCRIBE, ResourceType.GROUP, request.groups)
+    others = [
+        DescribedGroup(error_code=_FAILED, group_id=group_id)
+        for group_id in request.groups
+        if group_id not in allowed
+    ]
+    request.groups = [group_id for group_id in request.groups if group_id in allowed]
+    response: DescribeGroupsResponse = await gate.serve(request)
+    await _tell_operations(response.groups, gate)
+    response.groups = others + response.groups
+    return response
+
+
+async def consumer_group_describe(
+    request: ConsumerGroupDescribeRequest, gate: Gate
+) -> ConsumerGroupDescribeResponse:
+    """DESCRIBE on each group, and on every topic that its members have or subscribe to."""
+    allowed = await gate.allowed(AclOperation.DESCRIBE, ResourceType.GROUP, request.group_ids)
+    others = [
+        DescribedConsumerGroup(error_code=_FAILED, group_id=group_id)
+        for group_id in request.group_ids
+        if group_id not in allowed
+    ]
+    request.group_ids = [group_id for group_id in request.group_ids if group_id in allowed]
+    response: ConsumerGroupDescribeResponse = await gate.serve(request)
+    await _tell_operations(response.groups, gate)
+    for group in response.groups:
+        names = _topics_of(group)
+        if names - await gate.allowed(
+            AclOperation.DESCRIBE, ResourceType.TOPIC, names, tells_denied=False
+        ):
+            group.error_code = FAILED[ResourceType.TOPIC]
+            group.error_message = (
+                "The group has described topic(s) that the client is not authorized to describe."
+            )
+            group.members = []
+    response.groups = others + response.groups
+    return response
+
+
+def _topics_of(group: DescribedConsumerGroup) -> set[str]:
+    """Every topic that a description names."""
+    names: set[str] = set()
+    for member in group.members:
+        names.update(member.subscribed_topic_names)
+        for assignment in (member.assignment, member.target_assignment):
+            names.update(topic.topic_name for topic in assignment.topic_partitions)
+    return names
+
+
+async def _tell_operations(groups: list[Any], gate: Gate) -> None:
+    """Tell what the client may do to groups, where it has asked for that."""
+    for piece in pieces(groups):
+        if len(groups) > 1 and gate.context.work.spend(UNITS * len(piece)):
+            await later(gate.context.work.next_slice)
+        for group in piece:
+            if group.authorized_operations != NOT_ASKED:
+                group.authorized_operations = gate.operations(ResourceType.GROUP, group.group_id)
+
+
+async def list_groups(request: ListGroupsRequest, gate: Gate) -> ListGroupsResponse:
+    """Every group with DESCRIBE on the cluster, otherwise those with DESCRIBE of their own."""
+    response: ListGroupsResponse = await gate.serve(request)
+    if not gate.may_on_cluster(AclOperation.DESCRIBE, tells_denied=False):
+        ids = [group.group_id for group in response.groups]
+        allowed = await gate.allowed(
+            AclOperation.DESCRIBE, ResourceType.GROUP, ids, tells_denied=False
+        )
+        response.groups = [group for group in response.groups if group.group_id in allowed]
+    return response
+
+
+async def delete_groups(request: DeleteGroupsRequest, gate: Gate) -> DeleteGroupsResponse:
+    """DELETE on each group."""
+    allowed = await gate.allowed(AclOperation.DELETE, ResourceType.GROUP, request.groups_names)
+    others = [
+        DeletableGroupResult(group_id=group_id, error_code=_FAILED)
+        for group_id in dict.fromkeys(request.groups_names)
+        if group_id not in allowed
+    ]
+    request.groups_names = [name for name in request.groups_names if name in allowed]
+    response: DeleteGroupsResponse = await gate.serve(request)
+    response.results += others
+    return response
+
+
+async def find_coordinator(request: FindCoordinatorRequest, gate: Gate) -> FindCoordinatorResponse:
+    """DESCRIBE on each group or transactional id."""
+    if request.key_type not in (GROUP, TRANSACTION):
+        answer: FindCoordinatorResponse = await gate.serve(request)
+        return answer
+    kind = ResourceType.GROUP if request.key_type == GROUP else ResourceType.TRANSACTIONAL_ID
+    if gate.context.api_version < BATCHED_SINCE:
+        if gate.may(AclOperation.DESCRIBE, kind, request.key):
+            single: FindCoordinatorResponse = await gate.serve(request)
+            return single
+        return FindCoordinatorResponse(error_code=FAILED[kind], node_id=-1, host="", port=-1)
+    allowed = await gate.allowed(AclOperation.DESCRIBE, kind, request.coordinator_keys)
+    others = [
+        Coordinator(key=key, node_id=-1, host="", port=-1, error_code=FAILED[kind])
+        for key in request.coordinator_keys
+        if key not in allowed
+    ]
+    request.coordinator_keys = [key for key in request.coordinator_keys if key in allowed]
+    response: FindCoordinatorResponse = await gate.serve(request)
+    response.coordinators += others
+    return response

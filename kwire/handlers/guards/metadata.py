@@ -1,0 +1,175 @@
+"""What the APIs that describe topics and the cluster need, and what they hide.
+
+Rules:
+
+- A topic without DESCRIBE is left out where all topics are asked for. Where it is named, it has the
+  same error whether it exists or not.
+- A topic that doesn't exist is created only with CREATE on the cluster or on the topic.
+
+Source: KafkaApis.handleTopicMetadataRequest, DescribeTopicPartitionsRequestHandler of Kafka.
+"""
+
+from typing import Any
+
+from kwire.broker.internal_topics import INTERNAL_TOPICS
+from kwire.handlers.context import NOT_ASKED
+from kwire.handlers.guards.gate import FAILED, Gate
+from kwire.handlers.slices import pieces
+from kwire.handlers.waiting import later
+from kwire.metadata.acls import CLUSTER_NAME, AclOperation, ResourceType
+from kwire.protocol.messages.describe_cluster import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from kwire.protocol.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponseTopic,
+    TopicRequest,
+)
+from kwire.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
+from kwire.protocol.types import ZERO_UUID
+
+NULL_NAMES_SINCE = 12
+AUTO_CREATION_FIELD_SINCE = 4
+UNITS = 8
+
+_FAILED = FAILED[ResourceType.TOPIC]
+
+
+async def metadata(request: MetadataRequest, gate: Gate) -> MetadataResponse:
+    """DESCRIBE on each topic, CREATE for one that doesn't exist."""
+    version = gate.context.api_version
+    wants_all = request.topics is None or (version == 0 and not request.topics)
+    others: list[MetadataResponseTopic] = []
+    if not wants_all and request.topics:
+        request.topics, others = await _visible(request.topics, request, gate)
+    response: MetadataResponse = await gate.serve(request)
+    if version == 0 and not wants_all and not request.topics:
+        response.topics = []  # the handler took an empty list for all topics
+    if wants_all:
+        names = [topic.name or "" for topic in response.topics]
+        allowed = await gate.allowed(
+            AclOperation.DESCRIBE, ResourceType.TOPIC, names, tells_denied=False
+        )
+        response.topics = [topic for topic in response.topics if topic.name in allowed]
+    if request.include_topic_authorized_operations:
+        await _tell_operations(response.topics, gate)
+    response.topics += others
+    response.cluster_authorized_operations = _cluster_operations(
+        response.cluster_authorized_operations, gate
+    )
+    return response
+
+
+async def _visible(
+    topics: list[MetadataRequestTopic], request: MetadataRequest, gate: Gate
+) -> tuple[list[MetadataRequestTopic], list[MetadataResponseTopic]]:
+    """The topics of a request that the handler may answer, and the answers for the others."""
+    image = gate.context.broker.image
+    by_id = any(topic.topic_id != ZERO_UUID for topic in topics)
+    named = [
+        (topic, gate.name_of(topic.topic_id) if topic.topic_id != ZERO_UUID else topic.name or "")
+        for topic in topics
+        if not by_id or topic.topic_id != ZERO_UUID  # with an id in it, names don't count
+    ]
+    names = {name for _, name in named if name is not None}
+    seen = await gate.allowed(AclOperation.DESCRIBE, ResourceType.TOPIC, names)
+    missing = {name for name in seen if name not in image.topics_by_name}
+    uncreatable: set[str] = set()
+    creates = bool(missing) and _creates(request, gate)
+    if creates and not gate.may_on_cluster(AclOperation.CREATE, tells_denied=False):
+        allowed = await gate.allowed(AclOperation.CREATE, ResourceType.TOPIC, missing)
+        uncreatable = missing - allowed
+    kept: list[MetadataRequestTopic] = []
+    others: dict[tuple[str | None, bytes], MetadataResponseTopic] = {}
+    for topic, name in named:
+        if name is None or (name in seen and name not in uncreatable):
+            kept.append(topic)
+            continue
+        others[name, topic.topic_id] = _hidden(topic, name, gate)
+        if name in uncreatable:
+            others[name, topic.topic_id].is_internal = name in INTERNAL_TOPICS
+    return kept, list(others.values())
+
+
+def _creates(request: MetadataRequest, gate: Gate) -> bool:
+    """Whether the handler would create a topic that doesn't exist."""
+    asked = request.allow_auto_topic_creation
+    asked = asked or gate.context.api_version < AUTO_CREATION_FIELD_SINCE
+    return bool(asked and gate.context.broker.setting("auto.create.topics.enable"))
+
+
+def _hidden(topic: MetadataRequestTopic, name: str, gate: Gate) -> MetadataResponseTopic:
+    """The answer about a topic that the client may not see: what it has sent, and no more."""
+    if topic.topic_id == ZERO_UUID:
+        return MetadataResponseTopic(error_code=_FAILED, name=name)
+    shown = None if gate.context.api_version >= NULL_NAMES_SINCE else ""
+    return MetadataResponseTopic(error_code=_FAILED, name=shown, topic_id=topic.topic_id)
+
+
+async def _tell_operations(topics: list[Any], gate: Gate) -> None:
+    """Tell what the client may do to topics."""
+    for piece in pieces(topics):
+        if len(topics) > 1 and gate.context.work.spend(UNITS * len(piece)):
+            await later(gate.context.work.next_slice)
+        for topic in piece:
+            if topic.name is not None:
+                topic.topic_authorized_operations = gate.operations(ResourceType.TOPIC, topic.name)
+
+
+async def describe_topic_partitions(
+    request: DescribeTopicPartitionsRequest, gate: Gate
+) -> DescribeTopicPartitionsResponse:
+    """DESCRIBE on each topic, so that a page has as many partitions as the client asks for."""
+    others: list[DescribeTopicPartitionsResponseTopic] = []
+    if request.topics:
+        names = [topic.name for topic in request.topics]
+        allowed = await gate.allowed(AclOperation.DESCRIBE, ResourceType.TOPIC, names)
+        first = request.cursor.topic_name if request.cursor else ""
+        others = [
+            DescribeTopicPartitionsResponseTopic(error_code=_FAILED, name=name)
+            for name in dict.fromkeys(names)
+            if name not in allowed and name >= first
+        ]
+        request.topics = [topic for topic in request.topics if topic.name in allowed]
+        if first not in allowed and first in names:
+            request.cursor = None
+            request.topics = [topic for topic in request.topics if topic.name > first]
+    else:
+        every = list(gate.context.broker.image.topics_by_name)
+        allowed = await gate.allowed(
+            AclOperation.DESCRIBE, ResourceType.TOPIC, every, tells_denied=False
+        )
+        if request.cursor and request.cursor.topic_name not in allowed:
+            allowed = {name for name in allowed if name > request.cursor.topic_name}
+            request.cursor = None
+        request.topics = [TopicRequest(name=name) for name in allowed]
+    if not request.topics:
+        return DescribeTopicPartitionsResponse(topics=others)
+    response: DescribeTopicPartitionsResponse = await gate.serve(request)
+    await _tell_operations(response.topics, gate)
+    response.topics += others
+    return response
+
+
+async def describe_cluster(request: DescribeClusterRequest, gate: Gate) -> DescribeClusterResponse:
+    """Nothing; DESCRIBE on the cluster shows what the client may do to it."""
+    response: DescribeClusterResponse = await gate.serve(request)
+    if not response.error_code:
+        response.cluster_authorized_operations = _cluster_operations(
+            response.cluster_authorized_operations, gate
+        )
+    return response
+
+
+def _cluster_operations(told: int, gate: Gate) -> int:
+    """What the client may do to the cluster, if it asked; 0 if it may not even describe it."""
+    if told == NOT_ASKED or not gate.may_on_cluster(AclOperation.DESCRIBE):
+        return NOT_ASKED if told == NOT_ASKED else 0
+    return gate.operations(ResourceType.CLUSTER, CLUSTER_NAME)

@@ -1,0 +1,214 @@
+"""What the APIs of committed offsets need: a right to the group, and one to each topic.
+
+Source: KafkaApis of Kafka.
+"""
+
+from typing import Any
+
+from kwire.errors import ErrorCode
+from kwire.handlers.guards.gate import FAILED, Gate, topics_apart
+from kwire.metadata.acls import AclOperation, ResourceType
+from kwire.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from kwire.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from kwire.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from kwire.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+
+COMMIT_BY_ID_SINCE = 10
+FETCH_BY_ID_SINCE = 10
+FETCH_GROUPS_SINCE = 8
+FETCH_ERROR_SINCE = 2
+
+_TOPIC_FAILED = FAILED[ResourceType.TOPIC]
+
+
+async def offset_commit(request: OffsetCommitRequest, gate: Gate) -> OffsetCommitResponse:
+    """READ on the group and on each topic."""
+
+    def refuse(topic: Any, code: ErrorCode) -> OffsetCommitResponseTopic:
+        partitions = [
+            OffsetCommitResponsePartition(partition_index=one.partition_index, error_code=code)
+            for one in topic.partitions
+        ]
+        return OffsetCommitResponseTopic(
+            name=topic.name, topic_id=topic.topic_id, partitions=partitions
+        )
+
+    if not gate.may(AclOperation.READ, ResourceType.GROUP, request.group_id):
+        code = FAILED[ResourceType.GROUP]
+        return OffsetCommitResponse(topics=[refuse(topic, code) for topic in request.topics])
+    by_id = gate.context.api_version >= COMMIT_BY_ID_SINCE
+    kept, others = await topics_apart(request.topics, AclOperation.READ, gate, by_id=by_id)
+    request.topics = kept
+    response: OffsetCommitResponse = await gate.serve(request)
+    response.topics += [refuse(topic, _TOPIC_FAILED) for topic in others]
+    return response
+
+
+async def txn_offset_commit(request: TxnOffsetCommitRequest, gate: Gate) -> TxnOffsetCommitResponse:
+    """WRITE on the transactional id, READ on the group and on each topic."""
+
+    def refuse(topic: Any, code: ErrorCode) -> TxnOffsetCommitResponseTopic:
+        partitions = [
+            TxnOffsetCommitResponsePartition(partition_index=one.partition_index, error_code=code)
+            for one in topic.partitions
+        ]
+        return TxnOffsetCommitResponseTopic(name=topic.name, partitions=partitions)
+
+    for operation, kind, name in (
+        (AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id),
+        (AclOperation.READ, ResourceType.GROUP, request.group_id),
+    ):
+        if not gate.may(operation, kind, name):
+            topics = [refuse(topic, FAILED[kind]) for topic in request.topics]
+            return TxnOffsetCommitResponse(topics=topics)
+    kept, others = await topics_apart(request.topics, AclOperation.READ, gate)
+    request.topics = kept
+    if not kept:
+        response = TxnOffsetCommitResponse()
+    else:
+        response = await gate.serve(request)
+    response.topics += [refuse(topic, _TOPIC_FAILED) for topic in others]
+    return response
+
+
+async def offset_delete(request: OffsetDeleteRequest, gate: Gate) -> OffsetDeleteResponse:
+    """DELETE on the group, READ on each topic."""
+    if not gate.may(AclOperation.DELETE, ResourceType.GROUP, request.group_id):
+        return OffsetDeleteResponse(error_code=FAILED[ResourceType.GROUP])
+    kept, others = await topics_apart(request.topics, AclOperation.READ, gate)
+    request.topics = kept
+    response: OffsetDeleteResponse = await gate.serve(request)
+    if not response.error_code:
+        response.topics += [_not_deleted(topic) for topic in others]
+    return response
+
+
+def _not_deleted(topic: Any) -> OffsetDeleteResponseTopic:
+    return OffsetDeleteResponseTopic(
+        name=topic.name,
+        partitions=[
+            OffsetDeleteResponsePartition(
+                partition_index=one.partition_index, error_code=_TOPIC_FAILED
+            )
+            for one in topic.partitions
+        ],
+    )
+
+
+async def offset_fetch(request: OffsetFetchRequest, gate: Gate) -> OffsetFetchResponse:
+    """DESCRIBE on each group and each topic; a request for all topics leaves the others out."""
+    if gate.context.api_version < FETCH_GROUPS_SINCE:
+        return await _fetch_one(request, gate)
+    allowed = await gate.allowed(
+        AclOperation.DESCRIBE, ResourceType.GROUP, [group.group_id for group in request.groups]
+    )
+    refused = [
+        OffsetFetchResponseGroup(
+            group_id=group.group_id, topics=[], error_code=FAILED[ResourceType.GROUP]
+        )
+        for group in request.groups
+        if group.group_id not in allowed
+    ]
+    request.groups = [group for group in request.groups if group.group_id in allowed]
+    others = [await _fetchable(group, gate) for group in request.groups]
+    response: OffsetFetchResponse = await gate.serve(request)
+    for wanted, answer, more in zip(request.groups, response.groups, others, strict=True):
+        if wanted.topics is None:
+            await _leave_out(answer, gate)
+        elif not answer.error_code:
+            answer.topics += more
+    response.groups += refused
+    return response
+
+
+async def _fetch_one(request: OffsetFetchRequest, gate: Gate) -> OffsetFetchResponse:
+    """The same for versions with one group."""
+    has_error = gate.context.api_version >= FETCH_ERROR_SINCE
+    if not gate.may(AclOperation.DESCRIBE, ResourceType.GROUP, request.group_id):
+        code = FAILED[ResourceType.GROUP]
+        if has_error:
+            return OffsetFetchResponse(error_code=code, topics=[])
+        return OffsetFetchResponse(topics=[_unseen(topic, code) for topic in request.topics or ()])
+    if request.topics is not None:
+        kept, others = await topics_apart(request.topics, AclOperation.DESCRIBE, gate)
+        request.topics = kept
+        response: OffsetFetchResponse = await gate.serve(request)
+        if not response.error_code:
+            response.topics += [_unseen(topic, _TOPIC_FAILED) for topic in others]
+        return response
+    response = await gate.serve(request)
+    await _leave_out(response, gate)
+    return response
+
+
+def _unseen(topic: Any, code: ErrorCode) -> OffsetFetchResponseTopic:
+    partitions = [
+        OffsetFetchResponsePartition(
+            partition_index=index,
+            committed_offset=-1,
+            committed_leader_epoch=-1,
+            metadata="",
+            error_code=code,
+        )
+        for index in topic.partition_indexes
+    ]
+    return OffsetFetchResponseTopic(name=topic.name, partitions=partitions)
+
+
+async def _fetchable(group: OffsetFetchRequestGroup, gate: Gate) -> list[OffsetFetchResponseTopics]:
+    """Leave the topics in the request that the client may describe; the answers for the others."""
+    if group.topics is None:
+        return []
+    by_id = gate.context.api_version >= FETCH_BY_ID_SINCE
+    group.topics, others = await topics_apart(
+        group.topics, AclOperation.DESCRIBE, gate, by_id=by_id
+    )
+    return [
+        OffsetFetchResponseTopics(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            partitions=[
+                OffsetFetchResponsePartitions(
+                    partition_index=index,
+                    committed_offset=-1,
+                    committed_leader_epoch=-1,
+                    metadata="",
+                    error_code=_TOPIC_FAILED,
+                )
+                for index in topic.partition_indexes
+            ],
+        )
+        for topic in others
+    ]
+
+
+async def _leave_out(answer: Any, gate: Gate) -> None:
+    """Leave the topics out of an answer that the client may not describe."""
+    by_id = gate.context.api_version >= FETCH_BY_ID_SINCE
+    answer.topics, _ = await topics_apart(
+        answer.topics, AclOperation.DESCRIBE, gate, by_id=by_id, tells_denied=False
+    )

@@ -1,0 +1,191 @@
+"""What the APIs of transactions need: WRITE on the transactional id, and rights to what it touches.
+
+Source: KafkaApis of Kafka.
+"""
+
+from kwire.errors import ErrorCode
+from kwire.handlers.guards.gate import FAILED, Gate, topics_apart
+from kwire.handlers.slices import pieces
+from kwire.handlers.waiting import later
+from kwire.metadata.acls import AclOperation, ResourceType
+from kwire.protocol.messages.add_offsets_to_txn import (
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+)
+from kwire.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
+)
+from kwire.protocol.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TransactionState,
+)
+from kwire.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from kwire.protocol.messages.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+from kwire.protocol.messages.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+)
+from kwire.protocol.messages.list_transactions import TransactionState as ListedTransaction
+from kwire.protocol.messages.write_txn_markers import (
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+BROKERS_SINCE = 4
+"""Only brokers send AddPartitionsToTxn from this version on."""
+
+_ID = ResourceType.TRANSACTIONAL_ID
+_FAILED = FAILED[_ID]
+
+
+async def init_producer_id(request: InitProducerIdRequest, gate: Gate) -> InitProducerIdResponse:
+    """WRITE on the transactional id; without one, a right to write to any topic."""
+    response: InitProducerIdResponse
+    if request.transactional_id is not None:
+        if gate.may(AclOperation.WRITE, _ID, request.transactional_id):
+            response = await gate.serve(request)
+            return response
+        return InitProducerIdResponse(error_code=_FAILED, producer_epoch=-1)
+    if gate.may_on_cluster(AclOperation.IDEMPOTENT_WRITE, tells_denied=False) or gate.may_somewhere(
+        AclOperation.WRITE, ResourceType.TOPIC
+    ):
+        response = await gate.serve(request)
+        return response
+    return InitProducerIdResponse(error_code=FAILED[ResourceType.CLUSTER], producer_epoch=-1)
+
+
+async def add_partitions_to_txn(
+    request: AddPartitionsToTxnRequest, gate: Gate
+) -> AddPartitionsToTxnResponse:
+    """WRITE on the transactional id and each topic; CLUSTER_ACTION for the requests of brokers."""
+    response: AddPartitionsToTxnResponse
+    if gate.context.api_version >= BROKERS_SINCE:
+        if gate.may_on_cluster(AclOperation.CLUSTER_ACTION):
+            response = await gate.serve(request)
+            return response
+        return AddPartitionsToTxnResponse(error_code=FAILED[ResourceType.CLUSTER])
+    topics = request.v3_and_below_topics
+    if not gate.may(AclOperation.WRITE, _ID, request.v3_and_below_transactional_id):
+        return AddPartitionsToTxnResponse(
+            results_by_topic_v3_and_below=[_not_added(topic, _FAILED) for topic in topics]
+        )
+    kept, others = await topics_apart(topics, AclOperation.WRITE, gate)
+    if not others:
+        response = await gate.serve(request)
+        return response
+    failed = FAILED[ResourceType.TOPIC]
+    return AddPartitionsToTxnResponse(
+        results_by_topic_v3_and_below=[
+            *[_not_added(topic, failed) for topic in others],
+            *[_not_added(topic, ErrorCode.OPERATION_NOT_ATTEMPTED) for topic in kept],
+        ]
+    )
+
+
+def _not_added(topic: AddPartitionsToTxnTopic, code: ErrorCode) -> AddPartitionsToTxnTopicResult:
+    return AddPartitionsToTxnTopicResult(
+        name=topic.name,
+        results_by_partition=[
+            AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code)
+            for index in topic.partitions
+        ],
+    )
+
+
+async def add_offsets_to_txn(
+    request: AddOffsetsToTxnRequest, gate: Gate
+) -> AddOffsetsToTxnResponse:
+    """WRITE on the transactional id, READ on the group."""
+    if not gate.may(AclOperation.WRITE, _ID, request.transactional_id):
+        return AddOffsetsToTxnResponse(error_code=_FAILED)
+    if not gate.may(AclOperation.READ, ResourceType.GROUP, request.group_id):
+        return AddOffsetsToTxnResponse(error_code=FAILED[ResourceType.GROUP])
+    response: AddOffsetsToTxnResponse = await gate.serve(request)
+    return response
+
+
+async def end_txn(request: EndTxnRequest, gate: Gate) -> EndTxnResponse:
+    """WRITE on the transactional id."""
+    if not gate.may(AclOperation.WRITE, _ID, request.transactional_id):
+        return EndTxnResponse(error_code=_FAILED)
+    response: EndTxnResponse = await gate.serve(request)
+    return response
+
+
+async def write_txn_markers(request: WriteTxnMarkersRequest, gate: Gate) -> WriteTxnMarkersResponse:
+    """ALTER on the cluster, or CLUSTER_ACTION, as brokers have it."""
+    if gate.may_on_cluster(AclOperation.ALTER, tells_denied=False) or gate.may_on_cluster(
+        AclOperation.CLUSTER_ACTION
+    ):
+        response: WriteTxnMarkersResponse = await gate.serve(request)
+        return response
+    failed = FAILED[ResourceType.CLUSTER]
+    return WriteTxnMarkersResponse(
+        markers=[
+            WritableTxnMarkerResult(
+                producer_id=marker.producer_id,
+                topics=[
+                    WritableTxnMarkerTopicResult(
+                        name=topic.name,
+                        partitions=[
+                            WritableTxnMarkerPartitionResult(
+                                partition_index=index, error_code=failed
+                            )
+                            for index in topic.partition_indexes
+                        ],
+                    )
+                    for topic in marker.topics
+                ],
+            )
+            for marker in request.markers
+        ]
+    )
+
+
+async def describe_transactions(
+    request: DescribeTransactionsRequest, gate: Gate
+) -> DescribeTransactionsResponse:
+    """DESCRIBE on each transactional id; topics without DESCRIBE are left out."""
+    ids = request.transactional_ids
+    allowed = await gate.allowed(AclOperation.DESCRIBE, _ID, ids)
+    request.transactional_ids = [one for one in ids if one in allowed]
+    response: DescribeTransactionsResponse = await gate.serve(request)
+    for state in response.transaction_states:
+        names = [topic.topic for topic in state.topics]
+        seen = await gate.allowed(
+            AclOperation.DESCRIBE, ResourceType.TOPIC, names, tells_denied=False
+        )
+        state.topics = [topic for topic in state.topics if topic.topic in seen]
+    response.transaction_states += [
+        TransactionState(transactional_id=one, error_code=_FAILED)
+        for one in ids
+        if one not in allowed
+    ]
+    return response
+
+
+async def list_transactions(
+    request: ListTransactionsRequest, gate: Gate
+) -> ListTransactionsResponse:
+    """Those transactional ids with DESCRIBE."""
+    response: ListTransactionsResponse = await gate.serve(request)
+    states: list[ListedTransaction] = []
+    for piece in pieces(response.transaction_states):
+        if states and gate.context.work.spend(len(piece)):
+            await later(gate.context.work.next_slice)
+        ids = [state.transactional_id for state in piece]
+        seen = await gate.allowed(AclOperation.DESCRIBE, _ID, ids, tells_denied=False)
+        states += [state for state in piece if state.transactional_id in seen]
+    response.transaction_states = states
+    return response

@@ -1,0 +1,311 @@
+"""Fetch by a follower: records up to the log end offset, and what the follower tells with it.
+
+Behaviour:
+
+- A fetch from an offset says that the follower has all records before it. So it may move the high
+  watermark, and bring the follower into the ISR, before it is answered.
+- Where the follower's last record is of a leader epoch that ends earlier here, the answer has the
+  diverging epoch in place of records (KIP-595), and nothing is noted of that fetch.
+- A fetch with a broker epoch from before the follower's registration is refused for each partition
+  (KIP-903), and so is one by a broker that isn't a replica: UNKNOWN_LEADER_EPOCH.
+- In a session, the answer holds only partitions with news, and costs only what has changed; see
+  ``kwire.broker.replica_sessions``. A new session looks at every partition once.
+- A fetch waits as a consumer's does. It is answered at once if the follower tells its high
+  watermark (since version 18, KIP-1166) and that is older than the leader's, and for a new log
+  start offset.
+- ``max_bytes`` is soft, as for consumers. Partitions for which there was no room come first in the
+  next answer, and what their followers tell is noted even so.
+
+Source: ReplicaManager.fetchMessages, Partition.fetchRecords and Replica of Kafka.
+"""
+
+from contextlib import nullcontext
+from functools import partial
+
+import trio
+
+from kwire.broker.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, PartitionKey
+from kwire.broker.leader_partition import LeaderPartition
+from kwire.broker.replica_sessions import ReplicaPosition, ReplicaSession
+from kwire.errors import ErrorCode, KafkaError
+from kwire.handlers.context import RequestContext
+from kwire.handlers.lookups import look_without_waiting
+from kwire.handlers.slices import PIECE, pieces
+from kwire.handlers.waiting import Change, happens, later
+from kwire.protocol.file_slice import FileSlice
+from kwire.protocol.messages.fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+
+TOPIC_IDS_SINCE = 13
+UNKNOWN = -1
+
+UNITS = 15
+UNITS_TO_KEEP = 3
+
+
+class Answer:
+    """What one look found: the partitions with news, and whether a wait should end."""
+
+    __slots__ = ("is_urgent", "size_bytes", "told")
+
+    def __init__(self) -> None:
+        self.told: list[tuple[ReplicaPosition, PartitionData]] = []
+        self.size_bytes = 0
+        self.is_urgent = False
+
+
+async def fetch_by_replica(
+    request: FetchRequest, context: RequestContext, node_id: int, broker_epoch: int
+) -> FetchResponse:
+    """Answer a follower's fetch, at once or when there are news."""
+    sessions = context.broker.replica_sessions
+    try:
+        session = await _session(request, context, node_id, broker_epoch)
+    except KafkaError as error:
+        return FetchResponse(error_code=error.code)
+    change = Change(trio.current_time() + max(request.max_wait_ms, 0) / 1000)
+    session.change = change
+    try:
+        answer = await _waited(session, change, request, context)
+        is_over = session.session_id != NO_SESSION and session.session_id not in sessions
+        if is_over:
+            return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        return await _response(answer, session, context)
+    finally:
+        session.change = None
+        if session.session_id == NO_SESSION:
+            session.end()
+
+
+async def _session(
+    request: FetchRequest, context: RequestContext, node_id: int, broker_epoch: int
+) -> ReplicaSession:
+    """The session of a fetch, with what the fetch tells; without an id if there is no room."""
+    sessions = context.broker.replica_sessions
+    by_id = context.api_version >= TOPIC_IDS_SINCE
+    is_new = request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH)
+    if is_new:
+        sessions.remove(request.session_id)
+        session = ReplicaSession(node_id, broker_epoch, uses_topic_ids=by_id)
+    else:
+        session = sessions.get(
+            request.session_id, request.session_epoch, node_id, uses_topic_ids=by_id
+        )
+        session.broker_epoch = broker_epoch
+    await _take_wishes(session, request, context)
+    if not is_new:
+        sessions.check_room(session)
+    elif request.session_epoch == INITIAL_EPOCH and session.positions:
+        sessions.keep(session)
+    return session
+
+
+async def _take_wishes(
+    session: ReplicaSession, request: FetchRequest, context: RequestContext
+) -> None:
+    """Note the partitions that a fetch names, and forget those that it leaves out."""
+    for topic in request.topics:
+        for piece in pieces(topic.partitions):
+            for wanted in piece:
+                session.want((topic.topic, topic.topic_id, wanted.partition), wanted)
+            if context.work.spend(UNITS_TO_KEEP * len(piece)):
+                await later(context.work.next_slice)
+    for forgotten in request.forgotten_topics_data:
+        for indexes in pieces(forgotten.partitions):
+            for index in indexes:
+                session.forget((forgotten.topic, forgotten.topic_id, index))
+            if context.work.spend(UNITS_TO_KEEP * len(indexes)):
+                await later(context.work.next_slice)
+
+
+async def _waited(
+    session: ReplicaSession, change: Change, request: FetchRequest, context: RequestContext
+) -> Answer:
+    """The answer, when there are enough bytes, urgent news, or no time left."""
+    broker = context.broker
+    is_full = request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH)
+    max_bytes = min(request.max_bytes, broker.integer("fetch.max.bytes"))
+    min_bytes = min(request.min_bytes, max_bytes)
+    is_late = False
+    while True:
+        answer = await _look(session, max_bytes, context, is_full=is_full)
+        is_enough = answer.size_bytes >= min_bytes or answer.is_urgent
+        if is_enough or is_late or broker.is_stopping or not session.positions:
+            return answer
+        is_late = not await happens(change)
+        for position, _ in answer.told:
+            session.dirty[position] = None
+        if is_full:
+            session.dirty.update(dict.fromkeys(session.positions.values()))
+
+
+async def _look(
+    session: ReplicaSession, max_bytes: int, context: RequestContext, *, is_full: bool
+) -> Answer:
+    """Look once at each dirty partition; a thread reads pages that aren't in memory."""
+    answer = Answer()
+    work = context.work
+    for place, position in enumerate(list(session.dirty)):
+        if place and work.spend(UNITS):
+            await later(work.next_slice)
+        left = max_bytes - answer.size_bytes
+        if position not in session.dirty or (left <= 0 and not (position.is_new or is_full)):
+            continue  # it was forgotten meanwhile, or has to wait for the next answer
+        look = partial(_look_at, position, context, max(left, 0), first=not answer.size_bytes)
+        _take(answer, position, await look_without_waiting(context.broker, look), is_full=is_full)
+    return answer
+
+
+def _take(answer: Answer, position: ReplicaPosition, data: PartitionData, *, is_full: bool) -> None:
+    """Put what was found into an answer, if it is news; the session looks again if more is left."""
+    session, partition = position.session, position.partition
+    if position not in session.dirty:
+        return
+    is_error = bool(data.error_code) or data.diverging_epoch is not None
+    has_records = isinstance(data.records, FileSlice)
+    is_new_start = data.log_start_offset != position.told_log_start_offset
+    if has_records or is_error:
+        session.move_to_end(position)
+    elif partition is None or position.fetch_offset >= partition.log.log_end_offset:
+        del session.dirty[position]
+    is_news = (
+        *(has_records, is_error, is_new_start),
+        data.high_watermark != position.told_high_watermark,
+    )
+    if is_full or any(is_news):
+        answer.told.append((position, data))
+    if isinstance(data.records, FileSlice):
+        answer.size_bytes += data.records.size_bytes
+    if is_error or position.lacks_watermark:
+        answer.is_urgent = True
+    if is_new_start and position.told_log_start_offset != UNKNOWN:
+        answer.is_urgent = True
+
+
+def _look_at(
+    position: ReplicaPosition, context: RequestContext, left: int, *, first: bool, hurry: bool
+) -> PartitionData:
+    """One partition's answer; errors become codes here and nowhere else. ColdPages."""
+    partition: LeaderPartition | None = None
+    offset = position.fetch_offset
+    try:
+        partition = _bound(position, context)
+        log = partition.log
+        diverging = _diverging(partition, position)
+        if diverging is None:
+            _note(partition, position)
+            with log.hurry if hurry else nullcontext():
+                records = log.read(
+                    offset,
+                    min(left, position.max_bytes),
+                    end_offset=log.log_end_offset,
+                    min_one_batch=first,
+                )
+    except KafkaError as error:
+        is_outside = error.code is ErrorCode.OFFSET_OUT_OF_RANGE and partition is not None
+        return PartitionData(
+            partition_index=position.key[2],
+            error_code=error.code,
+            high_watermark=-1,
+            log_start_offset=partition.log.log_start_offset if is_outside and partition else -1,
+            records=b"",
+        )
+    return PartitionData(
+        partition_index=partition.index,
+        high_watermark=partition.high_watermark,
+        last_stable_offset=partition.last_stable_offset,
+        log_start_offset=log.log_start_offset,
+        diverging_epoch=diverging,
+        records=b"" if diverging is not None or records is None else records,
+    )
+
+
+def _bound(position: ReplicaPosition, context: RequestContext) -> LeaderPartition:
+    """The partition, which tells the session of changes from now on; KafkaError."""
+    broker, session = context.broker, position.session
+    name, topic_id, index = position.key
+    if session.uses_topic_ids:
+        partition = broker.partition_by_id(topic_id, index)
+    else:
+        partition = broker.partition(name, index)
+    epoch = position.current_leader_epoch
+    partition.check_leader_epoch(epoch)
+    if not isinstance(partition, LeaderPartition):
+        code = ErrorCode.NOT_LEADER_OR_FOLLOWER if epoch == UNKNOWN else _NOT_YET
+        raise KafkaError(code, f"{partition.topic}-{index} has no followers")
+    partition.follower(session.node_id, names_epoch=epoch != UNKNOWN)
+    registered = broker.image.brokers.get(session.node_id)
+    if registered is not None and UNKNOWN < session.broker_epoch < registered.epoch:
+        raise KafkaError(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            f"a fetch of broker {session.node_id} from before its registration",
+        )
+    position.bind(partition)
+    return partition
+
+
+def _diverging(partition: LeaderPartition, position: ReplicaPosition) -> EpochEndOffset | None:
+    """Where the follower's newest epoch ends here if that is before its end offset.
+
+    Raises KafkaError (OFFSET_OUT_OF_RANGE) if nothing is known of that epoch.
+    """
+    epoch, offset = position.last_fetched_epoch, position.fetch_offset
+    log = partition.log
+    if epoch == UNKNOWN or not position.is_new:
+        return None
+    found, end_offset = log.end_offset_for_epoch(epoch)
+    if found == UNKNOWN or offset < log.log_start_offset:
+        raise KafkaError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"offset {offset} of leader epoch {epoch} isn't in {log.name}",
+        )
+    if found < epoch or end_offset < offset:
+        return EpochEndOffset(epoch=found, end_offset=end_offset)
+    return None
+
+
+def _note(partition: LeaderPartition, position: ReplicaPosition) -> None:
+    """Note what a fetch tells, once; KafkaError, OFFSET_OUT_OF_RANGE before all."""
+    if not position.is_new:
+        return
+    log, offset, session = partition.log, position.fetch_offset, position.session
+    if not log.log_start_offset <= offset <= log.log_end_offset:
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} isn't in {log.name}")
+    follower = partition.follower(session.node_id, names_epoch=True)
+    partition.followed(follower, offset, position.log_start_offset, session.broker_epoch)
+    position.is_new = False
+
+
+async def _response(
+    answer: Answer, session: ReplicaSession, context: RequestContext
+) -> FetchResponse:
+    """The response; the session remembers what it tells."""
+    topics: list[FetchableTopicResponse] = []
+    last: PartitionKey = ("", b"", UNKNOWN)
+    failed = False
+    for piece in pieces(answer.told):
+        for position, data in piece:
+            position.told_high_watermark = data.high_watermark
+            position.told_log_start_offset = data.log_start_offset
+            failed = failed or bool(data.error_code)
+            key = position.key
+            if not topics or key[:2] != last[:2]:
+                topics.append(FetchableTopicResponse(topic=key[0], topic_id=key[1], partitions=[]))
+                last = key
+            topics[-1].partitions.append(data)
+        if len(piece) == PIECE and context.work.spend(UNITS_TO_KEEP * PIECE):
+            await later(context.work.next_slice)
+    response = FetchResponse(session_id=session.session_id, responses=topics)
+    if failed:
+        from kwire.handlers.leader_hints import hint_consumer
+
+        hint_consumer(response, context)
+    return response
+
+
+_NOT_YET = ErrorCode.UNKNOWN_LEADER_EPOCH

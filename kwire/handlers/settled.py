@@ -1,0 +1,45 @@
+"""The response of a coordinator, once what it rests on is replicated (``kwire.broker.basis``).
+
+Rules:
+
+- What a response rests on is what its coordinator's partition holds when the response is made.
+- A response that can't leave becomes the same kind of response with an error: NOT_COORDINATOR if
+  the partition has another leader or epoch, COORDINATOR_NOT_AVAILABLE if the replicas don't answer
+  in time. Clients ask the same again after both.
+- The wait needs no task.
+"""
+
+from collections.abc import Collection
+from typing import Any
+
+import trio
+
+from kwire.broker.basis import Basis
+from kwire.broker.flusher import Demand, Flush
+from kwire.errors import ErrorCode
+from kwire.handlers.waiting import Change, happens, later
+from kwire.protocol.error_codes import refused
+
+
+async def settled(response: Any, demands: Collection[Demand]) -> Any:
+    """A response after its flushes, and after the replication of all that it rests on.
+
+    Raises KafkaError if a sync fails.
+    """
+    rested_on = [(one, one.end_offset) for one in demands if isinstance(one, Basis)]
+    for flush in demands:
+        if isinstance(flush, Flush):
+            await later(flush.wait)
+    for basis, offset in rested_on:
+        code = await _outcome(basis, offset)
+        if code:
+            return None if response is None else refused(response, code)
+    return response
+
+
+async def _outcome(basis: Basis, offset: int) -> ErrorCode:
+    if not basis.covers(offset):
+        change = Change(trio.current_time() + basis.timeout_s)
+        basis.wait_for(offset, change, change.deadline_s)
+        await happens(change)
+    return basis.refusal(offset)

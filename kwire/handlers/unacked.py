@@ -1,0 +1,134 @@
+"""Produce requests with acks=all whose records have to reach the replicas in sync.
+
+Rules:
+
+- A request waits for its ``Acks`` as others wait for a change: it rests, without a task. Its answer
+  is ready meanwhile.
+- A partition that fails afterwards changes only the error code of its answer, as in Kafka: the
+  records are in the log, and may be acknowledged to another request or lost.
+- A request that ends early, because its client is gone, leaves the queues of its partitions.
+
+Source: DelayedProduce of Kafka.
+"""
+
+from collections.abc import Generator
+from struct import Struct
+from types import coroutine
+from typing import TYPE_CHECKING
+
+import trio
+
+from kwire.broker.acks import Acks
+from kwire.broker.leader_partition import LeaderPartition
+from kwire.broker.partition import Partition
+from kwire.errors import ErrorCode
+from kwire.handlers.waiting import Unfinished, at_once_or_later
+from kwire.protocol.frame import RequestHeader
+
+if TYPE_CHECKING:
+    from kwire.broker.broker import Broker
+    from kwire.handlers.context import ConnectionInfo
+    from kwire.protocol.messages.produce import PartitionProduceResponse
+
+PRODUCE_KEY = 0
+_ERROR_CODE = Struct(">h")
+
+
+@coroutine
+def acknowledged(acks: Acks) -> Generator[Acks, None, None]:
+    """Wait until every slot is settled or time is up; give up if the handler is dropped."""
+    try:
+        while not acks.is_set:
+            yield acks
+    finally:
+        acks.give_up()
+
+
+class Unreplicated:
+    """What a partition's answer of the slow path waits for, in place of a flush.
+
+    The partition has appended the records below ``end_offset``. A flush that they need isn't waited
+    for apart: the high watermark waits for it.
+    """
+
+    __slots__ = ("_deadline_s", "_end_offset", "_partition")
+
+    def __init__(self, partition: Partition, end_offset: int, timeout_ms: int) -> None:
+        assert isinstance(partition, LeaderPartition)
+        self._partition = partition
+        self._end_offset = end_offset
+        self._deadline_s = trio.current_time() + timeout_ms / 1000
+
+    async def settle(self, answer: "PartitionProduceResponse") -> bool:
+        """Wait, and note an error in the answer; whether another broker may lead by now."""
+        acks = Acks(self._deadline_s)
+        self._partition.wait_for(self._end_offset, acks, 0)
+        await acknowledged(acks)
+        error = acks.errors.get(0)
+        if error is None:
+            return False
+        answer.error_code = error
+        return error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+class Unacked:
+    """What a request of the fast path waits for.
+
+    ``places`` are the positions of the error codes in the answer, one for each slot of ``acks``.
+    """
+
+    __slots__ = ("_broker", "_client", "_header", "acks", "places")
+
+    def __init__(
+        self, timeout_ms: int, header: RequestHeader, broker: "Broker", client: "ConnectionInfo"
+    ) -> None:
+        self._header = header
+        self._broker = broker
+        self._client = client
+        self.acks = Acks(trio.current_time() + timeout_ms / 1000)
+        self.places: list[int] = []
+
+    def add(self, partition: Partition, end_offset: int, place: int) -> None:
+        """Wait for the replicas to have a partition's records below an offset."""
+        assert isinstance(partition, LeaderPartition)
+        partition.wait_for(end_offset, self.acks, len(self.places))
+        self.places.append(place)
+
+    def answer(self, ready: bytes) -> "Unfinished | bytes":
+        """What gives the answer later; ``ready`` is the answer if nothing fails."""
+        if self.acks.is_set and not self.acks.errors:
+            return ready
+        later = at_once_or_later(self._answer(ready))
+        return later if isinstance(later, Unfinished) else later[0]
+
+    async def _answer(self, ready: bytes) -> list[bytes]:
+        await acknowledged(self.acks)
+        return [self._with_errors(ready) if self.acks.errors else ready]
+
+    def _with_errors(self, ready: bytes) -> bytes:
+        told = bytearray(ready)
+        errors = self.acks.errors
+        for slot, code in errors.items():
+            _ERROR_CODE.pack_into(told, self.places[slot], code)
+            self._broker.tally.errors[PRODUCE_KEY, code] += 1
+        if ErrorCode.NOT_LEADER_OR_FOLLOWER in errors.values():
+            return self._hinted(told)
+        return bytes(told)
+
+    def _hinted(self, told: bytearray) -> bytes:
+        """The answer with the new leaders; it is made anew, because that is seldom."""
+        from kwire.budget.work import Turns, Work
+        from kwire.handlers.context import RequestContext
+        from kwire.handlers.leader_hints import hint_producer
+        from kwire.protocol.codec import decode
+        from kwire.protocol.frame import decode_response_header, encode_response
+        from kwire.protocol.messages.produce import ProduceResponse
+
+        header, client = self._header, self._client
+        version = header.api_version
+        number, position = decode_response_header(memoryview(told), ProduceResponse, version, 4)
+        response = decode(ProduceResponse, version, memoryview(told)[position:])
+        work = Work(Turns(), client.is_gone)
+        context = RequestContext(self._broker, client, version, header.client_id, work)
+        hint_producer(response, context)
+        return bytes(encode_response(response, version, number)[0])

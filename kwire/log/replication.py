@@ -1,0 +1,103 @@
+"""The append of a follower: whole batches as its leader has them.
+
+Rules:
+
+- Batches keep their offsets and leader epochs. Each checksum is verified before anything of the
+  answer is written.
+- An incomplete last batch is left out: a fetch may end within a batch.
+- A batch of a newer leader epoch than the follower's, and all after it, are left out: they come
+  from a leader that this follower doesn't follow yet (KAFKA-18723).
+- What goes into one segment is written with one call.
+- A batch that the log has already is skipped. One that overlaps the log's end is refused.
+
+Source: UnifiedLog.appendAsFollower of Kafka.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from kwire.errors import ErrorCode, KafkaError
+from kwire.log.partition_log import PartitionLog
+from kwire.log.rolling import is_full
+from kwire.record.batch import Buffer, RecordBatch, complete_batches
+
+
+class Overlap(KafkaError):
+    """A leader's batch begins before the log's end; ``base_offset`` is where."""
+
+    def __init__(self, batch: RecordBatch, log_end_offset: int) -> None:
+        text = f"{batch!r} overlaps the log's end at {log_end_offset}"
+        super().__init__(ErrorCode.CORRUPT_MESSAGE, text)
+        self.base_offset = batch.base_offset
+
+
+def append_replicated(log: PartitionLog, records: Buffer, *, leader_epoch: int, now_ms: int) -> int:
+    """Append what a leader of this epoch answered; how many batches were appended.
+
+    Raises Overlap, KafkaError (CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR).
+    """
+    log.check_writable()
+    wanted = list(_wanted(log.log_end_offset, records, leader_epoch))
+    done = 0
+    while done < len(wanted):
+        try:
+            count = _append_to_segment(log, records, wanted[done:], now_ms)
+        except OSError as error:
+            raise log.undo_append(error) from error
+        done += count
+    return done
+
+
+def _wanted(end_offset: int, records: Buffer, leader_epoch: int) -> Iterator[RecordBatch]:
+    """The batches to append, which follow each other in the buffer."""
+    for batch in complete_batches(records):
+        if batch.partition_leader_epoch > leader_epoch:
+            return
+        if batch.next_offset <= end_offset:
+            continue
+        batch.verify_crc()
+        if batch.base_offset < end_offset:
+            raise Overlap(batch, end_offset)
+        end_offset = batch.next_offset
+        yield batch
+
+
+def _append_to_segment(
+    log: PartitionLog, records: Buffer, wanted: list[RecordBatch], now_ms: int
+) -> int:
+    """Append as many batches as fit into one segment; how many. OSError, KafkaError."""
+    segment = log.active
+    first = wanted[0]
+    if segment.size_bytes and is_full(segment, first, first.last_offset, log.config, now_ms):
+        log.roll(now_ms)
+        segment = log.active
+    fitting = [first, *_following(log, first, wanted[1:])]
+    last = fitting[-1]
+    segment.write_ahead(memoryview(records)[first.position : last.position + last.size_bytes])
+    count = 0
+    for batch in fitting:
+        if count and is_full(segment, batch, batch.last_offset, log.config, now_ms):
+            break  # by its age, or because an index is full: what is written ahead is overwritten
+        epoch, last_offset = batch.partition_leader_epoch, batch.last_offset
+        log.leader_epochs.assign(epoch, batch.base_offset)
+        segment.append(batch.data, last_offset, batch.max_timestamp, last_offset, is_written=True)
+        log.log_end_offset = last_offset + 1
+        if batch.has_producer_id:
+            log.note_producer(batch, segment)
+        count += 1
+    if count < len(fitting):
+        segment.cut(segment.size_bytes, log.log_end_offset)
+    return count
+
+
+def _following(
+    log: PartitionLog, first: RecordBatch, others: Iterable[RecordBatch]
+) -> Iterator[RecordBatch]:
+    """The batches that follow the first one directly and fit by their size."""
+    end = first.position + first.size_bytes
+    room = log.config.segment_bytes - log.active.size_bytes - first.size_bytes
+    for batch in others:
+        room -= batch.size_bytes
+        if batch.position != end or room < 0:
+            return
+        end += batch.size_bytes
+        yield batch

@@ -1,0 +1,254 @@
+"""Access control lists: their entries, Kafka's numbers, filters, and decisions about them; pure.
+
+Rules:
+
+- An ACL says that a principal, from a host, may or may not do an operation on the resources of a
+  pattern. The principal ``User:*`` is every principal, the host ``*`` every host, the literal name
+  ``*`` every resource of the type.
+- An ACL has no id in kwire: two that say the same are one.
+- The controller creates all ACLs of a request that are valid, in one commit, and deletes all that
+  a request's filters match, in one commit.
+
+Source: AclBinding, AclBindingFilter, ResourcePatternFilter, AclControlManager of Kafka.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import IntEnum
+from types import MappingProxyType
+from typing import NamedTuple, TypeAlias, TypeVar
+
+from kwire.errors import ErrorCode, KafkaError
+
+WILDCARD = "*"
+"""A name or host that stands for all."""
+
+EVERYBODY = "User:*"
+"""The principal that stands for all."""
+
+CLUSTER_NAME = "kafka-cluster"
+"""The only name of a cluster resource."""
+
+MOST_ACLS = 100_000
+"""So many ACLs a cluster holds at most."""
+
+MOST_PER_REQUEST = 10_000
+"""Kafka's limit: so many ACLs one request creates or deletes at most."""
+
+MOST_TEXT = 1000
+"""The longest name, principal or host of an ACL, in characters; a topic's name has 249 at most."""
+
+
+class ResourceType(IntEnum):
+    """What an ACL is about; Kafka's numbers."""
+
+    UNKNOWN = 0
+    ANY = 1
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
+
+
+class PatternType(IntEnum):
+    """How the name of an ACL is compared; Kafka's numbers. ANY and MATCH are for filters only."""
+
+    UNKNOWN = 0
+    ANY = 1
+    MATCH = 2
+    LITERAL = 3
+    PREFIXED = 4
+
+
+class AclOperation(IntEnum):
+    """What is done to a resource; Kafka's numbers."""
+
+    UNKNOWN = 0
+    ANY = 1
+    ALL = 2
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+    TWO_PHASE_COMMIT = 15
+
+
+class Permission(IntEnum):
+    """Whether an ACL allows or denies; Kafka's numbers."""
+
+    UNKNOWN = 0
+    ANY = 1
+    DENY = 2
+    ALLOW = 3
+
+
+class AclBinding(NamedTuple):
+    """One ACL; the types are the numbers of the enumerations above."""
+
+    resource_type: int
+    name: str
+    pattern_type: int
+    principal: str
+    host: str
+    operation: int
+    permission: int
+
+
+Acls: TypeAlias = Mapping[AclBinding, None]
+"""A set of ACLs in the order of their creation."""
+
+NO_ACLS: Acls = MappingProxyType({})
+
+
+class AclsCreated(NamedTuple):
+    """These ACLs are in force from now on; some may be already."""
+
+    acls: tuple[AclBinding, ...]
+
+
+class AclsDeleted(NamedTuple):
+    """These ACLs are no longer in force."""
+
+    acls: tuple[AclBinding, ...]
+
+
+class AclFilter(NamedTuple):
+    """Which ACLs are meant; None, and the type ANY, match everything.
+
+    The pattern type MATCH means all ACLs that concern the resource ``name``: literal ones of the
+    name, of ``*``, and prefixes of the name.
+    """
+
+    resource_type: int
+    name: str | None
+    pattern_type: int
+    principal: str | None
+    host: str | None
+    operation: int
+    permission: int
+
+    def matches(self, acl: AclBinding) -> bool:
+        """Whether the filter means this ACL."""
+        return (
+            self.resource_type in (ResourceType.ANY, acl.resource_type)
+            and self._names(acl)
+            and self.principal in (None, acl.principal)
+            and self.host in (None, acl.host)
+            and self.operation in (AclOperation.ANY, acl.operation)
+            and self.permission in (Permission.ANY, acl.permission)
+        )
+
+    def _names(self, acl: AclBinding) -> bool:
+        if self.pattern_type in (PatternType.ANY, acl.pattern_type):
+            return self.name in (None, acl.name)
+        if self.pattern_type != PatternType.MATCH:
+            return False
+        if self.name is None:
+            return True
+        if acl.pattern_type == PatternType.PREFIXED:
+            return self.name.startswith(acl.name)
+        return acl.name in (self.name, WILDCARD)
+
+
+def is_known(numbers: type[IntEnum], number: int) -> bool:
+    """Whether a number stands for something in an enumeration, and not for UNKNOWN."""
+    return 0 < number <= max(numbers)
+
+
+def check_binding(acl: AclBinding) -> None:
+    """Raise KafkaError (INVALID_REQUEST) for an ACL that can't be created."""
+    if acl.resource_type == ResourceType.CLUSTER and acl.name != CLUSTER_NAME:
+        raise _refused(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
+    if not acl.name:
+        raise _refused("Invalid empty resource name")
+    if acl.resource_type == ResourceType.ANY:
+        raise _refused("Invalid resourceType ANY")
+    if acl.pattern_type not in (PatternType.LITERAL, PatternType.PREFIXED):
+        raise _refused(f"Invalid patternType {PatternType(acl.pattern_type).name}")
+    if acl.operation == AclOperation.ANY:
+        raise _refused("Invalid operation ANY")
+    if acl.permission == Permission.ANY:
+        raise _refused("Invalid permissionType ANY")
+    if ":" not in acl.principal:
+        raise _refused(
+            f"Could not parse principal from `{acl.principal[:MOST_TEXT]}` (no colon is present "
+            "separating the principal type from the principal name)"
+        )
+    if max(len(acl.name), len(acl.principal), len(acl.host)) > MOST_TEXT:
+        raise _refused(f"A name, principal or host has at most {MOST_TEXT} characters.")
+
+
+def created(acls: Acls, new: Sequence[AclBinding]) -> list[AclsCreated]:
+    """The changes that create valid ACLs, which are different and don't exist.
+
+    Raises KafkaError (POLICY_VIOLATION) for too many in one request or in the cluster.
+    """
+    if len(new) > MOST_PER_REQUEST:
+        raise too_many()
+    if len(acls) + len(new) > MOST_ACLS:
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, f"The cluster holds at most {MOST_ACLS} ACLs.")
+    return in_changes(AclsCreated, new)
+
+
+def too_many() -> KafkaError:
+    """The error for a request that creates or deletes more than ``MOST_PER_REQUEST`` ACLs."""
+    return KafkaError(
+        ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation."
+    )
+
+
+def _refused(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, message)
+
+
+def apply_acls(acls: dict[AclBinding, None], change: AclsCreated | AclsDeleted) -> None:
+    """Alter a set of ACLs as a change says."""
+    if isinstance(change, AclsCreated):
+        acls.update(dict.fromkeys(change.acls))
+    else:
+        for acl in change.acls:
+            acls.pop(acl, None)
+
+
+def size_of_acls(change: AclsCreated | AclsDeleted) -> int:
+    """About how many bytes the texts of a change's ACLs take in a store."""
+    return sum(40 + len(acl.name) + len(acl.principal) + len(acl.host) for acl in change.acls)
+
+
+ACLS_PER_CHANGE = 200
+"""A change has no more, because other tasks have their turn between two changes."""
+
+_Kind = TypeVar("_Kind", AclsCreated, AclsDeleted)
+
+
+def in_changes(kind: type[_Kind], acls: Iterable[AclBinding]) -> list[_Kind]:
+    """Changes of a moderate size that create or delete these ACLs."""
+    every = tuple(acls)
+    return [
+        kind(every[start : start + ACLS_PER_CHANGE])
+        for start in range(0, len(every), ACLS_PER_CHANGE)
+    ]
+
+
+def bindings_from_json(rows: Iterable[Iterable[object]]) -> tuple[AclBinding, ...]:
+    """The ACLs of a stored change; ValueError or TypeError for anything else."""
+    return tuple(_binding(*row) for row in rows)
+
+
+def _binding(kind: object, name: object, pattern: object, *rest: object) -> AclBinding:
+    principal, host, operation, permission = rest
+    texts, numbers = (name, principal, host), (kind, pattern, operation, permission)
+    if not all(isinstance(one, str) for one in texts):
+        raise TypeError("an ACL's name, principal and host are texts")
+    if not all(isinstance(one, int) for one in numbers):
+        raise TypeError("an ACL's types are numbers")
+    return AclBinding(kind, name, pattern, principal, host, operation, permission)  # type: ignore[arg-type]

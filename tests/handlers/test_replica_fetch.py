@@ -1,0 +1,242 @@
+"""Fetch by followers: what they are told, what their fetches move, and who is refused."""
+
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+
+from kwire.errors import ErrorCode
+from kwire.protocol.messages.fetch import FetchResponse
+from tests.handlers.followers import VERSION, at, leading, offsets
+
+
+async def test_followers_read_beyond_the_high_watermark_and_move_it(tmp_path: Path) -> None:
+    """The fetch from an offset acknowledges all before it."""
+    async with leading(tmp_path) as leader:
+        leader.append(3)
+        first, second = await leader.follower(2), await leader.follower(3)
+        told = await first.fetch(at(0))
+        assert offsets(told[0]) == [0, 1, 2]
+        assert told[0].high_watermark == 0
+        await first.fetch(at(3))
+        assert leader.partition().high_watermark == 0
+        told = await second.fetch(at(2))
+        assert offsets(told[0]) == [2]
+        assert told[0].high_watermark == leader.partition().high_watermark == 2
+
+
+async def test_a_session_tells_only_news(tmp_path: Path) -> None:
+    """Records, high watermarks and log start offsets; quiet partitions cost nothing."""
+    async with leading(tmp_path, partitions=3) as leader:
+        follower, other = await leader.follower(2), await leader.follower(3)
+        follower.session_epoch = 0
+        told = await follower.fetch(*(at(0, index) for index in range(3)))
+        assert set(told) == {0, 1, 2}
+        assert follower.session_id
+        assert await follower.fetch() == {}
+        leader.append(2, index=1)
+        told = await follower.fetch()
+        assert {index: offsets(data) for index, data in told.items()} == {1: [0, 1]}
+        told = await follower.fetch()
+        assert offsets(told[1]) == [0, 1], "it hasn't said that it has them"
+        assert await follower.fetch(at(2, 1)) == {}
+        await other.fetch(at(2, 1))
+        told = await follower.fetch()
+        assert {index: data.high_watermark for index, data in told.items()} == {1: 2}
+        leader.partition(1).delete_records(1)
+        told = await follower.fetch()
+        assert {index: data.log_start_offset for index, data in told.items()} == {1: 1}
+        leader.append(1, index=2)
+        leader.append(1, index=0)
+        told = await follower.fetch(forgotten=(2,))
+        assert set(told) == {0}
+
+
+async def test_a_fetch_waits_for_an_append(tmp_path: Path) -> None:
+    """It is answered when there are records, long before its time is up."""
+    async with leading(tmp_path) as leader, trio.open_nursery() as nursery:
+        follower = await leader.follower()
+        follower.session_epoch = 0
+        await follower.fetch(at(0))
+        follower.wait_ms = 60_000
+        told = []
+
+        async def fetch() -> None:
+            told.append(await follower.fetch())
+
+        nursery.start_soon(fetch)
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        assert not told
+        leader.append()
+        with trio.fail_after(10):
+            while not told:
+                await trio.testing.wait_all_tasks_blocked()
+        assert offsets(told[0][0]) == [0]
+
+
+@pytest.mark.parametrize("tells", [True, False])
+async def test_a_stale_high_watermark_is_answered_at_once(tmp_path: Path, tells: bool) -> None:
+    """If the follower tells it (KIP-1166); otherwise it comes with the next answer."""
+    async with leading(tmp_path) as leader, trio.open_nursery() as nursery:
+        follower, other = await leader.follower(2), await leader.follower(3)
+        leader.append()
+        follower.session_epoch = 0
+        await follower.fetch(at(0))
+        follower.wait_ms = 60_000 if tells else 300
+        fields = {"high_watermark": 0} if tells else {}
+        told = []
+
+        async def fetch() -> None:
+            told.append(await follower.fetch(at(1, **fields)))
+
+        nursery.start_soon(fetch)
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        assert not told
+        await other.fetch(at(1))
+        if not tells:
+            await trio.testing.wait_all_tasks_blocked(0.05)
+            assert not told
+        with trio.fail_after(10):
+            while not told:
+                await trio.testing.wait_all_tasks_blocked()
+        assert told[0][0].high_watermark == 1
+
+
+async def test_a_log_that_diverges_is_told_so_and_acknowledges_nothing(tmp_path: Path) -> None:
+    """KIP-595: the follower has records of epoch 0 that this leader hasn't."""
+    async with leading(tmp_path) as leader:
+        leader.append(2)
+        await leader.change(leader_epoch=4)
+        leader.append(2)
+        follower = await leader.follower()
+        told = (await follower.fetch(at(4, last_fetched_epoch=1, current_leader_epoch=4)))[0]
+        assert told.diverging_epoch is not None
+        assert (told.diverging_epoch.epoch, told.diverging_epoch.end_offset) == (1, 2)
+        assert not bytes(told.records)
+        assert leader.partition().followers[2].end_offset == -1
+        told = (await follower.fetch(at(2, last_fetched_epoch=1, current_leader_epoch=4)))[0]
+        assert told.diverging_epoch is None
+        assert offsets(told) == [2, 3]
+        assert leader.partition().followers[2].end_offset == 2
+
+
+async def test_who_is_refused(tmp_path: Path) -> None:
+    """By leader epoch, broker epoch, assignment and offset; nothing is noted of such fetches."""
+    async with leading(tmp_path) as leader:
+        follower, stranger = await leader.follower(2), await leader.follower(9)
+        leader.append()
+        assert await follower.code(at(0, current_leader_epoch=0)) == ErrorCode.FENCED_LEADER_EPOCH
+        assert await follower.code(at(0, current_leader_epoch=2)) == ErrorCode.UNKNOWN_LEADER_EPOCH
+        assert await follower.code(at(2)) == ErrorCode.OFFSET_OUT_OF_RANGE
+        assert await follower.code(at(0, last_fetched_epoch=9)) == ErrorCode.OFFSET_OUT_OF_RANGE
+        assert await follower.code(at(0, 7)) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert await stranger.code(at(0)) == ErrorCode.UNKNOWN_LEADER_EPOCH
+        moved = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert await stranger.code(at(0, current_leader_epoch=-1)) == moved
+        follower.epoch = 4
+        assert await follower.code(at(1)) == moved
+        assert leader.partition().followers[2].end_offset == -1
+
+
+async def test_an_error_in_a_session_lasts_until_its_cause_is_gone(tmp_path: Path) -> None:
+    """And the fetch that then succeeds is noted, although the follower told it once."""
+    async with leading(tmp_path) as leader:
+        follower = await leader.follower()
+        leader.append()
+        follower.session_epoch = 0
+        for _ in range(2):
+            (data,) = (await follower.fetch(at(0, current_leader_epoch=2))).values()
+            assert data.error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+        await leader.change(leader_epoch=2)
+        told = await follower.fetch()
+        assert offsets(told[0]) == [0]
+        assert leader.partition().followers[2].end_offset == 0
+        await leader.change(leader_epoch=3)
+        (data,) = (await follower.fetch()).values()
+        assert data.error_code == ErrorCode.FENCED_LEADER_EPOCH
+
+
+async def test_a_small_answer_is_fair_and_notes_everything(tmp_path: Path) -> None:
+    """Partitions without room come first in the next answer; what followers tell counts at once."""
+    async with leading(tmp_path, partitions=3) as leader:
+        for index in range(3):
+            leader.append(3, index=index, size_bytes=1000)
+        follower = await leader.follower()
+        follower.session_epoch = 0
+        follower.max_bytes = 1
+        seen = []
+        told = await follower.fetch(*(at(index, index) for index in range(3)))
+        assert [leader.partition(index).followers[2].end_offset for index in range(3)] == [0, 1, 2]
+        seen += [index for index, data in told.items() if bytes(data.records)]
+        for _ in range(5):
+            seen += await follower.fetch()
+        assert seen == [0, 1, 2, 0, 1, 2]
+
+
+@pytest.mark.parametrize("what", ["epoch", "id", "node"])
+async def test_sessions_are_checked(tmp_path: Path, what: str) -> None:
+    """KIP-227; and nobody goes on with another broker's session."""
+    async with leading(tmp_path) as leader:
+        follower = await leader.follower()
+        follower.session_epoch = 0
+        await follower.fetch(at(0))
+        if what == "epoch":
+            follower.session_epoch += 1
+        elif what == "id":
+            follower.session_id ^= 1
+        else:
+            follower.node_id = 3
+        response = await follower.raw.request(follower.request(), VERSION, FetchResponse)
+        assert response.error_code == (
+            ErrorCode.INVALID_FETCH_SESSION_EPOCH
+            if what == "epoch"
+            else ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        )
+
+
+async def test_sessions_are_bounded(tmp_path: Path) -> None:
+    """A broker has few; one without room is served without; and a newer registration ends them."""
+    settings = {"kwire.fetch.session.cache.max.partitions": "20"}
+    async with leading(tmp_path, settings, partitions=3) as leader:
+        sessions = leader.broker.replica_sessions
+        for _ in range(20):
+            follower = await leader.follower()
+            follower.session_epoch = 0
+            await follower.fetch(at(0), at(0, 1), at(0, 2))
+        assert follower.session_id == 0
+        assert len(sessions) == 6
+        assert len(leader.partition().replica_waiters) == 6
+        await leader.register(2, epoch=6)
+        follower.epoch, follower.session_epoch = 6, 0
+        await follower.fetch(at(0))
+        assert follower.session_id
+        assert len(sessions) == len(leader.partition().replica_waiters) == 1
+
+
+async def test_a_follower_that_catches_up_is_in_sync_soon(tmp_path: Path) -> None:
+    """The leader commits it, and counts it for the high watermark from its fetch on."""
+    async with leading(tmp_path, isr=(1, 2)) as leader:
+        follower, other = await leader.follower(2), await leader.follower(3)
+        leader.append(2)
+        await follower.fetch(at(2))
+        assert leader.partition().high_watermark == 2
+        await other.fetch(at(1))
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        assert leader.row().isr == (1, 2)
+        await other.fetch(at(2))
+        while leader.row().isr != (1, 2, 3):
+            await trio.testing.wait_all_tasks_blocked()
+        assert leader.partition().in_sync == (1, 2, 3)
+        assert leader.broker.isr_updates.expands == 1
+
+
+async def test_consumers_see_what_is_replicated(tmp_path: Path) -> None:
+    """A partition of one replica refuses followers, one with followers shows committed records."""
+    async with leading(tmp_path) as leader:
+        leader.append()
+        partition = leader.partition()
+        assert partition.read(0, 100, read_committed=False, min_one_batch=True) is None
+        for node_id in (2, 3):
+            await (await leader.follower(node_id)).fetch(at(1))
+        assert partition.read(0, 100, read_committed=False, min_one_batch=True) is not None

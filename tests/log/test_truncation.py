@@ -1,0 +1,146 @@
+"""Truncating logs as a follower does; see also test_partition_log.py."""
+
+import pytest
+
+from kwire.log.checkpoints import LOG_START_OFFSETS, RECOVERY_POINTS, read_offsets
+from kwire.log.log_config import LogConfig
+from kwire.log.manager import LogManager
+from kwire.log.recovery import open_log
+from kwire.log.truncation import Cut, start_at, truncate_log, truncate_logs
+from kwire.testing.log_scan import check_log
+
+
+def open_manager(tools):
+    """A manager of one directory."""
+    return LogManager.open([tools.root / "data"], node_id=1, now_ms=tools.now_ms, disk=tools.disk)
+
+
+def open_with(tools, *, may_lack_records):
+    """The log of ``tools`` after the end of its process."""
+    return open_log(
+        tools.directory,
+        "t",
+        0,
+        LogConfig(),
+        disk=tools.disk,
+        now_ms=tools.now_ms,
+        clean=False,
+        may_lack_records=may_lack_records,
+    )
+
+
+@pytest.fixture
+def manager(tools):
+    """A manager with the logs of t-0 and t-1, twenty records in each, all on the disk."""
+    opened = open_manager(tools)
+    for index in (0, 1):
+        log = opened.get_or_create("t", index, tools.topic_id, LogConfig(), tools.now_ms)
+        for number in range(20):
+            log.append(
+                tools.batch(b"v", producer=(3, 0, number)),
+                leader_epoch=number // 10,
+                now_ms=tools.now_ms,
+            )
+        log.flush(0)
+    opened.checkpoint({})
+    yield opened
+    opened.close(tools.now_ms, clean=False)
+
+
+def test_several_logs_are_cut_with_one_checkpoint(tools, manager):
+    """The recovery points of both are on the disk before the next append."""
+    first, second = manager.logs["t", 0], manager.logs["t", 1]
+    written = tools.disk.calls
+    assert truncate_logs(manager, [Cut(first, 15), Cut(second, 5)], 0, 0) == [None, None]
+    path = tools.root / "data" / RECOVERY_POINTS
+    assert read_offsets(path, tools.disk) == {("t", 0): 14, ("t", 1): 4}
+    assert first.leader_epochs.entries == [(0, 0), (1, 10)]
+    assert second.leader_epochs.entries == [(0, 0)]
+    assert (second.directory / "leader-epoch-checkpoint").read_text() == "0\n1\n0 0\n"
+    assert tools.disk.calls > written
+    for log in (first, second):
+        check_log(log)
+
+
+def test_a_cut_at_the_end_forgets_an_epoch_without_records(tools):
+    """A leader that wrote nothing had it; its successor doesn't know it, and asks for this cut."""
+    log = tools.open()
+    tools.append(log, b"v")
+    log.leader_epochs.assign(4, 1)
+    truncate_log(log, 1, tools.now_ms, tools.disk, 0)
+    assert log.leader_epochs.entries == [(0, 0)]
+    assert log.log_end_offset == 1
+
+
+def test_a_log_begins_anew(tools, manager):
+    """At an offset before or after what it had: without records, epochs and producers."""
+    for offset in (50, 7):
+        log = manager.logs["t", 0]
+        truncate_logs(manager, [Cut(log, offset, is_anew=True)], tools.now_ms, 0)
+        assert (log.log_start_offset, log.log_end_offset, log.size_bytes) == (offset, offset, 0)
+        assert log.leader_epochs.entries == []
+        assert log.producers.producers == {}
+        assert tools.append(log, b"new") == offset
+        manager.close(tools.now_ms, clean=False)
+        manager.__dict__.update(vars(open_manager(tools)))
+        log = manager.logs["t", 0]
+        assert (log.log_start_offset, log.log_end_offset) == (offset, offset + 1)
+        assert log.producers.producers == {}
+
+
+def test_the_log_start_offset_goes_back_on_the_disk_too(tools, manager):
+    """Or the next start would hide, or remove, what was replicated since."""
+    log = manager.logs["t", 0]
+    log.advance_log_start_offset(12)
+    manager.checkpoint({})
+    path = tools.root / "data" / LOG_START_OFFSETS
+    assert read_offsets(path, tools.disk) == {("t", 0): 12}
+    truncate_logs(manager, [Cut(log, 3, is_anew=True)], tools.now_ms, 0)
+    assert read_offsets(path, tools.disk) == {}
+
+
+def test_a_flush_that_began_before_a_cut_vouches_for_nothing(tools):
+    """Other records may have taken the place of those that it has synced."""
+    log = tools.open()
+    for number in range(4):
+        tools.append(log, b"%d" % number)
+    flushing = log.flushing(0)
+    next(flushing)
+    start_at(log, 0, tools.now_ms, tools.disk, 0)
+    for number in range(4):
+        tools.append(log, b"new %d" % number)
+    with pytest.raises(StopIteration):
+        flushing.send(None)
+    assert log.recovery_point == 0
+
+
+def test_a_gap_after_a_power_cut_is_where_a_follower_goes_on(tools):
+    """The end of an unsynced segment is missing at a batch's boundary; the later ones are there."""
+    log = tools.open(segment_bytes=300)
+    for number in range(12):
+        tools.append(log, b"%d" % number * 60)
+    bases = [segment.base_offset for segment in log.segments]
+    assert len(bases) > 3
+    torn = log.segments[1]
+    lost = list(torn.headers())[-1]
+    log.abandon()
+    path = torn.path(".log")
+    path.write_bytes(path.read_bytes()[: lost.position])
+    again = open_with(tools, may_lack_records=True)
+    assert again.log_end_offset == 12
+    assert again.gap_at == lost.base_offset
+    truncate_log(again, again.gap_at, tools.now_ms, tools.disk, 0)
+    assert (again.log_end_offset, again.gap_at) == (lost.base_offset, -1)
+    check_log(again)
+
+
+def test_a_gap_without_a_power_cut_is_compactions(tools):
+    """A process that died lost nothing: what is missing had been removed before."""
+    log = tools.open(segment_bytes=300)
+    for number in range(12):
+        tools.append(log, b"%d" % number * 60)
+    lost = list(log.segments[1].headers())[-1]
+    path = log.segments[1].path(".log")
+    log.abandon()
+    path.write_bytes(path.read_bytes()[: lost.position])
+    assert open_with(tools, may_lack_records=False).gap_at == -1

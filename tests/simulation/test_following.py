@@ -1,0 +1,131 @@
+"""Followers in a simulated cluster: they have what their leader has, whoever dies and returns."""
+
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from kwire.client.topics import create_topics
+from kwire.errors import KafkaError
+from kwire.log.partition_log import PartitionLog
+from kwire.record.records import BatchBuilder
+from kwire.testing.log_scan import check_log, log_batches
+from tests.simulation.workloads import PARTITIONS, IdempotentProducer
+from tests.simulation.world import DATE_MS, World, simulate
+
+TOPIC = "t"
+
+
+async def _replicated(world: World) -> IdempotentProducer:
+    """A topic on three brokers, and a producer."""
+    client = world.client("setup")
+    made = await create_topics(client, [TOPIC], partitions=PARTITIONS, replication_factor=3)
+    assert not isinstance(made[TOPIC], KafkaError), made
+    await world.until(lambda: _logs(world) is not None, 20, "the topic is everywhere")
+    return IdempotentProducer(world, "p", TOPIC)
+
+
+def _logs(world: World) -> list[list[PartitionLog]] | None:
+    """The logs of each partition on all brokers that are up; None while one isn't there."""
+    found = []
+    for index in range(PARTITIONS):
+        logs = []
+        for node in world.nodes.values():
+            if node.broker is not None:
+                log = node.broker.log_manager.logs.get((TOPIC, index))
+                if log is None:
+                    return None
+                logs.append(log)
+        found.append(logs)
+    return found
+
+
+def _are_equal(world: World) -> bool:
+    """Whether all replicas end at the same offset, and know their watermarks."""
+    logs = _logs(world)
+    if logs is None or any(len({log.log_end_offset for log in some}) > 1 for some in logs):
+        return False
+    return all(
+        one.high_watermark == one.log.log_end_offset
+        for node in world.nodes.values()
+        if node.broker is not None
+        for one in node.broker.hosted()
+        if one.topic == TOPIC
+    )
+
+
+async def _check(world: World, producer: IdempotentProducer) -> None:
+    """All replicas have the same bytes, and all that was acknowledged."""
+    await world.until(lambda: _are_equal(world), 30, "all replicas are equal")
+    for some in _logs(world) or ():
+        contents: list[Any] = []
+        for log in some:
+            check_log(log)
+            contents.append([bytes(batch.data) for batch in log_batches(log)])
+        assert contents[0] == contents[1] == contents[2]
+    await producer.check()
+
+
+def test_followers_have_what_their_leader_has(seed: int, tmp_path: Path) -> None:
+    """To the byte; and the high watermark reaches everybody without another append."""
+
+    async def scenario(world: World) -> None:
+        producer = await _replicated(world)
+        for _ in range(40):
+            await producer.step()
+        began_s = trio.current_time()
+        await _check(world, producer)
+        world.note(f"equal after {trio.current_time() - began_s:.3f} s")
+
+    simulate(seed, tmp_path, scenario)
+
+
+def test_a_dead_leader_is_followed_by_another(seed: int, tmp_path: Path) -> None:
+    """The others follow it; when it comes back, it follows them."""
+
+    async def scenario(world: World) -> None:
+        producer = await _replicated(world)
+        for _ in range(20):
+            await producer.step()
+        for _ in range(3):
+            await world.until(lambda: _are_equal(world), 30, "all replicas are equal")
+            dead = world.random.choice(list(world.nodes.values()))
+            dead.kill()
+            for _ in range(10):
+                await producer.step()
+            await world.until(lambda: _are_equal(world), 30, "two replicas are equal")
+            dead.start()
+            await world.all_ready(30)
+            for _ in range(10):
+                await producer.step()
+        await _check(world, producer)
+
+    simulate(seed, tmp_path, scenario)
+
+
+def test_what_a_dead_leader_alone_had_is_cut(seed: int, tmp_path: Path) -> None:
+    """By leader epochs: other records are at those offsets now, and more of them."""
+
+    async def scenario(world: World) -> None:
+        producer = await _replicated(world)
+        for _ in range(10):
+            await producer.step()
+        await world.until(lambda: _are_equal(world), 30, "all replicas are equal")
+        dead = world.random.choice(list(world.nodes.values()))
+        led = [one for one in dead.broker.partitions() if one.topic == TOPIC]
+        assert led
+        for partition in led:
+            for _ in range(world.random.randint(1, 5)):
+                lost = BatchBuilder()
+                lost.add(DATE_MS, None, b"lost")
+                partition.append(lost.build(), now_ms=DATE_MS, required_acks=1)
+        dead.kill()  # in the same moment, before anybody fetches
+        for _ in range(20):
+            await producer.step()
+        dead.start()
+        await world.all_ready(30)
+        await _check(world, producer)
+        for some in _logs(world) or ():
+            assert not any(b"lost" in bytes(batch.data) for batch in log_batches(some[0]))
+
+    simulate(seed, tmp_path, scenario)
