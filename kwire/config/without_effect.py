@@ -43,7 +43,6 @@ WITHOUT_EFFECT = (
     *OUTSIDE_THE_TABLE,
     "alter.config.policy.class.name",
     "alter.log.dirs.replication.quota.",
-    "auto.leader.rebalance.enable",
     "background.threads",
     "client.quota.callback.class",
     "config.providers",
@@ -68,7 +67,6 @@ WITHOUT_EFFECT = (
     "initial.broker.registration.timeout.ms",
     "internal.metadata.",
     "kafka.metrics.",
-    "leader.imbalance.check.interval.seconds",
     "log.dir.failure.timeout.ms",
     "log.initial.task.delay.ms",
     "log.local.retention.",
@@ -89,9 +87,8 @@ WITHOUT_EFFECT = (
     "queued.max.",
     "quota.window.",
     "remote.",
-    "replica.fetch.",
     "replica.selector.class",
-    "replica.socket.",
+    "replica.socket.receive.buffer.bytes",
     "replication.quota.window.",
     "server.max.startup.time.ms",
     "share.",
@@ -100,11 +97,9 @@ WITHOUT_EFFECT = (
     "socket.receive.buffer.bytes",
     "transaction.state.log.load.buffer.size",
     "transaction.two.phase.commit.enable",
-    "unclean.leader.election.interval.ms",
     "unstable.",
 )
 """Every broker setting without an effect in kwire."""
-
 
 IN_A_CLUSTER = (
     "default.replication.factor",
