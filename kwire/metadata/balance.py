@@ -3,8 +3,8 @@
 Rules:
 
 - Leadership goes back to a broker where it is preferred, the first of ``replicas``, unless it
-  leads 90 % of the partitions that prefer it. So after a restart clients don't
-  stay with fewer brokers, and a single election isn't worth the clients' new look-up.
+  leads 90 % of the partitions that prefer it. So after a restart clients don't stay with fewer
+  brokers, and a single election isn't worth the clients' new look-up.
 - One commit has at most 1,000 elections, as in Kafka; the next look goes on.
 - Where nobody leads, somebody is elected as soon as the topic's config allows it.
 
