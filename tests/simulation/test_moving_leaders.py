@@ -1,10 +1,12 @@
 """Replicas and leaderships move in a simulated cluster; clients lose nothing and don't fail."""
 
+import errno
 from pathlib import Path
 
 import trio
 
 from kwire.client.topics import create_topics
+from kwire.config.broker import BrokerConfig
 from kwire.errors import KafkaError
 from kwire.metadata.image import PartitionImage
 from kwire.protocol.messages.alter_partition_reassignments import (
@@ -146,3 +148,51 @@ def test_whoever_has_all_records_leads_when_all_were_gone(seed: int, tmp_path: P
         await producer.check()
 
     simulate(seed, tmp_path, scenario, replicated=True)
+
+
+def test_a_failed_directory_hands_over_what_it_held(seed: int, tmp_path: Path) -> None:
+    """The other directory serves on, and no record is missing; nor after the next start."""
+
+    async def scenario(world: World) -> None:
+        await _use_two_directories(world)
+        producer = await _producer(world)
+        for _ in range(10):
+            await producer.step()
+        node = world.nodes[world.random.choice([1, 2, 3])]
+        manager = node.broker.log_manager
+        failed = manager.logs[TOPIC, 0].health
+        held = {n for n in range(PARTITIONS) if manager.logs[TOPIC, n].health is failed}
+        assert held < set(range(PARTITIONS))
+        failed.fail("cannot write", OSError(errno.EIO, "I/O error"))
+        for _ in range(10):
+            await producer.step()
+        await world.until(
+            lambda: (
+                {n for n, row in enumerate(_rows(world)) if node.node_id not in row.isr} == held
+            ),
+            15,
+            "what the directory held is elsewhere",
+        )
+        assert all(row.leader >= 0 for row in _rows(world))
+        node.kill()
+        node.start()
+        await world.all_ready(60)
+        await producer.check()
+
+    simulate(seed, tmp_path, scenario)
+
+
+async def _use_two_directories(world: World) -> None:
+    """Start all brokers anew, each with one more data directory."""
+    one = world.config
+
+    def two(node_id: int, directory: Path) -> BrokerConfig:
+        dirs = {"log.dirs": f"{directory},{directory}-2"}
+        return BrokerConfig.load({**one(node_id, directory).given, **dirs})
+
+    world.config = two  # type: ignore[method-assign]
+    for node in world.nodes.values():
+        node.stop()
+        await world.until(lambda node=node: node.is_down, 20, "a stop")  # type: ignore[misc]
+        node.start()
+        await world.all_ready(30)
