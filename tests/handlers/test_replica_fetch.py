@@ -76,7 +76,7 @@ async def test_a_fetch_waits_for_an_append(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("tells", [True, False])
-async def test_a_stale_high_watermark_is_answered_at_once(tmp_path: Path, tells: bool) -> None:
+async def test_a_stale_high_watermark_is_answered_soon(tmp_path: Path, tells: bool) -> None:
     """If the follower tells it (KIP-1166); otherwise it comes with the next answer."""
     async with leading(tmp_path) as leader, trio.open_nursery() as nursery:
         follower, other = await leader.follower(2), await leader.follower(3)
