@@ -20,19 +20,20 @@ Behaviour:
 Source: ReplicaManager.fetchMessages, Partition.fetchRecords and Replica of Kafka.
 """
 
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import partial
 
 import trio
 
 from kwire.broker.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, PartitionKey
 from kwire.broker.leader_partition import LeaderPartition
-from kwire.broker.replica_sessions import ReplicaPosition, ReplicaSession
+from kwire.broker.replica_sessions import ReplicaPosition, ReplicaSession, Tail
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
 from kwire.handlers.lookups import look_without_waiting
 from kwire.handlers.slices import PIECE, pieces
 from kwire.handlers.waiting import Change, happens, later
+from kwire.log.partition_log import PartitionLog
 from kwire.protocol.file_slice import FileSlice
 from kwire.protocol.messages.fetch import (
     EpochEndOffset,
@@ -99,9 +100,11 @@ async def _session(
             request.session_id, request.session_epoch, node_id, uses_topic_ids=by_id
         )
         session.broker_epoch = broker_epoch
+    before = len(session.positions)
     await _take_wishes(session, request, context)
     if not is_new:
-        sessions.check_room(session)
+        if len(session.positions) > before:
+            sessions.check_room(session)
     elif request.session_epoch == INITIAL_EPOCH and session.positions:
         sessions.keep(session)
     return session
@@ -201,20 +204,13 @@ def _look_at(
 ) -> PartitionData:
     """One partition's answer; errors become codes here and nowhere else. ColdPages."""
     partition: LeaderPartition | None = None
-    offset = position.fetch_offset
     try:
         partition = _bound(position, context)
         log = partition.log
         diverging = _diverging(partition, position)
         if diverging is None:
             _note(partition, position)
-            with log.hurry if hurry else nullcontext():
-                records = log.read(
-                    offset,
-                    min(left, position.max_bytes),
-                    end_offset=log.log_end_offset,
-                    min_one_batch=first,
-                )
+            records = _read(position, log, min(left, position.max_bytes), first, hurry)
     except KafkaError as error:
         is_outside = error.code is ErrorCode.OFFSET_OUT_OF_RANGE and partition is not None
         return PartitionData(
@@ -232,6 +228,34 @@ def _look_at(
         diverging_epoch=diverging,
         records=b"" if diverging is not None or records is None else records,
     )
+
+
+def _read(
+    position: ReplicaPosition, log: PartitionLog, max_bytes: int, first: bool, hurry: bool
+) -> FileSlice | None:
+    """Batches up to the log's end; KafkaError, ColdPages.
+
+    A follower that had read to the end goes on there without a look for the place.
+    """
+    offset, segment, tail = position.fetch_offset, log.active, position.tail
+    records: FileSlice | None = None
+    if (
+        tail is not None
+        and tail.segment is segment
+        and tail.offset == offset
+        and 0 < segment.size_bytes - tail.position <= max_bytes
+    ):
+        with suppress(OSError):  # the way over the log meets the same error, and tells of it
+            records = segment.slice(tail.position, segment.size_bytes - tail.position)
+    if records is None:
+        with log.hurry if hurry else nullcontext():
+            records = log.read(
+                offset, max_bytes, end_offset=log.log_end_offset, min_one_batch=first
+            )
+    if records is not None and records.position + records.size_bytes == segment.size_bytes:
+        is_active = segment.holds(records)
+        position.tail = Tail(segment, log.log_end_offset, segment.size_bytes) if is_active else None
+    return records
 
 
 def _bound(position: ReplicaPosition, context: RequestContext) -> LeaderPartition:
