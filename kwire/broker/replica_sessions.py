@@ -155,6 +155,10 @@ class ReplicaSession:
         self.dirty: dict[ReplicaPosition, None] = {}
         self.change: Waiter | None = None
 
+    def go_on(self) -> None:
+        """Expect the next fetch."""
+        self.epoch = 1 if self.epoch == MAX_ID else self.epoch + 1
+
     def want(self, key: PartitionKey, wanted: FetchPartition) -> None:
         """Add or change a partition."""
         position = self.positions.get(key)
@@ -237,7 +241,7 @@ class ReplicaSessions:
             raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if session.uses_topic_ids != uses_topic_ids:
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
-        session.epoch = 1 if epoch == MAX_ID else epoch + 1
+        session.go_on()
         return session
 
     def peek(self, session_id: int, epoch: int) -> ReplicaSession | None:

@@ -244,6 +244,7 @@ def _look_at(
             error_code=error.code,
             high_watermark=-1,
             log_start_offset=partition.log.log_start_offset if is_outside and partition else -1,
+            aborted_transactions=None,
             records=b"",
         )
     return PartitionData(
@@ -252,6 +253,7 @@ def _look_at(
         last_stable_offset=partition.last_stable_offset,
         log_start_offset=log.log_start_offset,
         diverging_epoch=diverging,
+        aborted_transactions=None,
         records=b"" if diverging is not None or records is None else records,
     )
 
@@ -346,11 +348,9 @@ async def _response(
     """The response; the session remembers what it tells."""
     topics: list[FetchableTopicResponse] = []
     last: PartitionKey = ("", b"", UNKNOWN)
-    failed = False
     for piece in pieces(answer.told):
         for position, data in piece:
             position.told(data.high_watermark, data.log_start_offset)
-            failed = failed or bool(data.error_code)
             key = position.key
             if not topics or key[:2] != last[:2]:
                 topics.append(FetchableTopicResponse(topic=key[0], topic_id=key[1], partitions=[]))
@@ -358,12 +358,7 @@ async def _response(
             topics[-1].partitions.append(data)
         if len(piece) == PIECE and context.work.spend(UNITS_TO_KEEP * PIECE):
             await later(context.work.next_slice)
-    response = FetchResponse(session_id=session.session_id, responses=topics)
-    if failed:
-        from kwire.handlers.leader_hints import hint_consumer
-
-        hint_consumer(response, context)
-    return response
+    return FetchResponse(session_id=session.session_id, responses=topics)
 
 
 _NOT_YET = ErrorCode.UNKNOWN_LEADER_EPOCH
