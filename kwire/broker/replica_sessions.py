@@ -14,11 +14,12 @@ Rules:
 
 from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kwire.broker.fetch_sessions import MAX_ID, PartitionKey
 from kwire.broker.leader_partition import LeaderPartition
 from kwire.errors import ErrorCode, KafkaError
+from kwire.log.segment import LogSegment
 from kwire.protocol.messages.fetch import FetchPartition
 
 if TYPE_CHECKING:
@@ -29,6 +30,14 @@ MOST_OF_A_BROKER = 8
 
 NOT_TOLD = 0x7FFFFFFFFFFFFFFF
 """The high watermark of a follower that doesn't tell it: nothing is news to it."""
+
+
+class Tail(NamedTuple):
+    """The end of a log as a follower has read it: from ``offset`` on, all lies at ``position``."""
+
+    segment: LogSegment
+    offset: int
+    position: int
 
 
 class ReplicaPosition:
@@ -49,6 +58,7 @@ class ReplicaPosition:
         "max_bytes",
         "partition",
         "session",
+        "tail",
         "told_high_watermark",
         "told_log_start_offset",
     )
@@ -57,6 +67,7 @@ class ReplicaPosition:
         self.key = key
         self.session = session
         self.partition: LeaderPartition | None = None
+        self.tail: Tail | None = None
         self.told_high_watermark = self.told_log_start_offset = -1
 
     def want(self, wanted: FetchPartition) -> None:
@@ -82,7 +93,7 @@ class ReplicaPosition:
         """Have the leader tell no more."""
         if self.partition is not None:
             self.partition.replica_waiters.pop(self, None)
-            self.partition = None
+            self.partition = self.tail = None
 
     @property
     def lacks_watermark(self) -> bool:
@@ -103,7 +114,7 @@ class ReplicaPosition:
 
     def lost(self) -> None:
         """See ``followers.ReplicaWaiter``: the next look finds the error."""
-        self.partition = None
+        self.partition = self.tail = None
         self.changed(True)
 
 

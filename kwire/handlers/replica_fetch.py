@@ -10,28 +10,30 @@ Behaviour:
   (KIP-903), and so is one by a broker that isn't a replica: UNKNOWN_LEADER_EPOCH.
 - In a session, the answer holds only partitions with news, and costs only what has changed; see
   ``kwire.broker.replica_sessions``. A new session looks at every partition once.
-- A fetch waits as a consumer's does. It is answered at once if the follower tells its high
-  watermark (since version 18, KIP-1166) and that is older than the leader's, and for a new log
-  start offset.
+- A fetch waits as a consumer's does. It is answered at once for a new log start offset.
+- If the follower tells its high watermark (since version 18, KIP-1166) and that is older than the
+  leader's, it is answered after ``WATERMARK_DELAY_S`` at the latest. Records that come meanwhile
+  bring the watermark along: a busy partition costs one fetch for each append, not two.
 - ``max_bytes`` is soft, as for consumers. Partitions for which there was no room come first in the
   next answer, and what their followers tell is noted even so.
 
 Source: ReplicaManager.fetchMessages, Partition.fetchRecords and Replica of Kafka.
 """
 
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import partial
 
 import trio
 
 from kwire.broker.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, PartitionKey
 from kwire.broker.leader_partition import LeaderPartition
-from kwire.broker.replica_sessions import ReplicaPosition, ReplicaSession
+from kwire.broker.replica_sessions import ReplicaPosition, ReplicaSession, Tail
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
 from kwire.handlers.lookups import look_without_waiting
 from kwire.handlers.slices import PIECE, pieces
 from kwire.handlers.waiting import Change, happens, later
+from kwire.log.partition_log import PartitionLog
 from kwire.protocol.file_slice import FileSlice
 from kwire.protocol.messages.fetch import (
     EpochEndOffset,
@@ -44,6 +46,8 @@ from kwire.protocol.messages.fetch import (
 TOPIC_IDS_SINCE = 13
 UNKNOWN = -1
 
+WATERMARK_DELAY_S = 0.005
+
 UNITS = 15
 UNITS_TO_KEEP = 3
 
@@ -51,12 +55,13 @@ UNITS_TO_KEEP = 3
 class Answer:
     """What one look found: the partitions with news, and whether a wait should end."""
 
-    __slots__ = ("is_urgent", "size_bytes", "told")
+    __slots__ = ("is_urgent", "lacks_watermark", "size_bytes", "told")
 
     def __init__(self) -> None:
         self.told: list[tuple[ReplicaPosition, PartitionData]] = []
         self.size_bytes = 0
         self.is_urgent = False
+        self.lacks_watermark = False
 
 
 async def fetch_by_replica(
@@ -68,10 +73,8 @@ async def fetch_by_replica(
         session = await _session(request, context, node_id, broker_epoch)
     except KafkaError as error:
         return FetchResponse(error_code=error.code)
-    change = Change(trio.current_time() + max(request.max_wait_ms, 0) / 1000)
-    session.change = change
     try:
-        answer = await _waited(session, change, request, context)
+        answer = await _waited(session, request, context)
         is_over = session.session_id != NO_SESSION and session.session_id not in sessions
         if is_over:
             return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -97,9 +100,11 @@ async def _session(
             request.session_id, request.session_epoch, node_id, uses_topic_ids=by_id
         )
         session.broker_epoch = broker_epoch
+    before = len(session.positions)
     await _take_wishes(session, request, context)
     if not is_new:
-        sessions.check_room(session)
+        if len(session.positions) > before:
+            sessions.check_room(session)
     elif request.session_epoch == INITIAL_EPOCH and session.positions:
         sessions.keep(session)
     return session
@@ -124,19 +129,24 @@ async def _take_wishes(
 
 
 async def _waited(
-    session: ReplicaSession, change: Change, request: FetchRequest, context: RequestContext
+    session: ReplicaSession, request: FetchRequest, context: RequestContext
 ) -> Answer:
     """The answer, when there are enough bytes, urgent news, or no time left."""
     broker = context.broker
     is_full = request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH)
     max_bytes = min(request.max_bytes, broker.integer("fetch.max.bytes"))
     min_bytes = min(request.min_bytes, max_bytes)
+    deadline_s = trio.current_time() + max(request.max_wait_ms, 0) / 1000
     is_late = False
     while True:
+        session.change = change = Change(deadline_s)
         answer = await _look(session, max_bytes, context, is_full=is_full)
         is_enough = answer.size_bytes >= min_bytes or answer.is_urgent
         if is_enough or is_late or broker.is_stopping or not session.positions:
             return answer
+        if answer.lacks_watermark:
+            deadline_s = min(deadline_s, trio.current_time() + WATERMARK_DELAY_S)
+            change.deadline_s = deadline_s
         is_late = not await happens(change)
         for position, _ in answer.told:
             session.dirty[position] = None
@@ -181,8 +191,10 @@ def _take(answer: Answer, position: ReplicaPosition, data: PartitionData, *, is_
         answer.told.append((position, data))
     if isinstance(data.records, FileSlice):
         answer.size_bytes += data.records.size_bytes
-    if is_error or position.lacks_watermark:
+    if is_error:
         answer.is_urgent = True
+    if position.lacks_watermark:
+        answer.lacks_watermark = True
     if is_new_start and position.told_log_start_offset != UNKNOWN:
         answer.is_urgent = True
 
@@ -192,20 +204,13 @@ def _look_at(
 ) -> PartitionData:
     """One partition's answer; errors become codes here and nowhere else. ColdPages."""
     partition: LeaderPartition | None = None
-    offset = position.fetch_offset
     try:
         partition = _bound(position, context)
         log = partition.log
         diverging = _diverging(partition, position)
         if diverging is None:
             _note(partition, position)
-            with log.hurry if hurry else nullcontext():
-                records = log.read(
-                    offset,
-                    min(left, position.max_bytes),
-                    end_offset=log.log_end_offset,
-                    min_one_batch=first,
-                )
+            records = _read(position, log, min(left, position.max_bytes), first, hurry)
     except KafkaError as error:
         is_outside = error.code is ErrorCode.OFFSET_OUT_OF_RANGE and partition is not None
         return PartitionData(
@@ -223,6 +228,34 @@ def _look_at(
         diverging_epoch=diverging,
         records=b"" if diverging is not None or records is None else records,
     )
+
+
+def _read(
+    position: ReplicaPosition, log: PartitionLog, max_bytes: int, first: bool, hurry: bool
+) -> FileSlice | None:
+    """Batches up to the log's end; KafkaError, ColdPages.
+
+    A follower that had read to the end goes on there without a look for the place.
+    """
+    offset, segment, tail = position.fetch_offset, log.active, position.tail
+    records: FileSlice | None = None
+    if (
+        tail is not None
+        and tail.segment is segment
+        and tail.offset == offset
+        and 0 < segment.size_bytes - tail.position <= max_bytes
+    ):
+        with suppress(OSError):  # the way over the log meets the same error, and tells of it
+            records = segment.slice(tail.position, segment.size_bytes - tail.position)
+    if records is None:
+        with log.hurry if hurry else nullcontext():
+            records = log.read(
+                offset, max_bytes, end_offset=log.log_end_offset, min_one_batch=first
+            )
+    if records is not None and records.position + records.size_bytes == segment.size_bytes:
+        is_active = segment.holds(records)
+        position.tail = Tail(segment, log.log_end_offset, segment.size_bytes) if is_active else None
+    return records
 
 
 def _bound(position: ReplicaPosition, context: RequestContext) -> LeaderPartition:
