@@ -58,5 +58,3 @@ class EndWatcher(Workload):
             assert end >= before, f"the end of {partition} falls from {before} to {end}"
             self._ends[partition] = end
         self.done += 1
-
-
