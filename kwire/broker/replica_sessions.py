@@ -180,6 +180,13 @@ class ReplicaSession:
             position.release()
             self.dirty.pop(position, None)
 
+    def renew(self, broker_epoch: int) -> None:
+        """The follower's broker has registered again: what it told counts for its new epoch."""
+        self.broker_epoch = broker_epoch
+        for position in self.positions.values():
+            position.is_new = True
+            self.dirty[position] = None
+
     def move_to_end(self, position: ReplicaPosition) -> None:
         """Look at a partition after the others next time."""
         del self.dirty[position]

@@ -117,7 +117,8 @@ async def _session(
         session = sessions.get(
             request.session_id, request.session_epoch, node_id, uses_topic_ids=by_id
         )
-        session.broker_epoch = broker_epoch
+        if session.broker_epoch != broker_epoch:
+            session.renew(broker_epoch)
     before = len(session.positions)
     await _take_wishes(session, request, context)
     if not is_new:

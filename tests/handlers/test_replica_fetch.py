@@ -8,7 +8,7 @@ import trio.testing
 
 from kwire.errors import ErrorCode
 from kwire.protocol.messages.fetch import FetchResponse
-from tests.handlers.followers import NOW_MS, VERSION, at, leading, offsets
+from tests.handlers.followers import BROKER_EPOCH, NOW_MS, VERSION, at, leading, offsets
 
 
 async def test_followers_read_beyond_the_high_watermark_and_move_it(tmp_path: Path) -> None:
@@ -261,3 +261,18 @@ async def test_a_follower_reads_on_where_it_ended(tmp_path: Path, size_bytes: in
             while len(have) < partition.log.log_end_offset:
                 have += offsets((await follower.fetch(at(len(have), **fields)))[0])
             assert have == list(range(partition.log.log_end_offset))
+
+
+async def test_a_session_goes_on_in_a_new_broker_epoch(tmp_path: Path) -> None:
+    """A follower that has registered again names no quiet partition: what it told still holds, and
+    counts for the new epoch. Otherwise it would never be in sync there (KIP-903)."""
+    async with leading(tmp_path, partitions=2) as leader:
+        follower = await leader.follower(2)
+        follower.session_epoch = 0
+        await follower.fetch(at(0, 0), at(0, 1))
+        follower.epoch = BROKER_EPOCH + 1
+        await leader.register(2, follower.epoch)
+        await follower.fetch()
+        for index in range(2):
+            known = leader.partition(index).followers[2]
+            assert known.broker_epoch == follower.epoch
