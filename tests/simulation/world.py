@@ -136,6 +136,12 @@ class Node:
         self._world.network.end_process(self.node_id)
         self._scope.cancel()
 
+    def cut_power(self) -> None:
+        """End the machine: what wasn't synced may be lost, in any part."""
+        self._world.note(f"power cut of {self.node_id}")
+        self.kill()
+        self._machine.lose_power(self._world.random)
+
     def stop(self) -> None:
         """Stop the process as SIGTERM does."""
         self.is_wanted = False
