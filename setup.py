@@ -27,6 +27,7 @@ COMPILED_MODULES = [
     "kwire/connection/connection.py",
     "kwire/connection/inbox.py",
     "kwire/connection/outbox.py",
+    "kwire/connection/pipeline.py",
     "kwire/connection/poller.py",
     "kwire/connection/serving.py",
     "kwire/coordinator/classic_group.py",

@@ -32,6 +32,7 @@ from kwire.broker.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from kwire.broker.partition import Partition
 from kwire.broker.served_partitions import ServedPartitions
 from kwire.broker.tally import Tally
+from kwire.broker.unreachable import unreachable_brokers
 from kwire.budget.threads import Threads
 from kwire.clock import Clock
 from kwire.config.broker import BrokerConfig
@@ -101,6 +102,7 @@ class Broker:
         self.node_id = config.integer("node.id")
         self.advertised_listeners = config.advertised_listeners()
         self.image = image
+        self._unreachable = unreachable_brokers(image)
         self.settings: Mapping[str, Value] = broker_settings(config, image, self.node_id)
         self.tally = Tally()
         self.bugs: list[Exception] = []
@@ -278,8 +280,15 @@ class Broker:
         return leader
 
     def offline_replicas(self, topic: TopicImage, index: int) -> list[int]:
-        """The offline replicas of a partition; this broker knows only its own replica."""
-        return [self.node_id] if self.is_offline(topic.name, index) else []
+        """The offline replicas of a partition: on brokers that are fenced or gone, or offline here.
+
+        What other brokers have offline isn't known here.
+        """
+        offline = [self.node_id] if self.is_offline(topic.name, index) else []
+        if self._unreachable:
+            replicas = topic.partitions[index].replicas
+            offline += [node for node in replicas if node in self._unreachable]
+        return offline
 
     def topic_by_id(self, topic_id: bytes) -> TopicImage:
         """A topic by its id; KafkaError (UNKNOWN_TOPIC_ID) if no topic has it."""
@@ -324,6 +333,8 @@ class Broker:
 
     async def _publish(self, image: MetadataImage, changes: Sequence[Change]) -> None:
         """Take a new image, and apply its changes to the partitions of this broker."""
+        if image.brokers is not self.image.brokers:
+            self._unreachable = unreachable_brokers(image, self.image, self._unreachable)
         self.image = image
         if self.authorizer is not None:
             await tell_authorizer(self.authorizer, changes)

@@ -70,8 +70,8 @@ class LeaderPartition(Partition):
     """
 
     __slots__ = (
-        *("_at_look", "_at_look_before", "_holding", "_min_insync_replicas", "_updates"),
-        *("acks", "epoch_start", "followers", "in_sync", "node_id"),
+        *("_at_look", "_at_look_before", "_due", "_holding", "_min_insync_replicas", "_updates"),
+        *("acks", "followers", "in_sync", "node_id"),
         *("proposed", "proposed_at", "replica_waiters", "row"),
     )
 
@@ -102,7 +102,7 @@ class LeaderPartition(Partition):
         self.acks = AckQueue()
         self.replica_waiters: dict[ReplicaWaiter, None] = {}
         self._updates: InSyncUpdates = NoUpdates() if updates is None else updates
-        self._at_look = self._at_look_before = UNKNOWN
+        self._at_look = self._at_look_before = self._due = UNKNOWN
         self._holding: tuple[Follower, ...] = ()
         self._min_insync_replicas = 1
         self.proposed_at = UNKNOWN
@@ -126,14 +126,6 @@ class LeaderPartition(Partition):
     def is_under_replicated(self) -> bool:
         """Whether a replica is out of sync; one that is being added doesn't count."""
         return self.isr_size < len(self.row.replicas) - len(self.row.adding)
-
-    @property
-    def is_available(self) -> bool:
-        """Whether the high watermark has reached the start of the leader epoch.
-
-        Before, it may lie below that of the leader before, and consumers aren't told of it.
-        """
-        return self.high_watermark >= self.epoch_start
 
     @property
     def last_stable_offset(self) -> int:
@@ -208,13 +200,13 @@ class LeaderPartition(Partition):
         return (
             end_offset >= self.high_watermark
             and end_offset >= self.epoch_start
-            and end_offset >= self._at_look_before
+            and end_offset >= self._due
             and (follower.is_caught_up or not self.is_under_min_isr)
             and self._updates.is_eligible(follower.node_id, follower.broker_epoch)
         )
 
     def _lags(self, follower: Follower) -> bool:
-        return follower.end_offset < self._at_look_before
+        return follower.end_offset < self._due
 
     def wished_isr(self) -> tuple[int, ...]:
         """The replicas that should be in sync: without those that lag, with those that may join."""
@@ -253,6 +245,7 @@ class LeaderPartition(Partition):
 
     def look(self) -> None:
         """Find followers that lag; called each half of ``replica.lag.time.max.ms``."""
+        self._due = self._at_look_before
         self._at_look_before, self._at_look = self._at_look, self.log.log_end_offset
         for follower in self.followers.values():
             if self._lags(follower):
