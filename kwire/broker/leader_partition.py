@@ -160,6 +160,10 @@ class LeaderPartition(Partition):
             self.ask()
 
     def _take(self, row: PartitionImage) -> None:
+        for node in set(self.in_sync).difference(row.isr):
+            if node in self.followers and node in (self.proposed or self.in_sync):
+                # Not this leader took it out: its disk has failed, so its fetches count no more.
+                self.followers[node].forget()
         self.row = row
         self.in_sync = row.isr
         self.isr_size = len(row.isr)
