@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from kwire.broker.groups import Groups
     from kwire.broker.isr_updates import IsrUpdates
     from kwire.broker.notes import Note
+    from kwire.broker.offline_replicas import OfflineReplicas
     from kwire.broker.peers import Peers
     from kwire.broker.producer_ids import ProducerIds
     from kwire.broker.replica_sessions import ReplicaSessions
@@ -104,7 +105,7 @@ class Broker:
         self.settings: Mapping[str, Value] = broker_settings(config, image, self.node_id)
         self.tally = Tally()
         self.bugs: list[Exception] = []
-        self.is_stopping = False
+        self.is_stopping = self.has_followers = False
         self.do_afterwards: Callable[[Callable[[], object]], object] = lambda do: do()
         self.fetch_sessions = FetchSessions(self.random)
         self.threads = Threads()
@@ -198,6 +199,7 @@ class Broker:
         """The sessions of followers that fetch from this broker."""
         from kwire.broker.replica_sessions import ReplicaSessions
 
+        self.has_followers = True
         most = "kwire.fetch.session.cache.max.partitions"
         return ReplicaSessions(self.random, lambda: self.integer(most))
 
@@ -210,6 +212,12 @@ class Broker:
         if "background" in vars(self):
             self.background.start_soon(updates.run)
         return updates
+
+    @cached_property
+    def _offline_replicas(self) -> "OfflineReplicas":
+        from kwire.broker.offline_replicas import OfflineReplicas
+
+        return OfflineReplicas(self)
 
     @cached_property
     def client_metrics(self) -> "ClientMetrics":
@@ -350,6 +358,22 @@ class Broker:
         moved = self._served.moved_followers()
         if moved:
             self.fetchers.place(moved)
+
+    def look_at_offline(self) -> None:
+        """Have other brokers take over what is offline here; called when that may have changed."""
+        if self.log_manager.failures or self.offline_partitions():
+            self._offline_replicas.look()
+
+    def offline_replicas_here(self) -> list[tuple[str, int]]:
+        """The replicas whose logs can't be opened, or whose directories have failed."""
+        failed = [(one.topic, one.index) for one in self.hosted() if one.is_offline]
+        return [*failed, *self.offline_partitions()]
+
+    def stop_following_offline(self) -> None:
+        """Fetch nothing any more that can't be written."""
+        failed = [one for one in self._served.followed() if one.is_offline]
+        if failed:
+            self.fetchers.place(failed)
 
     def _tell_coordinators(self) -> None:
         """Have the coordinators look which partitions this broker leads."""

@@ -43,3 +43,8 @@ class Follower:
         self.is_caught_up = False
         self.is_in_maximal_isr = False
         self.holds = False
+
+    def forget(self) -> None:
+        """Forget where the follower was: only another fetch says that it has anything."""
+        self.end_offset = UNKNOWN
+        self.is_caught_up = False
