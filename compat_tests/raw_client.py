@@ -18,11 +18,12 @@ class ConnectionClosed(Exception):
 
 
 class RawConnection:
-    """One connection to one broker."""
+    """One connection to one broker, from an address of this machine, if one is given."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, own_host: str | None = None) -> None:
         host, _, port = address.rpartition(":")
-        self._socket = socket.create_connection((host, int(port)), timeout=TIMEOUT_S)
+        own = (own_host, 0) if own_host else None
+        self._socket = socket.create_connection((host, int(port)), TIMEOUT_S, own)
         self._file = self._socket.makefile("rb")
         self._correlation_id = 0
 

@@ -32,13 +32,14 @@ from kwire.broker.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from kwire.broker.partition import Partition
 from kwire.broker.served_partitions import ServedPartitions
 from kwire.broker.tally import Tally
+from kwire.broker.unreachable import unreachable_brokers
 from kwire.budget.threads import Threads
 from kwire.clock import Clock
 from kwire.config.broker import BrokerConfig
 from kwire.config.settings import Value
 from kwire.errors import ErrorCode, KafkaError
 from kwire.log.log_config import LogConfig
-from kwire.log.manager import LogManager
+from kwire.log.manager import AtStop, LogManager
 from kwire.metadata.changes import (
     BrokerChanged,
     BrokerRegistered,
@@ -101,6 +102,7 @@ class Broker:
         self.node_id = config.integer("node.id")
         self.advertised_listeners = config.advertised_listeners()
         self.image = image
+        self._unreachable = unreachable_brokers(image)
         self.settings: Mapping[str, Value] = broker_settings(config, image, self.node_id)
         self.tally = Tally()
         self.bugs: list[Exception] = []
@@ -260,6 +262,11 @@ class Broker:
         for coordinators in self.coordinators:
             coordinators.close()
 
+    def at_stop(self) -> AtStop:
+        """What the data directories keep of a broker that stops cleanly."""
+        registered = self.image.brokers.get(self.node_id)
+        return AtStop(self.high_watermarks(), -1 if registered is None else registered.epoch)
+
     def wake_coordinators(self) -> None:
         """Wake each coordinator whose next task is due by the steady clock."""
         for coordinators in self.coordinators:
@@ -278,8 +285,15 @@ class Broker:
         return leader
 
     def offline_replicas(self, topic: TopicImage, index: int) -> list[int]:
-        """The offline replicas of a partition; this broker knows only its own replica."""
-        return [self.node_id] if self.is_offline(topic.name, index) else []
+        """The offline replicas of a partition: on brokers that are fenced or gone, or offline here.
+
+        What other brokers have offline isn't known here.
+        """
+        offline = [self.node_id] if self.is_offline(topic.name, index) else []
+        if self._unreachable:
+            replicas = topic.partitions[index].replicas
+            offline += [node for node in replicas if node in self._unreachable]
+        return offline
 
     def topic_by_id(self, topic_id: bytes) -> TopicImage:
         """A topic by its id; KafkaError (UNKNOWN_TOPIC_ID) if no topic has it."""
@@ -324,6 +338,8 @@ class Broker:
 
     async def _publish(self, image: MetadataImage, changes: Sequence[Change]) -> None:
         """Take a new image, and apply its changes to the partitions of this broker."""
+        if image.brokers is not self.image.brokers:
+            self._unreachable = unreachable_brokers(image, self.image, self._unreachable)
         self.image = image
         if self.authorizer is not None:
             await tell_authorizer(self.authorizer, changes)

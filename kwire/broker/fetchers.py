@@ -40,13 +40,13 @@ class Fetchers:
             before = self._leaders.get(partition, NOBODY)
             leader = NOBODY if partition.is_deleted else partition.leader
             if before not in (NOBODY, leader):
-                self._fetchers[before].fetching.leave(partition)
+                self._fetchers[before].leave(partition)
                 woken.setdefault(before, False)
             if leader == NOBODY:
                 self._leaders.pop(partition, None)
             else:
                 self._leaders[partition] = leader
-                self._fetcher(leader).fetching.follow(partition)
+                self._fetcher(leader).follow(partition)
                 woken[leader] = True
         for leader, is_urgent in woken.items():
             self._fetchers[leader].wake(is_urgent=is_urgent)

@@ -54,6 +54,9 @@ from kwire.metadata.store import (
 
 log = logging.getLogger(__name__)
 
+Lacks: TypeAlias = Callable[[BrokerImage | None], bool]
+"""Whether replicas may lack records that they had under this registration."""
+
 Prepare: TypeAlias = Callable[[MetadataImage], Awaitable[None]]
 
 LEAVE_S = 3.0
@@ -86,23 +89,25 @@ class Membership:
         self._control: tuple[Guard, Liveness] | None = None
         self._proofs = Proofs(store, open_stream, self._tell)
 
-    async def join(self, held: Held, prepare: Prepare) -> MetadataImage:
+    async def join(self, held: Held, lacks: Lacks, prepare: Prepare) -> MetadataImage:
         """Begin a session and register; the image in which this broker may lead.
 
-        ``held`` tells which replicas the disks have, and ``prepare`` makes logs that are missing
-        and may be empty, before this broker leads them.
+        ``held`` tells which replicas the disks have, ``lacks`` whether they may lack records, and
+        ``prepare`` makes logs that are missing and may be empty, before this broker leads them.
         Raises NodeIdTaken if another process has the node id, and KafkaError.
         """
         while True:
             self.session = await self._begin_session()
             try:
-                registered = await self._decide(
-                    lambda image: register(image, self._registration, held)
-                )
+                registered = await self._decide(lambda image: self._register(image, held, lacks))
                 await prepare(registered)
                 return await self._decide(self._unfence)
             except GuardFailed:
                 log.warning("the session of this broker was over during its start: it begins anew")
+
+    def _register(self, image: MetadataImage, held: Held, lacks: Lacks) -> list[Change]:
+        before = image.brokers.get(self._member.node_id)
+        return register(image, self._registration, held, is_unclean=lacks(before))
 
     async def _begin_session(self) -> Session:
         """A session; waits for an old one of a process that may just have died."""

@@ -164,6 +164,7 @@ class ServedPartitions(HostedPartitions):
 
             return FollowerPartition(*place, row.leader, row.leader_epoch, watermark)
         opened.leader_epochs.assign(row.leader_epoch, opened.log_end_offset)
+        opened.gap_at = -1  # nobody has more
         led: Partition
         if role is Role.LEADER:
             from kwire.broker.leader_partition import LeaderPartition

@@ -5,8 +5,9 @@ import re
 import shutil
 from pathlib import Path
 
+from kwire.log.stop_marks import CLEAN_SHUTDOWN_FILE
 from kwire.cli.finding import ACT, GOOD, NOTE, Finding
-from kwire.log.data_directory import CLEAN_SHUTDOWN_FILE, ROOM_TO_START_BYTES
+from kwire.log.data_directory import ROOM_TO_START_BYTES
 from kwire.log.directory_health import LOCK_FILE
 from kwire.log.disk import Disk
 from kwire.log.mending import find_damage

@@ -363,9 +363,9 @@ def _warn(properties: Mapping[str, str], config: BrokerConfig, places: Mapping[s
     for name, text in properties.items():
         setting = known.get(name)
         if setting is None:
-            asked[name] = name
-            if name in AUTHORIZER_SETTINGS:
+            if name in AUTHORIZER_SETTINGS and config.authorizer() is not None:
                 continue
+            asked[name] = name
             if not is_among(name, OUTSIDE_THE_TABLE):
                 _warn_unknown(name, known, places.get(name, ""))
         elif config[name] != setting.parse(profile.get(name, setting.default)):

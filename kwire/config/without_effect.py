@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from kwire.config.synonyms import SYNONYMS
 
 PROTECTION = (
+    "allow.everyone.if.no.acl.found",
     "connection.failed.authentication.delay.ms",
     "connections.max.reauth.ms",
     "delegation.token.",
@@ -23,14 +24,17 @@ PROTECTION = (
     "sasl.",
     "security.",
     "ssl.",
+    "super.users",
 )
-"""Settings of security."""
+"""Settings of security. Two belong to Kafka's authorizer and aren't in Kafka's own table."""
 
 OUTSIDE_THE_TABLE = (
+    "allow.everyone.if.no.acl.found",
     "config.providers.",
     "listener.name.",
     "rlmm.config.",
     "rsm.config.",
+    "super.users",
 )
 """Settings that Kafka reads although its table of settings doesn't have them."""
 

@@ -82,6 +82,8 @@ class IdempotentProducer(Workload):
             except ClientError as error:
                 outcome = KafkaError(ErrorCode.NETWORK_EXCEPTION, str(error))
             if isinstance(outcome, int):
+                if self.world.replicated:
+                    self.world.checks.acknowledged(self.topic, index, outcome + count - 1)
                 break
             assert outcome.code not in LOST, f"{partition} has forgotten {self.name}: {outcome}"
             await pass_s(0.2)
@@ -171,7 +173,7 @@ class Admin(Workload):
                 assert name in topics, f"broker {node.node_id} doesn't know {name}"
                 for index, row in enumerate(topics[name].partitions):
                     has_log = (name, index) in logs
-                    assert has_log == (row.leader == node.node_id), f"{name}-{index} {row}"
+                    assert has_log == (node.node_id in row.replicas), f"{name}-{index} {row}"
             for name in self._gone:
                 assert name not in topics, f"broker {node.node_id} knows {name}, which is deleted"
 

@@ -1,0 +1,187 @@
+"""ACLs are created, found and deleted as Kafka's filters say, and need an authorizer."""
+
+import pytest
+
+from kwire.config.broker import STANDARD_AUTHORIZER
+from kwire.errors import ErrorCode
+from kwire.handlers import APIS, OWN_APIS
+from kwire.handlers.guards import FOR_EVERYBODY, GUARDS
+from kwire.metadata.acls import AclOperation, PatternType, Permission, ResourceType
+from kwire.metadata.changes import FeatureLevelChanged
+from kwire.metadata.features import CHANGES_VERSION
+from kwire.protocol.messages import MODULES, OWN_MODULES
+from kwire.protocol.messages.create_acls import (
+    AclCreation,
+    CreateAclsRequest,
+    CreateAclsResponse,
+)
+from kwire.protocol.messages.delete_acls import (
+    DeleteAclsFilter,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+)
+from kwire.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from kwire.testing.in_process import running_server
+
+SETTINGS = {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:ANONYMOUS"}
+TOPIC, GROUP = ResourceType.TOPIC, ResourceType.GROUP
+LITERAL, PREFIXED = PatternType.LITERAL, PatternType.PREFIXED
+ANY = 1
+
+
+def creation(name, kind=TOPIC, pattern=LITERAL, **others):
+    """An ACL to create."""
+    values = {
+        "resource_type": kind,
+        "resource_name": name,
+        "resource_pattern_type": pattern,
+        "principal": "User:alice",
+        "host": "*",
+        "operation": AclOperation.READ,
+        "permission_type": Permission.ALLOW,
+    }
+    return AclCreation(**(values | others))
+
+
+def wanted(kind=ANY, name=None, pattern=ANY, principal=None):
+    """The fields of a filter that every entry in it matches."""
+    return {
+        "resource_type_filter": kind,
+        "resource_name_filter": name,
+        "pattern_type_filter": pattern,
+        "principal_filter": principal,
+        "host_filter": None,
+        "operation": ANY,
+        "permission_type": ANY,
+    }
+
+
+async def create(raw, *creations):
+    """The error codes of the entries."""
+    request = CreateAclsRequest(creations=list(creations))
+    response = await raw.request(request, 3, CreateAclsResponse)
+    return [result.error_code for result in response.results]
+
+
+async def described(raw, **fields):
+    """(resource type, name, pattern type) of what a filter matches, each with its principals."""
+    response = await raw.request(DescribeAclsRequest(**wanted(**fields)), 3, DescribeAclsResponse)
+    assert not response.error_code
+    return {
+        (one.resource_type, one.resource_name, one.pattern_type): [
+            acl.principal for acl in one.acls
+        ]
+        for one in response.resources
+    }
+
+
+ENTRIES = (
+    creation("orders"),
+    creation("orders", principal="User:bob"),
+    creation("ord", pattern=PREFIXED),
+    creation("orders.eu", pattern=PREFIXED),
+    creation("*"),
+    creation("orders", GROUP),
+)
+
+
+@pytest.mark.parametrize(
+    ("fields", "found"),
+    [
+        ({}, [0, 1, 2, 3, 4, 5]),
+        ({"kind": TOPIC}, [0, 1, 2, 3, 4]),
+        ({"name": "orders"}, [0, 1, 5]),
+        ({"name": "orders", "pattern": LITERAL}, [0, 1, 5]),
+        ({"kind": TOPIC, "name": "orders", "pattern": PatternType.MATCH}, [0, 1, 2, 4]),
+        ({"kind": TOPIC, "name": "orders.eu.1", "pattern": PatternType.MATCH}, [2, 3, 4]),
+        ({"pattern": PREFIXED}, [2, 3]),
+        ({"pattern": PatternType.MATCH}, [0, 1, 2, 3, 4, 5]),
+        ({"name": "ord", "pattern": PREFIXED}, [2]),
+        ({"principal": "User:bob"}, [1]),
+        ({"principal": "User:*"}, []),
+    ],
+)
+async def test_filters_find_what_kafka_s_find(tmp_path, fields, found):
+    """DescribeAcls and DeleteAcls alike; and what was deleted is gone after a restart."""
+    expected = {}
+    for place in found:
+        one = ENTRIES[place]
+        key = one.resource_type, one.resource_name, one.resource_pattern_type
+        expected.setdefault(key, []).append(one.principal)
+    async with running_server(tmp_path, SETTINGS) as server:
+        raw = await server.connect()
+        assert await create(raw, *ENTRIES, ENTRIES[0]) == [0] * 7
+        assert await described(raw, **fields) == expected
+        deletion = DeleteAclsRequest(filters=[DeleteAclsFilter(**wanted(**fields))] * 2)
+        response = await raw.request(deletion, 3, DeleteAclsResponse)
+        for result in response.filter_results:
+            assert len(result.matching_acls) == len(found)
+        left = await described(raw)
+        assert sum(map(len, left.values())) == len(ENTRIES) - len(found)
+        await raw.aclose()
+    async with running_server(tmp_path, SETTINGS) as server:
+        raw = await server.connect()
+        assert await described(raw) == left
+        await raw.aclose()
+
+
+async def test_invalid_entries_have_errors_of_their_own(tmp_path):
+    """The others of the request are created."""
+    invalid = [
+        creation(""),
+        creation("a", ResourceType.ANY),
+        creation("a", ResourceType.CLUSTER),
+        creation("a", pattern=PatternType.MATCH),
+        creation("a", operation=ANY),
+        creation("a", permission_type=ANY),
+        creation("a", principal="alice"),
+        creation("a" * 1001),
+    ]
+    async with running_server(tmp_path, SETTINGS) as server:
+        raw = await server.connect()
+        assert await create(raw, *invalid, creation("a")) == [ErrorCode.INVALID_REQUEST] * 8 + [0]
+        assert await described(raw) == {(TOPIC, "a", LITERAL): ["User:alice"]}
+        many = [creation(f"t{n}") for n in range(10_001)]
+        assert set(await create(raw, *many)) == {ErrorCode.POLICY_VIOLATION}
+        assert set(await create(raw, *many[:3000])) == {0}
+        assert len(await described(raw)) == 3001
+        await raw.aclose()
+
+
+async def test_an_unknown_number_ends_the_connection(tmp_path):
+    """As in Kafka, which doesn't know what was meant."""
+    async with running_server(tmp_path, SETTINGS) as server:
+        for field in ("resource_type", "resource_pattern_type", "operation", "permission_type"):
+            raw = await server.connect()
+            await raw.send(CreateAclsRequest(creations=[creation("a", **{field: 77})]), 3)
+            assert await raw.is_closed()
+
+
+async def test_without_an_authorizer_there_are_no_acls(tmp_path):
+    async with running_server(tmp_path) as server:
+        raw = await server.connect()
+        disabled = ErrorCode.SECURITY_DISABLED
+        assert await create(raw, creation("a")) == [disabled]
+        asked = DescribeAclsRequest(**wanted())
+        assert (await raw.request(asked, 3, DescribeAclsResponse)).error_code == disabled
+        deletion = DeleteAclsRequest(filters=[DeleteAclsFilter(**wanted())])
+        [result] = (await raw.request(deletion, 3, DeleteAclsResponse)).filter_results
+        assert result.error_code == disabled
+        await raw.aclose()
+
+
+async def test_a_cluster_with_older_brokers_gets_no_acls(tmp_path):
+    """They couldn't follow the log of changes."""
+    async with running_server(tmp_path, SETTINGS) as server:
+        await server.broker.commit(lambda _: [FeatureLevelChanged(CHANGES_VERSION, 1)])
+        raw = await server.connect()
+        assert await create(raw, creation("a")) == [ErrorCode.UNSUPPORTED_VERSION]
+        await raw.aclose()
+
+
+def test_every_api_has_a_guard():
+    """An API can't be forgotten: without a guard nobody may use it behind an authorizer."""
+    served = {MODULES.get(key) or OWN_MODULES[key] for key in (*APIS, *OWN_APIS)}
+    guarded = [name for names in GUARDS.values() for name in names]
+    assert len(guarded) == len(set(guarded))
+    assert served == {*guarded, *FOR_EVERYBODY}
