@@ -23,6 +23,7 @@ COMPILED_MODULES = [
     "kwire/broker/followers.py",
     "kwire/broker/leader_partition.py",
     "kwire/broker/partition.py",
+    "kwire/broker/replica_sessions.py",
     "kwire/connection/connection.py",
     "kwire/connection/inbox.py",
     "kwire/connection/outbox.py",

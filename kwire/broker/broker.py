@@ -106,7 +106,7 @@ class Broker:
         self.settings: Mapping[str, Value] = broker_settings(config, image, self.node_id)
         self.tally = Tally()
         self.bugs: list[Exception] = []
-        self.is_stopping = False
+        self.is_stopping = self.has_followers = False
         self.reach: Reach | None = None
         self.do_afterwards: Callable[[Callable[[], object]], object] = lambda do: do()
         self.fetch_sessions = FetchSessions(self.random)
@@ -201,6 +201,7 @@ class Broker:
         """The sessions of followers that fetch from this broker."""
         from kwire.broker.replica_sessions import ReplicaSessions
 
+        self.has_followers = True
         most = "kwire.fetch.session.cache.max.partitions"
         return ReplicaSessions(self.random, lambda: self.integer(most))
 

@@ -88,12 +88,10 @@ def test_a_dead_leader_is_followed_by_another(seed: int, tmp_path: Path) -> None
         for _ in range(20):
             await producer.step()
         for _ in range(3):
-            await world.until(lambda: _are_equal(world), 30, "all replicas are equal")
             dead = world.random.choice(list(world.nodes.values()))
             dead.kill()
             for _ in range(10):
                 await producer.step()
-            await world.until(lambda: _are_equal(world), 30, "two replicas are equal")
             dead.start()
             await world.all_ready(30)
             for _ in range(10):
