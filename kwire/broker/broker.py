@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from kwire.broker.offline_replicas import OfflineReplicas
     from kwire.broker.peers import Peers
     from kwire.broker.producer_ids import ProducerIds
+    from kwire.broker.reach import Reach
     from kwire.broker.replica_sessions import ReplicaSessions
     from kwire.broker.transactions import Transactions
     from kwire.security.authorizer import Authorizer
@@ -106,6 +107,7 @@ class Broker:
         self.tally = Tally()
         self.bugs: list[Exception] = []
         self.is_stopping = self.has_followers = False
+        self.reach: Reach | None = None
         self.do_afterwards: Callable[[Callable[[], object]], object] = lambda do: do()
         self.fetch_sessions = FetchSessions(self.random)
         self.threads = Threads()
@@ -209,6 +211,7 @@ class Broker:
         from kwire.broker.isr_updates import IsrUpdates
 
         updates = IsrUpdates(self)
+        updates.is_cut_off = self.reach is not None and self.reach.is_out
         if "background" in vars(self):
             self.background.start_soon(updates.run)
         return updates
@@ -249,6 +252,15 @@ class Broker:
         for topic, load in homes:
             if topic in self.image.topics_by_name:
                 load()
+
+    def cut_off_by(self, reach: "Reach") -> None:
+        """Have ``reach`` tell when this broker is cut off from the metadata store."""
+        self.reach = reach
+        reach.told = self._tell_cut_off
+
+    def _tell_cut_off(self, is_cut_off: bool) -> None:
+        if "isr_updates" in vars(self):
+            self.isr_updates.cut_off(is_cut_off)
 
     def stop(self) -> None:
         """Refer clients that ask or wait for a coordinator to another broker."""

@@ -1,4 +1,4 @@
-"""Clients that test what replicas promise to readers, and a writer that leaves unreplicated ends."""
+"""Clients that test what replicas promise to readers; a writer that leaves unreplicated ends."""
 
 from kwire.client.leaders import TopicPartition
 from kwire.client.offsets import list_offsets
