@@ -4,7 +4,7 @@ from importlib import import_module
 
 import pytest
 
-from kwire.config.broker import STANDARD_AUTHORIZER
+from kwire.config.authorizer import STANDARD_AUTHORIZER
 from kwire.errors import ErrorCode
 from kwire.handlers import APIS, OWN_APIS
 from kwire.handlers.guards import FOR_EVERYBODY, GUARDS
