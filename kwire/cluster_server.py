@@ -21,6 +21,7 @@ from kwire.broker.own_replicas import (
     replicas_of,
     say_what_is_lost,
 )
+from kwire.broker.peers import Peers
 from kwire.client.peer import OpenStream, open_tcp
 from kwire.config.metadata_store import SETTING
 from kwire.errors import KafkaError
@@ -231,7 +232,9 @@ class ClusterServer(Server):
 
     async def _run(self, task_status: trio.TaskStatus[None]) -> None:
         async with trio.open_nursery() as nursery:
-            self.broker.open_stream = self._open_to_brokers
+            if self._open_to_brokers is not None:
+                self.broker.peers = Peers(self.broker, self._open_to_brokers)
+            self.broker.cut_off_by(self._membership.reach)
             await self._starting.run(self.broker.log_manager.note_boot)
             nursery.start_soon(self._membership.run, self.broker)
             await super()._run(task_status)

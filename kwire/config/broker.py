@@ -10,7 +10,7 @@ Rules:
 - ``broker.id`` and ``node.id`` are two names of one setting. ``log.dir`` counts only where
   ``log.dirs`` isn't set.
 - A setting that protects the broker and that kwire doesn't serve (another authorizer, a mechanism
-  of a listener) raises ConfigError: without the protection the broker would be open to everybody.
+  of a listener) raises ConfigError: without it the broker would be open to everybody.
 - A listener's own settings (``listener.name.…``) count before those of the broker
   (``listener_settings``).
 """
@@ -19,7 +19,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kwire.config.addresses import Listener as Listener
 from kwire.config.addresses import check_different, check_hosts
@@ -27,6 +27,7 @@ from kwire.config.addresses import is_every_interface as is_every_interface
 from kwire.config.addresses import is_loopback as is_loopback
 from kwire.config.addresses import is_port as is_port
 from kwire.config.addresses import parse_listener as parse_listener
+from kwire.config.authorizer import AUTHORIZER_SETTINGS, AuthorizerSettings, authorizer_settings
 from kwire.config.groups import check_groups
 from kwire.config.settings import BROKER, ConfigError, Value, settings
 
@@ -56,12 +57,6 @@ ONE_REPLICA: dict[str, str] = {
 }
 """More defaults, for brokers without a store for several machines."""
 
-STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
-"""The one value of ``authorizer.class.name`` beside none."""
-
-AUTHORIZER_SETTINGS = ("super.users", "allow.everyone.if.no.acl.found")
-"""Settings that Kafka's authorizer reads, which aren't in the table of Kafka's settings."""
-
 _LEAST: dict[str, int] = {
     "log.flush.interval.ms": 0,
     "log.retention.hours": 1,
@@ -80,13 +75,6 @@ _AMONG_BROKERS = {"inter.broker.listener.name", "security.inter.broker.protocol"
 
 _MOST_OFTEN_GIVEN = {"listener.security.protocol.map", "listeners", "log.dirs"}
 # These settings have an effect: a start with these alone needs no table of settings without one.
-
-
-class AuthorizerSettings(NamedTuple):
-    """Who may do everything, and whether a resource without any ACL is open to everybody."""
-
-    super_users: frozenset[str]
-    allows_without_acl: bool
 
 
 class BrokerConfig(Mapping[str, Value]):
@@ -114,11 +102,8 @@ class BrokerConfig(Mapping[str, Value]):
         ``places`` has file and line of each setting from a properties file, for warnings.
         """
         known = settings(BROKER)
-        given = {
-            name: text
-            for name, text in properties.items()
-            if name in known or name in AUTHORIZER_SETTINGS
-        }
+        wanted = known.keys() | AUTHORIZER_SETTINGS
+        given = {name: text for name, text in properties.items() if name in wanted}
         _resolve_aliases(given)
         profile = profile_of(given)
         values = {
@@ -195,19 +180,7 @@ class BrokerConfig(Mapping[str, Value]):
 
     def authorizer(self) -> AuthorizerSettings | None:
         """The settings of the authorizer; None without one, which lets everybody do everything."""
-        name = "authorizer.class.name"
-        if not self[name]:
-            return None
-        if self[name] != STANDARD_AUTHORIZER:
-            raise ConfigError(name, self[name], f"must be {STANDARD_AUTHORIZER}, or empty")
-        users = str(self.given.get("super.users", "")).split(";")
-        super_users = frozenset(user.strip() for user in users if user.strip())
-        for user in super_users:
-            if not all(user.partition(":")):
-                problem = "must name principals as in User:admin;User:operator"
-                raise ConfigError("super.users", user, problem)
-        everyone = str(self.given.get("allow.everyone.if.no.acl.found", ""))
-        return AuthorizerSettings(super_users, everyone.strip().lower() == "true")
+        return authorizer_settings(str(self["authorizer.class.name"]), self.given)
 
     def metadata_store(self) -> "EtcdAddress | None":
         """The store of a cluster's metadata; None for a broker that is alone."""

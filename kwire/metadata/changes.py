@@ -13,28 +13,13 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from kwire.metadata.acls import (
-    AclsCreated,
-    AclsDeleted,
-    apply_acls,
-    bindings_from_json,
-    in_changes,
-    size_of_acls,
-)
+from kwire.metadata import access_changes as access
 from kwire.metadata.image import (
     BrokerImage,
     ConfigResourceType,
     MetadataImage,
     PartitionImage,
     TopicImage,
-)
-from kwire.metadata.partition_rows import partition_row, partitions_of
-from kwire.metadata.scram import (
-    ScramCredentialChanged,
-    change_credential,
-    changed_from_json,
-    credential_changes,
-    credential_to_json,
 )
 
 
@@ -139,11 +124,14 @@ Change: TypeAlias = (
     | ProducerIdsAllocated
     | FeatureLevelChanged
     | TakenOver
-    | ScramCredentialChanged
-    | AclsCreated
-    | AclsDeleted
+    | access.AccessChange
 )
 
+
+SHORT_ROW = 5
+"""So many fields has the row of a partition whose other fields have their defaults."""
+
+_DEFAULTS = PartitionImage(-1, 0, (), ())[SHORT_ROW:]
 
 CHANGE_BYTES = 150
 PARTITION_BYTES = 30
@@ -159,10 +147,8 @@ def _size(change: Change) -> int:
     if isinstance(change, ConfigChanged):
         texts = change.resource_name, change.name, change.value or ""
         return CHANGE_BYTES + sum(map(len, texts))
-    if isinstance(change, ScramCredentialChanged):
-        return 3 * CHANGE_BYTES + len(change.user)
-    if isinstance(change, AclsCreated | AclsDeleted):
-        return CHANGE_BYTES + size_of_acls(change)
+    if isinstance(change, access.ACCESS):
+        return CHANGE_BYTES + access.size_of_access(change)
     partitions = 0
     if isinstance(change, TopicCreated):
         partitions = len(change.topic.partitions)
@@ -210,12 +196,10 @@ class _Draft:
             self._change_config(change)
         elif isinstance(change, BrokerRegistered | BrokerChanged | BrokerUnregistered):
             self._change_broker(change)
-        elif isinstance(change, ScramCredentialChanged):
-            change_credential(self._own("scram_credentials"), change)
         elif isinstance(change, FeatureLevelChanged):
             self._change_feature(change)
-        elif isinstance(change, AclsCreated | AclsDeleted):
-            apply_acls(self._own("acls"), change)
+        elif isinstance(change, access.ACCESS):
+            access.apply_access(self._own(access.mapping_of(change)), change)
         elif isinstance(change, ProducerIdsAllocated | TakenOver | ControllerElected):
             self.image = self.image._replace(**change._asdict())
         else:
@@ -287,8 +271,7 @@ def snapshot(image: MetadataImage) -> list[Change]:
         for name, value in values.items()
     ]
     changes += [FeatureLevelChanged(name, level) for name, level in image.features.items()]
-    changes += credential_changes(image.scram_credentials)
-    changes += in_changes(AclsCreated, image.acls)
+    changes += access.access_snapshot(image)
     changes.append(ProducerIdsAllocated(image.next_producer_id))
     changes.append(TakenOver(image.kafka_metadata_end_offset))
     changes.append(ControllerElected(image.controller_id, image.controller_epoch))
@@ -307,20 +290,25 @@ def _fields(change: Change) -> dict[str, Any]:
     fields: dict[str, Any] = change._asdict()
     if isinstance(change, TopicCreated):
         topic = change.topic
-        rows = [partition_row(partition) for partition in topic.partitions]
+        rows = [_row(partition) for partition in topic.partitions]
         fields = {"name": topic.name, "id": topic.topic_id.hex(), "partitions": rows}
         if topic.hashed_partitions != len(topic.partitions):
             fields["hashed"] = topic.hashed_partitions
         return fields
-    if isinstance(change, ScramCredentialChanged):
-        fields["credential"] = credential_to_json(change.credential)
+    if isinstance(change, access.ACCESS):
+        return access.access_fields(change)
     if "topic_id" in fields:
         fields["topic_id"] = fields["topic_id"].hex()
     if isinstance(change, PartitionsAdded):
-        fields["partitions"] = [partition_row(partition) for partition in change.partitions]
+        fields["partitions"] = [_row(partition) for partition in change.partitions]
     elif isinstance(change, PartitionsChanged):
-        fields["rows"] = [(index, partition_row(partition)) for index, partition in change.rows]
+        fields["rows"] = [(index, _row(partition)) for index, partition in change.rows]
     return fields
+
+
+def _row(partition: PartitionImage) -> tuple[Any, ...]:
+    """A partition's fields as they are stored."""
+    return partition[:SHORT_ROW] if partition[SHORT_ROW:] == _DEFAULTS else partition
 
 
 def from_json(text: str) -> list[Change]:
@@ -343,22 +331,35 @@ def _broker(node_id: int, rack: str | None, endpoints: list[Any], *others: Any) 
     )
 
 
+def _partitions(rows: Iterable[Any]) -> tuple[PartitionImage, ...]:
+    return tuple(map(_partition, rows))
+
+
+def _partition(row: list[Any]) -> PartitionImage:
+    leader, leader_epoch, replicas, isr, partition_epoch, *others = row
+    short = PartitionImage(leader, leader_epoch, tuple(replicas), tuple(isr), partition_epoch)
+    if not others:
+        return short
+    adding, removing, elr, last_known_elr, is_recovering = others
+    return short._replace(
+        adding=tuple(adding),
+        removing=tuple(removing),
+        elr=tuple(elr),
+        last_known_elr=tuple(last_known_elr),
+        is_recovering=is_recovering,
+    )
+
+
 def _change(kind: str, item: dict[str, Any]) -> Change:
     match kind:
         case "TopicCreated":
-            partitions = partitions_of(item["partitions"])
+            partitions = _partitions(item["partitions"])
             topic_id, hashed = bytes.fromhex(item["id"]), item.get("hashed", len(partitions))
             return TopicCreated(TopicImage(item["name"], topic_id, partitions, hashed))
         case "TopicDeleted":
             return TopicDeleted(bytes.fromhex(item["topic_id"]))
         case "PartitionsAdded":
-            return PartitionsAdded(
-                bytes.fromhex(item["topic_id"]), partitions_of(item["partitions"])
-            )
-        case "AclsCreated":
-            return AclsCreated(bindings_from_json(item["acls"]))
-        case "AclsDeleted":
-            return AclsDeleted(bindings_from_json(item["acls"]))
+            return PartitionsAdded(bytes.fromhex(item["topic_id"]), _partitions(item["partitions"]))
         case "ConfigChanged":
             item["resource_type"] = ConfigResourceType(item["resource_type"])
             return ConfigChanged(**item)
@@ -366,8 +367,10 @@ def _change(kind: str, item: dict[str, Any]) -> Change:
             return BrokerRegistered(_broker(*item["broker"]))
         case "PartitionsChanged":
             indexes, images = zip(*item["rows"], strict=True)
-            rows = tuple(zip(indexes, partitions_of(images), strict=True))
+            rows = tuple(zip(indexes, _partitions(images), strict=True))
             return PartitionsChanged(bytes.fromhex(item["topic_id"]), rows)
+    if kind in access.ACCESS_KINDS:
+        return access.access_from_json(kind, item)
     if kind not in _PLAIN:
         raise ValueError(f"unknown metadata change {kind}; was it written by a newer kwire?")
     return _PLAIN[kind](**item)
@@ -385,5 +388,4 @@ _PLAIN: dict[str, Callable[..., Change]] = {
         TakenOver,
     )
 }
-_PLAIN["ScramCredentialChanged"] = changed_from_json
-"""Changes whose JSON has the fields as they are, or what makes a change of them."""
+"""Changes whose JSON has the fields as they are."""

@@ -5,7 +5,8 @@ import logging
 import pytest
 
 from kwire.config import BROKER, BrokerConfig, ConfigError, parse_properties, settings
-from kwire.config.broker import STANDARD_AUTHORIZER, Listener
+from kwire.config.authorizer import STANDARD_AUTHORIZER
+from kwire.config.broker import Listener
 
 SERVER_PROPERTIES = """
 # What Kafka ships as config/server.properties, in short.
