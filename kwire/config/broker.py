@@ -101,6 +101,10 @@ class BrokerConfig(Mapping[str, Value]):
 
         ``places`` has file and line of each setting from a properties file, for warnings.
         """
+        if properties.get("config.providers"):
+            from kwire.config.providers import resolved
+
+            properties = resolved(properties)
         known = settings(BROKER)
         wanted = known.keys() | AUTHORIZER_SETTINGS
         given = {name: text for name, text in properties.items() if name in wanted}

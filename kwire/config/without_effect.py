@@ -57,7 +57,6 @@ WITHOUT_EFFECT = (
     "alter.log.dirs.replication.quota.",
     "background.threads",
     "client.quota.callback.class",
-    "config.providers",
     "controlled.shutdown.enable",
     "controller.performance.",
     "controller.quorum.",
@@ -204,7 +203,7 @@ def _reason(name: str, secured_listeners: Sequence[str], *, is_alone: bool) -> s
         return _UNPROTECTED
     if is_among(name, _OF_SECURED_LISTENERS) or name.startswith(PREFIX):
         return None if _is_in_use(name, secured_listeners) else _NO_LISTENER
-    if is_among(name, WITHOUT_EFFECT):
+    if is_among(name, WITHOUT_EFFECT) and not name.startswith("config.providers."):
         return _NO_EFFECT
     return _ONE_REPLICA if is_alone and name in IN_A_CLUSTER else None
 

@@ -12,8 +12,8 @@ Source: DefaultSslEngineFactory of Kafka.
 from typing import NamedTuple
 
 from kwire.config.listener_settings import ListenerSettings
+from kwire.config.secret_files import UnsafeFile, read_public, read_secret
 from kwire.config.settings import ConfigError
-from kwire.security.secret_files import UnsafeFile, read_public, read_secret
 
 _JKS = b"\xfe\xed\xfe\xed"
 
