@@ -17,12 +17,29 @@ from kwire.protocol.messages.create_acls import (
     CreateAclsRequest,
     CreateAclsResponse,
 )
+from kwire.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from kwire.protocol.messages.delete_acls import (
     DeleteAclsFilter,
     DeleteAclsRequest,
     DeleteAclsResponse,
 )
 from kwire.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from kwire.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from kwire.protocol.messages.sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
+from kwire.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from kwire.record.records import BatchBuilder
 from kwire.testing.in_process import running_server
 
 SETTINGS = {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:ANONYMOUS"}
@@ -191,3 +208,51 @@ def test_every_api_has_a_guard():
     for module, names in GUARDS.items():
         guards = import_module(f"kwire.handlers.guards.{module}")
         assert all(callable(getattr(guards, name)) for name in names)
+
+
+LOGIN = {
+    "authorizer.class.name": STANDARD_AUTHORIZER,
+    "super.users": "User:alice",
+    "listeners": "LOGIN://127.0.0.1:0",
+    "listener.security.protocol.map": "LOGIN:SASL_PLAINTEXT",
+    "sasl.enabled.mechanisms": "PLAIN",
+    "listener.name.login.plain.sasl.jaas.config": (
+        'x.PlainLoginModule required user_alice="a" user_bob="b";'
+    ),
+}
+
+
+async def logged_in(server, name, password):
+    """A connection of this user."""
+    raw = await server.connect()
+    await raw.request(SaslHandshakeRequest(mechanism="PLAIN"), 1, SaslHandshakeResponse)
+    message = f"\0{name}\0{password}".encode()
+    asked = SaslAuthenticateRequest(auth_bytes=message)
+    assert not (await raw.request(asked, 2, SaslAuthenticateResponse)).error_code
+    return raw
+
+
+async def test_who_has_logged_in_has_the_rights_of_its_name(tmp_path):
+    """Handlers and fast paths see the principal of the login, not that of the connection's start."""
+    async with running_server(tmp_path, LOGIN) as server:
+        alice = await logged_in(server, "alice", "a")
+        bob = await logged_in(server, "bob", "b")
+        refused = await bob.request(DescribeAclsRequest(**wanted()), 3, DescribeAclsResponse)
+        assert refused.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        new = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+        await alice.request(CreateTopicsRequest(topics=[new]), 7, CreateTopicsResponse)
+        write = creation("t", principal="User:bob", operation=AclOperation.WRITE)
+        builder = BatchBuilder()
+        builder.add(1, None, b"v")
+        data = PartitionProduceData(index=0, records=bytes(builder.build()))
+        records = TopicProduceData(name="t", partition_data=[data])
+        request = ProduceRequest(acks=1, timeout_ms=1000, topic_data=[records])
+        told = []
+        for _ in range(2):
+            response = await bob.request(request, 12, ProduceResponse)
+            told.append(response.responses[0].partition_responses[0].error_code)
+            assert await create(alice, write) == [0]
+        assert told == [ErrorCode.TOPIC_AUTHORIZATION_FAILED, 0]
+        assert server.broker.tally.fast[0] == 1
+        await alice.aclose()
+        await bob.aclose()
