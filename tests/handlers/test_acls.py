@@ -6,11 +6,13 @@ import pytest
 
 from kwire.config.authorizer import STANDARD_AUTHORIZER
 from kwire.errors import ErrorCode
-from kwire.handlers import APIS, OWN_APIS
+from kwire.handlers import APIS, OWN_APIS, plain_produce
+from kwire.handlers.context import ConnectionInfo
 from kwire.handlers.guards import FOR_EVERYBODY, GUARDS
 from kwire.metadata.acls import AclOperation, PatternType, Permission, ResourceType
 from kwire.metadata.changes import FeatureLevelChanged
 from kwire.metadata.features import CHANGES_VERSION
+from kwire.protocol.frame import decode_request_header, encode_request, skip_header_tags
 from kwire.protocol.messages import MODULES, OWN_MODULES
 from kwire.protocol.messages.create_acls import (
     AclCreation,
@@ -40,6 +42,7 @@ from kwire.protocol.messages.sasl_authenticate import (
 )
 from kwire.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from kwire.record.records import BatchBuilder
+from kwire.security.principal import Principal
 from kwire.testing.in_process import running_server
 
 SETTINGS = {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:ANONYMOUS"}
@@ -233,7 +236,7 @@ async def logged_in(server, name, password):
 
 
 async def test_who_has_logged_in_has_the_rights_of_its_name(tmp_path):
-    """Handlers and fast paths see the principal of the login, not that of the connection's start."""
+    """Handlers and fast paths see the principal of the login."""
     async with running_server(tmp_path, LOGIN) as server:
         alice = await logged_in(server, "alice", "a")
         bob = await logged_in(server, "bob", "b")
@@ -253,6 +256,14 @@ async def test_who_has_logged_in_has_the_rights_of_its_name(tmp_path):
             told.append(response.responses[0].partition_responses[0].error_code)
             assert await create(alice, write) == [0]
         assert told == [ErrorCode.TOPIC_AUTHORIZATION_FAILED, 0]
-        assert server.broker.tally.fast[0] == 1
+        frame = memoryview(bytes(encode_request(request, 12, 1, "c")))[4:]
+        header, position = decode_request_header(frame)
+        position = skip_header_tags(frame, position)
+        for name, is_served in (("bob", True), ("alice", True), ("eve", False)):
+            client = ConnectionInfo(
+                *(1, "LOGIN", "127.0.0.1", 1, "127.0.0.1", 2), Principal("User", name)
+            )
+            answer = plain_produce.answer(frame, position, header, server.broker, client)
+            assert (answer is not None) is is_served
         await alice.aclose()
         await bob.aclose()
