@@ -246,17 +246,17 @@ async def test_who_has_logged_in_has_the_rights_of_its_name(tmp_path):
         await alice.request(CreateTopicsRequest(topics=[new]), 7, CreateTopicsResponse)
         write = creation("t", principal="User:bob", operation=AclOperation.WRITE)
         builder = BatchBuilder()
-        builder.add(1, None, b"v")
+        builder.add(server.broker.now_ms(), b"k", b"v")
         data = PartitionProduceData(index=0, records=bytes(builder.build()))
         records = TopicProduceData(name="t", partition_data=[data])
         request = ProduceRequest(acks=1, timeout_ms=1000, topic_data=[records])
         told = []
-        for _ in range(2):
+        for _ in range(3):
             response = await bob.request(request, 12, ProduceResponse)
             told.append(response.responses[0].partition_responses[0].error_code)
             assert await create(alice, write) == [0]
-        assert told == [ErrorCode.TOPIC_AUTHORIZATION_FAILED, 0]
-        frame = memoryview(bytes(encode_request(request, 12, 1, "c")))[4:]
+        assert told == [ErrorCode.TOPIC_AUTHORIZATION_FAILED, 0, 0]
+        frame = memoryview(bytearray(encode_request(request, 12, 1, "c")))[4:]
         header, position = decode_request_header(frame)
         position = skip_header_tags(frame, position)
         for name, is_served in (("bob", True), ("alice", True), ("eve", False)):
