@@ -7,6 +7,7 @@ with an offset, and ``big`` is a group with an offset of every partition.
 
 from zlib import crc32
 
+from bench.worst_replica_requests import WORST_OF_REPLICAS
 from kwire.config.client_metrics import PUSH_INTERVAL_MS
 from kwire.handlers import APIS, OWN_APIS
 from kwire.metadata.image import ConfigResourceType
@@ -44,8 +45,6 @@ from kwire.protocol.messages.describe_topic_partitions import (
     TopicRequest,
 )
 from kwire.protocol.messages.describe_transactions import DescribeTransactionsRequest
-from kwire.protocol.messages.elect_leaders import ElectLeadersRequest
-from kwire.protocol.messages.elect_leaders import TopicPartitions as ElectedPartitions
 from kwire.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kwire.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kwire.protocol.messages.incremental_alter_configs import (
@@ -306,6 +305,7 @@ def _otlp(number, content):
 
 
 WORST = {
+    **WORST_OF_REPLICAS,
     "Produce": _produce,
     "Fetch": _fetch,
     "ListOffsets": _list_offsets,
@@ -360,9 +360,6 @@ WORST = {
         topics=[TopicRequest(name=name) for name in [*_names(count), "t"]]
     ),
     "PushTelemetry": _push_telemetry,
-    "ElectLeaders": lambda count: ElectLeadersRequest(
-        topic_partitions=[ElectedPartitions(topic="t", partitions=list(range(count)))]
-    ),
     "DescribeQuorum": lambda count: DescribeQuorumRequest(
         topics=[DescribeQuorumRequestTopicData(topic_name=name) for name in _names(count)]
     ),
@@ -379,6 +376,7 @@ CONSTANT = {
     25: {"transactional_id": "x", "group_id": "big"},
     26: {"transactional_id": "x", "committed": True},
     60: {},
+    64: {"broker_id": 9},
     71: {},
     20_000: {"group_id": "big"},
 }

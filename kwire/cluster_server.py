@@ -17,6 +17,7 @@ from kwire.broker.own_replicas import (
     known_directories,
     locks,
     make_new_logs,
+    may_lack_records,
     replicas_of,
     say_what_is_lost,
 )
@@ -162,6 +163,7 @@ class ClusterServer(Server):
         )
         image = await self._membership.join(
             replicas_of(manager),
+            lambda before: may_lack_records(manager, before),
             lambda image: self._starting.run(
                 make_new_logs, manager, image, node_id, LogConfig(), self._clock.now_ms()
             ),
@@ -215,6 +217,8 @@ class ClusterServer(Server):
 
     async def _run(self, task_status: trio.TaskStatus[None]) -> None:
         async with trio.open_nursery() as nursery:
+            self.broker.cut_off_by(self._membership.reach)
+            await self._starting.run(self.broker.log_manager.note_boot)
             nursery.start_soon(self._membership.run, self.broker)
             await super()._run(task_status)
             nursery.cancel_scope.cancel()

@@ -34,7 +34,7 @@ from kwire.log.data_directory import LogDirectoryError
 from kwire.log.directory_health import LOCK_FILE
 from kwire.log.disk import Disk
 from kwire.log.log_config import LogConfig
-from kwire.log.manager import LogManager
+from kwire.log.manager import NOTHING_KNOWN, LogManager
 from kwire.log.open_files import descriptors_for_logs
 from kwire.metadata.changes import BrokerRegistered, Change, ClusterNamed
 from kwire.metadata.embedded import FILE_NAME, ROOM_BYTES, EmbeddedStore, lacks_room
@@ -118,7 +118,7 @@ class Server:
         logs_began_s = perf_counter()
         manager = await self._starting.run(self._open_logs)
         logs_s = perf_counter() - logs_began_s
-        clean, watermarks = False, {}
+        clean, known = False, NOTHING_KNOWN
         try:
             store = await self._open_store(manager)
             try:
@@ -134,7 +134,7 @@ class Server:
                 await trio.lowlevel.checkpoint_if_cancelled()
                 clean = False
                 await self._run(task_status)
-                clean, watermarks = True, self.broker.high_watermarks()
+                clean, known = True, self.broker.at_stop()
             finally:
                 await store.close()
                 for _, listening in self._sockets:
@@ -143,7 +143,7 @@ class Server:
             if self._metadata_lock >= 0:
                 self._disk.close(self._metadata_lock)
             # Without the mark of a clean shutdown the next start recovers the logs.
-            manager.close(self._clock.now_ms(), clean=clean, high_watermarks=watermarks)
+            manager.close(self._clock.now_ms(), clean=clean, known=known)
 
     def stop(self) -> None:
         """Ask the server to end; ``serve`` returns when it has ended.
@@ -296,6 +296,7 @@ class Server:
                 self.poller = Poller(connections, self._own_wait, broker.tally, self._open_frame)
                 self.poller.resting.max_bytes = partial(broker.integer, RESTING)
                 self.poller.turns.large.max_bytes = partial(broker.integer, LARGE)
+                self.poller.reach = broker.reach
                 broker.do_afterwards = self.poller.do_afterwards
                 connections.start_soon(self.poller.run)
                 admission = Admission(broker, self.poller, self._security)

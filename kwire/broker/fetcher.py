@@ -81,6 +81,7 @@ class Fetcher:
     ) -> None:
         self.leader = leader
         self.fetching: Fetching[FollowerPartition] = Fetching()
+        self._arrived: dict[FollowerPartition, None] = {}
         self._broker = broker
         self._address = address
         self._open_stream = open_stream
@@ -91,13 +92,27 @@ class Fetcher:
         self._given_up_s = -math.inf
         self._failures = 0
 
+    def follow(self, partition: FollowerPartition) -> None:
+        """Fetch a partition, or take note of its new leader epoch; then ``wake``."""
+        self._arrived[partition] = None
+
+    def leave(self, partition: FollowerPartition) -> None:
+        """Fetch a partition no more; then ``wake``."""
+        self._arrived.pop(partition, None)
+        self.fetching.leave(partition)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is followed here."""
+        return not (self._arrived or self.fetching.partitions)
+
     def wake(self, *, is_urgent: bool) -> None:
         """Look again; with ``is_urgent`` without waiting for the request in flight."""
         self._news.set()
         now_s = trio.current_time()
         if self._asking is None:
             return
-        if not self.fetching.partitions:
+        if self.is_idle:
             self._asking.cancel()
         elif is_urgent:
             if now_s - self._given_up_s >= LEAST_BETWEEN_S:
@@ -108,7 +123,8 @@ class Fetcher:
     async def run(self) -> None:
         """Fetch until nothing is followed here."""
         try:
-            while self.fetching.partitions:
+            while not self.is_idle:
+                await self._take_in()
                 request = self._request()
                 if request is None:
                     await self._rest_until(self.fetching.resumes_s)
@@ -120,6 +136,18 @@ class Fetcher:
                     )
         finally:
             self._close()
+
+    async def _take_in(self) -> None:
+        """Begin to fetch what has arrived, after the cuts that it needs."""
+        while self._arrived:
+            arrived, self._arrived = self._arrived, {}
+            cuts = [
+                (one, offset, False) for one in arrived if (offset := one.first_cut) is not None
+            ]
+            await self._cut(cuts)
+            for partition in arrived:
+                if not partition.is_deleted and partition.leader == self.leader:
+                    self.fetching.follow(partition)
 
     def _request(self) -> FetchRequest | None:
         self._news = trio.Event()

@@ -5,6 +5,8 @@ Rules:
 - Only what the leader has is appended, and only while the role lasts: ``is_deleted`` says that it
   is over. No client reads or writes here.
 - The high watermark is the leader's, but never beyond this log's end. It falls only with a cut.
+- A power cut may leave a gap between two segments. The log is cut there before it follows anybody,
+  because a leader sees only its end. So is a log without leader epochs, at the high watermark.
 - While a thread cuts the log (``cutting``), nobody may take or change the role: who wants to waits
   for that event first.
 
@@ -68,6 +70,15 @@ class FollowerPartition:
         return Position(
             self.leader_epoch, log.log_end_offset, log.leader_epochs.latest, log.log_start_offset
         )
+
+    @property
+    def first_cut(self) -> int | None:
+        """Where the log has to end before it may follow: at a gap, or where no epochs are known."""
+        log = self.log
+        if log.gap_at >= 0:
+            return log.gap_at
+        is_unknown = log.leader_epochs.latest < 0 and self.high_watermark < log.log_end_offset
+        return self.high_watermark if is_unknown else None
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """See ``PartitionLog.end_offset_for_epoch``."""

@@ -5,6 +5,7 @@ Rules:
 - While a directory is offline, a log that isn't found may be in it: such a replica isn't lost.
 - Logs that never had a record are made before the broker is unfenced. So a log that is missing
   although its partition was led is always a loss.
+- After a power cut all replicas may lack records at their ends, if the last stop wasn't clean.
 - Each start names the partitions whose only replica is lost, and what to do.
 """
 
@@ -52,6 +53,17 @@ def replicas_of(manager: LogManager) -> Held:
         return OFFLINE if manager.failures else None
 
     return held
+
+
+def may_lack_records(manager: LogManager, before: BrokerImage | None) -> bool:
+    """Whether replicas may lack records that they had when the broker was registered ``before``."""
+    if before is None:
+        return False
+    used = {found.health.path for found in manager.logs.values()}
+    return any(
+        data.path in used and data.marks is not None and not data.marks.are_of(before.epoch)
+        for data in manager.data_directories
+    )
 
 
 def make_new_logs(

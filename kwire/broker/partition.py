@@ -47,12 +47,17 @@ NOWHERE = PartitionReference(None)
 
 
 class Partition:
-    """One partition on its leader."""
+    """One partition on its leader.
+
+    Until the high watermark has reached ``epoch_start``, it may be older than what consumers have
+    seen of the leader before; that is only so with followers.
+    """
 
     __slots__ = (
         "_flusher",
         "bytes_before",
         "bytes_out",
+        "epoch_start",
         "flush",
         "high_watermark",
         "index",
@@ -85,6 +90,7 @@ class Partition:
         self.high_watermark = self.offset_before = log.log_end_offset
         self.bytes_before = log.segments.written_bytes
         self.bytes_out = 0
+        self.epoch_start = 0
         self.isr_size = 1
         self.min_isr = 1
         self.is_deleted = False
@@ -111,11 +117,6 @@ class Partition:
     def is_offline(self) -> bool:
         """Whether the partition's data directory has failed."""
         return self.log.is_offline
-
-    @property
-    def is_available(self) -> bool:
-        """Whether the high watermark is as new as consumers have seen it; see LeaderPartition."""
-        return True
 
     @property
     def low_watermark(self) -> int:

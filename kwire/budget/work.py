@@ -82,6 +82,11 @@ class Turns:
         self.units_left = PASS_UNITS
         self.requests_left = PASS_REQUESTS
 
+    @property
+    def is_spent(self) -> bool:
+        """Whether the pass serves no more requests, beside the first of each connection."""
+        return self.units_left <= 0 or self.requests_left <= 0
+
     async def wait(self, work: "Work") -> None:
         """Wait for a slice, at least until the next pass of the event loop.
 

@@ -52,7 +52,6 @@ WITHOUT_EFFECT = (
     *OUTSIDE_THE_TABLE,
     "alter.config.policy.class.name",
     "alter.log.dirs.replication.quota.",
-    "auto.leader.rebalance.enable",
     "background.threads",
     "client.quota.callback.class",
     "config.providers",
@@ -77,7 +76,6 @@ WITHOUT_EFFECT = (
     "initial.broker.registration.timeout.ms",
     "internal.metadata.",
     "kafka.metrics.",
-    "leader.imbalance.check.interval.seconds",
     "log.dir.failure.timeout.ms",
     "log.initial.task.delay.ms",
     "log.local.retention.",
@@ -117,11 +115,9 @@ WITHOUT_EFFECT = (
     "ssl.truststore.",
     "transaction.state.log.load.buffer.size",
     "transaction.two.phase.commit.enable",
-    "unclean.leader.election.interval.ms",
     "unstable.",
 )
 """Every broker setting without an effect in kwire."""
-
 
 IN_A_CLUSTER = (
     "default.replication.factor",

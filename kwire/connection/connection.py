@@ -12,9 +12,11 @@ Rules:
 
 import socket
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import trio
 
+from kwire.broker.acks import Acks
 from kwire.broker.broker import Broker
 from kwire.budget.work import Work
 from kwire.connection.ends import ConnectionClosed, bad_size, tell
@@ -26,6 +28,9 @@ from kwire.connection.serving import Serving
 from kwire.connection.watch import Watch
 from kwire.handlers.context import ConnectionInfo
 from kwire.protocol.frame import MIN_REQUEST_BYTES
+
+if TYPE_CHECKING:
+    from kwire.connection.pipeline import Pipeline
 
 REQUESTS_PER_TURN = 64
 """After this many requests in a row, other connections have their turn."""
@@ -54,6 +59,7 @@ class Connection:
         self._work = Work(poller.turns, info.is_gone, broker.integer("kwire.response.max.bytes"))
         self._serving = Serving(info, broker, poller, self._outbox, self._work)
         self._scope: trio.CancelScope | None = None
+        self._pipeline: Pipeline | None = None
         self._watch = Watch(poller)  # for writing while the client has to read first
         self._rest = Rest(poller)
 
@@ -70,12 +76,13 @@ class Connection:
         """Serve the requests that have arrived; a task continues what takes longer."""
         if self._watch.is_sending or self._sock.fileno() < 0:
             return  # a late event: the socket is watched for writing since, or is closed
-        waiting = (
-            self._serving.waiting
-        )  # a name, as the types of attributes outlive calls that change them
-        if self._scope is not None or waiting is not None:
-            # A request is in hand: the next request is read after the response.
-            self._watch.end(self)
+        if self._scope is not None or self._serving.waiting is not None:
+            # A request is in hand: the next request is read after the response, or behind it.
+            pipeline = self._pipeline
+            if self._scope is not None or pipeline is None or not pipeline.takes_more:
+                self._watch.end(self)
+            else:
+                self._read_behind(pipeline)
             return
         self.last_active_s = self._poller.now_s
         try:
@@ -135,6 +142,8 @@ class Connection:
                 self._rest.end(self, self._work)
             self._work.go_on()
             self._serving.finish(waiting)
+            if self._pipeline is not None:
+                self._answer_behind(self._pipeline)
             if self._serving.waiting is None:
                 self._serve_frames()
         except Exception as error:
@@ -158,6 +167,30 @@ class Connection:
         """Free an empty buffer; the server calls this when the connection is idle."""
         if self._scope is None:
             self._inbox.release()
+
+    def _read_behind(self, pipeline: "Pipeline") -> None:
+        """Read, and serve requests behind the one in hand."""
+        self.last_active_s = self._poller.now_s
+        try:
+            self._receive()
+        except (ConnectionClosed, OSError) as ended:
+            if self.info.is_gone():
+                self._end(ended)
+            else:
+                pipeline.block()  # the broker has closed its end: it reads no more, but answers
+            return
+        try:
+            pipeline.serve(self._poller.turns)
+        except ConnectionClosed as failed:
+            self._end(failed)
+            return
+        self._wait()
+
+    def _answer_behind(self, pipeline: "Pipeline") -> None:
+        """Answer the requests behind the one that was answered, up to one that waits."""
+        pipeline.answer_ready()
+        if self._serving.waiting is None:
+            self._pipeline = None
 
     def _receive(self) -> None:
         """Read once, unless whole frames are left from the last read."""
@@ -195,8 +228,9 @@ class Connection:
 
     def _wait(self) -> None:
         """Start a task for slow work, send the rest, wait for a change, or become quiet again."""
-        change = None if self._serving.waiting is None else self._serving.waiting.change
-        if self._outbox.waits_for_disk or (self._serving.waiting is not None and change is None):
+        waiting = self._serving.waiting
+        change = None if waiting is None else waiting.change
+        if self._outbox.waits_for_disk or (waiting is not None and change is None):
             self._inbox.leave_scratch(views_stay=True)
             self._scope = trio.CancelScope()
             self._poller.start_task(self._run)
@@ -215,11 +249,34 @@ class Connection:
                 self._poller.serve_again(self)
         elif change.is_set:
             self.wake(change.units)
+        elif type(change) is Acks:
+            self._wait_for_replicas(change)
         else:
             change.sleeper = self
             self._poller.deadlines.add(change)
             if self._work.held_bytes:
                 self._rest.begin(self, self._outbox, self._work)
+
+    def _wait_for_replicas(self, acks: Acks) -> None:
+        """Wait for the replicas, and serve requests behind the one in hand unless it is large."""
+        if acks.sleeper is None:
+            acks.sleeper = self
+            self._poller.deadlines.add(acks)
+        held_bytes = 0
+        if not self._work.is_large and not self._work.held_bytes:
+            pipeline = self._pipeline
+            if pipeline is None:
+                from kwire.connection.pipeline import Pipeline
+
+                pipeline = self._pipeline = Pipeline(self._serving, self._inbox)
+            if self._inbox.has_frame and pipeline.takes_more:
+                if not self._poller.turns.is_spent:
+                    self._read_behind(pipeline)
+                    return
+                self._poller.serve_again(self)
+            held_bytes = pipeline.resting_bytes
+        if held_bytes or self._work.held_bytes:
+            self._rest.begin(self, self._outbox, self._work, held_bytes)
 
     async def _run(self) -> None:
         """The task of a connection with slow work: runs until the work or the connection ends."""
@@ -250,6 +307,8 @@ class Connection:
                 if self._serving.waiting.change is not None:
                     return
                 await self._serving.finish_in_task()
+                if self._pipeline is not None:
+                    self._answer_behind(self._pipeline)
             elif self._inbox.has_frame:
                 await trio.lowlevel.checkpoint()
             else:
@@ -260,6 +319,12 @@ class Connection:
     def _end(self, error: Exception) -> None:
         """End the connection; good requests before a bad request still get their responses."""
         tell(error, self._broker, self.info.peer)
+        waiting = self._serving.waiting
+        if waiting is not None and waiting.is_acknowledged:
+            with suppress(ConnectionClosed):
+                self._serving.finish(waiting)
+                if self._pipeline is not None:
+                    self._pipeline.answer_ready()
         all_is_sent = True
         with suppress(OSError, SliceEnded):
             all_is_sent = self._outbox.send_nowait()
@@ -286,6 +351,8 @@ class Connection:
             if waiting.change is not None:
                 self._poller.deadlines.discard(waiting.change)
             waiting.close()
+        if self._pipeline is not None:
+            self._pipeline.close()
         self._rest.end(self, self._work)
         self._work.end_request()
         self._watch.end(self)

@@ -18,6 +18,8 @@ INITIAL_BUFFER_BYTES = 4096
 SCRATCH_BYTES = 64 * 1024
 
 _SIZE = Struct(">i")
+_SIZE_AND_KEY = Struct(">ih")
+_KEY_END = _SIZE_AND_KEY.size
 _NOTHING = memoryview(b"")
 
 
@@ -95,6 +97,20 @@ class Inbox:
             return None
         self._start = stop
         return self._view[start + 4 : stop]
+
+    def next_frame_if(self, api_key: int) -> memoryview | None:
+        """Like ``next_frame``, but None as well for a request to another API, or a bad size."""
+        start = self._start
+        if not self.has_frame or self._end - start < _KEY_END:
+            return None
+        (size, key) = _SIZE_AND_KEY.unpack_from(self._view, start)
+        if key != api_key or not self._min_bytes <= size <= self._max_bytes:
+            return None
+        return self.next_frame()
+
+    def put_back(self, frame: memoryview) -> None:
+        """Have ``next_frame`` return the frame again that it returned last."""
+        self._start -= 4 + len(frame)
 
     @property
     def is_empty(self) -> bool:

@@ -23,13 +23,16 @@ class Rest:
         self._request_bytes = 0
         self.is_on = False
 
-    def begin(self, connection: Pollable, outbox: Outbox, work: Work) -> None:
-        """Count what the connection holds; this may end the connection, or others."""
+    def begin(self, connection: Pollable, outbox: Outbox, work: Work, more_bytes: int = 0) -> None:
+        """Count what the connection holds; this may end the connection, or others.
+
+        ``more_bytes`` it holds elsewhere.
+        """
         if self.is_on:
             return
         self.is_on = True
         self._request_bytes = work.held_bytes
-        size_bytes = outbox.held_bytes + self._request_bytes
+        size_bytes = outbox.held_bytes + self._request_bytes + more_bytes
         work.release()
         self._poller.resting.rest(connection, size_bytes, self._poller.now_s)
 

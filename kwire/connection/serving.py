@@ -13,7 +13,7 @@ from typing import Any
 from kwire.broker.broker import Broker
 from kwire.budget.work import Work
 from kwire.connection import large
-from kwire.connection.ends import failed
+from kwire.connection.ends import ConnectionClosed, failed
 from kwire.connection.outbox import Outbox
 from kwire.connection.poller import Poller
 from kwire.connection.routing import unknown_api_versions
@@ -61,11 +61,54 @@ class Serving:
             if self._stopwatch is not None:
                 self._stopwatch.begin(header.api_key, self._poller.ready_s)
             if answer is not None:
+                self._work.is_large = False
                 self._take(served_by, header, answer)
             else:
                 self._decode(served_by, header, frame, position)
         except Exception as error:
             raise failed(error, served_by, header, self._broker, self._info.peer) from error
+
+    def serve_plain(self, frame: memoryview) -> bytes | tuple[Waiting, Stopwatch | None] | None:
+        """Serve a request on its fast path, behind one that waits for replicas.
+
+        Returns its answer, or the request that now waits itself, to be given to ``take_up``. None
+        if it has to be served alone; nothing is changed then.
+        """
+        try:
+            header, served_by, position = self._poller.open_frame(frame)
+        except ConnectionClosed:
+            return None  # it ends the connection, but only after the answers before it
+        if served_by is None or served_by.plain is None:
+            return None
+        stopwatch = None
+        if self._stopwatch is not None:
+            stopwatch = Stopwatch(self._poller.tally)
+            stopwatch.begin(header.api_key, self._poller.ready_s)
+        try:
+            answer = served_by.plain(frame, position, header, self._broker, self._info)
+        except Exception as error:
+            raise failed(error, served_by, header, self._broker, self._info.peer) from error
+        if answer is None:
+            return None
+        if len(frame) > large.SMALL_BYTES:
+            told = b"" if isinstance(answer, Unfinished) else answer
+            self._work.begin_request(large.plain_units(frame, told))
+        if isinstance(answer, Unfinished):
+            if stopwatch is not None:
+                stopwatch.take(answer, False)
+            return Waiting(served_by, header, answer), stopwatch
+        self._poller.tally.fast[header.api_key] += 1
+        assert isinstance(answer, bytes)
+        return answer
+
+    def take_up(self, waiting: Waiting, stopwatch: Stopwatch | None) -> Waiting:
+        """Make a request of ``serve_plain`` the one in hand."""
+        self.waiting, self._stopwatch = waiting, stopwatch
+        return waiting
+
+    def answer(self, answer: bytes) -> None:
+        """Append an answer of ``serve_plain``."""
+        self._outbox.append_plain(answer)
 
     def _context(self, header: RequestHeader) -> RequestContext:
         return RequestContext(

@@ -62,6 +62,12 @@ class Waiting:
                 return awaited
         return None
 
+    @property
+    def is_acknowledged(self) -> bool:
+        """Whether the request has waited for replicas, and needn't any more."""
+        change = self.change
+        return type(change) is Acks and change.is_set
+
     def go_on(self, flusher: Flusher) -> Any:
         """Resume the handler after the change; the response, or what gives it later."""
         later = self.response

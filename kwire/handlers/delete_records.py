@@ -42,15 +42,7 @@ async def handle(request: DeleteRecordsRequest, context: RequestContext) -> Dele
         topics[topic].partitions.append(result)
         if partition is not None:
             done.append((partition, result))
-    broker = context.broker
-    watermarks: dict[tuple[str, int], int] = {}
-    for piece in pieces(broker.partitions()):
-        if work.spend(UNITS * len(piece)):
-            await work.next_slice()
-        watermarks.update(((p.topic, p.index), p.high_watermark) for p in piece)
-    if not await broker.threads.logs.run(
-        broker.log_manager.checkpoint, watermarks, (LOG_START_OFFSETS,)
-    ):
+    if not await _checkpoint(context):
         for _, result in done:
             result.error_code, result.low_watermark = ErrorCode.KAFKA_STORAGE_ERROR, -1
         done = []
@@ -60,6 +52,12 @@ async def handle(request: DeleteRecordsRequest, context: RequestContext) -> Dele
     for partition, result in done:
         _judge(partition, result)
     return DeleteRecordsResponse(topics=list(topics.values()))
+
+
+async def _checkpoint(context: RequestContext) -> bool:
+    """Write the log start offsets; False if the disk refuses."""
+    manager = context.broker.log_manager
+    return await context.broker.threads.logs.run(manager.checkpoint, {}, (LOG_START_OFFSETS,))
 
 
 async def _wanted(request: DeleteRecordsRequest, work: Work) -> dict[tuple[str, int], int]:

@@ -140,8 +140,8 @@ def _partitions(
             replica_nodes=list(p.replicas),
             isr_nodes=list(p.isr),
             offline_replicas=broker.offline_replicas(topic, index),
-            eligible_leader_replicas=[],
-            last_known_elr=[],
+            eligible_leader_replicas=list(p.elr),
+            last_known_elr=list(p.last_known_elr),
         )
         for index in shown
         for p in (topic.partitions[index],)

@@ -84,9 +84,16 @@ async def _answer(
         partition.check_leader_epoch(wanted.current_leader_epoch)
         if context.api_version < _SINCE.get(wanted.timestamp, 0) or wanted.timestamp < -6:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
-        end_offset = _end_offset(partition, request)
+        is_replica = request.replica_id >= 0
+        if is_replica:
+            end_offset = partition.log.log_end_offset
+        elif request.isolation_level == READ_COMMITTED:
+            end_offset = partition.last_stable_offset
+        else:
+            end_offset = partition.high_watermark
         await _find(partition, wanted.timestamp, response, end_offset, context)
-        if request.replica_id < 0 and not partition.is_available and _may_lie(wanted, response):
+        is_behind = partition.high_watermark < partition.epoch_start
+        if is_behind and not is_replica and _may_lie(wanted, response):
             is_new = context.api_version >= NOT_AVAILABLE_SINCE
             code = ErrorCode.OFFSET_NOT_AVAILABLE if is_new else ErrorCode.LEADER_NOT_AVAILABLE
             response = ListOffsetsPartitionResponse(partition_index=wanted.partition_index)
@@ -103,15 +110,6 @@ def _may_lie(wanted: ListOffsetsPartition, found: ListOffsetsPartitionResponse) 
     if wanted.timestamp == LATEST:
         return True
     return found.offset < 0 and (wanted.timestamp >= 0 or wanted.timestamp == MAX_TIMESTAMP)
-
-
-def _end_offset(partition: Partition, request: ListOffsetsRequest) -> int:
-    """The offset before which the asker may read."""
-    if request.replica_id >= 0:
-        return partition.log.log_end_offset
-    if request.isolation_level == READ_COMMITTED:
-        return partition.last_stable_offset
-    return partition.high_watermark
 
 
 async def _find(

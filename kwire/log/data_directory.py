@@ -39,6 +39,7 @@ from kwire.log.meta_properties import (
     read_meta_properties,
     write_meta_properties,
 )
+from kwire.log.stop_marks import NO_EPOCH, StopMarks
 
 log = logging.getLogger(__name__)
 
@@ -49,9 +50,6 @@ ROOM_TO_START_BYTES = 16 << 20
 
 _WORKER = re.compile(r"worker\.\d+")
 """What ``kwire serve --workers`` calls the data directories of workers in that of the first."""
-
-CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
-_CLEAN_SHUTDOWN = b'{"version":0,"brokerEpoch":-1}'
 
 
 class LogDirectoryError(Exception):
@@ -70,7 +68,7 @@ class DataDirectory:
         self.health = DirectoryHealth(path)
         self.health.is_opening = True
         self.meta: MetaProperties | None = None
-        self.was_clean = False
+        self.marks: StopMarks | None = None
         self.recovery_points: dict[TopicPartition, int] = {}
         self.log_start_offsets: dict[TopicPartition, int] = {}
         self._checkpoints: dict[str, dict[TopicPartition, int]] = {}
@@ -88,6 +86,16 @@ class DataDirectory:
     def is_online(self) -> bool:
         """Whether the directory is in use, that is, has not failed."""
         return self.health.failure is None
+
+    @property
+    def was_clean(self) -> bool:
+        """Whether the last stop was clean."""
+        return self.marks is not None and self.marks.was_clean
+
+    @property
+    def may_lack_records(self) -> bool:
+        """Whether a power cut may have taken records."""
+        return self.marks is not None and self.marks.may_lack_records
 
     @property
     def lock_descriptor(self) -> int:
@@ -117,7 +125,7 @@ class DataDirectory:
                 "stop that process, or choose another directory with --data-dir DIR (log.dirs)"
             ) from error
         self.meta = read_meta_properties(self.path, self._disk)
-        self.was_clean = CLEAN_SHUTDOWN_FILE in self._disk.names(self.path)
+        self.marks = StopMarks(self.path, self._disk)
         self.recovery_points = read_offsets(self.path / RECOVERY_POINTS, self._disk)
         self.log_start_offsets = read_offsets(self.path / LOG_START_OFFSETS, self._disk)
         self._checkpoints[RECOVERY_POINTS] = self.recovery_points
@@ -164,13 +172,19 @@ class DataDirectory:
 
     def begin(self) -> None:
         """Remove the mark of the last clean stop, because a crash is possible from here on."""
-        if not self.was_clean:
-            return
         try:
-            self._disk.remove(self.path / CLEAN_SHUTDOWN_FILE)
-            self._disk.sync_directory(self.path)
+            if self.marks is not None:
+                self.marks.note_start()
         except OSError as error:
             self.health.fail("cannot remove the mark of a clean stop", error)
+
+    def note_boot(self) -> None:
+        """Note the machine's boot; see ``kwire.log.stop_marks``."""
+        try:
+            if self.marks is not None and self.is_online:
+                self.marks.note_boot()
+        except OSError as error:
+            self.health.refused(f"cannot note the boot in {self.path}", error)
 
     def write_checkpoint(self, name: str, offsets: Callable[[], Offsets]) -> None:
         """Replace a checkpoint if its offsets have changed; OSError.
@@ -202,11 +216,11 @@ class DataDirectory:
         write_offsets(self.path / name, offsets, self._disk)
         self._checkpoints[name] = dict(offsets)
 
-    def close(self, *, clean: bool) -> None:
+    def close(self, *, clean: bool, broker_epoch: int = NO_EPOCH) -> None:
         """Release the directory; ``clean`` means that every log in it is flushed and closed."""
-        if clean and self.is_online:
+        if clean and self.is_online and self.marks is not None:
             try:
-                self._disk.write_atomically(self.path / CLEAN_SHUTDOWN_FILE, _CLEAN_SHUTDOWN)
+                self.marks.note_stop(broker_epoch)
             except OSError as error:
                 log.error("cannot mark %s as closed cleanly: %s", self.path, error)
         self._unlock()

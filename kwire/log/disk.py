@@ -79,17 +79,21 @@ class Disk:
             raise
         return fd
 
+    def boot_id(self) -> str:
+        """The name of the machine's present boot; a new one at each call if the system has none."""
+        try:
+            return BOOT_ID.read_text().strip()
+        except OSError:  # not Linux
+            return os.urandom(16).hex()
+
     def name_of_lock(self, fd: int) -> str:
         """The name of a locked file: no other file of any running machine has it.
 
-        Another boot, another machine or a copy of the file gives another name.
+        Another boot, another machine or a copy of the file gives another name. Without a boot's id
+        it is a name that no process has, so nobody is replaced by it.
         """
-        try:
-            boot = BOOT_ID.read_text().strip()
-        except OSError:  # not Linux: a name that no process has, so nobody is replaced by it
-            boot = os.urandom(16).hex()
         found = os.fstat(fd)
-        return f"{boot}/{found.st_dev:x}/{found.st_ino:x}"
+        return f"{self.boot_id()}/{found.st_dev:x}/{found.st_ino:x}"
 
     def open_briefly(self, path: Path, *, create: bool = False) -> int:
         """Open a file for a short use. Closes files that are kept open if descriptors run out."""

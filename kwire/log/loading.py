@@ -185,6 +185,7 @@ def _load_directory(
                 log_start_offset=data.log_start_offsets.get(key, 0),
                 health=data.health,
                 progress=progress.add_bytes,
+                may_lack_records=data.may_lack_records,
             )
         except (OSError, ValueError) as error:
             data.health.fail(f"cannot open the log in {path}", error)

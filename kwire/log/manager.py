@@ -22,6 +22,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
+from typing import NamedTuple
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.log.checkpointed import ALL_CHECKPOINTS, checkpoint
@@ -34,12 +35,23 @@ from kwire.log.partition_log import PartitionLog
 from kwire.log.partition_metadata import holds_another_log, write_topic_id
 from kwire.log.recovery import NO_TOPIC_ID, open_log
 from kwire.log.retention import delete_old_segments, has_doomed, remove_doomed
+from kwire.log.stop_marks import NO_EPOCH
 from kwire.log.strays import STRAY_SUFFIX
 from kwire.log.syncing import Syncing, sync_all
 
 log = logging.getLogger(__name__)
 
 _MAX_DIRECTORY_NAME = 255
+
+
+class AtStop(NamedTuple):
+    """What a broker that stops knows: high watermarks, and the epoch of its registration."""
+
+    high_watermarks: Mapping[TopicPartition, int]
+    broker_epoch: int
+
+
+NOTHING_KNOWN = AtStop(MappingProxyType({}), NO_EPOCH)
 
 
 class LogManager:
@@ -50,7 +62,7 @@ class LogManager:
         self._data_directories = {data.path: data for data in directories}
         self._metas = [data.meta for data in directories if data.meta is not None]
         self._counts = {data.path: 0 for data in directories}
-        self._disk = disk
+        self.disk = disk
         # Logs of the same name as one in ``logs``, until get_or_create chooses by topic id.
         self.rivals: list[PartitionLog] = []
         self.deleted_segments = 0
@@ -88,11 +100,6 @@ class LogManager:
     def has_failed(self) -> bool:
         """Whether every directory has failed."""
         return len(self.failures) == len(self._data_directories)
-
-    @property
-    def disk(self) -> Disk:
-        """The ``Disk`` that the logs use."""
-        return self._disk
 
     @classmethod
     def open(
@@ -134,7 +141,7 @@ class LogManager:
         for data in self._data_directories.values():
             if data.health.is_short_of_room:
                 with suppress(OSError):
-                    data.health.look(self._disk.free_bytes(data.path))
+                    data.health.look(self.disk.free_bytes(data.path))
 
     def get_or_create(
         self,
@@ -209,7 +216,7 @@ class LogManager:
     def _name_topic(self, found: PartitionLog, topic_id: bytes) -> None:
         """Write the topic id into the log's directory, which has none yet."""
         try:
-            write_topic_id(found.directory, topic_id, self._disk)
+            write_topic_id(found.directory, topic_id, self.disk)
         except OSError as error:
             raise found.health.refused(f"cannot open {found.name}", error) from error
         found.topic_id = topic_id
@@ -224,7 +231,7 @@ class LogManager:
                 continue
             path = data.path / f"{topic}-{partition}"
             try:
-                if holds_another_log(path, topic_id, self._disk):
+                if holds_another_log(path, topic_id, self.disk):
                     log.warning("%s holds another log; putting it aside", path)
                     self._put_aside(path, STRAY_SUFFIX)
                 data.forget_offsets((topic, partition))
@@ -233,13 +240,13 @@ class LogManager:
                     topic,
                     partition,
                     config,
-                    disk=self._disk,
+                    disk=self.disk,
                     now_ms=now_ms,
                     clean=True,
                     topic_id=topic_id,
                     health=data.health,
                 )
-                self._disk.sync_directory(data.path)
+                self.disk.sync_directory(data.path)
             except (FileExistsError, NotADirectoryError, ValueError) as error:  # no disk error
                 refusal = KafkaError(
                     ErrorCode.KAFKA_STORAGE_ERROR, f"cannot create {path}: {error}"
@@ -263,9 +270,8 @@ class LogManager:
             opened.leader_epochs.assign(epoch, opened.log_end_offset)
             opened.leader_epochs.save()
         except OSError as error:
-            raise opened.health.refused(
-                f"cannot begin a leader epoch of {opened.name}", error
-            ) from error
+            what = f"cannot begin a leader epoch of {opened.name}"
+            raise opened.health.refused(what, error) from error
 
     def delete(self, topic: str, partition: int, steady_ms: int) -> None:
         """Rename the directory of a log now; its files are removed later.
@@ -294,8 +300,8 @@ class LogManager:
         suffix = f".{os.urandom(16).hex()}{kind}"
         name = directory.name[: _MAX_DIRECTORY_NAME - len(suffix)] + suffix
         target = directory.with_name(name)
-        self._disk.rename(directory, target)
-        self._disk.sync_directory(target.parent)
+        self.disk.rename(directory, target)
+        self.disk.sync_directory(target.parent)
         return target
 
     def housekeeping(
@@ -315,7 +321,7 @@ class LogManager:
             try:
                 watermark = high_watermarks.get(key, opened.log_end_offset)
                 self.deleted_segments += delete_old_segments(
-                    opened, now_ms, watermark, self._disk, steady_ms
+                    opened, now_ms, watermark, self.disk, steady_ms
                 )
                 opened.producers.expire(age_ms, opened.config.producer_id_expiration_ms)
             except OSError as error:
@@ -335,13 +341,13 @@ class LogManager:
         for opened in list(self.logs.values()):
             if opened.doomed and not opened.is_offline:
                 try:
-                    remove_doomed(opened, steady_ms, self._disk)
+                    remove_doomed(opened, steady_ms, self.disk)
                 except OSError as error:
                     opened.health.refused(f"cannot remove files of {opened.name}", error)
         for doomed in list(self._doomed):
             remove_ms, path = doomed
             if remove_ms <= steady_ms:
-                self._disk.remove_tree(path)
+                self.disk.remove_tree(path)
                 self._doomed.remove(doomed)
 
     def checkpoint(
@@ -357,13 +363,16 @@ class LogManager:
         done = [checkpoint(data, self.logs, high_watermarks, names) for data in online]
         return all(done)
 
-    def close(
-        self,
-        now_ms: int,
-        *,
-        clean: bool = True,
-        high_watermarks: Mapping[TopicPartition, int] = MappingProxyType({}),
-    ) -> None:
+    def note_boot(self) -> None:
+        """Note the boot in directories whose logs have no gap to fill; the others know of all that
+        may be lacking. Call it in a thread."""
+        for data in filter(lambda found: not self._has_gap(found), self.data_directories):
+            data.note_boot()
+
+    def _has_gap(self, data: DataDirectory) -> bool:
+        return any(one.gap_at >= 0 for one in self.logs.values() if one.health is data.health)
+
+    def close(self, now_ms: int, *, clean: bool = True, known: AtStop = NOTHING_KNOWN) -> None:
         """Close every log; ``clean`` also flushes, checkpoints and marks the directories.
 
         A directory with a log that can't be flushed gets no mark, so that the next start recovers
@@ -371,14 +380,16 @@ class LogManager:
         """
         unclean: set[Path] = set()
         logs = list(self.logs.values()) if clean else []
-        errors = sync_all([_closing(opened) for opened in logs], self._disk.syncers)
+        errors = sync_all([_closing(opened) for opened in logs], self.disk.syncers)
         for opened, error in zip(logs, errors, strict=True):
             if error is not None:
                 log.error("cannot close %s cleanly: %s", opened.name, error)
                 unclean.add(opened.health.path)
         for data in self._data_directories.values():
             is_clean = clean and data.is_online and data.path not in unclean
-            data.close(clean=is_clean and checkpoint(data, self.logs, high_watermarks))
+            is_clean = is_clean and not self._has_gap(data)
+            is_clean = is_clean and checkpoint(data, self.logs, known.high_watermarks)
+            data.close(clean=is_clean, broker_epoch=known.broker_epoch)
 
 
 def _closing(opened: PartitionLog) -> Syncing:

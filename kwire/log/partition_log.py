@@ -76,7 +76,7 @@ class PartitionLog:
         self.log_start_offset = self.log_end_offset = self.recovery_point = 0
         self.sure_end_offset = -1  # the log end offset when all files, with indexes, were synced
         self.first_dirty_offset = 0  # offsets before it are compacted
-        self.truncations, self.flushed_ms = 0, -1
+        self.truncations, self.flushed_ms, self.gap_at = 0, -1, -1
         self.doomed: list[tuple[int, list[Path]]] = []
         self.unflushed: list[LogSegment] = []
         self._disk, self.hurry = disk, disk.hurry

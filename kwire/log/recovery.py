@@ -9,7 +9,8 @@ Rules:
   the indexes are rebuilt. Every record that was acknowledged before the crash lies before that end.
 - If the last batch of a segment is sound but ends before the next segment's base offset, then the
   machine has crashed before the segment's end was synced. As in Kafka, the later segments are kept.
-  A warning names the missing offsets, because nothing else shows them.
+  A warning names the missing offsets, because nothing else shows them. After a power cut ``gap_at``
+  is where the first of them is missing: a follower cuts its log there, and fetches them again.
 - Recovered records are in the page cache but not necessarily on the disk, so the recovery point
   doesn't move until the next flush.
 - The producer state is built from the newest usable snapshot and the batches after it.
@@ -60,12 +61,14 @@ def open_log(
     topic_id: bytes | None = None,
     health: DirectoryHealth | None = None,
     progress: Progress = lambda size_bytes: None,
+    may_lack_records: bool = False,
 ) -> PartitionLog:
     """Open or create the log of a partition.
 
     ``recovery_point`` and ``log_start_offset`` come from the checkpoints. ``clean`` says that the
-    last stop was clean. ``topic_id`` is used only if the directory has no ``partition.metadata``.
-    ``health`` is that of the data directory. OSError and ValueError say that the log can't be used.
+    last stop was clean, ``may_lack_records`` that the power may have been cut. ``topic_id`` is used
+    only if the directory has no ``partition.metadata``. ``health`` is that of the data directory.
+    OSError and ValueError say that the log can't be used.
     """
     disk.make_directory(directory)
     found_id = read_topic_id(directory, disk)
@@ -87,6 +90,8 @@ def open_log(
         opened.log_start_offset = max(log_start_offset, opened.segments[0].base_offset)
     if opened.log_end_offset < log_start_offset or not opened.segments:
         _start_anew(opened, log_start_offset, now_ms, disk)
+    if not may_lack_records:
+        opened.gap_at = -1  # what is missing was missing before: compaction has removed it
     if not recovered:
         opened.recovery_point = opened.sure_end_offset = opened.log_end_offset
     else:
@@ -174,6 +179,8 @@ def _load_segments(
 
 def _tell_gap(opened: PartitionLog, end_offset: int, next_offset: int) -> None:
     """Warn that offsets are missing between two segments, unless compaction may be the reason."""
+    if end_offset < next_offset and opened.gap_at < 0:
+        opened.gap_at = end_offset
     if end_offset < next_offset and not opened.config.compact:
         log.warning(
             "%s: offsets %d to %d are missing: their segment was not yet on the disk when the "

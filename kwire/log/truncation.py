@@ -85,6 +85,7 @@ def start_at(log: PartitionLog, offset: int, now_ms: int, disk: Disk, steady_ms:
 
 def _truncate(log: PartitionLog, offset: int, disk: Disk, steady_ms: int) -> None:
     log.truncations += 1
+    log.gap_at = log.gap_at if log.gap_at < offset else -1
     kept = LogSegments(s for s in log.segments if s.base_offset <= offset)
     kept.rolled_bytes = log.segments.rolled_bytes
     removed = log.segments[len(kept) :]
@@ -110,6 +111,7 @@ def _truncate(log: PartitionLog, offset: int, disk: Disk, steady_ms: int) -> Non
 
 def _start_at(log: PartitionLog, offset: int, now_ms: int, disk: Disk, steady_ms: int) -> None:
     log.truncations += 1
+    log.gap_at = -1
     log.unflushed = []
     for segment in reversed(log.segments):
         log.doomed.append((steady_ms, segment.delete_later()))

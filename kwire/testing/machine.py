@@ -103,6 +103,7 @@ class Machine:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self.boots = 1
         self.disk = MachineDisk(self)
         self._tree = _Directory()
 
@@ -114,6 +115,7 @@ class Machine:
     def lose_power(self, random: Random) -> None:
         """End the machine; the files get the content that the loss of power leaves."""
         self.kill()
+        self.boots += 1
         self._learn(self.root)
         self._lose_power(self._tree, self.root, random)
 
@@ -170,6 +172,10 @@ class MachineDisk(Disk):
         self._is_shut = False
         self._fails_from, self._fails_to, self._error = -1, -1, errno.EIO
         self._dies_at, self._dies_writing = -1, 0.0
+
+    def boot_id(self) -> str:
+        """A new one after each loss of power."""
+        return f"boot-{self._machine.boots}"
 
     @property
     def open_count(self) -> int:

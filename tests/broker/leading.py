@@ -7,7 +7,7 @@ from typing import Any, cast
 from kwire.broker.acks import Acks
 from kwire.broker.broker import Broker
 from kwire.broker.flusher import Flusher
-from kwire.broker.leader_partition import LeaderPartition
+from kwire.broker.leader_partition import InSyncUpdates, LeaderPartition
 from kwire.errors import ErrorCode
 from kwire.log.disk import Disk
 from kwire.log.log_config import LogConfig
@@ -30,6 +30,12 @@ class Brokers:
     def __init__(self) -> None:
         self.inactive: set[int] = set()
         self.asked: list[LeaderPartition] = []
+
+    is_cut_off = False
+
+    def refuses(self, partition: LeaderPartition, required_acks: int) -> bool:
+        """Everything, while cut off."""
+        return self.is_cut_off
 
     def is_active(self, node_id: int) -> bool:
         """Whether the broker is there."""
@@ -66,7 +72,13 @@ class NotedAcks(Acks):
 
 
 def leader(
-    directory: Path, row: PartitionImage = ROW, *, records: int = 0, **settings: Any
+    directory: Path,
+    row: PartitionImage = ROW,
+    *,
+    records: int = 0,
+    index: int = 0,
+    updates: InSyncUpdates | None = None,
+    **settings: Any,
 ) -> tuple[LeaderPartition, Brokers]:
     """A leader whose log has so many records of earlier epochs, and the brokers around it."""
     brokers = Brokers()
@@ -85,7 +97,15 @@ def leader(
         log.append(batch(), leader_epoch=EPOCH - 1, now_ms=NOW_MS)
     log.leader_epochs.assign(EPOCH, log.log_end_offset)
     partition = LeaderPartition(
-        "t", 0, bytes(16), log, EPOCH, cast(Flusher, Syncs()), LEADER, row, updates=brokers
+        "t",
+        index,
+        bytes(16),
+        log,
+        EPOCH,
+        cast(Flusher, Syncs()),
+        LEADER,
+        row,
+        updates=updates or brokers,
     )
     partition.configure(config)
     return partition, brokers

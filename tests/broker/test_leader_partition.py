@@ -12,10 +12,10 @@ from kwire.record.batch import RecordBatch
 from tests.broker.leading import NOW_MS, ROW, NotedAcks, append, batch, follow, leader
 
 
-def two_looks(partition: LeaderPartition) -> None:
-    """Let ``replica.lag.time.max.ms`` pass."""
-    partition.look()
-    partition.look()
+def let_lag_time_pass(partition: LeaderPartition) -> None:
+    """Look before, in the middle, and after."""
+    for _ in range(3):
+        partition.look()
 
 
 def test_the_high_watermark_is_what_all_in_sync_have(tmp_path: Path) -> None:
@@ -99,8 +99,7 @@ def test_a_follower_that_caught_up_is_waited_for_until_it_joins(tmp_path: Path) 
     partition.withdraw(2)
     assert partition.maximal_isr == (1, 2)
     assert partition.high_watermark == 0, "it caught up just now"
-    two_looks(partition)
-    two_looks(partition)
+    let_lag_time_pass(partition)
     assert partition.high_watermark == 1, "it lags by now"
 
 
@@ -135,13 +134,13 @@ def test_a_fetch_from_before_a_restart_is_refused(tmp_path: Path) -> None:
 def test_nobody_joins_before_the_start_of_the_epoch(tmp_path: Path) -> None:
     """The high watermark of a new leader may be older than that of the leader before."""
     partition, _ = leader(tmp_path, ROW._replace(isr=(1, 2)), records=5)
-    assert (partition.high_watermark, partition.is_available) == (0, False)
+    assert (partition.high_watermark, partition.epoch_start) == (0, 5)
     follow(partition, 3, 4)
     assert partition.propose(1) is None
     follow(partition, 3, 5)
     assert partition.propose(1) == (1, 2, 3)
     follow(partition, 2, 5)
-    assert (partition.high_watermark, partition.is_available) == (5, True)
+    assert (partition.high_watermark, partition.epoch_start) == (5, 5)
 
 
 def test_under_min_isr_only_who_caught_up_joins(tmp_path: Path) -> None:
@@ -162,6 +161,7 @@ def test_who_lags_falls_out(tmp_path: Path) -> None:
     follow(partition, 3, 2)
     partition.look()
     append(partition, 4)
+    partition.look()
     assert not brokers.asked
     follow(partition, 2, 4)
     partition.look()
@@ -192,8 +192,7 @@ def test_a_proposal_of_unknown_outcome_counts(tmp_path: Path) -> None:
     assert partition.propose(5) == (1, 2, 3)
     append(partition)
     follow(partition, 2)
-    two_looks(partition)
-    two_looks(partition)
+    let_lag_time_pass(partition)
     assert partition.propose(5) is None, "the follower lags"
     assert partition.maximal_isr == (1, 2, 3)
     partition.withdraw(5)

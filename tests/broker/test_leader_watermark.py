@@ -54,8 +54,8 @@ class Cluster:
 
     def lag(self) -> None:
         """The lag time has passed."""
-        self.partition.look()
-        self.partition.look()
+        for _ in range(3):
+            self.partition.look()
 
     def propose(self) -> None:
         """The leader proposes what it wishes; the answer isn't known."""

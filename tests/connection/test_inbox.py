@@ -129,3 +129,23 @@ def test_a_connection_that_is_quiet_holds_nothing():
         assert inbox.next_frame() == b"request"
         inbox.leave_scratch(views_stay=True)
         assert inbox.size_bytes == 0
+
+
+def test_only_a_request_to_one_api_is_taken_and_may_be_put_back():
+    """Other requests, and what is no frame yet or never will be, stay where they are."""
+    bodies = [b"\0\0first", b"\0\0second", b"\0\1third"]
+    inbox = Inbox(Scratch(), MIN_BYTES, MAX_BYTES)
+    inbox.receive(Pieces(b"".join(map(framed, bodies))))
+    frame = inbox.next_frame_if(0)
+    assert frame is not None
+    assert bytes(frame) == bodies[0]
+    inbox.put_back(frame)
+    assert bytes(inbox.next_frame_if(0) or b"") == bodies[0]
+    assert bytes(inbox.next_frame_if(0) or b"") == bodies[1]
+    assert inbox.next_frame_if(0) is None
+    assert bytes(inbox.next_frame() or b"") == bodies[2]
+    for stays in (b"\0\0\0\4\0\0", b"\0\0\0\1\0", b"\x7f\0\0\0\0\0"):
+        inbox = Inbox(Scratch(), MIN_BYTES, MAX_BYTES)
+        inbox.receive(Pieces(stays))
+        assert inbox.next_frame_if(0) is None
+        assert not inbox.is_empty

@@ -5,6 +5,7 @@ import pytest
 from kwire.log.checkpoints import LOG_START_OFFSETS, RECOVERY_POINTS, read_offsets
 from kwire.log.log_config import LogConfig
 from kwire.log.manager import LogManager
+from kwire.log.recovery import open_log
 from kwire.log.truncation import Cut, start_at, truncate_log, truncate_logs
 from kwire.testing.log_scan import check_log
 
@@ -12,6 +13,20 @@ from kwire.testing.log_scan import check_log
 def open_manager(tools):
     """A manager of one directory."""
     return LogManager.open([tools.root / "data"], node_id=1, now_ms=tools.now_ms, disk=tools.disk)
+
+
+def open_with(tools, *, may_lack_records):
+    """The log of ``tools`` after the end of its process."""
+    return open_log(
+        tools.directory,
+        "t",
+        0,
+        LogConfig(),
+        disk=tools.disk,
+        now_ms=tools.now_ms,
+        clean=False,
+        may_lack_records=may_lack_records,
+    )
 
 
 @pytest.fixture
@@ -97,3 +112,35 @@ def test_a_flush_that_began_before_a_cut_vouches_for_nothing(tools):
     with pytest.raises(StopIteration):
         flushing.send(None)
     assert log.recovery_point == 0
+
+
+def test_a_gap_after_a_power_cut_is_where_a_follower_goes_on(tools):
+    """The end of an unsynced segment is missing at a batch's boundary; the later ones are there."""
+    log = tools.open(segment_bytes=300)
+    for number in range(12):
+        tools.append(log, b"%d" % number * 60)
+    bases = [segment.base_offset for segment in log.segments]
+    assert len(bases) > 3
+    torn = log.segments[1]
+    lost = list(torn.headers())[-1]
+    log.abandon()
+    path = torn.path(".log")
+    path.write_bytes(path.read_bytes()[: lost.position])
+    again = open_with(tools, may_lack_records=True)
+    assert again.log_end_offset == 12
+    assert again.gap_at == lost.base_offset
+    truncate_log(again, again.gap_at, tools.now_ms, tools.disk, 0)
+    assert (again.log_end_offset, again.gap_at) == (lost.base_offset, -1)
+    check_log(again)
+
+
+def test_a_gap_without_a_power_cut_is_compactions(tools):
+    """A process that died lost nothing: what is missing had been removed before."""
+    log = tools.open(segment_bytes=300)
+    for number in range(12):
+        tools.append(log, b"%d" % number * 60)
+    lost = list(log.segments[1].headers())[-1]
+    path = log.segments[1].path(".log")
+    log.abandon()
+    path.write_bytes(path.read_bytes()[: lost.position])
+    assert open_with(tools, may_lack_records=False).gap_at == -1

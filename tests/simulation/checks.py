@@ -5,7 +5,7 @@
 - A revision has one content, for ever, and all brokers have the same image at a revision.
 - A partition has one leader in a leader epoch, and its epochs never fall.
 - A broker whose registration is fenced is nobody's leader.
-- A group or transactional id has one coordinator at a time.
+- A group or transactional id has one coordinator at a time, in each leader epoch.
 """
 
 import json
@@ -20,7 +20,7 @@ from kwire.broker.broker import Broker
 from kwire.metadata.changes import BrokerChanged, Change, ControllerElected, apply
 from kwire.metadata.etcd.encoding import decode_commit
 from kwire.metadata.etcd.transactions import Json
-from kwire.metadata.image import MetadataImage
+from kwire.metadata.image import MetadataImage, PartitionImage
 from kwire.testing.simulated_etcd import SimulatedEtcd
 
 PREFIX = "kwire/"
@@ -95,6 +95,12 @@ class Checks:
                 active = row.leader < 0 or after.is_active(row.leader)
                 self._check(active, f"a fenced broker leads {where}")
                 self._check(set(row.isr) <= set(row.replicas), f"ISR beyond replicas {where}")
+                if len(row.replicas) > 1:
+                    active = all(after.brokers[one].is_active for one in row.isr)
+                    self._check(active or row.leader < 0, f"a fenced broker is in sync {where}")
+                    is_new = old is None or index >= len(old.partitions)
+                    was = None if is_new or old is None else old.partitions[index]
+                    self._check_row((topic.topic_id, index), was, row, where)
                 if old is not None and index < len(old.partitions):
                     was = old.partitions[index]
                     falls = (row.leader_epoch, row.partition_epoch) < (
@@ -102,6 +108,11 @@ class Checks:
                         was.partition_epoch,
                     )
                     self._check(not falls, f"epochs fall from {was}: {where}")
+
+    def _check_row(
+        self, key: tuple[bytes, int], was: PartitionImage | None, row: PartitionImage, where: str
+    ) -> None:
+        """Look at a partition with several replicas, and at what it was before."""
 
     # The brokers
 
@@ -125,13 +136,14 @@ class Checks:
 
     def coordinators(self) -> None:
         """Each partition of a coordinators' topic is at home on one broker at the most."""
-        homes: dict[tuple[str, int], int] = {}
+        homes: dict[tuple[str, int, int], int] = {}
         for node in self.nodes.values():
             for coordinators in node.broker.coordinators if node.broker else ():
                 for loaded in coordinators.loaded():
                     if not coordinators.homes.is_here(loaded.partition):
                         continue
-                    key = loaded.partition.topic, loaded.partition.index
+                    led = loaded.partition
+                    key = led.topic, led.index, led.leader_epoch
                     other = homes.setdefault(key, node.node_id)
                     self._check(other == node.node_id, f"{key} is at home twice")
         for node in self.nodes.values():

@@ -18,7 +18,7 @@ from tests.simulation.workloads import (
     OffsetCommitter,
     Workload,
 )
-from tests.simulation.world import KEEP_MS, Node, World
+from tests.simulation.world import IN_SYNC_S, KEEP_MS, Node, World
 
 FAULTS_S = 12.0
 TOPICS = ("plain", "moved")
@@ -52,7 +52,7 @@ async def under(world: World, fault: Fault, *, transactions: bool = True) -> Non
 async def finish(world: World, workloads: Sequence[Workload]) -> None:
     """Heal, let the clients work on, stop them, and check what they know."""
     world.heal()
-    await world.all_ready(60)
+    await world.all_ready(IN_SYNC_S if world.replicated else 60)
     before = {workload.name: workload.done for workload in workloads}
     await world.until(
         lambda: all(workload.done > before[workload.name] for workload in workloads),
@@ -65,6 +65,9 @@ async def finish(world: World, workloads: Sequence[Workload]) -> None:
         for workload in workloads:
             await workload.has_ended.wait()
     await world.all_ready(10)
+    if world.replicated:
+        await world.until(world.checks.all_equal, IN_SYNC_S, "all replicas are equal")
+        world.checks.check_equal()
     world.checks.coordinators()
     for workload in workloads:
         world.note(f"{workload.name}: {workload.done} done")

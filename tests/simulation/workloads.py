@@ -38,13 +38,14 @@ class Workload:
         self.random = world.random.__class__(world.random.getrandbits(32))
         self.cluster: Cluster = world.client(name)
         self.done = 0
+        self.pause_s = 0.8
         self.stops = False
         self.has_ended = trio.Event()
 
     async def run(self) -> None:
         """Work until ``stops``."""
         while not self.stops:
-            await pass_s(self.random.uniform(0.02, 0.8))
+            await pass_s(self.random.uniform(0.02, self.pause_s))
             await self.step()
         self.has_ended.set()
 
@@ -78,10 +79,13 @@ class IdempotentProducer(Workload):
         batch = bytes(builder.build(producer=ProducerState(self._producer_id, 0, sequence)))
         while True:
             try:
-                [outcome] = (await produce(self.cluster, {partition: batch})).values()
+                sent = await produce(self.cluster, {partition: batch}, timeout_ms=3000)
+                [outcome] = sent.values()
             except ClientError as error:
                 outcome = KafkaError(ErrorCode.NETWORK_EXCEPTION, str(error))
             if isinstance(outcome, int):
+                if self.world.replicated:
+                    self.world.checks.acknowledged(self.topic, index, outcome + count - 1)
                 break
             assert outcome.code not in LOST, f"{partition} has forgotten {self.name}: {outcome}"
             await pass_s(0.2)
@@ -171,7 +175,7 @@ class Admin(Workload):
                 assert name in topics, f"broker {node.node_id} doesn't know {name}"
                 for index, row in enumerate(topics[name].partitions):
                     has_log = (name, index) in logs
-                    assert has_log == (row.leader == node.node_id), f"{name}-{index} {row}"
+                    assert has_log == (node.node_id in row.replicas), f"{name}-{index} {row}"
             for name in self._gone:
                 assert name not in topics, f"broker {node.node_id} knows {name}, which is deleted"
 

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
+from shutil import rmtree
 from typing import Any
 
 import pytest
@@ -25,9 +26,10 @@ from kwire.client.settings import ClientSettings
 from kwire.clock import Clock
 from kwire.config.broker import BrokerConfig
 from kwire.server import StartError
-from kwire.testing.machine import Died, Machine
-from tests.simulation.checks import Checks, WatchedEtcd
+from kwire.testing.machine import Died, Machine, MachineDisk
+from tests.simulation.checks import WatchedEtcd
 from tests.simulation.network import Network, pass_s
+from tests.simulation.replicas import ReplicaChecks
 from tests.simulation.serving import SimulatedServer
 
 NODES = (1, 2, 3)
@@ -45,6 +47,20 @@ SETTINGS = {
     "transaction.state.log.num.partitions": "3",
     "default.replication.factor": "1",
 }
+REPLICATED = {
+    "kwire.metadata.store": "etcd://simulated:2379/kwire",
+    "default.replication.factor": "3",
+    "min.insync.replicas": "2",
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    "replica.lag.time.max.ms": "10000",
+}
+"""What changes when each partition has a replica on every broker."""
+
+IN_SYNC_S = 30.0
+"""So long after all faults are over, every replica is in sync again."""
+
 CLIENT = ClientSettings(connect_timeout_s=2.0, request_timeout_s=5.0, give_up_s=5.0)
 
 
@@ -76,6 +92,11 @@ class Node:
         self._life = 0
         self.is_wanted = False
         self.gateway = world.etcd.gateway()
+
+    @property
+    def disk(self) -> MachineDisk:
+        """The disk of the process that runs now."""
+        return self._machine.disk
 
     @property
     def broker(self) -> Any:
@@ -136,6 +157,18 @@ class Node:
         self._world.network.end_process(self.node_id)
         self._scope.cancel()
 
+    def wipe(self) -> None:
+        """Remove all files of a dead process: its disk was replaced."""
+        self._world.note(f"wipe {self.node_id}")
+        rmtree(self._root / "data", ignore_errors=True)
+        self._machine = Machine(self._root)
+
+    def cut_power(self) -> None:
+        """End the machine: what wasn't synced may be lost, in any part."""
+        self._world.note(f"power cut of {self.node_id}")
+        self.kill()
+        self._machine.lose_power(self._world.random)
+
     def stop(self) -> None:
         """Stop the process as SIGTERM does."""
         self.is_wanted = False
@@ -162,12 +195,13 @@ class World:
 
     nursery: trio.Nursery
 
-    def __init__(self, seed: int, root: Path) -> None:
+    def __init__(self, seed: int, root: Path, *, replicated: bool = False) -> None:
         self.seed = seed
         self.root = root
+        self.replicated = replicated
         self.random = Random(seed)
         self.network = Network(Random(seed + 1))
-        self.checks = Checks()
+        self.checks = ReplicaChecks()
         self.etcd = WatchedEtcd(Random(seed + 2), self.checks)
         self.etcd.faults.delay_s = 0.002
         self.notes: list[str] = []
@@ -182,7 +216,8 @@ class World:
             "log.dirs": str(directory),
             "listeners": f"PLAINTEXT://broker-{node_id}:9092",
         }
-        return BrokerConfig.load(SETTINGS | own)
+        more = REPLICATED if self.replicated else {}
+        return BrokerConfig.load(SETTINGS | more | own)
 
     def note(self, what: str) -> None:
         """Note what happens, for the report of a failure."""
@@ -222,7 +257,7 @@ class World:
             all(image.revision == newest.revision for image in images)
             and all(newest.is_active(node_id) for node_id in self.nodes)
             and all(
-                partition.leader >= 0
+                partition.leader >= 0 and len(partition.isr) == len(partition.replicas)
                 for topic in newest.topics_by_name.values()
                 for partition in topic.partitions
             )
@@ -245,9 +280,19 @@ class World:
 Scenario = Callable[[World], Awaitable[None]]
 
 
-def simulate(seed: int, root: Path, scenario: Scenario, limit_s: float = 900.0) -> list[str]:
-    """Run a scenario from a seed; what happened. An error names the seed in its notes."""
-    world = World(seed, root)
+def simulate(
+    seed: int,
+    root: Path,
+    scenario: Scenario,
+    limit_s: float = 900.0,
+    *,
+    replicated: bool = False,
+) -> list[str]:
+    """Run a scenario from a seed; what happened. An error names the seed in its notes.
+
+    Each partition has one replica, or one on each broker.
+    """
+    world = World(seed, root, replicated=replicated)
 
     async def run() -> None:
         with trio.fail_after(limit_s):
@@ -260,7 +305,8 @@ def simulate(seed: int, root: Path, scenario: Scenario, limit_s: float = 900.0) 
                 world.nursery.cancel_scope.cancel()
 
     try:
-        with _deterministic(seed):
+        with _deterministic(seed) as patch:
+            world.checks.patch(patch)
             trio.run(run, clock=MockClock(autojump_threshold=0), strict_exception_groups=True)
     except BaseException as error:
         tail = "\n".join(world.notes[-60:])
@@ -270,7 +316,7 @@ def simulate(seed: int, root: Path, scenario: Scenario, limit_s: float = 900.0) 
 
 
 @contextmanager
-def _deterministic(seed: int) -> Iterator[None]:
+def _deterministic(seed: int) -> Iterator[pytest.MonkeyPatch]:
     """Let a seed decide the order of tasks, and do the work of threads in the event loop."""
 
     async def run(
@@ -285,6 +331,6 @@ def _deterministic(seed: int) -> Iterator[None]:
         patch.setattr(Kind, "run", run)
         trio_scheduler._r.seed(seed)
         try:
-            yield
+            yield patch
         finally:
             trio_scheduler._r.setstate(before)

@@ -1,0 +1,115 @@
+"""The Produce requests that one connection has appended while an earlier one waits for replicas.
+
+Kafka reads no request of a connection while another is in hand. With acks=all, a producer that has
+several requests in flight would wait for the replicas once for each. So kwire appends the next ones
+meanwhile, and answers in order.
+
+Rules:
+
+- Only requests of the fast path go behind another one. Whatever else comes waits for its turn, and
+  so does all that follows it.
+- At most ``MOST_WAITING`` requests and ``MOST_BYTES`` of answers wait. Then nothing is read.
+- Each request counts among those that one pass of the event loop serves.
+- The first request is the connection's request in hand. When it is answered, the next one is.
+"""
+
+from collections import deque
+from typing import TypeAlias
+
+from kwire.budget.work import Turns
+from kwire.connection.inbox import Inbox
+from kwire.connection.serving import Serving
+from kwire.connection.stopwatch import Stopwatch
+from kwire.connection.waiting import Waiting
+
+MOST_WAITING = 64
+MOST_BYTES = 256 * 1024
+
+WAITING_BYTES = 1024
+"""How much memory a waiting request takes, roughly."""
+
+RESTING_BYTES = 16 * 1024
+"""Below this, the memory of waiting requests isn't counted; see ``kwire.connection.rest``."""
+
+PRODUCE_KEY = 0
+
+_Behind: TypeAlias = bytes | tuple[Waiting, Stopwatch | None]
+"""An answer, or a request that waits for replicas."""
+
+
+class Pipeline:
+    """The requests behind the one in hand, in order."""
+
+    __slots__ = ("_behind", "_held_bytes", "_inbox", "_is_blocked", "_serving")
+
+    def __init__(self, serving: Serving, inbox: Inbox) -> None:
+        self._serving = serving
+        self._inbox = inbox
+        self._behind: deque[_Behind] = deque()
+        self._held_bytes = 0
+        self._is_blocked = False
+
+    @property
+    def takes_more(self) -> bool:
+        """Whether another request may go behind."""
+        return (
+            not self._is_blocked
+            and len(self._behind) < MOST_WAITING - 1
+            and self._held_bytes < MOST_BYTES
+        )
+
+    @property
+    def resting_bytes(self) -> int:
+        """The memory that counts as resting."""
+        return self._held_bytes if self._held_bytes > RESTING_BYTES else 0
+
+    def block(self) -> None:
+        """Let nothing more go behind, until all are answered."""
+        self._is_blocked = True
+
+    def serve(self, turns: Turns) -> None:
+        """Append requests that have arrived, at least one, as many as may go behind.
+
+        Raises ConnectionClosed after a bug in the handler.
+        """
+        inbox = self._inbox
+        while inbox.has_frame and self.takes_more:
+            turns.requests_left -= 1
+            self._serve_one()
+            if turns.is_spent:
+                return
+
+    def _serve_one(self) -> None:
+        frame = self._inbox.next_frame_if(PRODUCE_KEY)
+        answer = None if frame is None else self._serving.serve_plain(frame)
+        if answer is None:
+            self._is_blocked = True
+            if frame is not None:
+                self._inbox.put_back(frame)
+        elif isinstance(answer, bytes):
+            self._behind.append(answer)
+            self._held_bytes += len(answer)
+        else:
+            self._behind.append(answer)
+            self._held_bytes += WAITING_BYTES
+
+    def answer_ready(self) -> None:
+        """After the request in hand was answered: answer those behind it, up to one that waits."""
+        serving = self._serving
+        while self._behind and serving.waiting is None:
+            first = self._behind.popleft()
+            if isinstance(first, bytes):
+                self._held_bytes -= len(first)
+                serving.answer(first)
+                continue
+            self._held_bytes -= WAITING_BYTES
+            waiting = serving.take_up(*first)
+            if waiting.is_acknowledged:
+                serving.finish(waiting)
+
+    def close(self) -> None:
+        """Drop the requests, because the client can't get their answers any more."""
+        for one in self._behind:
+            if not isinstance(one, bytes):
+                one[0].close()
+        self._behind.clear()

@@ -1,0 +1,126 @@
+"""AlterPartitionReassignments: starts or cancels moves of replicas to other brokers (KIP-455).
+
+Behaviour: no replicas cancel the move of a partition. Each partition has its own result; what is
+allowed is done in one commit. A partition that is named twice has one result, the last. Version 1
+can refuse another number of replicas (KIP-860). The answer doesn't wait for the end of the moves.
+"""
+
+from collections.abc import Sequence
+
+from kwire.errors import ErrorCode, KafkaError
+from kwire.handlers.context import RequestContext
+from kwire.handlers.decisions import Price, commit_in_slices
+from kwire.handlers.slices import pieces
+from kwire.metadata.changes import Change, PartitionsChanged
+from kwire.metadata.image import MetadataImage, PartitionImage
+from kwire.metadata.partition_change import active_brokers, terms_of
+from kwire.metadata.reassignment import cancelled, reassigned
+from kwire.metadata.topic_terms import TopicTerms
+from kwire.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+
+UNITS = 3
+UNITS_PER_MOVE = 20
+MOST_REPLICAS = 1000
+"""Far above the number of brokers: a longer list names a broker twice or one that isn't there."""
+
+
+async def handle(
+    request: AlterPartitionReassignmentsRequest, context: RequestContext
+) -> AlterPartitionReassignmentsResponse:
+    """Start and cancel moves, and report the result of each partition."""
+    wanted: dict[tuple[str, int], list[int] | None] = {}
+    for topic in request.topics:
+        if context.work.spend(UNITS):
+            await context.work.next_slice()
+        for piece in pieces(topic.partitions):
+            if context.work.spend(UNITS * len(piece)):
+                await context.work.next_slice()
+            wanted.update(((topic.name, one.partition_index), one.replicas) for one in piece)
+    moves = _Moves(wanted, may_change_factor=request.allow_replication_factor_change)
+    allowed = request.allow_replication_factor_change
+    try:
+        await commit_in_slices(context, moves.decide)
+    except KafkaError as error:
+        return AlterPartitionReassignmentsResponse(
+            error_code=error.code,
+            error_message=error.message or None,
+            allow_replication_factor_change=allowed,
+        )
+    return AlterPartitionReassignmentsResponse(
+        error_message=None,
+        allow_replication_factor_change=allowed,
+        responses=await moves.results(context.work),
+    )
+
+
+class _Moves:
+    """The decision of one request, and what it says of each partition."""
+
+    def __init__(
+        self, wanted: dict[tuple[str, int], list[int] | None], *, may_change_factor: bool
+    ) -> None:
+        self._wanted = wanted
+        self._may_change_factor = may_change_factor
+        self._outcomes: dict[tuple[str, int], KafkaError | None] = {}
+
+    async def decide(self, image: MetadataImage, work: Price) -> Sequence[Change]:
+        """The changes of the partitions whose move is allowed."""
+        self._outcomes = {}
+        configs, active = TopicTerms(image), active_brokers(image)
+        rows: dict[bytes, list[tuple[int, PartitionImage]]] = {}
+        for (topic, index), replicas in self._wanted.items():
+            if work.spend(UNITS_PER_MOVE + min(len(replicas or ()), MOST_REPLICAS)):
+                await work.next_slice()
+            try:
+                after = self._move(image, topic, index, replicas, configs, active)
+            except KafkaError as error:
+                self._outcomes[topic, index] = error
+                continue
+            self._outcomes[topic, index] = None
+            if after is not None:
+                rows.setdefault(image.topics_by_name[topic].topic_id, []).append((index, after))
+        return [PartitionsChanged(topic_id, tuple(some)) for topic_id, some in rows.items()]
+
+    def _move(
+        self,
+        image: MetadataImage,
+        topic: str,
+        index: int,
+        replicas: list[int] | None,
+        configs: TopicTerms,
+        active: frozenset[int],
+    ) -> PartitionImage | None:
+        before = image.partition(topic, index)
+        if before is None:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {topic}:{index}."
+            )
+        terms = terms_of(configs, topic, before, active)
+        if replicas is None:
+            return cancelled(before, terms)
+        if len(replicas) > MOST_REPLICAS:
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"At most {MOST_REPLICAS} replicas."
+            )
+        return reassigned(image, before, replicas, terms, may_change_factor=self._may_change_factor)
+
+    async def results(self, work: Price) -> list[ReassignableTopicResponse]:
+        """The partitions by topic."""
+        topics: dict[str, ReassignableTopicResponse] = {}
+        for (topic, index), error in self._outcomes.items():
+            if work.spend(UNITS):
+                await work.next_slice()
+            told = topics.setdefault(topic, ReassignableTopicResponse(name=topic, partitions=[]))
+            told.partitions.append(
+                ReassignablePartitionResponse(
+                    partition_index=index,
+                    error_code=error.code if error else ErrorCode.NONE,
+                    error_message=error.message or None if error else None,
+                )
+            )
+        return list(topics.values())

@@ -1,0 +1,76 @@
+"""ListPartitionReassignments: the moves of replicas that are under way (KIP-455).
+
+Behaviour: no list of topics means all. Topics and partitions that don't exist or don't move are
+left out.
+"""
+
+from collections.abc import Sequence
+
+from kwire.handlers.context import RequestContext
+from kwire.handlers.slices import distinct, pieces
+from kwire.handlers.waiting import Unfinished, at_once_or_later, later
+from kwire.metadata.image import TopicImage
+from kwire.metadata.reassignment import is_reassigning
+from kwire.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
+
+UNITS = 2
+BYTES = 30
+
+
+def handle(
+    request: ListPartitionReassignmentsRequest, context: RequestContext
+) -> ListPartitionReassignmentsResponse | Unfinished:
+    """List the moves."""
+    return at_once_or_later(_handle(request, context))
+
+
+async def _handle(
+    request: ListPartitionReassignmentsRequest, context: RequestContext
+) -> ListPartitionReassignmentsResponse:
+    response = ListPartitionReassignmentsResponse(error_message=None)
+    known = context.broker.image.topics_by_name
+    if request.topics is None:
+        for topic in known.values():
+            await _add(response, topic, range(len(topic.partitions)), context)
+        return response
+    for wanted in request.topics:
+        if context.work.spend(UNITS):
+            await later(context.work.next_slice)
+        found = known.get(wanted.name)
+        if found is not None:
+            indexes = await distinct(wanted.partition_indexes, context.work)
+            await _add(response, found, list(indexes), context)
+    return response
+
+
+async def _add(
+    response: ListPartitionReassignmentsResponse,
+    topic: TopicImage,
+    indexes: Sequence[int],
+    context: RequestContext,
+) -> None:
+    """Add the moves among these partitions of a topic."""
+    moves: list[OngoingPartitionReassignment] = []
+    for piece in pieces(indexes):
+        if context.work.spend(UNITS * len(piece)):
+            await later(context.work.next_slice)
+        moves += [
+            OngoingPartitionReassignment(
+                partition_index=index,
+                replicas=list(partition.replicas),
+                adding_replicas=list(partition.adding),
+                removing_replicas=list(partition.removing),
+            )
+            for index in piece
+            if 0 <= index < len(topic.partitions)
+            for partition in (topic.partitions[index],)
+            if is_reassigning(partition)
+        ]
+    if moves:
+        context.work.answer(len(topic.name) + BYTES * len(moves))
+        response.topics.append(OngoingTopicReassignment(name=topic.name, partitions=moves))

@@ -1,0 +1,37 @@
+"""UnregisterBroker: a broker leaves the cluster for good (KIP-631).
+
+Behaviour: only a broker that doesn't run leaves. Kafka lets one leave that runs, which stops it; in
+kwire it would register again. Its replicas stay its replicas, so another broker can take its place.
+"""
+
+from kwire.errors import ErrorCode, KafkaError
+from kwire.handlers.context import RequestContext
+from kwire.metadata.changes import Change
+from kwire.metadata.image import MetadataImage
+from kwire.metadata.registration import unregister
+from kwire.protocol.messages.unregister_broker import (
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
+)
+
+
+async def handle(
+    request: UnregisterBrokerRequest, context: RequestContext
+) -> UnregisterBrokerResponse:
+    """Unregister a fenced broker."""
+    # The decision looks at every partition, so it is made in a thread.
+    computing = context.broker.threads.computing
+    try:
+        await context.commit(lambda image: computing.run(_unregister, image, request.broker_id))
+    except KafkaError as error:
+        return UnregisterBrokerResponse(error_code=error.code, error_message=error.message or None)
+    return UnregisterBrokerResponse(error_message=None)
+
+
+def _unregister(image: MetadataImage, node_id: int) -> list[Change]:
+    broker = image.brokers.get(node_id)
+    if broker is not None and not broker.is_fenced:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"Broker {node_id} is running. Stop it before it leaves."
+        )
+    return unregister(image, node_id)

@@ -1,0 +1,99 @@
+"""Moving a partition's replicas to other brokers: (partition, wanted replicas) → partition; pure.
+
+Rules:
+
+- The brokers that come are ``adding``, those that go ``removing``; ``replicas`` has both, the
+  wanted ones first. The leader's ISR completes the move (``partition_change``). A move for which
+  nobody has to catch up is complete at once.
+- ``adding`` and ``removing`` count from the replicas before the first move that isn't complete. So
+  another move, or a cancellation, drops brokers that were to come and aren't wanted any more.
+- Nobody is dropped or kept out if no replica in sync would be left.
+
+Source: ReplicationControlManager.changePartitionReassignment, PartitionReassignmentRevert of Kafka;
+KIP-455, KIP-860.
+"""
+
+from collections.abc import Container, Sequence
+
+from kwire.errors import ErrorCode, KafkaError
+from kwire.metadata.controller import check_level
+from kwire.metadata.image import MetadataImage, PartitionImage
+from kwire.metadata.partition_change import Terms, changed
+
+
+def is_reassigning(partition: PartitionImage) -> bool:
+    """Whether a move is under way."""
+    return bool(partition.adding or partition.removing)
+
+
+def reassigned(
+    image: MetadataImage,
+    before: PartitionImage,
+    replicas: Sequence[int],
+    terms: Terms,
+    *,
+    may_change_factor: bool = True,
+) -> PartitionImage | None:
+    """The partition as its move to these replicas begins; None if nothing changes.
+
+    Raises KafkaError: INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR.
+    """
+    _check(image, replicas)
+    factor = len(before.replicas) - len(before.removing)
+    if not may_change_factor and factor != len(replicas):
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"The replication factor is changed from {factor} to {len(replicas)}",
+        )
+    original = _without(before.replicas, before.adding)
+    removing = tuple(sorted(_without(original, replicas)))
+    adding = tuple(sorted(_without(replicas, original)))
+    every = (*replicas, *removing)
+    check_level(image, len(every))
+    wanted = _restricted(before, every)._replace(adding=adding, removing=removing)
+    return changed(before, wanted, terms)
+
+
+def cancelled(before: PartitionImage, terms: Terms) -> PartitionImage | None:
+    """The partition without its move; KafkaError (NO_REASSIGNMENT_IN_PROGRESS)."""
+    if not is_reassigning(before):
+        raise KafkaError(
+            ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress."
+        )
+    original = _without(before.replicas, before.adding)
+    wanted = _restricted(before, original)._replace(adding=(), removing=())
+    return changed(before, wanted, terms)
+
+
+def _restricted(before: PartitionImage, replicas: tuple[int, ...]) -> PartitionImage:
+    """The partition with these replicas; KafkaError (INVALID_REPLICA_ASSIGNMENT)."""
+    isr = tuple(node for node in before.isr if node in replicas)
+    elr = tuple(node for node in before.elr if node in replicas)
+    had_records = bool(before.isr or before.elr)
+    if had_records and not (isr or elr):
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "None of the replicas that would stay is in sync: an unclean leader election would be "
+            "required.",
+        )
+    last = tuple(node for node in before.last_known_elr if node in replicas)
+    return before._replace(replicas=replicas, isr=isr, elr=elr, last_known_elr=last)
+
+
+def _check(image: MetadataImage, replicas: Sequence[int]) -> None:
+    """Raise KafkaError (INVALID_REPLICA_ASSIGNMENT) for replicas that can't be."""
+    unknown = [node for node in replicas if node not in image.brokers]
+    if not replicas:
+        problem = "The manual partition assignment includes an empty replica list."
+    elif len(set(replicas)) != len(replicas):
+        problem = f"The manual partition assignment names a broker twice: {list(replicas)}."
+    elif unknown:
+        problem = f"The manual partition assignment includes broker {unknown[0]}, but no such "
+        problem += "broker is registered."
+    else:
+        return
+    raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
+
+
+def _without(nodes: Sequence[int], lost: Container[int]) -> tuple[int, ...]:
+    return tuple(node for node in nodes if node not in lost)

@@ -1,0 +1,233 @@
+"""What holds for replicas after every step: who may lead, what is replicated, what nobody loses.
+
+The checks know the truth of each partition from its leaders: all records that were ever below a
+high watermark (``Truth``). They ask no rule of the code under test:
+
+- Whenever a high watermark moves, every running member of the ISR and of the ELR has all records
+  below it, as the metadata log names them at that moment.
+- A high watermark never falls within a leader epoch. A follower's is never beyond the truth.
+- What is below a replica's own high watermark is the truth, byte for byte.
+- A new leader has the whole truth.
+- A member of the ISR cuts nothing of the truth away.
+- Who joins the ISR or the ELR has the whole truth.
+- ISR and ELR are disjoint parts of the replicas, and no fenced broker is in the ISR.
+"""
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from kwire.broker.follower_partition import FollowerPartition
+from kwire.broker.leader_partition import LeaderPartition
+from kwire.log.partition_log import PartitionLog
+from kwire.metadata.image import PartitionImage
+from kwire.record.batch import complete_batches
+from tests.simulation.checks import Checks
+
+READ_BYTES = 1 << 20
+
+Key = tuple[bytes, int]
+"""A partition: the topic's id and the index."""
+
+Batch = tuple[int, bytes]
+"""The offset after a batch, and its bytes."""
+
+
+class Truth:
+    """All that was ever below a high watermark of one partition."""
+
+    def __init__(self) -> None:
+        self.batches: dict[int, Batch] = {}
+        self.end_offset = 0
+
+
+class ReplicaChecks(Checks):
+    """The checks of a cluster with replicas."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.truths: dict[Key, Truth] = {}
+        self._watermarks: dict[tuple[Key, int], int] = {}
+
+    def patch(self, patch: Any) -> None:
+        """Look at every role and every watermark from now on."""
+        begun, advanced = LeaderPartition.__init__, LeaderPartition.advanced
+        followed, was_cut = FollowerPartition.advance, FollowerPartition.end_cut
+
+        def begin(led: LeaderPartition, *args: Any, **named: Any) -> None:
+            begun(led, *args, **named)
+            if self._runs(led.log):
+                self._leads(led)
+
+        def advance(led: LeaderPartition) -> None:
+            if self._runs(led.log) and not led.is_deleted:
+                self._advanced(led)
+            advanced(led)
+
+        def follow(one: FollowerPartition, *args: int) -> None:
+            followed(one, *args)
+            if self._runs(one.log):
+                self._follows(one)
+
+        def cut(one: FollowerPartition) -> None:
+            was_cut(one)
+            if self._runs(one.log):
+                self._was_cut(one)
+
+        patch.setattr(LeaderPartition, "__init__", begin)
+        patch.setattr(LeaderPartition, "advanced", advance)
+        patch.setattr(FollowerPartition, "advance", follow)
+        patch.setattr(FollowerPartition, "end_cut", cut)
+
+    # What is looked at
+
+    def _node_of(self, log: PartitionLog) -> int:
+        return int(log.directory.parent.parent.name.removeprefix("broker-"))
+
+    def _runs(self, log: PartitionLog) -> bool:
+        """Whether the log belongs to a process that lives."""
+        return self.nodes[self._node_of(log)].disk is log._disk
+
+    def _row(self, key: Key) -> PartitionImage | None:
+        topic = self.image.topics_by_id.get(key[0])
+        return None if topic is None else topic.partitions[key[1]]
+
+    def _log_of(self, node_id: int, key: Key) -> PartitionLog | None:
+        """The log of a replica on a broker that runs and is registered."""
+        broker = self.nodes[node_id].broker
+        topic = self.image.topics_by_id.get(key[0])
+        if broker is None or topic is None:
+            return None
+        found = broker.log_manager.logs.get((topic.name, key[1]))
+        return None if found is None or found.is_offline else found
+
+    # The steps
+
+    def _leads(self, led: LeaderPartition) -> None:
+        key, where = (led.topic_id, led.index), _name(led)
+        truth = self.truths.setdefault(key, Truth())
+        end_offset = led.log.log_end_offset
+        self._check(
+            end_offset >= truth.end_offset,
+            f"{where} leads with {end_offset} of {truth.end_offset} replicated records",
+        )
+        self._check(
+            led.high_watermark <= truth.end_offset,
+            f"{where} takes {led.high_watermark} for replicated, that is {truth.end_offset}",
+        )
+        self._compare(led.log, truth, 0, truth.end_offset, where)
+        if led.high_watermark > truth.end_offset:
+            self._advanced(led)  # it was the only replica, whose watermark nobody looks at
+
+    def _advanced(self, led: LeaderPartition) -> None:
+        key, where, reached = (led.topic_id, led.index), _name(led), led.high_watermark
+        before = self._watermarks.get((key, led.leader_epoch), 0)
+        self._check(reached >= before, f"the watermark of {where} falls from {before} to {reached}")
+        self._watermarks[key, led.leader_epoch] = reached
+        row = self._row(key)
+        if row is not None:
+            self._members_reach(key, row, reached, where)
+        truth = self.truths.setdefault(key, Truth())
+        for base, batch in _batches(led.log, truth.end_offset, reached):
+            truth.batches[base] = batch
+        truth.end_offset = max(truth.end_offset, reached)
+
+    def _members_reach(self, key: Key, row: PartitionImage, offset: int, where: str) -> None:
+        for node_id in {*row.isr, *row.elr}:
+            log = self._log_of(node_id, key)
+            reached = offset if log is None else log.log_end_offset
+            self._check(
+                reached >= offset,
+                f"{where} is replicated to {offset}, but {node_id} of {row} has {reached}",
+            )
+
+    def _follows(self, one: FollowerPartition) -> None:
+        where, reached = _name(one), one.high_watermark
+        truth = self.truths.setdefault((one.topic_id, one.index), Truth())
+        self._check(
+            reached <= truth.end_offset,
+            f"{where} follows to {reached}, but replicated is {truth.end_offset}",
+        )
+        self._compare(one.log, truth, max(0, reached - 1), reached, where)
+
+    def _was_cut(self, one: FollowerPartition) -> None:
+        key = one.topic_id, one.index
+        row, truth = self._row(key), self.truths.setdefault(key, Truth())
+        node_id, end_offset = self._node_of(one.log), one.log.log_end_offset
+        if row is not None and node_id in row.isr and node_id != row.leader:
+            self._check(
+                end_offset >= truth.end_offset,
+                f"{_name(one)} on {node_id} cuts at {end_offset}, replicated is {truth.end_offset}",
+            )
+
+    def _compare(
+        self, log: PartitionLog, truth: Truth, start: int, end_offset: int, where: str
+    ) -> None:
+        """Compare what a replica has with the truth."""
+        for base, batch in _batches(log, max(start, log.log_start_offset), end_offset):
+            known = truth.batches.get(base)
+            self._check(
+                known == batch,
+                f"{where} on {self._node_of(log)} has another batch at {base}: {known}, {batch}",
+            )
+
+    def acknowledged(self, topic: str, index: int, offset: int) -> None:
+        """A producer was told that its record is at an offset, and that all replicas have it."""
+        found = self.image.topics_by_name.get(topic)
+        if found is not None:
+            truth = self.truths.get((found.topic_id, index), Truth())
+            self._check(
+                offset < truth.end_offset,
+                f"{topic}-{index} acknowledges {offset}, replicated is {truth.end_offset}",
+            )
+
+    def _check_row(
+        self, key: Key, was: PartitionImage | None, row: PartitionImage, where: str
+    ) -> None:
+        members = {*row.isr, *row.elr}
+        self._check(members <= set(row.replicas), f"ISR and ELR beyond replicas: {where}")
+        self._check(not set(row.isr) & set(row.elr), f"ISR and ELR overlap: {where}")
+        self._check(row.leader < 0 or row.leader in row.isr, f"leads out of sync: {where}")
+        known = set() if was is None else {*was.isr, *was.elr}
+        truth = self.truths.get(key, Truth())
+        for node_id in members - known:
+            log = self._log_of(node_id, key)
+            reached = truth.end_offset if log is None else log.log_end_offset
+            self._check(
+                reached >= truth.end_offset,
+                f"{node_id} joins {where} with {reached} of {truth.end_offset} records",
+            )
+
+    def all_equal(self) -> bool:
+        """Whether all replicas of all partitions are the same, with the same watermark."""
+        for key, truth in self.truths.items():
+            row = self._row(key)
+            for node_id in row.replicas if row else ():
+                log = self._log_of(node_id, key)
+                if log is None or log.log_end_offset != truth.end_offset:
+                    return False
+        return True
+
+    def check_equal(self) -> None:
+        """Compare all replicas with the truth, byte for byte."""
+        for key, truth in self.truths.items():
+            row = self._row(key)
+            for node_id in row.replicas if row else ():
+                log = self._log_of(node_id, key)
+                assert log is not None
+                self._compare(log, truth, 0, truth.end_offset, log.name)
+
+
+def _name(one: LeaderPartition | FollowerPartition) -> str:
+    return f"{one.topic}-{one.index} in epoch {one.leader_epoch}"
+
+
+def _batches(log: PartitionLog, start: int, end_offset: int) -> Iterator[tuple[int, Batch]]:
+    """The batches of a log from one that holds ``start`` to one that ends at ``end_offset``."""
+    while start < end_offset:
+        part = log.read(start, READ_BYTES, end_offset=end_offset, min_one_batch=True)
+        if part is None:
+            return
+        for batch in complete_batches(os.pread(part.fd, part.size_bytes, part.position)):
+            start = batch.next_offset
+            yield batch.base_offset, (start, bytes(batch.data))

@@ -1,0 +1,41 @@
+"""Nothing acknowledged is lost where every partition has three replicas: many seeds."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.simulation import failures, scenarios
+from tests.simulation.scenarios import under
+from tests.simulation.world import World, simulate
+
+FAULTS = [
+    scenarios.store_down,
+    scenarios.lost_answers,
+    scenarios.stale_controller,
+    scenarios.leases,
+    scenarios.dead_watch,
+    scenarios.kills,
+    scenarios.slow_network,
+    scenarios.drifting_clocks,
+    scenarios.everything,
+]
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
+def test_nothing_acknowledged_is_lost(fault, seed: int, tmp_path: Path) -> None:
+    """What was acknowledged stays, transactions are whole, and replicas agree at every step."""
+
+    async def scenario(world: World) -> None:
+        await under(world, fault)
+
+    simulate(seed, tmp_path, scenario, replicated=True)
+
+
+@pytest.mark.parametrize("fault", failures.SCENARIOS, ids=lambda fault: fault.__name__)
+def test_replicas_survive(fault, seed: int, tmp_path: Path) -> None:
+    """S1 to S4, S10 to S12, S14, S15, S22, S23: busy clients lose nothing that was acknowledged."""
+
+    async def scenario(world: World) -> None:
+        await failures.replicated(world, fault)
+
+    simulate(seed, tmp_path, scenario, replicated=True)
