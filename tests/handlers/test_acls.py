@@ -256,14 +256,14 @@ async def test_who_has_logged_in_has_the_rights_of_its_name(tmp_path):
             told.append(response.responses[0].partition_responses[0].error_code)
             assert await create(alice, write) == [0]
         assert told == [ErrorCode.TOPIC_AUTHORIZATION_FAILED, 0, 0]
-        frame = memoryview(bytearray(encode_request(request, 12, 1, "c")))[4:]
-        header, position = decode_request_header(frame)
-        position = skip_header_tags(frame, position)
         for name, is_served in (("bob", True), ("alice", True), ("eve", False)):
+            frame = memoryview(bytearray(encode_request(request, 12, 1, "c")))[4:]
+            header, position = decode_request_header(frame)
+            position = skip_header_tags(frame, position)
             client = ConnectionInfo(
                 *(1, "LOGIN", "127.0.0.1", 1, "127.0.0.1", 2), Principal("User", name)
             )
             answer = plain_produce.answer(frame, position, header, server.broker, client)
-            assert (answer is not None) is is_served
+            assert (answer is not None) is is_served, name
         await alice.aclose()
         await bob.aclose()
