@@ -144,10 +144,7 @@ class Broker:
             return None
         from kwire.security.authorizer import Authorizer
 
-        allows_without_acl = wanted.allows_without_acl
-        return Authorizer(
-            wanted.super_users, self.image.acls, allows_without_acl=allows_without_acl
-        )
+        return Authorizer.of(wanted, self.image.acls)
 
     @property
     def cluster_id(self) -> str:
