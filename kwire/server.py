@@ -283,6 +283,7 @@ class Server:
                 self.poller = Poller(connections, self._own_wait, broker.tally, self._open_frame)
                 self.poller.resting.max_bytes = partial(broker.integer, RESTING)
                 self.poller.turns.large.max_bytes = partial(broker.integer, LARGE)
+                self.poller.reach = broker.reach
                 broker.do_afterwards = self.poller.do_afterwards
                 connections.start_soon(self.poller.run)
                 acceptors = [self._accept(listener, bound) for listener, bound in self._sockets]

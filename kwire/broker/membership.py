@@ -12,6 +12,7 @@ Rules:
   followed that commit, so that clients learn of the new leaders from it.
 - A process that is proven dead (``proofs``) needs no end of its lease: its session is ended. The
   controller looks at all others in this way, and they look at the controller.
+- ``reach`` knows whether this broker may have been deposed without knowing it.
 - What can't be reached now is tried again at the next look: after a change of sessions, and every
   ``broker.heartbeat.interval.ms``.
 """
@@ -28,6 +29,7 @@ from kwire.broker.controller_duties import ControllerDuties, apart
 from kwire.broker.first_commits import commit_decision
 from kwire.broker.peers import inter_broker_address
 from kwire.broker.proofs import Proofs, Watched
+from kwire.broker.reach import Reach
 from kwire.client.peer import OpenStream, open_tcp
 from kwire.clock import Clock
 from kwire.errors import KafkaError
@@ -70,6 +72,7 @@ class Membership:
         open_stream: OpenStream = open_tcp,
     ) -> None:
         self.session: Session
+        self.reach = Reach(clock.steady_ms)
         self._store = store
         self._member = member
         self._registration = registration
@@ -121,7 +124,9 @@ class Membership:
     async def run(self, broker: Broker) -> None:
         """Stay a member, for ever; NodeIdTaken if another process has taken the node id."""
         broker.commit_under(self.session.guard)
+        self.reach.begin(self.session)
         async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.reach.run)
             nursery.start_soon(self._watch)
             nursery.start_soon(self._proofs.run)
             while not self._is_leaving:
@@ -223,6 +228,7 @@ class Membership:
         self.session = await self._begin_session()
         broker.commit_under(self.session.guard)
         await self._register_again(broker)
+        self.reach.begin(self.session)
 
     async def _register_again(self, broker: Broker) -> None:
         await broker.commit(apart(broker, register, self._registration))

@@ -173,16 +173,16 @@ class Connection:
         self.last_active_s = self._poller.now_s
         try:
             self._receive()
-        except (ConnectionClosed, OSError) as error:
+        except (ConnectionClosed, OSError) as ended:
             if self.info.is_gone():
-                self._end(error)
+                self._end(ended)
             else:
                 pipeline.block()  # the broker has closed its end: it reads no more, but answers
             return
         try:
             pipeline.serve(self._poller.turns)
-        except ConnectionClosed as error:
-            self._end(error)
+        except ConnectionClosed as failed:
+            self._end(failed)
             return
         self._wait()
 
