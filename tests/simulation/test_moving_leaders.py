@@ -24,7 +24,7 @@ from tests.simulation.workloads import PARTITIONS, IdempotentProducer
 from tests.simulation.world import World, simulate
 
 TOPIC = "t"
-LONGEST_PAUSE_S = 2.0
+LONGEST_PAUSE_S = 0.5
 
 
 async def _producer(world: World, factor: int = 3, **configs: str) -> IdempotentProducer:
