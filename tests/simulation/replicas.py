@@ -105,9 +105,9 @@ class ReplicaChecks(Checks):
 
     def _leads(self, led: LeaderPartition) -> None:
         key, where = (led.topic_id, led.index), _name(led)
-        if key not in self.truths:
-            self._advanced(led)  # it was the only replica, whose watermark nobody looks at
         truth = self.truths.setdefault(key, Truth())
+        if not truth.end_offset:
+            self._advanced(led)  # it was the only replica, whose watermark nobody looks at
         end_offset = led.log.log_end_offset
         self._check(
             end_offset >= truth.end_offset,
