@@ -288,10 +288,7 @@ class Broker:
         return leader
 
     def offline_replicas(self, topic: TopicImage, index: int) -> list[int]:
-        """The offline replicas of a partition: on brokers that are fenced or gone, or offline here.
-
-        What other brokers have offline isn't known here.
-        """
+        """The offline replicas of a partition: on brokers that are fenced or gone, or here."""
         own = self.is_offline(topic.name, index)
         if self._unreachable:
             return self._offline_among(topic.partitions[index].replicas, own)
