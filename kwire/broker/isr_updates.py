@@ -10,6 +10,11 @@ Rules:
   partition still wants it. Until the metadata log has moved past the place where the proposal would
   be, the partition counts it as possible (``LeaderPartition.withdraw``).
 
+- A broker that is cut off from the metadata store (``reach``) can't know whether another one leads.
+  It acknowledges only what a follower in sync has: whoever leads then is one of those, and fetches
+  from this broker no more. So acks 0 and 1 are refused, a partition whose only replica in sync is
+  here, and one that a replica out of sync may come to lead (unclean elections).
+
 Source: AlterPartitionManager of Kafka, KIP-497.
 """
 
@@ -22,11 +27,12 @@ import trio
 
 from kwire.broker.commits import Decide
 from kwire.broker.leader_partition import LeaderPartition
-from kwire.broker.partition import Partition
+from kwire.broker.partition import ACKS_ALL, Partition
 from kwire.errors import ErrorCode, KafkaError
 from kwire.metadata.changes import Change, PartitionsChanged
 from kwire.metadata.image import MetadataImage, PartitionImage
 from kwire.metadata.partition_change import IsrProposal, proposed_isr
+from kwire.metadata.topic_terms import TopicTerms
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +71,7 @@ class IsrUpdates:
 
     def __init__(self, broker: IsrView) -> None:
         self.expands = self.shrinks = self.failures = 0
+        self.is_cut_off = False
         self._broker = broker
         self._asking: dict[LeaderPartition, None] = {}
         self._resting: dict[LeaderPartition, float] = {}
@@ -72,7 +79,24 @@ class IsrUpdates:
         self._brokers_changed = trio.Event()
         self._failed_in_row = 0
 
+    def cut_off(self, is_cut_off: bool) -> None:
+        """Note whether the broker is cut off from the metadata store."""
+        self.is_cut_off = is_cut_off
+        if not is_cut_off:
+            return
+        for partition in self._broker.partitions():
+            if isinstance(partition, LeaderPartition) and self.refuses(partition, ACKS_ALL):
+                partition.acks.fail(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
     # What partitions ask
+
+    def refuses(self, partition: LeaderPartition, required_acks: int) -> bool:
+        """Whether an append that is acknowledged while cut off could be lost."""
+        return (
+            required_acks != ACKS_ALL
+            or len(partition.maximal_isr) == 1
+            or TopicTerms(self._broker.image).allows_unclean(partition.topic)
+        )
 
     def is_active(self, node_id: int) -> bool:
         """Whether a broker is registered, not fenced, and not shutting down."""
