@@ -28,7 +28,7 @@ SERVED = (0, 1, 2, 3, 8, 9, 10, 11, 12, 13, 14, 18, 68)
 class ScriptedBrokers:
     """Brokers by port, all on one host. ``answer(port, request, version)`` is the script.
 
-    An answer of None closes the connection. ``requests`` has the port, the request and its version
+    An answer of None closes the connection. Requests of the class ``gated`` wait for the ``gate``. ``requests`` has the port, the request and its version
     of everything but ApiVersions.
     """
 
@@ -41,6 +41,7 @@ class ScriptedBrokers:
         self.leaders = {0: 1, 1: 2}
         self.ranges = {key: message_classes(key)[0].VERSIONS for key in SERVED}
         self.gate: trio.Event | None = None
+        self.gated: type[Request] = Request
 
     async def open(self, host: str, port: int) -> trio.abc.Stream:
         """A stream to one of the brokers."""
@@ -73,7 +74,7 @@ class ScriptedBrokers:
         request = decoder(request_class, version)(frame, position)[0]
         if not isinstance(request, ApiVersionsRequest):
             self.requests.append((port, request, version))
-            if self.gate is not None:
+            if self.gate is not None and isinstance(request, self.gated):
                 await self.gate.wait()
         answer = self.answer(port, request, version)
         if answer is None:
