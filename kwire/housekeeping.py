@@ -82,6 +82,7 @@ class Housekeeping:
         self._broker.look_at_offline()
         await self._bound_producers()
         now_s = trio.current_time()
+        self._poller.newcomers.sweep(now_s)
         if now_s >= self._sweep_due_s:
             self._sweep_due_s = now_s + SWEEP_INTERVAL_S
             self._sweep(now_s)

@@ -67,6 +67,7 @@ PROCESSES = (
     "tests/server/test_crash_in_transactions.py",
     "tests/simulation/test_checks.py",
     "tests/simulation/test_cluster.py",
+    "tests/simulation/test_in_sync.py",
     "tests/simulation/test_scenarios.py",
     "tests/test_cli.py",
     "tests/test_cli_doc.py",

@@ -14,11 +14,12 @@ Rules:
 
 from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kwire.broker.fetch_sessions import MAX_ID, PartitionKey
 from kwire.broker.leader_partition import LeaderPartition
 from kwire.errors import ErrorCode, KafkaError
+from kwire.log.segment import LogSegment
 from kwire.protocol.messages.fetch import FetchPartition
 
 if TYPE_CHECKING:
@@ -29,6 +30,14 @@ MOST_OF_A_BROKER = 8
 
 NOT_TOLD = 0x7FFFFFFFFFFFFFFF
 """The high watermark of a follower that doesn't tell it: nothing is news to it."""
+
+
+class Tail(NamedTuple):
+    """The end of a log as a follower has read it: from ``offset`` on, all lies at ``position``."""
+
+    segment: LogSegment
+    offset: int
+    position: int
 
 
 class ReplicaPosition:
@@ -49,6 +58,7 @@ class ReplicaPosition:
         "max_bytes",
         "partition",
         "session",
+        "tail",
         "told_high_watermark",
         "told_log_start_offset",
     )
@@ -57,18 +67,32 @@ class ReplicaPosition:
         self.key = key
         self.session = session
         self.partition: LeaderPartition | None = None
+        self.tail: Tail | None = None
         self.told_high_watermark = self.told_log_start_offset = -1
 
-    def want(self, wanted: FetchPartition) -> None:
+    def want(
+        self,
+        leader_epoch: int,
+        fetch_offset: int,
+        last_fetched_epoch: int,
+        log_start_offset: int,
+        max_bytes: int,
+        high_watermark: int = NOT_TOLD,
+    ) -> None:
         """Note what the follower tells."""
-        self.current_leader_epoch = wanted.current_leader_epoch
-        self.fetch_offset = wanted.fetch_offset
-        self.last_fetched_epoch = wanted.last_fetched_epoch
-        self.log_start_offset = wanted.log_start_offset
-        self.max_bytes = wanted.partition_max_bytes
-        self.high_watermark = wanted.high_watermark
+        self.current_leader_epoch = leader_epoch
+        self.fetch_offset = fetch_offset
+        self.last_fetched_epoch = last_fetched_epoch
+        self.log_start_offset = log_start_offset
+        self.max_bytes = max_bytes
+        self.high_watermark = high_watermark
         self.is_new = True
         self.session.dirty[self] = None
+
+    def told(self, high_watermark: int, log_start_offset: int) -> None:
+        """Note what the follower is told."""
+        self.told_high_watermark = high_watermark
+        self.told_log_start_offset = log_start_offset
 
     def bind(self, partition: LeaderPartition) -> None:
         """Have the leader tell of changes from now on."""
@@ -82,7 +106,7 @@ class ReplicaPosition:
         """Have the leader tell no more."""
         if self.partition is not None:
             self.partition.replica_waiters.pop(self, None)
-            self.partition = None
+            self.partition = self.tail = None
 
     @property
     def lacks_watermark(self) -> bool:
@@ -103,7 +127,7 @@ class ReplicaPosition:
 
     def lost(self) -> None:
         """See ``followers.ReplicaWaiter``: the next look finds the error."""
-        self.partition = None
+        self.partition = self.tail = None
         self.changed(True)
 
 
@@ -131,12 +155,23 @@ class ReplicaSession:
         self.dirty: dict[ReplicaPosition, None] = {}
         self.change: Waiter | None = None
 
+    def go_on(self) -> None:
+        """Expect the next fetch."""
+        self.epoch = 1 if self.epoch == MAX_ID else self.epoch + 1
+
     def want(self, key: PartitionKey, wanted: FetchPartition) -> None:
         """Add or change a partition."""
         position = self.positions.get(key)
         if position is None:
             position = self.positions[key] = ReplicaPosition(key, self)
-        position.want(wanted)
+        position.want(
+            wanted.current_leader_epoch,
+            wanted.fetch_offset,
+            wanted.last_fetched_epoch,
+            wanted.log_start_offset,
+            wanted.partition_max_bytes,
+            wanted.high_watermark,
+        )
 
     def forget(self, key: PartitionKey) -> None:
         """Leave a partition out from now on."""
@@ -144,6 +179,13 @@ class ReplicaSession:
         if position is not None:
             position.release()
             self.dirty.pop(position, None)
+
+    def renew(self, broker_epoch: int) -> None:
+        """The follower's broker has registered again: what it told counts for its new epoch."""
+        self.broker_epoch = broker_epoch
+        for position in self.positions.values():
+            position.is_new = True
+            self.dirty[position] = None
 
     def move_to_end(self, position: ReplicaPosition) -> None:
         """Look at a partition after the others next time."""
@@ -206,7 +248,14 @@ class ReplicaSessions:
             raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if session.uses_topic_ids != uses_topic_ids:
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
-        session.epoch = 1 if epoch == MAX_ID else epoch + 1
+        session.go_on()
+        return session
+
+    def peek(self, session_id: int, epoch: int) -> ReplicaSession | None:
+        """The session of which this fetch is the next; None if there is none, or it isn't."""
+        session = self._sessions.get(session_id)
+        if session is None or session.epoch != epoch or session.change is not None:
+            return None
         return session
 
     def check_room(self, session: ReplicaSession) -> None:

@@ -10,28 +10,34 @@ Behaviour:
   (KIP-903), and so is one by a broker that isn't a replica: UNKNOWN_LEADER_EPOCH.
 - In a session, the answer holds only partitions with news, and costs only what has changed; see
   ``kwire.broker.replica_sessions``. A new session looks at every partition once.
-- A fetch waits as a consumer's does. It is answered at once if the follower tells its high
-  watermark (since version 18, KIP-1166) and that is older than the leader's, and for a new log
-  start offset.
+- A fetch waits as a consumer's does. It is answered at once for a new log start offset.
+- If the follower tells its high watermark (since version 18, KIP-1166) and that is older than the
+  leader's, it is answered after ``WATERMARK_DELAY_S`` at the latest. Records that come meanwhile
+  bring the watermark along: a busy partition costs one fetch for each append, not two.
 - ``max_bytes`` is soft, as for consumers. Partitions for which there was no room come first in the
   next answer, and what their followers tell is noted even so.
 
 Source: ReplicaManager.fetchMessages, Partition.fetchRecords and Replica of Kafka.
 """
 
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import partial
+from typing import NamedTuple
 
 import trio
 
+from kwire.broker.broker import Broker
 from kwire.broker.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, PartitionKey
 from kwire.broker.leader_partition import LeaderPartition
-from kwire.broker.replica_sessions import ReplicaPosition, ReplicaSession
+from kwire.broker.replica_sessions import ReplicaPosition, ReplicaSession, Tail
+from kwire.budget.work import Work
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
 from kwire.handlers.lookups import look_without_waiting
 from kwire.handlers.slices import PIECE, pieces
 from kwire.handlers.waiting import Change, happens, later
+from kwire.log.page_cache import ColdPages
+from kwire.log.partition_log import PartitionLog
 from kwire.protocol.file_slice import FileSlice
 from kwire.protocol.messages.fetch import (
     EpochEndOffset,
@@ -44,19 +50,34 @@ from kwire.protocol.messages.fetch import (
 TOPIC_IDS_SINCE = 13
 UNKNOWN = -1
 
+WATERMARK_DELAY_S = 0.005
+
+MOST_AT_ONCE = 100
+"""So many partitions are looked at in one go; with more, others have their turn in between."""
+
 UNITS = 15
 UNITS_TO_KEEP = 3
+
+
+class Wish(NamedTuple):
+    """How long a fetch waits, for how much, and whether it is told of quiet partitions too."""
+
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    is_full: bool = False
 
 
 class Answer:
     """What one look found: the partitions with news, and whether a wait should end."""
 
-    __slots__ = ("is_urgent", "size_bytes", "told")
+    __slots__ = ("is_urgent", "lacks_watermark", "size_bytes", "told")
 
     def __init__(self) -> None:
         self.told: list[tuple[ReplicaPosition, PartitionData]] = []
         self.size_bytes = 0
         self.is_urgent = False
+        self.lacks_watermark = False
 
 
 async def fetch_by_replica(
@@ -68,10 +89,10 @@ async def fetch_by_replica(
         session = await _session(request, context, node_id, broker_epoch)
     except KafkaError as error:
         return FetchResponse(error_code=error.code)
-    change = Change(trio.current_time() + max(request.max_wait_ms, 0) / 1000)
-    session.change = change
+    is_full = request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH)
+    wish = Wish(request.max_wait_ms, request.min_bytes, request.max_bytes, is_full)
     try:
-        answer = await _waited(session, change, request, context)
+        answer = await when_due(session, wish, context.broker, context.work)
         is_over = session.session_id != NO_SESSION and session.session_id not in sessions
         if is_over:
             return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -96,10 +117,13 @@ async def _session(
         session = sessions.get(
             request.session_id, request.session_epoch, node_id, uses_topic_ids=by_id
         )
-        session.broker_epoch = broker_epoch
+        if session.broker_epoch != broker_epoch:
+            session.renew(broker_epoch)
+    before = len(session.positions)
     await _take_wishes(session, request, context)
     if not is_new:
-        sessions.check_room(session)
+        if len(session.positions) > before:
+            sessions.check_room(session)
     elif request.session_epoch == INITIAL_EPOCH and session.positions:
         sessions.keep(session)
     return session
@@ -123,41 +147,54 @@ async def _take_wishes(
                 await later(context.work.next_slice)
 
 
-async def _waited(
-    session: ReplicaSession, change: Change, request: FetchRequest, context: RequestContext
+async def when_due(
+    session: ReplicaSession, wish: Wish, broker: Broker, work: Work | None
 ) -> Answer:
-    """The answer, when there are enough bytes, urgent news, or no time left."""
-    broker = context.broker
-    is_full = request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH)
-    max_bytes = min(request.max_bytes, broker.integer("fetch.max.bytes"))
-    min_bytes = min(request.min_bytes, max_bytes)
+    """The answer, when there are enough bytes, urgent news, or no time left.
+
+    Without ``work``, a look takes at most ``MOST_AT_ONCE`` partitions, and is answered if there are
+    more.
+    """
+    max_bytes = min(wish.max_bytes, broker.integer("fetch.max.bytes"))
+    min_bytes = min(wish.min_bytes, max_bytes)
+    deadline_s = trio.current_time() + max(wish.max_wait_ms, 0) / 1000
     is_late = False
     while True:
-        answer = await _look(session, max_bytes, context, is_full=is_full)
-        is_enough = answer.size_bytes >= min_bytes or answer.is_urgent
+        session.change = change = Change(deadline_s)
+        is_whole = work is not None or len(session.dirty) <= MOST_AT_ONCE
+        answer = await _look(session, max_bytes, broker, work, is_full=wish.is_full)
+        is_enough = answer.size_bytes >= min_bytes or answer.is_urgent or not is_whole
         if is_enough or is_late or broker.is_stopping or not session.positions:
             return answer
+        if answer.lacks_watermark:
+            deadline_s = min(deadline_s, trio.current_time() + WATERMARK_DELAY_S)
+            change.deadline_s = deadline_s
         is_late = not await happens(change)
         for position, _ in answer.told:
             session.dirty[position] = None
-        if is_full:
+        if wish.is_full:
             session.dirty.update(dict.fromkeys(session.positions.values()))
 
 
 async def _look(
-    session: ReplicaSession, max_bytes: int, context: RequestContext, *, is_full: bool
+    session: ReplicaSession, max_bytes: int, broker: Broker, work: Work | None, *, is_full: bool
 ) -> Answer:
     """Look once at each dirty partition; a thread reads pages that aren't in memory."""
     answer = Answer()
-    work = context.work
-    for place, position in enumerate(list(session.dirty)):
-        if place and work.spend(UNITS):
+    dirty = list(session.dirty)
+    for position in dirty if work is not None else dirty[:MOST_AT_ONCE]:
+        if work is not None and work.spend(UNITS):
             await later(work.next_slice)
         left = max_bytes - answer.size_bytes
         if position not in session.dirty or (left <= 0 and not (position.is_new or is_full)):
             continue  # it was forgotten meanwhile, or has to wait for the next answer
-        look = partial(_look_at, position, context, max(left, 0), first=not answer.size_bytes)
-        _take(answer, position, await look_without_waiting(context.broker, look), is_full=is_full)
+        is_first = not answer.size_bytes
+        try:
+            data = _look_at(position, broker, max(left, 0), first=is_first, hurry=True)
+        except ColdPages:
+            look = partial(_look_at, position, broker, max(left, 0), first=is_first)
+            data = await look_without_waiting(broker, look)
+        _take(answer, position, data, is_full=is_full)
     return answer
 
 
@@ -181,31 +218,26 @@ def _take(answer: Answer, position: ReplicaPosition, data: PartitionData, *, is_
         answer.told.append((position, data))
     if isinstance(data.records, FileSlice):
         answer.size_bytes += data.records.size_bytes
-    if is_error or position.lacks_watermark:
+    if is_error:
         answer.is_urgent = True
+    if position.lacks_watermark:
+        answer.lacks_watermark = True
     if is_new_start and position.told_log_start_offset != UNKNOWN:
         answer.is_urgent = True
 
 
 def _look_at(
-    position: ReplicaPosition, context: RequestContext, left: int, *, first: bool, hurry: bool
+    position: ReplicaPosition, broker: Broker, left: int, *, first: bool, hurry: bool
 ) -> PartitionData:
     """One partition's answer; errors become codes here and nowhere else. ColdPages."""
     partition: LeaderPartition | None = None
-    offset = position.fetch_offset
     try:
-        partition = _bound(position, context)
+        partition = _bound(position, broker)
         log = partition.log
         diverging = _diverging(partition, position)
         if diverging is None:
             _note(partition, position)
-            with log.hurry if hurry else nullcontext():
-                records = log.read(
-                    offset,
-                    min(left, position.max_bytes),
-                    end_offset=log.log_end_offset,
-                    min_one_batch=first,
-                )
+            records = _read(position, log, min(left, position.max_bytes), first, hurry)
     except KafkaError as error:
         is_outside = error.code is ErrorCode.OFFSET_OUT_OF_RANGE and partition is not None
         return PartitionData(
@@ -213,6 +245,7 @@ def _look_at(
             error_code=error.code,
             high_watermark=-1,
             log_start_offset=partition.log.log_start_offset if is_outside and partition else -1,
+            aborted_transactions=None,
             records=b"",
         )
     return PartitionData(
@@ -221,13 +254,42 @@ def _look_at(
         last_stable_offset=partition.last_stable_offset,
         log_start_offset=log.log_start_offset,
         diverging_epoch=diverging,
+        aborted_transactions=None,
         records=b"" if diverging is not None or records is None else records,
     )
 
 
-def _bound(position: ReplicaPosition, context: RequestContext) -> LeaderPartition:
+def _read(
+    position: ReplicaPosition, log: PartitionLog, max_bytes: int, first: bool, hurry: bool
+) -> FileSlice | None:
+    """Batches up to the log's end; KafkaError, ColdPages.
+
+    A follower that had read to the end goes on there without a look for the place.
+    """
+    offset, segment, tail = position.fetch_offset, log.active, position.tail
+    records: FileSlice | None = None
+    if (
+        tail is not None
+        and tail.segment is segment
+        and tail.offset == offset
+        and 0 < segment.size_bytes - tail.position <= max_bytes
+    ):
+        with suppress(OSError):  # the way over the log meets the same error, and tells of it
+            records = segment.slice(tail.position, segment.size_bytes - tail.position)
+    if records is None:
+        with log.hurry if hurry else nullcontext():
+            records = log.read(
+                offset, max_bytes, end_offset=log.log_end_offset, min_one_batch=first
+            )
+    if records is not None and records.position + records.size_bytes == segment.size_bytes:
+        is_active = segment.holds(records)
+        position.tail = Tail(segment, log.log_end_offset, segment.size_bytes) if is_active else None
+    return records
+
+
+def _bound(position: ReplicaPosition, broker: Broker) -> LeaderPartition:
     """The partition, which tells the session of changes from now on; KafkaError."""
-    broker, session = context.broker, position.session
+    session = position.session
     name, topic_id, index = position.key
     if session.uses_topic_ids:
         partition = broker.partition_by_id(topic_id, index)
@@ -287,12 +349,9 @@ async def _response(
     """The response; the session remembers what it tells."""
     topics: list[FetchableTopicResponse] = []
     last: PartitionKey = ("", b"", UNKNOWN)
-    failed = False
     for piece in pieces(answer.told):
         for position, data in piece:
-            position.told_high_watermark = data.high_watermark
-            position.told_log_start_offset = data.log_start_offset
-            failed = failed or bool(data.error_code)
+            position.told(data.high_watermark, data.log_start_offset)
             key = position.key
             if not topics or key[:2] != last[:2]:
                 topics.append(FetchableTopicResponse(topic=key[0], topic_id=key[1], partitions=[]))
@@ -300,12 +359,7 @@ async def _response(
             topics[-1].partitions.append(data)
         if len(piece) == PIECE and context.work.spend(UNITS_TO_KEEP * PIECE):
             await later(context.work.next_slice)
-    response = FetchResponse(session_id=session.session_id, responses=topics)
-    if failed:
-        from kwire.handlers.leader_hints import hint_consumer
-
-        hint_consumer(response, context)
-    return response
+    return FetchResponse(session_id=session.session_id, responses=topics)
 
 
 _NOT_YET = ErrorCode.UNKNOWN_LEADER_EPOCH

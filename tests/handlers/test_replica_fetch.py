@@ -8,7 +8,7 @@ import trio.testing
 
 from kwire.errors import ErrorCode
 from kwire.protocol.messages.fetch import FetchResponse
-from tests.handlers.followers import VERSION, at, leading, offsets
+from tests.handlers.followers import BROKER_EPOCH, NOW_MS, VERSION, at, leading, offsets
 
 
 async def test_followers_read_beyond_the_high_watermark_and_move_it(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ async def test_a_fetch_waits_for_an_append(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("tells", [True, False])
-async def test_a_stale_high_watermark_is_answered_at_once(tmp_path: Path, tells: bool) -> None:
+async def test_a_stale_high_watermark_is_answered_soon(tmp_path: Path, tells: bool) -> None:
     """If the follower tells it (KIP-1166); otherwise it comes with the next answer."""
     async with leading(tmp_path) as leader, trio.open_nursery() as nursery:
         follower, other = await leader.follower(2), await leader.follower(3)
@@ -240,3 +240,39 @@ async def test_consumers_see_what_is_replicated(tmp_path: Path) -> None:
         for node_id in (2, 3):
             await (await leader.follower(node_id)).fetch(at(1))
         assert partition.read(0, 100, read_committed=False, min_one_batch=True) is not None
+
+
+@pytest.mark.parametrize("size_bytes", [10, 3000])
+async def test_a_follower_reads_on_where_it_ended(tmp_path: Path, size_bytes: int) -> None:
+    """Each batch once and in order: over new segments, in small answers, and from elsewhere."""
+    async with leading(tmp_path) as leader:
+        follower = await leader.follower()
+        follower.session_epoch = 0
+        partition = leader.partition()
+        have: list[int] = []
+        fields = {"max_bytes": 5000}
+        await follower.fetch(at(0, **fields))
+        for number in range(12):
+            leader.append(1 + number % 3, size_bytes=size_bytes)
+            if number % 4 == 3:
+                partition.log.roll(NOW_MS)
+            if number == 7:
+                have = have[:2]  # it had to cut its log
+            while len(have) < partition.log.log_end_offset:
+                have += offsets((await follower.fetch(at(len(have), **fields)))[0])
+            assert have == list(range(partition.log.log_end_offset))
+
+
+async def test_a_session_goes_on_in_a_new_broker_epoch(tmp_path: Path) -> None:
+    """A follower that has registered again names no quiet partition: what it told still holds, and
+    counts for the new epoch. Otherwise it would never be in sync there (KIP-903)."""
+    async with leading(tmp_path, partitions=2) as leader:
+        follower = await leader.follower(2)
+        follower.session_epoch = 0
+        await follower.fetch(at(0, 0), at(0, 1))
+        follower.epoch = BROKER_EPOCH + 1
+        await leader.register(2, follower.epoch)
+        await follower.fetch()
+        for index in range(2):
+            known = leader.partition(index).followers[2]
+            assert known.broker_epoch == follower.epoch

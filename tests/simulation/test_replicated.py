@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation import scenarios
+from tests.simulation import failures, scenarios
 from tests.simulation.scenarios import under
 from tests.simulation.world import World, simulate
 
@@ -27,5 +27,15 @@ def test_nothing_acknowledged_is_lost(fault, seed: int, tmp_path: Path) -> None:
 
     async def scenario(world: World) -> None:
         await under(world, fault)
+
+    simulate(seed, tmp_path, scenario, replicated=True)
+
+
+@pytest.mark.parametrize("fault", failures.SCENARIOS, ids=lambda fault: fault.__name__)
+def test_replicas_survive(fault, seed: int, tmp_path: Path) -> None:
+    """S1 to S4, S10 to S12, S14, S15, S22, S23: busy clients lose nothing that was acknowledged."""
+
+    async def scenario(world: World) -> None:
+        await failures.replicated(world, fault)
 
     simulate(seed, tmp_path, scenario, replicated=True)

@@ -38,13 +38,14 @@ class Workload:
         self.random = world.random.__class__(world.random.getrandbits(32))
         self.cluster: Cluster = world.client(name)
         self.done = 0
+        self.pause_s = 0.8
         self.stops = False
         self.has_ended = trio.Event()
 
     async def run(self) -> None:
         """Work until ``stops``."""
         while not self.stops:
-            await pass_s(self.random.uniform(0.02, 0.8))
+            await pass_s(self.random.uniform(0.02, self.pause_s))
             await self.step()
         self.has_ended.set()
 
@@ -78,7 +79,8 @@ class IdempotentProducer(Workload):
         batch = bytes(builder.build(producer=ProducerState(self._producer_id, 0, sequence)))
         while True:
             try:
-                [outcome] = (await produce(self.cluster, {partition: batch})).values()
+                sent = await produce(self.cluster, {partition: batch}, timeout_ms=3000)
+                [outcome] = sent.values()
             except ClientError as error:
                 outcome = KafkaError(ErrorCode.NETWORK_EXCEPTION, str(error))
             if isinstance(outcome, int):

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
+from shutil import rmtree
 from typing import Any
 
 import pytest
@@ -155,6 +156,12 @@ class Node:
         self._machine.kill()
         self._world.network.end_process(self.node_id)
         self._scope.cancel()
+
+    def wipe(self) -> None:
+        """Remove all files of a dead process: its disk was replaced."""
+        self._world.note(f"wipe {self.node_id}")
+        rmtree(self._root / "data", ignore_errors=True)
+        self._machine = Machine(self._root)
 
     def cut_power(self) -> None:
         """End the machine: what wasn't synced may be lost, in any part."""

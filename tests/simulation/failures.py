@@ -1,0 +1,206 @@
+"""Scenarios of replicas, by the names and numbers of the cluster's design.
+
+``replicated`` lets clients work at replication factor 3 while one of them comes and goes.
+"""
+
+from kwire.client.topics import create_topics
+from tests.simulation.copiers import Copier
+from tests.simulation.network import pass_s
+from tests.simulation.readers import Careless, EndWatcher
+from tests.simulation.scenarios import TOPICS, Fault, finish
+from tests.simulation.workloads import IdempotentProducer, OffsetCommitter, Workload
+from tests.simulation.world import Node, World
+
+TOPIC = TOPICS[0]
+BUSY_S = 0.08
+LAG_S = 10.0
+
+
+async def replicated(world: World, fault: Fault) -> None:
+    """Let busy clients work while a fault comes and goes, then heal everything, and check."""
+    client = world.client("setup")
+    made = await create_topics(client, TOPICS, partitions=6, replication_factor=3)
+    assert not [one for one in made.values() if isinstance(one, Exception)], made
+    workloads: list[Workload] = [
+        IdempotentProducer(world, "one", TOPIC),
+        IdempotentProducer(world, "two", TOPIC),
+        Careless(world, "careless", TOPIC),
+        EndWatcher(world, "ends", TOPIC),
+        OffsetCommitter(world, "group", TOPIC),
+        Copier(world, "copier", TOPICS[1], bumps=False),
+        Copier(world, "bumper", TOPICS[1], bumps=True),
+    ]
+    for workload in workloads:
+        workload.pause_s = BUSY_S
+        world.nursery.start_soon(workload.run)
+    await pass_s(1)
+    await fault(world)
+    await finish(world, workloads)
+
+
+def leader_of(world: World, topic: str = TOPIC, index: int = 0) -> Node:
+    """The node that leads a partition by the metadata log, or any if none does."""
+    row = world.checks.image.topics_by_name[topic].partitions[index]
+    return world.nodes[row.leader if row.leader > 0 else row.replicas[0]]
+
+
+def others_of(world: World, node: Node) -> list[Node]:
+    """The other nodes."""
+    return [one for one in world.nodes.values() if one is not node]
+
+
+def cut_off(world: World, node: Node) -> None:
+    """Cut a node from one of the others, or from both."""
+    others = world.random.sample(others_of(world, node), world.random.choice((1, 1, 2)))
+    world.note(f"cut {node.node_id} from {[other.node_id for other in others]}")
+    for other in others:
+        world.network.cut(node.node_id, other.node_id)
+
+
+async def back(world: World, node: Node) -> None:
+    """Start a node, and wait until all replicas are in sync."""
+    world.note(f"start {node.node_id}")
+    node.start()
+    await world.all_ready(60)
+
+
+async def leader_dies_with_tail(world: World) -> None:
+    """S1: records that only the leader has, and then it dies."""
+    for _ in range(3):
+        node = leader_of(world)
+        cut_off(world, node)
+        await pass_s(world.random.random() * 2)
+        node.kill()
+        world.network.heal()
+        await pass_s(world.random.random() * 3)
+        await back(world, node)
+
+
+async def fast_double_election(world: World) -> None:
+    """S2: leaders change within one fetch interval (KIP-279)."""
+    for _ in range(4):
+        for _ in range(3):
+            node = leader_of(world, index=world.random.randrange(6))
+            node.kill()
+            await pass_s(world.random.random() * 0.3)
+            node.start()
+            await pass_s(world.random.random() * 0.3)
+        await world.all_ready(60)
+
+
+async def epochs_without_records(world: World) -> None:
+    """S3: elections without an append between them."""
+    world.network.pause("one")
+    for name in ("two", "careless", "copier", "bumper", "group"):
+        world.network.pause(name)
+    await fast_double_election(world)
+    world.network.heal()
+    await leader_dies_with_tail(world)
+
+
+async def zombie_leader(world: World) -> None:
+    """S4: a leader is cut from the store and from the others, not from clients."""
+    node = leader_of(world)
+    world.note(f"zombie {node.node_id}")
+    for other in others_of(world, node):
+        world.network.cut(node.node_id, other.node_id)
+    node.gateway.is_cut = True
+    await pass_s(20)
+
+
+async def isr_flap(world: World) -> None:
+    """S10: a follower comes and goes around the lag limit."""
+    node = world.random.choice(others_of(world, leader_of(world)))
+    for _ in range(4):
+        for other in others_of(world, node):
+            world.network.cut(node.node_id, other.node_id)
+        await pass_s(LAG_S * world.random.uniform(0.5, 1.7))
+        world.network.heal()
+        await pass_s(world.random.random() * 3)
+
+
+async def expand_races_restart(world: World) -> None:
+    """S11: a follower restarts without its data while its leader adds it (KIP-903)."""
+    for _ in range(4):
+        node = world.random.choice(list(world.nodes.values()))
+        node.kill()
+        await pass_s(world.random.random())
+        node.start()
+        await world.until(lambda node=node: node.broker is not None, 30, "it is back")
+        await pass_s(world.random.random() * 0.2)
+        node.kill()
+        node.wipe()
+        await pass_s(world.random.random() * 0.2)
+        await back(world, node)
+
+
+async def last_replica_standing(world: World) -> None:
+    """S12: the ISR shrinks to one below min ISR, and that machine loses everything (KIP-966)."""
+    last = leader_of(world)
+    first, second = others_of(world, last)
+    first.kill()
+    await pass_s(3 + world.random.random())
+    second.kill()
+    await pass_s(3 + world.random.random())
+    last.kill()
+    last.wipe()
+    second.start()
+    await pass_s(world.random.random())
+    first.start()
+    await pass_s(2)
+    await back(world, last)
+
+
+async def kill_all_same_boot(world: World) -> None:
+    """S14: all processes die, the machines stay: nothing is lost."""
+    for _ in range(2):
+        for node in world.nodes.values():
+            node.kill()
+            await pass_s(world.random.choice((0, 0, 0.5)) * world.random.random())
+        await pass_s(world.random.random() * 3)
+        for node in world.nodes.values():
+            node.start()
+        await world.all_ready(60)
+        await pass_s(2)
+
+
+async def leaders_die_young(world: World) -> None:
+    """S15: a follower leads before it knew the watermark, and dies again."""
+    world.network.delay_s = 0.05
+    for _ in range(6):
+        node = leader_of(world, index=world.random.randrange(6))
+        node.kill()
+        await pass_s(0.3 + world.random.random())
+        node.start()
+        await pass_s(1 + world.random.random())
+    world.network.delay_s = 0.001
+
+
+async def coordinators_move(world: World) -> None:
+    """S22, S23: leaders of the coordinators' topics are cut off, and die with what they told."""
+    for _ in range(4):
+        topic = world.random.choice(("__consumer_offsets", "__transaction_state"))
+        if topic not in world.checks.image.topics_by_name:
+            await pass_s(1)
+            continue
+        node = leader_of(world, topic, world.random.randrange(3))
+        cut_off(world, node)
+        await pass_s(world.random.random() * 2)
+        node.kill()
+        world.network.heal()
+        await pass_s(1 + world.random.random())
+        await back(world, node)
+
+
+SCENARIOS = [
+    leader_dies_with_tail,
+    fast_double_election,
+    epochs_without_records,
+    zombie_leader,
+    isr_flap,
+    expand_races_restart,
+    last_replica_standing,
+    kill_all_same_boot,
+    leaders_die_young,
+    coordinators_move,
+]
