@@ -28,7 +28,7 @@ SERVED = (0, 1, 2, 3, 8, 9, 10, 11, 12, 13, 14, 18, 68)
 class ScriptedBrokers:
     """Brokers by port, all on one host. ``answer(port, request, version)`` is the script.
 
-    An answer of None closes the connection. Requests of the class ``gated`` wait for the ``gate``. ``requests`` has the port, the request and its version
+    An answer of None closes the connection. ``requests`` has the port, the request and its version
     of everything but ApiVersions.
     """
 
