@@ -53,6 +53,7 @@ class WithoutSockets(Server):
             self.addresses.append((listener.host, listener.port))
             accept = partial(self._accept_stream, listener)
             self.network.listen(node_id, self, listener.host, listener.port, accept)
+        self._next_connection_id = 0
         self._waiting: list[tuple[Listener, SimulatedStream]] = []
         self._connections: trio.Nursery | None = None
 
