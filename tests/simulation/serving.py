@@ -73,7 +73,8 @@ class WithoutSockets(Server):
             self.broker.peers = Peers(self.broker, opener)
             self.began(self.broker)
             self.broker.begin(background)
-            poller = SimpleNamespace(connections=())
+            nobody = SimpleNamespace(sweep=lambda now_s: None)
+            poller = SimpleNamespace(connections=(), newcomers=nobody)
             background.start_soon(Housekeeping(self.broker, poller).run)
             async with trio.open_nursery() as connections:
                 self._connections = connections
