@@ -18,7 +18,6 @@ from kwire.config.synonyms import SYNONYMS
 PROTECTION = (
     "allow.everyone.if.no.acl.found",
     "delegation.token.",
-    "super.users",
     "sasl.client.callback.handler.class",
     "sasl.kerberos.",
     "sasl.login.",
