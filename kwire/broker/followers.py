@@ -44,6 +44,11 @@ class Follower:
         self.is_in_maximal_isr = False
         self.holds = False
 
+    def forget(self) -> None:
+        """Forget where the follower was: only another fetch says that it has anything."""
+        self.end_offset = UNKNOWN
+        self.is_caught_up = False
+
 
 class NoUpdates:
     """Nobody changes the ISR; every broker is active, and this one is never cut off."""

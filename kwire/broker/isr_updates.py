@@ -43,6 +43,9 @@ PARTITIONS_PER_TURN = 200
 REST_S = 0.25
 """How long a partition rests after a refusal before it proposes again."""
 
+LONGEST_REST_S = 1.0
+"""The longest rest after commits that failed in a row: the metadata store is out of reach."""
+
 
 class IsrView(Protocol):
     """A broker, as its proposals need it."""
@@ -74,6 +77,7 @@ class IsrUpdates:
         self._resting: dict[LeaderPartition, float] = {}
         self._asked = trio.Event()
         self._brokers_changed = trio.Event()
+        self._failed_in_row = 0
 
     def cut_off(self, is_cut_off: bool) -> None:
         """Note whether the broker is cut off from the metadata store."""
@@ -165,11 +169,15 @@ class IsrUpdates:
         try:
             await self._broker.commit(proposals.decide)
         except KafkaError as error:
-            log.warning("proposals for in-sync replicas are not committed: %s", error)
+            self._failed_in_row += 1
+            if self._failed_in_row == 1:
+                log.warning("changes of in-sync replicas aren't known to be made: %s", error)
             rests = [one for one in partitions if not one.is_deleted]
         else:
+            self._failed_in_row = 0
             rests = proposals.refused
-        until_s = trio.current_time() + REST_S
+        rest_s = min(REST_S * 2 ** min(self._failed_in_row, 8), LONGEST_REST_S)
+        until_s = trio.current_time() + rest_s
         for partition in rests:
             self.failures += 1
             self._resting[partition] = until_s

@@ -153,6 +153,10 @@ class LeaderPartition(Partition):
             self.ask()
 
     def _take(self, row: PartitionImage) -> None:
+        for node in set(self.in_sync).difference(row.isr):
+            if node in self.followers and node in (self.proposed or self.in_sync):
+                # Not this leader took it out: its disk has failed, so its fetches count no more.
+                self.followers[node].forget()
         self.row = row
         self.in_sync = row.isr
         self.isr_size = len(row.isr)
@@ -239,14 +243,17 @@ class LeaderPartition(Partition):
         for follower in self.followers.values():
             if self._lags(follower):
                 follower.is_caught_up = False
-        self.look_at_brokers()
+        self._look_at_followers()
 
     def look_at_brokers(self) -> None:
-        """Look again whom the high watermark waits for, and who may join."""
+        """Look again who may join, and whose records count, because brokers came or went."""
+        self._look_at_followers()
+        self.wake()  # the low watermark is that of active brokers
+
+    def _look_at_followers(self) -> None:
         self._note_holding()
         self.advance()
         self.ask()
-        self.wake()  # the low watermark is that of active brokers
 
     # Followers
 

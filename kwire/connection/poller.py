@@ -41,6 +41,7 @@ from kwire.budget.work import Turns
 from kwire.connection.crowd import Crowd, Ready, Watched
 from kwire.connection.deadlines import Deadlines
 from kwire.connection.inbox import Scratch
+from kwire.connection.newcomers import Newcomers
 from kwire.connection.own_wait import OwnWait
 from kwire.connection.routing import OpenFrame, open_frame
 
@@ -121,6 +122,7 @@ class Poller:
         self.deadlines = Deadlines()
         self.turns = Turns()
         self.resting = RestingBytes()
+        self.newcomers = Newcomers()
         self.now_s = trio.current_time()
         self._nursery = nursery
         self._selector = selectors.DefaultSelector()

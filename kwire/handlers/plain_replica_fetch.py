@@ -5,9 +5,9 @@ and slices of files. ``answer`` returns None for an uncommon request and leaves 
 Then ``kwire.handlers.replica_fetch``, the slow and obvious twin, serves the request. Both answer
 alike, as tests/handlers/test_plain_replica_fetch.py shows.
 
-A common request has: version 18, a session that goes on, partitions that the session has, at
-most ``MOST_AT_ONCE``, no forgotten ones, no rack, and no tags but the follower's own; and the
-broker has no authorizer.
+A common request has: version 18, a session that goes on in the same broker epoch, partitions that
+the session has, at most ``MOST_AT_ONCE``, no forgotten ones, no rack, and no tags but the
+follower's own; and the broker has no authorizer.
 
 Format of a request: see ``plain_fetch``. The tags of a partition are none, or its high watermark
 (tag 1, int64); those of the request are the follower's id int32, broker epoch int64, and no tags
@@ -77,7 +77,6 @@ class _Fetch(NamedTuple):
 
     session: ReplicaSession
     wish: Wish
-    broker_epoch: int
     named: list[_Named]
 
 
@@ -95,7 +94,6 @@ def answer(
     except (_Uncommon, StructError, IndexError, MalformedRequest):
         return None
     fetch.session.go_on()
-    fetch.session.broker_epoch = fetch.broker_epoch
     for one, told in fetch.named:
         one.want(*told)
     return at_once_or_later(_answered(fetch, header, broker))
@@ -141,9 +139,9 @@ def _read(frame: memoryview, position: int, broker: Broker) -> _Fetch:
     is_whole = at + 2 + _REPLICA.size == len(frame)
     if tuple(tag) != _REPLICA_TAG or no_tags or not is_whole or node_id != session.node_id:
         raise _Uncommon
-    if len(session.dirty) > MOST_AT_ONCE:
+    if len(session.dirty) > MOST_AT_ONCE or broker_epoch != session.broker_epoch:
         raise _Uncommon
-    return _Fetch(session, Wish(wait_ms, min_bytes, max_bytes), broker_epoch, named)
+    return _Fetch(session, Wish(wait_ms, min_bytes, max_bytes), named)
 
 
 def _read_partition(

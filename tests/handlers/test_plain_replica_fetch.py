@@ -133,6 +133,9 @@ async def test_what_is_uncommon_is_left_alone(tmp_path: Path) -> None:
             request = follower.request(at(1))
             setattr(request, field, value)
             other.append(request)
+        follower.epoch += 1
+        other.append(follower.request(at(1)))
+        follower.epoch -= 1
         follower.node_id = 3
         other.append(follower.request(at(1)))
         for request in other:

@@ -98,7 +98,9 @@ class Checks:
                 if len(row.replicas) > 1:
                     active = all(after.brokers[one].is_active for one in row.isr)
                     self._check(active or row.leader < 0, f"a fenced broker is in sync {where}")
-                    self._check_row(row, where)
+                    is_new = old is None or index >= len(old.partitions)
+                    was = None if is_new or old is None else old.partitions[index]
+                    self._check_row((topic.topic_id, index), was, row, where)
                 if old is not None and index < len(old.partitions):
                     was = old.partitions[index]
                     falls = (row.leader_epoch, row.partition_epoch) < (
@@ -107,8 +109,10 @@ class Checks:
                     )
                     self._check(not falls, f"epochs fall from {was}: {where}")
 
-    def _check_row(self, row: PartitionImage, where: str) -> None:
-        """Look at a partition with several replicas."""
+    def _check_row(
+        self, key: tuple[bytes, int], was: PartitionImage | None, row: PartitionImage, where: str
+    ) -> None:
+        """Look at a partition with several replicas, and at what it was before."""
 
     # The brokers
 

@@ -49,6 +49,14 @@ def others_of(world: World, node: Node) -> list[Node]:
     return [one for one in world.nodes.values() if one is not node]
 
 
+def cut_off(world: World, node: Node) -> None:
+    """Cut a node from one of the others, or from both."""
+    others = world.random.sample(others_of(world, node), world.random.choice((1, 1, 2)))
+    world.note(f"cut {node.node_id} from {[other.node_id for other in others]}")
+    for other in others:
+        world.network.cut(node.node_id, other.node_id)
+
+
 async def back(world: World, node: Node) -> None:
     """Start a node, and wait until all replicas are in sync."""
     world.note(f"start {node.node_id}")
@@ -60,8 +68,7 @@ async def leader_dies_with_tail(world: World) -> None:
     """S1: records that only the leader has, and then it dies."""
     for _ in range(3):
         node = leader_of(world)
-        for other in others_of(world, node):
-            world.network.cut(node.node_id, other.node_id)
+        cut_off(world, node)
         await pass_s(world.random.random() * 2)
         node.kill()
         world.network.heal()
@@ -177,8 +184,7 @@ async def coordinators_move(world: World) -> None:
             await pass_s(1)
             continue
         node = leader_of(world, topic, world.random.randrange(3))
-        for other in others_of(world, node):
-            world.network.cut(node.node_id, other.node_id)
+        cut_off(world, node)
         await pass_s(world.random.random() * 2)
         node.kill()
         world.network.heal()

@@ -1,4 +1,4 @@
-"""Clients that test what replicas promise to readers; a writer that leaves unreplicated ends."""
+"""A reader that tests what replicas promise, and a writer that leaves unreplicated ends."""
 
 from kwire.client.leaders import TopicPartition
 from kwire.client.offsets import list_offsets

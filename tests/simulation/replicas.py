@@ -9,6 +9,7 @@ high watermark (``Truth``). They ask no rule of the code under test:
 - What is below a replica's own high watermark is the truth, byte for byte.
 - A new leader has the whole truth.
 - A member of the ISR cuts nothing of the truth away.
+- Who joins the ISR or the ELR has the whole truth.
 - ISR and ELR are disjoint parts of the replicas, and no fenced broker is in the ISR.
 """
 
@@ -110,7 +111,13 @@ class ReplicaChecks(Checks):
             end_offset >= truth.end_offset,
             f"{where} leads with {end_offset} of {truth.end_offset} replicated records",
         )
+        self._check(
+            led.high_watermark <= truth.end_offset,
+            f"{where} takes {led.high_watermark} for replicated, that is {truth.end_offset}",
+        )
         self._compare(led.log, truth, 0, truth.end_offset, where)
+        if led.high_watermark > truth.end_offset:
+            self._advanced(led)  # it was the only replica, whose watermark nobody looks at
 
     def _advanced(self, led: LeaderPartition) -> None:
         key, where, reached = (led.topic_id, led.index), _name(led), led.high_watermark
@@ -174,11 +181,22 @@ class ReplicaChecks(Checks):
                 f"{topic}-{index} acknowledges {offset}, replicated is {truth.end_offset}",
             )
 
-    def _check_row(self, row: PartitionImage, where: str) -> None:
+    def _check_row(
+        self, key: Key, was: PartitionImage | None, row: PartitionImage, where: str
+    ) -> None:
         members = {*row.isr, *row.elr}
         self._check(members <= set(row.replicas), f"ISR and ELR beyond replicas: {where}")
         self._check(not set(row.isr) & set(row.elr), f"ISR and ELR overlap: {where}")
         self._check(row.leader < 0 or row.leader in row.isr, f"leads out of sync: {where}")
+        known = set() if was is None else {*was.isr, *was.elr}
+        truth = self.truths.get(key, Truth())
+        for node_id in members - known:
+            log = self._log_of(node_id, key)
+            reached = truth.end_offset if log is None else log.log_end_offset
+            self._check(
+                reached >= truth.end_offset,
+                f"{node_id} joins {where} with {reached} of {truth.end_offset} records",
+            )
 
     def all_equal(self) -> bool:
         """Whether all replicas of all partitions are the same, with the same watermark."""

@@ -1,0 +1,259 @@
+"""Mistakes in the protocol that a broker could have: each is put in, and the simulation sees it."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from kwire.broker import fetching
+from kwire.broker.acks import AckQueue
+from kwire.broker.basis import Basis, Replication
+from kwire.broker.follower_partition import FollowerPartition
+from kwire.broker.leader_partition import LeaderPartition
+from kwire.connection import waiting
+from kwire.handlers import replica_fetch
+from kwire.metadata import partition_change, registration
+from tests.simulation import failures
+from tests.simulation.scenarios import Fault, kills
+
+
+class Bug(NamedTuple):
+    """A mistake, a scenario in which it shows, and what the checks say then."""
+
+    put_in: Callable[[Any], None]
+    fault: Fault
+    match: str
+
+
+def own_end_is_the_watermark(patch: Any) -> None:
+    """The high watermark waits for no follower."""
+
+    def alone(led: LeaderPartition) -> None:
+        led._holding = ()
+
+    patch.setattr(LeaderPartition, "_note_holding", alone)
+
+
+def fastest_follower_is_enough(patch: Any) -> None:
+    """The high watermark waits for one follower, not for all in sync."""
+    note = LeaderPartition._note_holding
+
+    def one(led: LeaderPartition) -> None:
+        note(led)
+        fastest = max(led._holding, key=lambda follower: follower.end_offset, default=None)
+        led._holding = () if fastest is None else (fastest,)
+
+    advance = LeaderPartition.advance
+
+    def look(led: LeaderPartition) -> None:
+        led._note_holding()
+        advance(led)
+
+    patch.setattr(LeaderPartition, "_note_holding", one)
+    patch.setattr(LeaderPartition, "advance", look)
+
+
+def everybody_joins(patch: Any) -> None:
+    """A follower is in sync as soon as it fetches, wherever it is."""
+    patch.setattr(LeaderPartition, "_may_join", lambda led, follower: follower.broker_epoch >= 0)
+
+
+def watermark_under_min_isr(patch: Any) -> None:
+    """The high watermark moves while too few replicas are in sync (KIP-966)."""
+    advance = LeaderPartition.advance
+
+    def regardless(led: LeaderPartition) -> None:
+        known, led.min_isr = led.min_isr, 1
+        try:
+            advance(led)
+        finally:
+            led.min_isr = known
+
+    patch.setattr(LeaderPartition, "advance", regardless)
+
+
+def new_leader_knows_everything(patch: Any) -> None:
+    """A new leader takes its own end for the high watermark."""
+    begin = LeaderPartition.__init__
+
+    def at_the_end(led: LeaderPartition, *args: Any, **named: Any) -> None:
+        begin(led, *args, **named)
+        led.high_watermark = led.log.log_end_offset
+
+    patch.setattr(LeaderPartition, "__init__", at_the_end)
+
+
+def watermark_is_told_early(patch: Any) -> None:
+    """A new leader tells its watermark before that has reached its epoch's start (KIP-207)."""
+    begin = LeaderPartition.__init__
+
+    def without_start(led: LeaderPartition, *args: Any, **named: Any) -> None:
+        begin(led, *args, **named)
+        led.epoch_start = 0
+
+    patch.setattr(LeaderPartition, "__init__", without_start)
+
+
+def watermark_falls(patch: Any) -> None:
+    """The high watermark follows whoever is in the ISR, also backwards."""
+
+    def back(led: LeaderPartition) -> None:
+        ends = [one.end_offset for one in led._holding if one.end_offset >= 0]
+        reached = min([led.log.log_end_offset, *ends])
+        if reached != led.high_watermark:
+            led.high_watermark = reached
+            led.advanced()
+
+    patch.setattr(LeaderPartition, "advance", back)
+
+
+def old_records_stay(patch: Any) -> None:
+    """A follower doesn't cut what its leader doesn't have (KIP-101)."""
+    patch.setattr(
+        fetching, "cut_offset", lambda partition, leaders: partition.position.fetch_offset
+    )
+    patch.setattr(replica_fetch, "_diverging", lambda partition, position: None)
+
+
+def cut_to_the_watermark(patch: Any) -> None:
+    """A follower cuts to its high watermark, as before KIP-101."""
+    follow = fetching.Fetching.follow
+
+    def cut(self: Any, partition: FollowerPartition) -> None:
+        log = partition.log
+        if log.log_end_offset > partition.high_watermark:
+            from kwire.log.truncation import truncate_log
+
+            truncate_log(log, partition.high_watermark, 0, log._disk, 0)
+            partition.begin_cut()
+            partition.end_cut()
+        follow(self, partition)
+
+    patch.setattr(fetching.Fetching, "follow", cut)
+
+
+def anybody_leads(patch: Any) -> None:
+    """An election takes any replica whose broker lives, with the ISR as it is."""
+
+    def elect(before: Any, after: Any, terms: Any) -> Any:
+        living = [node for node in reversed(after.replicas) if node in terms.active]
+        if after.leader in living or not living:
+            return after._replace(leader=after.leader if after.leader in living else -1)
+        leader = living[0]
+        isr = after.isr if leader in after.isr else (leader, *after.isr)
+        return after._replace(leader=leader, isr=isr, elr=())
+
+    patch.setattr(partition_change, "_elected", elect)
+
+
+def epochs_stand_still(patch: Any) -> None:
+    """A new leader has the epoch of the one before."""
+    changed = partition_change.changed
+
+    def kept(before: Any, wanted: Any, terms: Any) -> Any:
+        after = changed(before, wanted, terms)
+        return None if after is None else after._replace(leader_epoch=before.leader_epoch)
+
+    patch.setattr(partition_change, "changed", kept)
+
+
+def the_dead_stay_in_sync(patch: Any) -> None:
+    """Fencing leaves a broker in the ISRs."""
+    patch.setattr(registration, "without_brokers", lambda image, lost, **_: [])
+
+
+def eligible_for_ever(patch: Any) -> None:
+    """A replica stays eligible when the ISR is large enough to commit without it."""
+
+    def all_known(before: Any, after: Any, terms: Any) -> Any:
+        safe = {*before.isr, *before.elr}.difference(after.isr)
+        return after._replace(elr=tuple(node for node in after.replicas if node in safe))
+
+    patch.setattr(partition_change, "_with_elr", all_known)
+
+
+def acknowledged_at_once(patch: Any) -> None:
+    """acks=all waits for nobody."""
+    patch.setattr(
+        LeaderPartition, "wait_for", lambda led, offset, waiter, slot: _done(waiter, slot)
+    )
+    patch.setattr(AckQueue, "wait", lambda queue, offset, waiter, slot: _done(waiter, slot))
+
+
+def _done(waiter: Any, slot: int) -> None:
+    waiter._waits[slot] = None
+    waiter.done(slot, None)
+
+
+def acknowledged_before_the_last(patch: Any) -> None:
+    """acks=all waits for one record too few."""
+    wait = AckQueue.wait
+    patch.setattr(
+        AckQueue, "wait", lambda queue, offset, waiter, slot: wait(queue, offset - 1, waiter, slot)
+    )
+
+
+def watermark_beyond_the_log(patch: Any) -> None:
+    """A follower takes its leader's watermark although it lacks the records."""
+
+    def take(one: FollowerPartition, leaders_watermark: int, leaders_start: int) -> None:
+        one.high_watermark = max(one.high_watermark, leaders_watermark + 1)
+
+    patch.setattr(FollowerPartition, "advance", take)
+
+
+def coordinators_tell_at_once(patch: Any) -> None:
+    """Coordinators answer what isn't replicated."""
+    patch.setattr(Basis, "end_offset", property(lambda basis: 0))
+
+
+def reads_do_not_wait(patch: Any) -> None:
+    """No answer of a coordinator waits, whatever its handler demands."""
+    held = waiting.held
+
+    def at_once(response: Any, flusher: Any, before: Any = ()) -> Any:
+        flusher.forget()
+        return held(response, flusher, ())
+
+    patch.setattr(waiting, "held", at_once)
+    patch.setattr("tests.simulation.serving.held", at_once)
+
+
+def markers_come_first(patch: Any) -> None:
+    """Markers are written before the decision is replicated."""
+
+    async def at_once(basis: Basis) -> None:
+        """Don't wait."""
+
+    patch.setattr(Basis, "replicated", at_once)
+
+
+def markers_count_at_once(patch: Any) -> None:
+    """A transaction is complete although its markers aren't replicated."""
+
+    async def at_once(replication: Replication) -> None:
+        """Don't wait."""
+
+    patch.setattr(Replication, "wait", at_once)
+
+
+BUGS = [
+    Bug(own_end_is_the_watermark, failures.leader_dies_with_tail, "is replicated to"),
+    Bug(fastest_follower_is_enough, failures.isr_flap, "is replicated to"),
+    Bug(everybody_joins, failures.leaders_die_young, "joins|is replicated to|leads with|cuts at"),
+    Bug(watermark_under_min_isr, failures.last_replica_standing, "is replicated to|leads with"),
+    Bug(new_leader_knows_everything, failures.leader_dies_with_tail, "takes"),
+    Bug(watermark_is_told_early, failures.leaders_die_young, "the end of"),
+    Bug(watermark_falls, failures.isr_flap, "the watermark of|the end of|is replicated to"),
+    Bug(old_records_stay, failures.leader_dies_with_tail, "another batch|follows to|cuts|within"),
+    Bug(cut_to_the_watermark, failures.leaders_die_young, "is replicated to|leads with|cuts at"),
+    Bug(anybody_leads, kills, "joins|leads with|leads out of sync|two leaders"),
+    Bug(epochs_stand_still, kills, "two leaders"),
+    Bug(the_dead_stay_in_sync, kills, "a fenced broker"),
+    Bug(eligible_for_ever, failures.last_replica_standing, "is replicated to|leads with"),
+    Bug(acknowledged_at_once, failures.leader_dies_with_tail, "acknowledges"),
+    Bug(acknowledged_before_the_last, failures.leader_dies_with_tail, "acknowledges"),
+    Bug(watermark_beyond_the_log, kills, "follows to"),
+    Bug(coordinators_tell_at_once, failures.coordinators_move, "group|transaction"),
+    Bug(reads_do_not_wait, failures.coordinators_move, "group|transaction"),
+    Bug(markers_come_first, failures.coordinators_move, "transaction"),
+    Bug(markers_count_at_once, failures.coordinators_move, "transaction"),
+]

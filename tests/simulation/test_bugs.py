@@ -1,0 +1,41 @@
+"""The simulation finds mistakes in the protocol: one of a few seeds fails, for the right reason."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.simulation import failures
+from tests.simulation.bugs import BUGS, Bug
+from tests.simulation.world import World, simulate
+
+SEEDS = range(1, 7)
+
+pytestmark = [  # a run that fails leaves its watches unfinished
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.put_in.__name__)
+def test_a_bug_is_found(bug: Bug, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the mistake breaks is what a check says."""
+    bug.put_in(monkeypatch)
+    told = []
+    for seed in SEEDS:
+        here = tmp_path / str(seed)
+        here.mkdir()
+
+        async def scenario(world: World) -> None:
+            await failures.replicated(world, bug.fault)
+
+        try:
+            simulate(seed, here, scenario, replicated=True)
+        except BaseExceptionGroup as group:
+            error: BaseException = group
+            while isinstance(error, BaseExceptionGroup):
+                error = error.exceptions[0]
+            told.append(str(error))
+            if re.search(bug.match, told[-1]):
+                return
+    pytest.fail(f"no seed fails with {bug.match!r}: {told}")
