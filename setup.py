@@ -20,7 +20,6 @@ from setuptools.errors import BaseError, CCompilerError
 # where compiled modules call each other. What isn't here is called seldom, or is mostly coroutines
 # or declarations, which it doesn't speed up.
 COMPILED_MODULES = [
-    "kwire/broker/acks.py",
     "kwire/broker/followers.py",
     "kwire/broker/leader_partition.py",
     "kwire/broker/partition.py",

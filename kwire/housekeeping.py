@@ -79,8 +79,10 @@ class Housekeeping:
         self._clock.look()
         self.flush_due()
         self._broker.wake_coordinators()
+        self._broker.look_at_offline()
         await self._bound_producers()
         now_s = trio.current_time()
+        self._poller.newcomers.sweep(now_s)
         if now_s >= self._sweep_due_s:
             self._sweep_due_s = now_s + SWEEP_INTERVAL_S
             self._sweep(now_s)
@@ -113,6 +115,7 @@ class Housekeeping:
         for partition in self._broker.partitions():
             if partition.is_offline:
                 partition.wake()
+        self._broker.look_at_offline()
 
     def _sweep(self, now_s: float) -> None:
         """Close connections that are idle too long, and free memory of other idle ones."""

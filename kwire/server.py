@@ -24,14 +24,11 @@ from kwire.budget.resting import SETTING as RESTING
 from kwire.budget.threads import Kind
 from kwire.clock import Clock
 from kwire.config.broker import BrokerConfig, Listener
-from kwire.connection.acceptor import Acceptor
-from kwire.connection.connection import Connection
-from kwire.connection.liveness import is_gone
+from kwire.connection.admission import Admission
 from kwire.connection.own_wait import OwnWait
 from kwire.connection.poller import Poller
 from kwire.connection.routing import OpenFrame, open_frame
 from kwire.errors import KafkaError
-from kwire.handlers.context import ConnectionInfo, Software
 from kwire.housekeeping import Housekeeping
 from kwire.log.data_directory import LogDirectoryError
 from kwire.log.directory_health import LOCK_FILE
@@ -47,6 +44,7 @@ from kwire.metadata.store import MetadataStore, StoreFull, StoreUnusable
 
 if TYPE_CHECKING:
     from kwire.broker.takeover import Takeover
+    from kwire.security.listeners import ListenerSecurity
     from kwire.web.port import HttpPort
 
 log = logging.getLogger(__name__)
@@ -86,7 +84,7 @@ class Server:
         self.housekeeping: Housekeeping
         self._clock = clock or Clock()
         self._sockets: list[tuple[Listener, socket.socket]] = []
-        self._next_connection_id = 0
+        self._security: dict[str, ListenerSecurity] = {}
         self._stop = trio.Event()
         self._metadata_lock = -1
         self._takeover: Takeover | None = None
@@ -114,6 +112,7 @@ class Server:
 
     async def _serve(self, task_status: trio.TaskStatus[None]) -> None:
         began_s = perf_counter()
+        self._secure()
         if not (self.config.metadata_directory() / FILE_NAME).exists():
             await self._starting.run(self._plan_takeover)
         logs_began_s = perf_counter()
@@ -224,6 +223,20 @@ class Server:
         except OSError as error:
             raise StartError(f"cannot use metadata.log.dir {directory}: {error}") from error
 
+    def _secure(self) -> None:
+        """Read what protects the listeners that aren't PLAINTEXT; StartError."""
+        secured = self.config.secured_listeners
+        if not secured:
+            return
+        from kwire.config.settings import ConfigError
+        from kwire.security.listeners import secured_listeners
+
+        settings = {name: self.config.of_listener(name) for name in secured}
+        try:
+            self._security = secured_listeners(settings, lambda: self.broker.image)
+        except ConfigError as error:
+            raise StartError(str(error)) from error
+
     def _listen(self) -> None:
         """Bind every listener; StartError names the one that fails."""
         for listener in self.config.listeners():
@@ -283,9 +296,11 @@ class Server:
                 self.poller = Poller(connections, self._own_wait, broker.tally, self._open_frame)
                 self.poller.resting.max_bytes = partial(broker.integer, RESTING)
                 self.poller.turns.large.max_bytes = partial(broker.integer, LARGE)
+                self.poller.reach = broker.reach
                 broker.do_afterwards = self.poller.do_afterwards
                 connections.start_soon(self.poller.run)
-                acceptors = [self._accept(listener, bound) for listener, bound in self._sockets]
+                admission = Admission(broker, self.poller, self._security)
+                acceptors = [admission.accept(*listening) for listening in self._sockets]
                 self.housekeeping = Housekeeping(broker, self.poller)
                 background.start_soon(self.housekeeping.run)
                 background.start_soon(self._compact)
@@ -323,53 +338,6 @@ class Server:
         for partition in self.broker.partitions():
             partition.wake()
         await self.poller.wait_all_gone()
-
-    def _accept(self, listener: Listener, bound: socket.socket) -> Acceptor:
-        """Accept connections on a listener."""
-        acceptor = Acceptor(bound, partial(self._admit, listener), self.poller)
-        acceptor.begin()
-        return acceptor
-
-    def _admit(self, listener: Listener, accepted: socket.socket, peer: tuple[str, int]) -> None:
-        """Start serving a connection, unless there are too many or it is already closed."""
-        try:
-            self._begin(listener, accepted, peer)
-        except OSError as error:
-            log.info("a connection from %s ended at once: %s", peer[0], error)
-            accepted.close()
-
-    def _begin(self, listener: Listener, accepted: socket.socket, peer: tuple[str, int]) -> None:
-        address = peer[0]
-        limit = self.broker.integer("max.connections")
-        address_limit = self.broker.integer("max.connections.per.ip")
-        held = self.poller.per_address[address]
-        if len(self.poller.connections) >= limit or held >= address_limit:
-            name = "max.connections.per.ip" if held >= address_limit else "max.connections"
-            self.broker.tally.refused += 1
-            log.warning("refusing a connection from %s: %s is reached", address, name)
-            accepted.close()
-            return
-        accepted.setblocking(False)
-        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # A small buffer stays in the processor's cache: large fetches get more than twice as fast.
-        send_buffer_bytes = self.broker.integer("socket.send.buffer.bytes")
-        if send_buffer_bytes != -1:
-            accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
-        local = accepted.getsockname()
-        self._next_connection_id += 1
-        self.broker.tally.accepted += 1
-        info = ConnectionInfo(
-            self._next_connection_id,
-            listener.name,
-            local[0],
-            local[1],
-            address,
-            peer[1],
-            is_gone=partial(is_gone, accepted),
-            software=Software(),
-        )
-        max_bytes = self.broker.integer("socket.request.max.bytes")
-        self.poller.add(Connection(accepted, info, self.broker, self.poller, max_bytes))
 
 
 def bind(listener: Listener) -> socket.socket:

@@ -113,8 +113,8 @@ def test_listen_is_written_in_many_ways(
 
 
 def test_a_listener_whose_name_is_a_protocol_is_not_made_plain() -> None:
-    """SSL:// without a map is SSL, which isn't served yet; with a map it is what that says."""
-    with pytest.raises(ConfigError, match="SSL is not served yet"):
+    """SSL:// without a map is SSL, which needs a certificate; with a map it is what that says."""
+    with pytest.raises(ConfigError, match="the listener SSL is SSL and needs a certificate"):
         _listeners_of(["SSL://:9093"], {})
     mapped = {"listener.security.protocol.map": "SSL:PLAINTEXT"}
     assert _listeners_of(["SSL://:9093"], mapped) == [("SSL", "", 9093)]
@@ -146,13 +146,13 @@ def test_nothing_is_said_twice(arguments: tuple[str, ...], named: tuple[str, ...
         assert part in done.stderr
 
 
-def test_a_protocol_that_is_not_served_is_refused_with_listen_too(tmp_path: Path) -> None:
+def test_a_protocol_without_what_it_needs_is_refused_with_listen_too(tmp_path: Path) -> None:
     """--listen says where; the map still says how."""
     options = ("--data-dir", str(tmp_path), "--listen", "127.0.0.1:0")
     done = run("serve", *options, "-o", "listener.security.protocol.map=PLAINTEXT:SASL_SSL")
     assert done.returncode == 1
     [line] = done.stderr.splitlines()
-    assert "listener.security.protocol.map: SASL_SSL is not served yet" in line
+    assert "the listener PLAINTEXT is SASL_SSL and needs a certificate" in line
 
 
 def test_help_names_the_defaults() -> None:

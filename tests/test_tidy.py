@@ -69,7 +69,7 @@ WORLD_MODULES = {"os", "time", "socket", "random", "pathlib", "threading", "subp
 PURE_METADATA = {
     *("image", "changes", "controller", "store", "acls"),
     *("placement", "partition_change", "topic_terms", "registration", "liveness", "lost_replicas"),
-    *("fewer_brokers", "reassignment"),
+    *("fewer_brokers", "reassignment", "balance"),
 }
 
 

@@ -32,7 +32,6 @@ from kwire.broker.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from kwire.broker.partition import Partition
 from kwire.broker.served_partitions import ServedPartitions
 from kwire.broker.tally import Tally
-from kwire.broker.unreachable import unreachable_brokers
 from kwire.budget.threads import Threads
 from kwire.clock import Clock
 from kwire.config.broker import BrokerConfig
@@ -49,7 +48,7 @@ from kwire.metadata.changes import (
     PartitionsChanged,
     TopicDeleted,
 )
-from kwire.metadata.image import MetadataImage, TopicImage
+from kwire.metadata.image import MetadataImage, TopicImage, unreachable_brokers
 from kwire.metadata.store import Guard, MetadataStore
 
 if TYPE_CHECKING:
@@ -59,8 +58,10 @@ if TYPE_CHECKING:
     from kwire.broker.groups import Groups
     from kwire.broker.isr_updates import IsrUpdates
     from kwire.broker.notes import Note
+    from kwire.broker.offline_replicas import OfflineReplicas
     from kwire.broker.peers import Peers
     from kwire.broker.producer_ids import ProducerIds
+    from kwire.broker.reach import Reach
     from kwire.broker.replica_sessions import ReplicaSessions
     from kwire.broker.transactions import Transactions
     from kwire.security.authorizer import Authorizer
@@ -105,7 +106,8 @@ class Broker:
         self.settings: Mapping[str, Value] = broker_settings(config, image, self.node_id)
         self.tally = Tally()
         self.bugs: list[Exception] = []
-        self.is_stopping = False
+        self.is_stopping = self.has_followers = False
+        self.reach: Reach | None = None
         self.do_afterwards: Callable[[Callable[[], object]], object] = lambda do: do()
         self.fetch_sessions = FetchSessions(self.random)
         self.threads = Threads()
@@ -199,6 +201,7 @@ class Broker:
         """The sessions of followers that fetch from this broker."""
         from kwire.broker.replica_sessions import ReplicaSessions
 
+        self.has_followers = True
         most = "kwire.fetch.session.cache.max.partitions"
         return ReplicaSessions(self.random, lambda: self.integer(most))
 
@@ -208,9 +211,16 @@ class Broker:
         from kwire.broker.isr_updates import IsrUpdates
 
         updates = IsrUpdates(self)
+        updates.is_cut_off = self.reach is not None and self.reach.is_out
         if "background" in vars(self):
             self.background.start_soon(updates.run)
         return updates
+
+    @cached_property
+    def _offline_replicas(self) -> "OfflineReplicas":
+        from kwire.broker.offline_replicas import OfflineReplicas
+
+        return OfflineReplicas(self)
 
     @cached_property
     def client_metrics(self) -> "ClientMetrics":
@@ -242,6 +252,15 @@ class Broker:
         for topic, load in homes:
             if topic in self.image.topics_by_name:
                 load()
+
+    def cut_off_by(self, reach: "Reach") -> None:
+        """Have ``reach`` tell when this broker is cut off from the metadata store."""
+        self.reach = reach
+        reach.told = self._tell_cut_off
+
+    def _tell_cut_off(self, is_cut_off: bool) -> None:
+        if "isr_updates" in vars(self):
+            self.isr_updates.cut_off(is_cut_off)
 
     def stop(self) -> None:
         """Refer clients that ask or wait for a coordinator to another broker."""
@@ -277,11 +296,15 @@ class Broker:
 
         What other brokers have offline isn't known here.
         """
-        offline = [self.node_id] if self.is_offline(topic.name, index) else []
+        own = self.is_offline(topic.name, index)
         if self._unreachable:
-            replicas = topic.partitions[index].replicas
-            offline += [node for node in replicas if node in self._unreachable]
-        return offline
+            return self._offline_among(topic.partitions[index].replicas, own)
+        return [self.node_id] if own else []
+
+    def _offline_among(self, replicas: tuple[int, ...], own: bool) -> list[int]:
+        unreachable = self._unreachable
+        offline = [node for node in replicas if node in unreachable]
+        return [self.node_id, *offline] if own else offline
 
     def topic_by_id(self, topic_id: bytes) -> TopicImage:
         """A topic by its id; KafkaError (UNKNOWN_TOPIC_ID) if no topic has it."""
@@ -347,6 +370,22 @@ class Broker:
         moved = self._served.moved_followers()
         if moved:
             self.fetchers.place(moved)
+
+    def look_at_offline(self) -> None:
+        """Have other brokers take over what is offline here; called when that may have changed."""
+        if self.log_manager.failures or self.offline_partitions():
+            self._offline_replicas.look()
+
+    def offline_replicas_here(self) -> list[tuple[str, int]]:
+        """The replicas whose logs can't be opened, or whose directories have failed."""
+        failed = [(one.topic, one.index) for one in self.hosted() if one.is_offline]
+        return [*failed, *self.offline_partitions()]
+
+    def stop_following_offline(self) -> None:
+        """Fetch nothing any more that can't be written."""
+        failed = [one for one in self._served.followed() if one.is_offline]
+        if failed:
+            self.fetchers.place(failed)
 
     def _tell_coordinators(self) -> None:
         """Have the coordinators look which partitions this broker leads."""

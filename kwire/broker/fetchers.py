@@ -1,8 +1,12 @@
 """Which partition is fetched from whom: one task for each leader, compared with the roles.
 
-Rules: a partition is fetched from the leader that its object names, and from nobody while it has no
-leader or its role has ended. A task begins with the first partition of a leader and ends with the
-last. Source: ReplicaFetcherManager, AbstractFetcherManager of Kafka.
+Rules:
+
+- A partition is fetched from the leader that its object names, and from nobody while it has no
+  leader, if its data directory has failed, or when its role has ended.
+- A task begins with the first partition of a leader and ends with the last.
+
+Source: ReplicaFetcherManager, AbstractFetcherManager of Kafka.
 """
 
 from collections.abc import Iterable
@@ -38,7 +42,9 @@ class Fetchers:
         woken: dict[int, bool] = {}
         for partition in moved:
             before = self._leaders.get(partition, NOBODY)
-            leader = NOBODY if partition.is_deleted else partition.leader
+            leader = partition.leader
+            if partition.is_deleted or partition.is_offline:
+                leader = NOBODY
             if before not in (NOBODY, leader):
                 self._fetchers[before].leave(partition)
                 woken.setdefault(before, False)

@@ -43,3 +43,29 @@ class Follower:
         self.is_caught_up = False
         self.is_in_maximal_isr = False
         self.holds = False
+
+    def forget(self) -> None:
+        """Forget where the follower was: only another fetch says that it has anything."""
+        self.end_offset = UNKNOWN
+        self.is_caught_up = False
+
+
+class NoUpdates:
+    """Nobody changes the ISR; every broker is active, and this one is never cut off."""
+
+    is_cut_off = False
+
+    def refuses(self, partition: object, required_acks: int) -> bool:
+        """False for every partition."""
+        return False
+
+    def is_active(self, node_id: int) -> bool:
+        """True for every broker."""
+        return True
+
+    def is_eligible(self, node_id: int, broker_epoch: int) -> bool:
+        """True for every broker."""
+        return True
+
+    def wanted(self, partition: object) -> None:
+        """Do nothing."""

@@ -10,6 +10,11 @@ Rules:
   partition still wants it. Until the metadata log has moved past the place where the proposal would
   be, the partition counts it as possible (``LeaderPartition.withdraw``).
 
+- A broker that is cut off from the metadata store (``reach``) can't know whether another one leads.
+  It acknowledges only what a follower in sync has: whoever leads then is one of those, and fetches
+  from this broker no more. So acks 0 and 1 are refused, a partition whose only replica in sync is
+  here, and one that a replica out of sync may come to lead (unclean elections).
+
 Source: AlterPartitionManager of Kafka, KIP-497.
 """
 
@@ -22,11 +27,12 @@ import trio
 
 from kwire.broker.commits import Decide
 from kwire.broker.leader_partition import LeaderPartition
-from kwire.broker.partition import Partition
+from kwire.broker.partition import ACKS_ALL, Partition
 from kwire.errors import ErrorCode, KafkaError
 from kwire.metadata.changes import Change, PartitionsChanged
 from kwire.metadata.image import MetadataImage, PartitionImage
 from kwire.metadata.partition_change import IsrProposal, proposed_isr
+from kwire.metadata.topic_terms import TopicTerms
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +42,9 @@ PARTITIONS_PER_TURN = 200
 
 REST_S = 0.25
 """How long a partition rests after a refusal before it proposes again."""
+
+LONGEST_REST_S = 1.0
+"""The longest rest after commits that failed in a row: the metadata store is out of reach."""
 
 
 class IsrView(Protocol):
@@ -62,13 +71,32 @@ class IsrUpdates:
 
     def __init__(self, broker: IsrView) -> None:
         self.expands = self.shrinks = self.failures = 0
+        self.is_cut_off = False
         self._broker = broker
         self._asking: dict[LeaderPartition, None] = {}
         self._resting: dict[LeaderPartition, float] = {}
         self._asked = trio.Event()
         self._brokers_changed = trio.Event()
+        self._failed_in_row = 0
+
+    def cut_off(self, is_cut_off: bool) -> None:
+        """Note whether the broker is cut off from the metadata store."""
+        self.is_cut_off = is_cut_off
+        if not is_cut_off:
+            return
+        for partition in self._broker.partitions():
+            if isinstance(partition, LeaderPartition) and self.refuses(partition, ACKS_ALL):
+                partition.acks.fail(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     # What partitions ask
+
+    def refuses(self, partition: LeaderPartition, required_acks: int) -> bool:
+        """Whether an append that is acknowledged while cut off could be lost."""
+        return (
+            required_acks != ACKS_ALL
+            or len(partition.maximal_isr) == 1
+            or TopicTerms(self._broker.image).allows_unclean(partition.topic)
+        )
 
     def is_active(self, node_id: int) -> bool:
         """Whether a broker is registered, not fenced, and not shutting down."""
@@ -141,11 +169,15 @@ class IsrUpdates:
         try:
             await self._broker.commit(proposals.decide)
         except KafkaError as error:
-            log.warning("proposals for in-sync replicas are not committed: %s", error)
+            self._failed_in_row += 1
+            if self._failed_in_row == 1:
+                log.warning("changes of in-sync replicas aren't known to be made: %s", error)
             rests = [one for one in partitions if not one.is_deleted]
         else:
+            self._failed_in_row = 0
             rests = proposals.refused
-        until_s = trio.current_time() + REST_S
+        rest_s = min(REST_S * 2 ** min(self._failed_in_row, 8), LONGEST_REST_S)
+        until_s = trio.current_time() + rest_s
         for partition in rests:
             self.failures += 1
             self._resting[partition] = until_s

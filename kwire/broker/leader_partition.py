@@ -24,7 +24,7 @@ from typing import Protocol
 
 from kwire.broker.acks import AckQueue, Acks
 from kwire.broker.flusher import Flusher
-from kwire.broker.followers import UNKNOWN, Follower, ReplicaWaiter
+from kwire.broker.followers import UNKNOWN, Follower, NoUpdates, ReplicaWaiter
 from kwire.broker.partition import ACKS_ALL, UNACKED, Partition
 from kwire.errors import ErrorCode, KafkaError
 from kwire.log.log_config import LogConfig
@@ -35,7 +35,15 @@ from kwire.record.batch import RecordBatch
 
 
 class InSyncUpdates(Protocol):
-    """What a leader asks about other brokers, and whom it tells that the ISR has to change."""
+    """What a leader asks about other brokers, and whom it tells that the ISR has to change.
+
+    ``is_cut_off`` says that another broker may lead by now, unknown to this one.
+    """
+
+    is_cut_off: bool
+
+    def refuses(self, partition: "LeaderPartition", required_acks: int) -> bool:
+        """Whether an append that is acknowledged while cut off could be lost."""
 
     def is_active(self, node_id: int) -> bool:
         """Whether the broker is registered, not fenced, and not shutting down."""
@@ -45,21 +53,6 @@ class InSyncUpdates(Protocol):
 
     def wanted(self, partition: "LeaderPartition") -> None:
         """Ask the partition for its ``proposal`` soon, and commit that."""
-
-
-class NoUpdates:
-    """Nobody changes the ISR; every broker is active."""
-
-    def is_active(self, node_id: int) -> bool:
-        """True for every broker."""
-        return True
-
-    def is_eligible(self, node_id: int, broker_epoch: int) -> bool:
-        """True for every broker."""
-        return True
-
-    def wanted(self, partition: "LeaderPartition") -> None:
-        """Do nothing."""
 
 
 class LeaderPartition(Partition):
@@ -160,6 +153,10 @@ class LeaderPartition(Partition):
             self.ask()
 
     def _take(self, row: PartitionImage) -> None:
+        for node in set(self.in_sync).difference(row.isr):
+            if node in self.followers and node in (self.proposed or self.in_sync):
+                # Not this leader took it out: its disk has failed, so its fetches count no more.
+                self.followers[node].forget()
         self.row = row
         self.in_sync = row.isr
         self.isr_size = len(row.isr)
@@ -246,14 +243,17 @@ class LeaderPartition(Partition):
         for follower in self.followers.values():
             if self._lags(follower):
                 follower.is_caught_up = False
-        self.look_at_brokers()
+        self._look_at_followers()
 
     def look_at_brokers(self) -> None:
-        """Look again whom the high watermark waits for, and who may join."""
+        """Look again who may join, and whose records count, because brokers came or went."""
+        self._look_at_followers()
+        self.wake()  # the low watermark is that of active brokers
+
+    def _look_at_followers(self) -> None:
         self._note_holding()
         self.advance()
         self.ask()
-        self.wake()  # the low watermark is that of active brokers
 
     # Followers
 
@@ -336,7 +336,11 @@ class LeaderPartition(Partition):
 
         With acks=all, ``UNACKED`` minus its first offset if the high watermark hasn't passed it.
         """
-        if self.is_deleted or (required_acks == ACKS_ALL and self.isr_size < self.min_isr):
+        if (
+            self.is_deleted
+            or (required_acks == ACKS_ALL and self.isr_size < self.min_isr)
+            or (self._updates.is_cut_off and self._updates.refuses(self, required_acks))
+        ):
             return -1
         first_offset = append_plain(self.log, batch, self.leader_epoch)
         if first_offset >= 0:
@@ -349,6 +353,8 @@ class LeaderPartition(Partition):
     def _check_in_sync(self, required_acks: int) -> None:
         if self.is_deleted:  # the caller began before another role: the log isn't this one's now
             raise KafkaError(_MOVED, f"another broker or epoch leads {self.topic}-{self.index}")
+        if self._updates.is_cut_off and self._updates.refuses(self, required_acks):
+            raise KafkaError(_MOVED, f"another broker may lead {self.topic}-{self.index}")
         Partition._check_in_sync(self, required_acks)
 
     def _appended(self, info: AppendInfo) -> AppendInfo:

@@ -1,4 +1,4 @@
-"""This broker as a member of a cluster: session, registration, and the duties of the controller.
+"""This broker as a member of a cluster: session, registration, and leaving it.
 
 Rules:
 
@@ -6,10 +6,13 @@ Rules:
   ``run`` looks after it.
 - A broker whose session is over begins a new one and registers again; so does one that was fenced
   by mistake.
-- Whoever finds no controller tries to become it. The controller fences brokers without a session
-  and tidies the store.
+- Whoever finds no controller tries to become it (``controller_duties``).
+- Replicas in a directory that has failed are given up, if other replicas have all records.
+- A broker that stops says so in the commit that hands over what it leads. It serves on until it has
+  followed that commit, so that clients learn of the new leaders from it.
 - A process that is proven dead (``proofs``) needs no end of its lease: its session is ended. The
   controller looks at all others in this way, and they look at the controller.
+- ``reach`` knows whether this broker may have been deposed without knowing it.
 - What can't be reached now is tried again at the next look: after a change of sessions, and every
   ``broker.heartbeat.interval.ms``.
 """
@@ -22,26 +25,20 @@ from typing import TypeAlias
 import trio
 
 from kwire.broker.broker import Broker
-from kwire.broker.commits import Decide
+from kwire.broker.controller_duties import ControllerDuties, apart
 from kwire.broker.first_commits import commit_decision
 from kwire.broker.peers import inter_broker_address
 from kwire.broker.proofs import Proofs, Watched
+from kwire.broker.reach import Reach
 from kwire.client.peer import OpenStream, open_tcp
 from kwire.clock import Clock
 from kwire.errors import KafkaError
 from kwire.metadata.changes import Change
-from kwire.metadata.image import BrokerImage, MetadataImage
-from kwire.metadata.liveness import Liveness
+from kwire.metadata.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
 from kwire.metadata.lost_replicas import Held
-from kwire.metadata.registration import (
-    elect_controller,
-    fence,
-    register,
-    shut_down,
-    unfence,
-)
+from kwire.metadata.partition_change import without_replicas
+from kwire.metadata.registration import register, shut_down, unfence
 from kwire.metadata.store import (
-    Guard,
     GuardFailed,
     Member,
     MetadataStore,
@@ -75,15 +72,15 @@ class Membership:
         open_stream: OpenStream = open_tcp,
     ) -> None:
         self.session: Session
+        self.reach = Reach(clock.steady_ms)
         self._store = store
         self._member = member
         self._registration = registration
-        self._clock = clock
         self._session_ms = session_ms
         self._look_every_s = look_every_ms / 1000
         self._changed = trio.Event()
         self._is_leaving = False
-        self._control: tuple[Guard, Liveness] | None = None
+        self._duties = ControllerDuties(store, clock, session_ms)
         self._proofs = Proofs(store, open_stream, self._tell)
 
     async def join(self, held: Held, lacks: Lacks, prepare: Prepare) -> MetadataImage:
@@ -127,7 +124,9 @@ class Membership:
     async def run(self, broker: Broker) -> None:
         """Stay a member, for ever; NodeIdTaken if another process has taken the node id."""
         broker.commit_under(self.session.guard)
+        self.reach.begin(self.session)
         async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.reach.run)
             nursery.start_soon(self._watch)
             nursery.start_soon(self._proofs.run)
             while not self._is_leaving:
@@ -146,7 +145,7 @@ class Membership:
         with trio.move_on_after(LEAVE_S):
             node_id, incarnation, _ = self._member
             try:
-                await broker.commit(_apart(broker, shut_down, node_id, incarnation))
+                await broker.commit(apart(broker, shut_down, node_id, incarnation))
             except KafkaError as error:
                 log.warning("this broker leaves without telling the others: %s", error)
             await self.session.close()
@@ -177,17 +176,38 @@ class Membership:
         registered = broker.image.brokers.get(node_id)
         if registered is None or registered.is_fenced:
             await self._register_again(broker)
-        if sessions.controller is None and await self._become_controller(broker):
+        await self._give_up_failed(broker)
+        if sessions.controller is None and await self._duties.begin(broker, self.session):
             return 0
         self._proofs.watch(self._watched(broker, sessions))
-        return await self._control_others(broker, sessions)
+        wait_ms = await self._duties.perform(broker, sessions, self._proofs.dead)
+        return max(min(wait_ms / 1000, self._look_every_s), 0)
+
+    async def _give_up_failed(self, broker: Broker) -> None:
+        """Hand over replicas whose logs can't be used any more."""
+        failed = set(broker.offline_partitions())
+        if broker.log_manager.failures:
+            failed.update((one.topic, one.index) for one in broker.hosted() if one.is_offline)
+        if not any(self._counts_as_replica(broker.image.partition(*key)) for key in failed):
+            return
+
+        def is_lost(topic: TopicImage, index: int) -> bool:
+            return (topic.name, index) in failed
+
+        node_id = self._member.node_id
+        await broker.commit(apart(broker, without_replicas, node_id, is_lost))
+
+    def _counts_as_replica(self, row: PartitionImage | None) -> bool:
+        """Whether this broker's replica may lead, and another one, too."""
+        if row is None:
+            return False
+        eligible = {*row.isr, *row.elr}
+        return self._member.node_id in eligible and len(eligible) > 1
 
     def _watched(self, broker: Broker, sessions: Sessions) -> dict[int, Watched]:
         """The processes whose death this broker looks for: all others, or the controller's."""
         holder = sessions.controller
-        controls = (
-            self._control is not None and holder is not None and holder[1] == self._control[0]
-        )
+        controls = self._duties.is_held(sessions)
         found = {}
         for node_id, registered in broker.image.brokers.items():
             is_wanted = controls or (holder is not None and holder[0] == node_id)
@@ -204,45 +224,13 @@ class Membership:
 
     async def _join_again(self, broker: Broker) -> None:
         log.warning("the session of this broker is over: it registers again")
-        self._control = None
+        self._duties.give_up()
         self.session = await self._begin_session()
         broker.commit_under(self.session.guard)
         await self._register_again(broker)
+        self.reach.begin(self.session)
 
     async def _register_again(self, broker: Broker) -> None:
-        await broker.commit(_apart(broker, register, self._registration))
+        await broker.commit(apart(broker, register, self._registration))
         node_id, incarnation, _ = self._member
-        await broker.commit(_apart(broker, unfence, node_id, incarnation))
-
-    async def _become_controller(self, broker: Broker) -> bool:
-        guard = await self._store.hold_controller(self.session)
-        if guard is None:
-            return False
-        log.info("this broker is the controller")
-        self._control = guard, Liveness(self._clock.steady_ms(), self._session_ms)
-        node_id = self._member.node_id
-        await broker.commit(lambda image: elect_controller(image, node_id), guard=guard)
-        return True
-
-    async def _control_others(self, broker: Broker, sessions: Sessions) -> float:
-        """The controller's duties; the seconds after which to look again."""
-        if self._control is None or sessions.controller is None:
-            return self._look_every_s
-        guard, liveness = self._control
-        if sessions.controller[1] != guard:
-            self._control = None  # another broker is the controller by now
-            return self._look_every_s
-        now_ms = self._clock.steady_ms()
-        dead = self._proofs.dead
-        verdict = liveness.judge(broker.image.brokers, sessions, now_ms, dead)
-        if verdict.silent:
-            log.warning("fencing brokers without a session: %s", sorted(verdict.silent))
-            await broker.commit(_apart(broker, fence, verdict.silent), guard=guard)
-        await self._store.upkeep(broker.image, guard)
-        wait_s = (verdict.look_again_ms - now_ms) / 1000
-        return max(min(wait_s, self._look_every_s), 0)
-
-
-def _apart(broker: Broker, decide: Callable[..., list[Change]], *arguments: object) -> Decide:
-    """A decision that looks at every partition: it is made in a thread."""
-    return lambda image: broker.threads.computing.run(decide, image, *arguments)
+        await broker.commit(apart(broker, unfence, node_id, incarnation))

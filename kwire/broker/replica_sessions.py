@@ -70,16 +70,29 @@ class ReplicaPosition:
         self.tail: Tail | None = None
         self.told_high_watermark = self.told_log_start_offset = -1
 
-    def want(self, wanted: FetchPartition) -> None:
+    def want(
+        self,
+        leader_epoch: int,
+        fetch_offset: int,
+        last_fetched_epoch: int,
+        log_start_offset: int,
+        max_bytes: int,
+        high_watermark: int = NOT_TOLD,
+    ) -> None:
         """Note what the follower tells."""
-        self.current_leader_epoch = wanted.current_leader_epoch
-        self.fetch_offset = wanted.fetch_offset
-        self.last_fetched_epoch = wanted.last_fetched_epoch
-        self.log_start_offset = wanted.log_start_offset
-        self.max_bytes = wanted.partition_max_bytes
-        self.high_watermark = wanted.high_watermark
+        self.current_leader_epoch = leader_epoch
+        self.fetch_offset = fetch_offset
+        self.last_fetched_epoch = last_fetched_epoch
+        self.log_start_offset = log_start_offset
+        self.max_bytes = max_bytes
+        self.high_watermark = high_watermark
         self.is_new = True
         self.session.dirty[self] = None
+
+    def told(self, high_watermark: int, log_start_offset: int) -> None:
+        """Note what the follower is told."""
+        self.told_high_watermark = high_watermark
+        self.told_log_start_offset = log_start_offset
 
     def bind(self, partition: LeaderPartition) -> None:
         """Have the leader tell of changes from now on."""
@@ -142,12 +155,23 @@ class ReplicaSession:
         self.dirty: dict[ReplicaPosition, None] = {}
         self.change: Waiter | None = None
 
+    def go_on(self) -> None:
+        """Expect the next fetch."""
+        self.epoch = 1 if self.epoch == MAX_ID else self.epoch + 1
+
     def want(self, key: PartitionKey, wanted: FetchPartition) -> None:
         """Add or change a partition."""
         position = self.positions.get(key)
         if position is None:
             position = self.positions[key] = ReplicaPosition(key, self)
-        position.want(wanted)
+        position.want(
+            wanted.current_leader_epoch,
+            wanted.fetch_offset,
+            wanted.last_fetched_epoch,
+            wanted.log_start_offset,
+            wanted.partition_max_bytes,
+            wanted.high_watermark,
+        )
 
     def forget(self, key: PartitionKey) -> None:
         """Leave a partition out from now on."""
@@ -224,7 +248,14 @@ class ReplicaSessions:
             raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if session.uses_topic_ids != uses_topic_ids:
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
-        session.epoch = 1 if epoch == MAX_ID else epoch + 1
+        session.go_on()
+        return session
+
+    def peek(self, session_id: int, epoch: int) -> ReplicaSession | None:
+        """The session of which this fetch is the next; None if there is none, or it isn't."""
+        session = self._sessions.get(session_id)
+        if session is None or session.epoch != epoch or session.change is not None:
+            return None
         return session
 
     def check_room(self, session: ReplicaSession) -> None:

@@ -97,10 +97,16 @@ class ServedPartitions(HostedPartitions):
     # Roles
 
     async def take_roles(self, image: MetadataImage, changes: Sequence[Change]) -> None:
-        """Have replicas whose logs are open be what the image says; no disk is waited for."""
+        """Have replicas whose logs are open be what the image says; no disk is waited for.
+
+        Settings come first: a smaller ISR counts by the newest min.insync.replicas, by which others
+        judge who is eligible to lead.
+        """
         self._image = image
+        touched = touched_by(changes)
+        await self._configure(image, touched)
         done = 0
-        for topic_id, indexes in touched_by(changes).partitions.items():
+        for topic_id, indexes in touched.partitions.items():
             topic = image.topics_by_id.get(topic_id)
             if topic is None:
                 continue
@@ -210,7 +216,6 @@ class ServedPartitions(HostedPartitions):
             if topic is not None and indexes is not None:
                 await self._delete(self._removed(topic, indexes))
         await self._create(self._missing_of(image, touched))
-        await self._configure(image, touched)
 
     def _removed(self, topic: TopicImage, indexes: Iterable[int]) -> list[Hosted]:
         """The replicas here that have been given to other brokers."""

@@ -4,7 +4,7 @@ Text: ``2026-01-31 12:00:00.123+01:00 INFO kwire.runtime: what happened``: local
 offset from UTC (RFC 3339). The lines of a traceback follow, each indented.
 
 JSON (``--log-format json``): ``{"time":…,"level":…,"logger":…,"message":…}``, with ``exception``
-where there is a traceback.
+where there is a traceback, and with the ``fields`` of a record that has some (the audit log).
 
 With ``--workers``, the lines of a worker have ``worker 2`` after the level, or ``"worker":2``.
 
@@ -93,6 +93,7 @@ class JsonFormatter(_Timed):
         }
         if self.worker is not None:
             parts["worker"] = self.worker
+        parts.update(getattr(record, "fields", {}))
         if record.exc_info:
             parts["exception"] = self.formatException(record.exc_info)
         return self._dumps(parts)

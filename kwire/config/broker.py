@@ -9,20 +9,24 @@ Rules:
   (``without_effect``). A bad value raises ConfigError.
 - ``broker.id`` and ``node.id`` are two names of one setting. ``log.dir`` counts only where
   ``log.dirs`` isn't set.
-- A setting that protects the broker and that kwire doesn't serve (another authorizer, a listener
-  with authentication) raises ConfigError: without the protection the broker would be open to
-  everybody.
+- A setting that protects the broker and that kwire doesn't serve (another authorizer, a mechanism
+  of a listener) raises ConfigError: without it the broker would be open to everybody.
+- A listener's own settings (``listener.name.…``) count before those of the broker
+  (``listener_settings``).
 """
 
 import logging
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
+from kwire.config.authorizer import AUTHORIZER_SETTINGS, AuthorizerSettings, authorizer_settings
 from kwire.config.groups import check_groups
 from kwire.config.settings import BROKER, ConfigError, Value, settings
 
 if TYPE_CHECKING:
+    from kwire.config.listener_settings import ListenerSettings
     from kwire.config.metadata_store import EtcdAddress
 
 log = logging.getLogger(__name__)
@@ -47,13 +51,6 @@ ONE_REPLICA: dict[str, str] = {
 }
 """More defaults, for brokers without a store for several machines."""
 
-STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
-"""The one value of ``authorizer.class.name`` beside none."""
-
-AUTHORIZER_SETTINGS = ("super.users", "allow.everyone.if.no.acl.found")
-"""Settings that Kafka's authorizer reads, which aren't in the table of Kafka's settings."""
-
-_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _LEAST: dict[str, int] = {
     "log.flush.interval.ms": 0,
     "log.retention.hours": 1,
@@ -68,6 +65,8 @@ _LEAST: dict[str, int] = {
 # topic's segment.bytes: Kafka starts with less, can't create the topics then, and has no
 # coordinator for anybody.
 
+_AMONG_BROKERS = {"inter.broker.listener.name", "security.inter.broker.protocol"}
+
 _MOST_OFTEN_GIVEN = {"listener.security.protocol.map", "listeners", "log.dirs"}
 # These settings have an effect: a start with these alone needs no table of settings without one.
 
@@ -80,18 +79,20 @@ class Listener(NamedTuple):
     port: int
 
 
-class AuthorizerSettings(NamedTuple):
-    """Who may do everything, and whether a resource without any ACL is open to everybody."""
-
-    super_users: frozenset[str]
-    allows_without_acl: bool
-
-
 class BrokerConfig(Mapping[str, Value]):
-    """Every broker setting by name, parsed. ``given`` has the texts of the user's settings."""
+    """Every broker setting by name, parsed. ``given`` has the texts of the user's settings.
 
-    def __init__(self, given: Mapping[str, str], values: Mapping[str, Value]) -> None:
+    ``prefixed`` has the texts of single listeners' settings, by their names with the prefix.
+    """
+
+    def __init__(
+        self,
+        given: Mapping[str, str],
+        values: Mapping[str, Value],
+        prefixed: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self.given = given
+        self.prefixed = prefixed
         self._values = values
 
     @classmethod
@@ -103,18 +104,15 @@ class BrokerConfig(Mapping[str, Value]):
         ``places`` has file and line of each setting from a properties file, for warnings.
         """
         known = settings(BROKER)
-        given = {
-            name: text
-            for name, text in properties.items()
-            if name in known or name in AUTHORIZER_SETTINGS
-        }
+        wanted = known.keys() | AUTHORIZER_SETTINGS
+        given = {name: text for name, text in properties.items() if name in wanted}
         _resolve_aliases(given)
         profile = profile_of(given)
         values = {
             name: setting.parse(given.get(name, profile.get(name, setting.default)))
             for name, setting in known.items()
         }
-        config = cls(given, values)
+        config = cls(given, values, _prefixed(properties))
         config._check_together()
         _warn(properties, config, places or {})
         return config
@@ -123,7 +121,7 @@ class BrokerConfig(Mapping[str, Value]):
         """The same settings for another broker, but for these; this costs little."""
         known = settings(BROKER)
         values = {name: known[name].parse(text) for name, text in given.items()}
-        return BrokerConfig({**self.given, **given}, {**self._values, **values})
+        return BrokerConfig({**self.given, **given}, {**self._values, **values}, self.prefixed)
 
     def __getitem__(self, name: str) -> Value:
         return self._values[name]
@@ -184,19 +182,7 @@ class BrokerConfig(Mapping[str, Value]):
 
     def authorizer(self) -> AuthorizerSettings | None:
         """The settings of the authorizer; None without one, which lets everybody do everything."""
-        name = "authorizer.class.name"
-        if not self[name]:
-            return None
-        if self[name] != STANDARD_AUTHORIZER:
-            raise ConfigError(name, self[name], f"must be {STANDARD_AUTHORIZER}, or empty")
-        users = str(self.given.get("super.users", "")).split(";")
-        super_users = frozenset(user.strip() for user in users if user.strip())
-        for user in super_users:
-            if not all(user.partition(":")):
-                problem = "must name principals as in User:admin;User:operator"
-                raise ConfigError("super.users", user, problem)
-        everyone = str(self.given.get("allow.everyone.if.no.acl.found", ""))
-        return AuthorizerSettings(super_users, everyone.strip().lower() == "true")
+        return authorizer_settings(str(self["authorizer.class.name"]), self.given)
 
     def metadata_store(self) -> "EtcdAddress | None":
         """The store of a cluster's metadata; None for a broker that is alone."""
@@ -214,6 +200,21 @@ class BrokerConfig(Mapping[str, Value]):
             item.strip().upper().rsplit(":", 1) for item in value.split(",") if ":" in item
         )
         return pairs.get(listener, listener)
+
+    def of_listener(
+        self, name: str, dynamic: Mapping[str, str] = MappingProxyType({})
+    ) -> "ListenerSettings":
+        """The settings of one listener; ``dynamic`` are a broker's dynamic configs."""
+        from kwire.config.listener_settings import ListenerSettings, prefixed_settings
+
+        prefixed = {**self.prefixed, **prefixed_settings(dynamic)} if dynamic else self.prefixed
+        return ListenerSettings(name, self.security_protocol(name), self, prefixed)
+
+    @property
+    def secured_listeners(self) -> list[str]:
+        """The names of the listeners that are not PLAINTEXT."""
+        names = [listener.name for listener in self.listeners()]
+        return [name for name in names if self.security_protocol(name) != "PLAINTEXT"]
 
     def _check_together(self) -> None:
         """Check the settings that have to agree with others, and those that kwire can't serve."""
@@ -244,10 +245,7 @@ class BrokerConfig(Mapping[str, Value]):
         listeners = self.listeners()
         if not listeners:
             raise ConfigError("listeners", self["listeners"], "must name a listener for clients")
-        for listener in listeners:
-            protocol = self.security_protocol(listener.name)
-            if protocol != "PLAINTEXT":
-                raise self._unserved(listener.name, protocol)
+        self._check_security()
         _check_different("listeners", listeners)
         _check_hosts("listeners", listeners)
         addresses = [f"{host}:{port}" for _, host, port in listeners if port]
@@ -264,17 +262,25 @@ class BrokerConfig(Mapping[str, Value]):
                     "must name hosts that clients can reach",
                 )
 
-    def _unserved(self, listener: str, protocol: str) -> ConfigError:
-        """The error about a listener that is not PLAINTEXT."""
-        name = "listener.security.protocol.map"
-        if protocol not in _PROTOCOLS:
-            problem = f"{listener} must be in {name}"
-            return ConfigError("listeners", self.given.get("listeners"), problem)
-        if name not in self.given or protocol == listener:
-            name = "listeners"
-        return ConfigError(
-            name, self.given.get(name), f"{protocol} is not served yet, only PLAINTEXT is"
+    def _check_security(self) -> None:
+        """Raise ConfigError for a listener that kwire can't protect as it is asked to."""
+        secured = self.secured_listeners
+        if not secured and not self.given.keys() & _AMONG_BROKERS:
+            return
+        from kwire.config.listener_settings import (
+            PROTOCOLS,
+            check_inter_broker,
+            check_listener,
+            inter_broker_listener,
         )
+
+        for name in secured:
+            if self.security_protocol(name) not in PROTOCOLS:
+                problem = f"{name} must be in listener.security.protocol.map"
+                raise ConfigError("listeners", self.given.get("listeners"), problem)
+            check_listener(self.of_listener(name))
+        check_inter_broker(self)
+        inter_broker_listener(self)
 
 
 def profile_of(given: Mapping[str, str]) -> Mapping[str, str]:
@@ -286,6 +292,14 @@ def absolute(name: str) -> Path:
     """The absolute path. It is resolved only if it contains ``..``, to keep it readable."""
     path = Path(name).absolute()
     return path.resolve() if ".." in path.parts else path
+
+
+def _prefixed(properties: Mapping[str, str]) -> Mapping[str, str]:
+    if not any(name.startswith("listener.name.") for name in properties):
+        return MappingProxyType({})
+    from kwire.config.listener_settings import prefixed_settings
+
+    return prefixed_settings(properties)
 
 
 def _resolve_aliases(given: dict[str, str]) -> None:
@@ -370,7 +384,8 @@ def _warn(properties: Mapping[str, str], config: BrokerConfig, places: Mapping[s
                 _warn_unknown(name, known, places.get(name, ""))
         elif config[name] != setting.parse(profile.get(name, setting.default)):
             asked[name] = f"{name}={'(hidden)' if setting.is_sensitive else text.strip()}"
-    for warning in warnings(asked, is_alone=not config["kwire.metadata.store"]):
+    is_alone = not config["kwire.metadata.store"]
+    for warning in warnings(asked, config.secured_listeners, is_alone=is_alone):
         log.warning("%s", warning)
 
 

@@ -11,18 +11,20 @@ Rules:
 - A warning never shows a secret.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from kwire.config.synonyms import SYNONYMS
 
 PROTECTION = (
     "allow.everyone.if.no.acl.found",
-    "connection.failed.authentication.delay.ms",
-    "connections.max.reauth.ms",
     "delegation.token.",
-    "principal.builder.class",
-    "sasl.",
-    "security.",
+    "sasl.client.callback.handler.class",
+    "sasl.kerberos.",
+    "sasl.login.",
+    "sasl.mechanism.controller.protocol",
+    "sasl.mechanism.inter.broker.protocol",
+    "sasl.oauthbearer.",
+    "security.providers",
     "ssl.",
     "super.users",
 )
@@ -43,7 +45,6 @@ WITHOUT_EFFECT = (
     *OUTSIDE_THE_TABLE,
     "alter.config.policy.class.name",
     "alter.log.dirs.replication.quota.",
-    "auto.leader.rebalance.enable",
     "background.threads",
     "client.quota.callback.class",
     "config.providers",
@@ -68,7 +69,6 @@ WITHOUT_EFFECT = (
     "initial.broker.registration.timeout.ms",
     "internal.metadata.",
     "kafka.metrics.",
-    "leader.imbalance.check.interval.seconds",
     "log.dir.failure.timeout.ms",
     "log.initial.task.delay.ms",
     "log.local.retention.",
@@ -89,9 +89,8 @@ WITHOUT_EFFECT = (
     "queued.max.",
     "quota.window.",
     "remote.",
-    "replica.fetch.",
     "replica.selector.class",
-    "replica.socket.",
+    "replica.socket.receive.buffer.bytes",
     "replication.quota.window.",
     "server.max.startup.time.ms",
     "share.",
@@ -100,11 +99,9 @@ WITHOUT_EFFECT = (
     "socket.receive.buffer.bytes",
     "transaction.state.log.load.buffer.size",
     "transaction.two.phase.commit.enable",
-    "unclean.leader.election.interval.ms",
     "unstable.",
 )
 """Every broker setting without an effect in kwire."""
-
 
 IN_A_CLUSTER = (
     "default.replication.factor",
@@ -145,36 +142,66 @@ def is_among(name: str, names: tuple[str, ...]) -> bool:
     return any(name.startswith(one) if one.endswith(".") else name == one for one in names)
 
 
-def warnings(asked: Mapping[str, str], *, is_alone: bool = False) -> list[str]:
+PREFIX = "listener.name."
+"""So begin the names of the settings of one listener (``listener_settings``)."""
+
+_OF_SECURED_LISTENERS = (
+    "connection.failed.authentication.delay.ms",
+    "connections.max.reauth.ms",
+    "principal.builder.class",
+    "sasl.",
+    "ssl.",
+)
+"""Settings that protect nothing while every listener is PLAINTEXT."""
+
+
+_UNPROTECTED = (
+    "these settings of Kafka have no effect in kwire yet: {}; clients connect without a login or "
+    "encryption, and may do everything"
+)
+_NO_LISTENER = (
+    "no listener is protected by these settings: {}; clients of PLAINTEXT listeners connect "
+    "without a login or encryption, and may do everything"
+)
+_NO_EFFECT = "these settings of Kafka have no effect in kwire yet: {}"
+_ONE_REPLICA = (
+    "topics that kwire creates by itself have one replica without kwire.metadata.store, whatever "
+    "these settings say: {}"
+)
+_REASONS = (_UNPROTECTED, _NO_LISTENER, _NO_EFFECT, _ONE_REPLICA)
+
+
+def warnings(
+    asked: Mapping[str, str], secured_listeners: Sequence[str] = (), *, is_alone: bool = False
+) -> list[str]:
     """The warnings about settings without an effect: one for each reason.
 
-    ``asked`` maps the name of each setting to the text that a warning shows for it. ``is_alone``
-    says that the broker has no store for several machines.
+    ``asked`` maps the name of each setting to the text that a warning shows for it.
+    ``secured_listeners`` are those that aren't PLAINTEXT. ``is_alone`` says that the broker has no
+    store for several machines.
     """
-    protecting, others, replicas = [], [], []
+    by_reason: dict[str, list[str]] = {reason: [] for reason in _REASONS}
     for name, shown in asked.items():
-        if is_among(name, PROTECTION) or _is_protection_of_a_listener(name):
-            protecting.append(shown)
-        elif is_among(name, WITHOUT_EFFECT):
-            others.append(shown)
-        elif is_alone and name in IN_A_CLUSTER:
-            replicas.append(shown)
-    said = []
-    if protecting:
-        names = ", ".join(protecting)
-        said.append(
-            f"these settings of Kafka have no effect in kwire yet: {names}; clients connect "
-            "without a login or encryption, and may do everything"
-        )
-    if others:
-        said.append(f"these settings of Kafka have no effect in kwire yet: {', '.join(others)}")
-    if replicas:
-        said.append(
-            "topics that kwire creates by itself have one replica without kwire.metadata.store, "
-            f"whatever these settings say: {', '.join(replicas)}"
-        )
-    return said
+        reason = _reason(name, secured_listeners, is_alone=is_alone)
+        if reason is not None:
+            by_reason[reason].append(shown)
+    return [reason.format(", ".join(shown)) for reason, shown in by_reason.items() if shown]
 
 
-def _is_protection_of_a_listener(name: str) -> bool:
-    return name.startswith("listener.name.") and (".ssl." in name or ".sasl." in name)
+def _reason(name: str, secured_listeners: Sequence[str], *, is_alone: bool) -> str | None:
+    """Why a setting has no effect; None if it has one."""
+    if is_among(name, PROTECTION):
+        return _UNPROTECTED
+    if is_among(name, _OF_SECURED_LISTENERS) or name.startswith(PREFIX):
+        return None if _is_in_use(name, secured_listeners) else _NO_LISTENER
+    if is_among(name, WITHOUT_EFFECT):
+        return _NO_EFFECT
+    return _ONE_REPLICA if is_alone and name in IN_A_CLUSTER else None
+
+
+def _is_in_use(name: str, secured_listeners: Sequence[str]) -> bool:
+    """Whether a setting of secured listeners belongs to one that there is."""
+    if not name.startswith(PREFIX):
+        return bool(secured_listeners)
+    listener = name.removeprefix(PREFIX).partition(".")[0]
+    return listener.upper() in secured_listeners

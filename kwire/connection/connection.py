@@ -53,7 +53,7 @@ class Connection:
         self._sock = sock
         self._broker = broker
         self._poller = poller
-        self._max_request_bytes = max_request_bytes
+        self._size_setting = "socket.request.max.bytes"
         self._inbox = Inbox(poller.scratch, MIN_REQUEST_BYTES, max_request_bytes)
         self._outbox = Outbox(sock, broker.cold_reads)
         self._work = Work(poller.turns, info.is_gone, broker.integer("kwire.response.max.bytes"))
@@ -173,16 +173,16 @@ class Connection:
         self.last_active_s = self._poller.now_s
         try:
             self._receive()
-        except (ConnectionClosed, OSError) as error:
+        except (ConnectionClosed, OSError) as ended:
             if self.info.is_gone():
-                self._end(error)
+                self._end(ended)
             else:
                 pipeline.block()  # the broker has closed its end: it reads no more, but answers
             return
         try:
             pipeline.serve(self._poller.turns)
-        except ConnectionClosed as error:
-            self._end(error)
+        except ConnectionClosed as failed:
+            self._end(failed)
             return
         self._wait()
 
@@ -213,7 +213,7 @@ class Connection:
             try:
                 frame = self._inbox.next_frame()
             except BadFrameSize as error:
-                raise bad_size(error, self._max_request_bytes) from error
+                raise bad_size(error, self._inbox.max_bytes, self._size_setting) from error
             if frame is None:
                 break
             turns.requests_left -= 1

@@ -32,15 +32,12 @@ class ConnectionClosed(Exception):
     """The client has closed the connection, or sent something that ends it."""
 
 
-def bad_size(error: BadFrameSize, max_request_bytes: int) -> ConnectionClosed:
-    """The error for a frame that is too small or too large."""
+def bad_size(error: BadFrameSize, most_bytes: int, setting: str) -> ConnectionClosed:
+    """The error for a frame that is too small, or larger than ``setting`` allows."""
     for prefix, what in _OTHER_PROTOCOLS.items():
         if error.start.startswith(prefix):
-            return ConnectionClosed(f"this looks like {what}; this listener speaks plain Kafka")
-    return ConnectionClosed(
-        f"a request of {error.size_bytes} bytes; "
-        f"socket.request.max.bytes allows {max_request_bytes}"
-    )
+            return ConnectionClosed(f"this looks like {what}; this listener doesn't")
+    return ConnectionClosed(f"a request of {error.size_bytes} bytes; {setting} allows {most_bytes}")
 
 
 def failed(

@@ -56,12 +56,12 @@ READ_BYTES_PER_UNIT = 2048
 class Inbox:
     """The bytes of one connection, between the smallest and largest size of a frame."""
 
-    __slots__ = ("_end", "_max_bytes", "_min_bytes", "_own", "_scratch", "_start", "_view")
+    __slots__ = ("_end", "_min_bytes", "_own", "_scratch", "_start", "_view", "max_bytes")
 
     def __init__(self, scratch: Scratch, min_bytes: int, max_bytes: int) -> None:
         self._scratch = scratch
         self._min_bytes = min_bytes
-        self._max_bytes = max_bytes
+        self.max_bytes = max_bytes
         self._own = _NOTHING
         self._view = _NOTHING
         self._start = 0
@@ -90,7 +90,7 @@ class Inbox:
         if self._end - start < 4:
             return None
         (size,) = _SIZE.unpack_from(self._view, start)
-        if not self._min_bytes <= size <= self._max_bytes:
+        if not self._min_bytes <= size <= self.max_bytes:
             raise BadFrameSize(size, bytes(self._view[start : start + 4]))
         stop = start + 4 + size
         if stop > self._end:
@@ -124,7 +124,7 @@ class Inbox:
         if held < 4:
             return False
         (size,) = _SIZE.unpack_from(self._view, self._start)
-        return not self._min_bytes <= size <= self._max_bytes or held >= 4 + size
+        return not self._min_bytes <= size <= self.max_bytes or held >= 4 + size
 
     def leave_scratch(self, *, views_stay: bool = False) -> None:
         """Copy the remaining bytes out of the scratch buffer, before another connection reads.
@@ -164,7 +164,7 @@ class Inbox:
     def _move(self, capacity: int) -> None:
         """Move the remaining bytes to a new buffer of this size."""
         held = self._end - self._start
-        view = memoryview(bytearray(min(capacity, self._max_bytes + 4)))
+        view = memoryview(bytearray(min(capacity, self.max_bytes + 4)))
         view[:held] = self._view[self._start : self._end]
         self._own = self._view = view
         self._start, self._end = 0, held

@@ -31,7 +31,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from heapq import heappop, heappush
 from time import perf_counter
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import trio
 
@@ -41,8 +41,12 @@ from kwire.budget.work import Turns
 from kwire.connection.crowd import Crowd, Ready, Watched
 from kwire.connection.deadlines import Deadlines
 from kwire.connection.inbox import Scratch
+from kwire.connection.newcomers import Newcomers
 from kwire.connection.own_wait import OwnWait
 from kwire.connection.routing import OpenFrame, open_frame
+
+if TYPE_CHECKING:
+    from kwire.broker.reach import Reach
 
 TURN_S = 0.002
 LOOK_S = 50e-6
@@ -97,7 +101,8 @@ class Poller:
 
     With ``own_wait`` the poller sleeps in its own selector. ``tally`` counts what it does.
     ``ready_s`` is when the connections of this pass were found ready, by ``perf_counter``.
-    ``open_frame`` finds what serves a request, for all connections.
+    ``open_frame`` finds what serves a request, for all connections. ``reach`` looks in each turn
+    whether a broker of a cluster is cut off.
     """
 
     def __init__(
@@ -112,10 +117,12 @@ class Poller:
         self.ready_s = perf_counter()
         self.connections: set[Pollable] = set()
         self.per_address: Counter[str] = Counter()
+        self.reach: Reach | None = None
         self.scratch = Scratch()
         self.deadlines = Deadlines()
         self.turns = Turns()
         self.resting = RestingBytes()
+        self.newcomers = Newcomers()
         self.now_s = trio.current_time()
         self._nursery = nursery
         self._selector = selectors.DefaultSelector()
@@ -240,15 +247,15 @@ class Poller:
         ready = select(wait_s)
         self.turns.begin_pass()
         self.now_s = trio.current_time()
+        if self.reach is not None:
+            self.reach.look()
         served_s = begin_s = self.ready_s = perf_counter()
         while True:
             if self._again or self._is_crowded:
                 ready = self._in_order(ready)
             again = list(self._again)
-            if len(ready) < GATHER_FROM:
-                self._serve(ready)
-            else:
-                self._serve_many(ready)
+            serve = self._serve if len(ready) < GATHER_FROM else self._serve_many
+            serve(ready)
             self._serve_again(again)
             if self._woken or self._afterwards:
                 self._follow_up()
@@ -362,6 +369,8 @@ class Poller:
 
     async def _take_turn_of_woken(self) -> None:
         self.now_s = trio.current_time()
+        if self.reach is not None:
+            self.reach.look()
         self.turns.begin_pass()
         self._is_in_turn = True
         self._serve_again(list(self._again))

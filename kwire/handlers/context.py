@@ -9,6 +9,7 @@ from kwire.security.principal import ANONYMOUS, Principal
 if TYPE_CHECKING:
     from kwire.broker.broker import Broker
     from kwire.broker.commits import Decide
+    from kwire.security.login import Login
 
 NOT_ASKED = -(1 << 31)
 """The authorised operations in a response if the client didn't ask for them."""
@@ -49,7 +50,8 @@ class Software:
 class ConnectionInfo(NamedTuple):
     """A connection as its handlers see it: its listener, both addresses, and its principal.
 
-    ``is_gone`` says whether the client has closed its end.
+    ``is_gone`` says whether the client has closed its end. ``login`` is None on a listener without
+    SASL.
     """
 
     connection_id: int
@@ -61,6 +63,7 @@ class ConnectionInfo(NamedTuple):
     principal: Principal = ANONYMOUS
     is_gone: Callable[[], bool] = lambda: False
     software: Software | None = None
+    login: "Login | None" = None
 
     @property
     def host(self) -> str:

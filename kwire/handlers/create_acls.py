@@ -22,7 +22,7 @@ from kwire.metadata.acls import (
     is_known,
 )
 from kwire.metadata.changes import Change
-from kwire.metadata.features import CHANGES_VERSION, REPLICATION_LEVEL
+from kwire.metadata.features import ACLS_LEVEL, CHANGES_VERSION
 from kwire.metadata.image import MetadataImage
 from kwire.protocol.messages.create_acls import (
     AclCreation,
@@ -103,9 +103,9 @@ def _binding(creation: AclCreation, context: RequestContext) -> AclBinding:
 
 def check_level(image: MetadataImage) -> None:
     """Raise KafkaError (UNSUPPORTED_VERSION) while a broker of the cluster may not know ACLs."""
-    if image.feature_level(CHANGES_VERSION) < REPLICATION_LEVEL:
+    if image.feature_level(CHANGES_VERSION) < ACLS_LEVEL:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_VERSION,
             f"The cluster has level {image.feature_level(CHANGES_VERSION)} of {CHANGES_VERSION}, "
-            f"but ACLs need level {REPLICATION_LEVEL}: raise it when all brokers run this version.",
+            f"but ACLs need level {ACLS_LEVEL}: raise it when all brokers run this version.",
         )

@@ -88,6 +88,10 @@ def answer(
         return None
     told = _look(frame, position, version, broker, client)
     if told is None:
+        if broker.has_followers:
+            from kwire.handlers import plain_replica_fetch
+
+            return plain_replica_fetch.answer(frame, position, header, broker)
         return None
     if told.size_bytes >= told.min_bytes:
         return told.response(header.correlation_id)

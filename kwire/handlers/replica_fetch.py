@@ -22,17 +22,21 @@ Source: ReplicaManager.fetchMessages, Partition.fetchRecords and Replica of Kafk
 
 from contextlib import nullcontext, suppress
 from functools import partial
+from typing import NamedTuple
 
 import trio
 
+from kwire.broker.broker import Broker
 from kwire.broker.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, PartitionKey
 from kwire.broker.leader_partition import LeaderPartition
 from kwire.broker.replica_sessions import ReplicaPosition, ReplicaSession, Tail
+from kwire.budget.work import Work
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
 from kwire.handlers.lookups import look_without_waiting
 from kwire.handlers.slices import PIECE, pieces
 from kwire.handlers.waiting import Change, happens, later
+from kwire.log.page_cache import ColdPages
 from kwire.log.partition_log import PartitionLog
 from kwire.protocol.file_slice import FileSlice
 from kwire.protocol.messages.fetch import (
@@ -48,8 +52,20 @@ UNKNOWN = -1
 
 WATERMARK_DELAY_S = 0.005
 
+MOST_AT_ONCE = 100
+"""So many partitions are looked at in one go; with more, others have their turn in between."""
+
 UNITS = 15
 UNITS_TO_KEEP = 3
+
+
+class Wish(NamedTuple):
+    """How long a fetch waits, for how much, and whether it is told of quiet partitions too."""
+
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    is_full: bool = False
 
 
 class Answer:
@@ -73,8 +89,10 @@ async def fetch_by_replica(
         session = await _session(request, context, node_id, broker_epoch)
     except KafkaError as error:
         return FetchResponse(error_code=error.code)
+    is_full = request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH)
+    wish = Wish(request.max_wait_ms, request.min_bytes, request.max_bytes, is_full)
     try:
-        answer = await _waited(session, request, context)
+        answer = await when_due(session, wish, context.broker, context.work)
         is_over = session.session_id != NO_SESSION and session.session_id not in sessions
         if is_over:
             return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -129,20 +147,23 @@ async def _take_wishes(
                 await later(context.work.next_slice)
 
 
-async def _waited(
-    session: ReplicaSession, request: FetchRequest, context: RequestContext
+async def when_due(
+    session: ReplicaSession, wish: Wish, broker: Broker, work: Work | None
 ) -> Answer:
-    """The answer, when there are enough bytes, urgent news, or no time left."""
-    broker = context.broker
-    is_full = request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH)
-    max_bytes = min(request.max_bytes, broker.integer("fetch.max.bytes"))
-    min_bytes = min(request.min_bytes, max_bytes)
-    deadline_s = trio.current_time() + max(request.max_wait_ms, 0) / 1000
+    """The answer, when there are enough bytes, urgent news, or no time left.
+
+    Without ``work``, a look takes at most ``MOST_AT_ONCE`` partitions, and is answered if there are
+    more.
+    """
+    max_bytes = min(wish.max_bytes, broker.integer("fetch.max.bytes"))
+    min_bytes = min(wish.min_bytes, max_bytes)
+    deadline_s = trio.current_time() + max(wish.max_wait_ms, 0) / 1000
     is_late = False
     while True:
         session.change = change = Change(deadline_s)
-        answer = await _look(session, max_bytes, context, is_full=is_full)
-        is_enough = answer.size_bytes >= min_bytes or answer.is_urgent
+        is_whole = work is not None or len(session.dirty) <= MOST_AT_ONCE
+        answer = await _look(session, max_bytes, broker, work, is_full=wish.is_full)
+        is_enough = answer.size_bytes >= min_bytes or answer.is_urgent or not is_whole
         if is_enough or is_late or broker.is_stopping or not session.positions:
             return answer
         if answer.lacks_watermark:
@@ -151,24 +172,29 @@ async def _waited(
         is_late = not await happens(change)
         for position, _ in answer.told:
             session.dirty[position] = None
-        if is_full:
+        if wish.is_full:
             session.dirty.update(dict.fromkeys(session.positions.values()))
 
 
 async def _look(
-    session: ReplicaSession, max_bytes: int, context: RequestContext, *, is_full: bool
+    session: ReplicaSession, max_bytes: int, broker: Broker, work: Work | None, *, is_full: bool
 ) -> Answer:
     """Look once at each dirty partition; a thread reads pages that aren't in memory."""
     answer = Answer()
-    work = context.work
-    for place, position in enumerate(list(session.dirty)):
-        if place and work.spend(UNITS):
+    dirty = list(session.dirty)
+    for position in dirty if work is not None else dirty[:MOST_AT_ONCE]:
+        if work is not None and work.spend(UNITS):
             await later(work.next_slice)
         left = max_bytes - answer.size_bytes
         if position not in session.dirty or (left <= 0 and not (position.is_new or is_full)):
             continue  # it was forgotten meanwhile, or has to wait for the next answer
-        look = partial(_look_at, position, context, max(left, 0), first=not answer.size_bytes)
-        _take(answer, position, await look_without_waiting(context.broker, look), is_full=is_full)
+        is_first = not answer.size_bytes
+        try:
+            data = _look_at(position, broker, max(left, 0), first=is_first, hurry=True)
+        except ColdPages:
+            look = partial(_look_at, position, broker, max(left, 0), first=is_first)
+            data = await look_without_waiting(broker, look)
+        _take(answer, position, data, is_full=is_full)
     return answer
 
 
@@ -201,12 +227,12 @@ def _take(answer: Answer, position: ReplicaPosition, data: PartitionData, *, is_
 
 
 def _look_at(
-    position: ReplicaPosition, context: RequestContext, left: int, *, first: bool, hurry: bool
+    position: ReplicaPosition, broker: Broker, left: int, *, first: bool, hurry: bool
 ) -> PartitionData:
     """One partition's answer; errors become codes here and nowhere else. ColdPages."""
     partition: LeaderPartition | None = None
     try:
-        partition = _bound(position, context)
+        partition = _bound(position, broker)
         log = partition.log
         diverging = _diverging(partition, position)
         if diverging is None:
@@ -219,6 +245,7 @@ def _look_at(
             error_code=error.code,
             high_watermark=-1,
             log_start_offset=partition.log.log_start_offset if is_outside and partition else -1,
+            aborted_transactions=None,
             records=b"",
         )
     return PartitionData(
@@ -227,6 +254,7 @@ def _look_at(
         last_stable_offset=partition.last_stable_offset,
         log_start_offset=log.log_start_offset,
         diverging_epoch=diverging,
+        aborted_transactions=None,
         records=b"" if diverging is not None or records is None else records,
     )
 
@@ -259,9 +287,9 @@ def _read(
     return records
 
 
-def _bound(position: ReplicaPosition, context: RequestContext) -> LeaderPartition:
+def _bound(position: ReplicaPosition, broker: Broker) -> LeaderPartition:
     """The partition, which tells the session of changes from now on; KafkaError."""
-    broker, session = context.broker, position.session
+    session = position.session
     name, topic_id, index = position.key
     if session.uses_topic_ids:
         partition = broker.partition_by_id(topic_id, index)
@@ -321,12 +349,9 @@ async def _response(
     """The response; the session remembers what it tells."""
     topics: list[FetchableTopicResponse] = []
     last: PartitionKey = ("", b"", UNKNOWN)
-    failed = False
     for piece in pieces(answer.told):
         for position, data in piece:
-            position.told_high_watermark = data.high_watermark
-            position.told_log_start_offset = data.log_start_offset
-            failed = failed or bool(data.error_code)
+            position.told(data.high_watermark, data.log_start_offset)
             key = position.key
             if not topics or key[:2] != last[:2]:
                 topics.append(FetchableTopicResponse(topic=key[0], topic_id=key[1], partitions=[]))
@@ -334,12 +359,7 @@ async def _response(
             topics[-1].partitions.append(data)
         if len(piece) == PIECE and context.work.spend(UNITS_TO_KEEP * PIECE):
             await later(context.work.next_slice)
-    response = FetchResponse(session_id=session.session_id, responses=topics)
-    if failed:
-        from kwire.handlers.leader_hints import hint_consumer
-
-        hint_consumer(response, context)
-    return response
+    return FetchResponse(session_id=session.session_id, responses=topics)
 
 
 _NOT_YET = ErrorCode.UNKNOWN_LEADER_EPOCH

@@ -13,14 +13,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from kwire.metadata.acls import (
-    AclsCreated,
-    AclsDeleted,
-    apply_acls,
-    bindings_from_json,
-    in_changes,
-    size_of_acls,
-)
+from kwire.metadata import access_changes as access
 from kwire.metadata.image import (
     BrokerImage,
     ConfigResourceType,
@@ -131,8 +124,7 @@ Change: TypeAlias = (
     | ProducerIdsAllocated
     | FeatureLevelChanged
     | TakenOver
-    | AclsCreated
-    | AclsDeleted
+    | access.AccessChange
 )
 
 
@@ -155,8 +147,8 @@ def _size(change: Change) -> int:
     if isinstance(change, ConfigChanged):
         texts = change.resource_name, change.name, change.value or ""
         return CHANGE_BYTES + sum(map(len, texts))
-    if isinstance(change, AclsCreated | AclsDeleted):
-        return CHANGE_BYTES + size_of_acls(change)
+    if isinstance(change, access.ACCESS):
+        return CHANGE_BYTES + access.size_of_access(change)
     partitions = 0
     if isinstance(change, TopicCreated):
         partitions = len(change.topic.partitions)
@@ -206,8 +198,8 @@ class _Draft:
             self._change_broker(change)
         elif isinstance(change, FeatureLevelChanged):
             self._change_feature(change)
-        elif isinstance(change, AclsCreated | AclsDeleted):
-            apply_acls(self._own("acls"), change)
+        elif isinstance(change, access.ACCESS):
+            access.apply_access(self._own(access.mapping_of(change)), change)
         elif isinstance(change, ProducerIdsAllocated | TakenOver | ControllerElected):
             self.image = self.image._replace(**change._asdict())
         else:
@@ -279,7 +271,7 @@ def snapshot(image: MetadataImage) -> list[Change]:
         for name, value in values.items()
     ]
     changes += [FeatureLevelChanged(name, level) for name, level in image.features.items()]
-    changes += in_changes(AclsCreated, image.acls)
+    changes += access.access_snapshot(image)
     changes.append(ProducerIdsAllocated(image.next_producer_id))
     changes.append(TakenOver(image.kafka_metadata_end_offset))
     changes.append(ControllerElected(image.controller_id, image.controller_epoch))
@@ -303,6 +295,8 @@ def _fields(change: Change) -> dict[str, Any]:
         if topic.hashed_partitions != len(topic.partitions):
             fields["hashed"] = topic.hashed_partitions
         return fields
+    if isinstance(change, access.ACCESS):
+        return access.access_fields(change)
     if "topic_id" in fields:
         fields["topic_id"] = fields["topic_id"].hex()
     if isinstance(change, PartitionsAdded):
@@ -366,10 +360,6 @@ def _change(kind: str, item: dict[str, Any]) -> Change:
             return TopicDeleted(bytes.fromhex(item["topic_id"]))
         case "PartitionsAdded":
             return PartitionsAdded(bytes.fromhex(item["topic_id"]), _partitions(item["partitions"]))
-        case "AclsCreated":
-            return AclsCreated(bindings_from_json(item["acls"]))
-        case "AclsDeleted":
-            return AclsDeleted(bindings_from_json(item["acls"]))
         case "ConfigChanged":
             item["resource_type"] = ConfigResourceType(item["resource_type"])
             return ConfigChanged(**item)
@@ -379,6 +369,8 @@ def _change(kind: str, item: dict[str, Any]) -> Change:
             indexes, images = zip(*item["rows"], strict=True)
             rows = tuple(zip(indexes, _partitions(images), strict=True))
             return PartitionsChanged(bytes.fromhex(item["topic_id"]), rows)
+    if kind in access.ACCESS_KINDS:
+        return access.access_from_json(kind, item)
     if kind not in _PLAIN:
         raise ValueError(f"unknown metadata change {kind}; was it written by a newer kwire?")
     return _PLAIN[kind](**item)

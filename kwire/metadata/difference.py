@@ -9,7 +9,7 @@ Rules:
 
 from collections.abc import Iterator
 
-from kwire.metadata.acls import AclsCreated, AclsDeleted, in_changes
+from kwire.metadata.access_changes import access_difference
 from kwire.metadata.changes import (
     BrokerRegistered,
     BrokerUnregistered,
@@ -46,7 +46,7 @@ def difference(old: MetadataImage, new: MetadataImage) -> list[Change]:
         for node, broker in new.brokers.items()
         if old.brokers.get(node) != broker
     ]
-    return [*changes, *_levels(old, new), *_acls(old, new), *_values(old, new)]
+    return [*changes, *_levels(old, new), *access_difference(old, new), *_values(old, new)]
 
 
 def _topic(old: TopicImage, new: TopicImage) -> Iterator[Change]:
@@ -80,13 +80,6 @@ def _levels(old: MetadataImage, new: MetadataImage) -> Iterator[Change]:
     for name in {**old.features, **new.features}:
         if old.feature_level(name) != new.feature_level(name):
             yield FeatureLevelChanged(name, new.feature_level(name))
-
-
-def _acls(old: MetadataImage, new: MetadataImage) -> Iterator[Change]:
-    if old.acls is new.acls:
-        return
-    yield from in_changes(AclsDeleted, (acl for acl in old.acls if acl not in new.acls))
-    yield from in_changes(AclsCreated, (acl for acl in new.acls if acl not in old.acls))
 
 
 def _values(old: MetadataImage, new: MetadataImage) -> Iterator[Change]:

@@ -9,8 +9,8 @@ Rules:
   the cluster has doesn't start.
 - ``kwire.changes`` is the level of the kinds of changes (``kwire.metadata.changes``). No broker can
   follow a log with a kind that it doesn't know. So a new kind raises the highest level here and is
-  written only while the cluster has this level. Level 2 has partitions with several replicas; it
-  isn't lowered while there is one.
+  written only while the cluster has this level. Level 2 has partitions with several replicas
+  SCRAM credentials and ACLs; it isn't lowered while there is one.
 
 Source: FeatureControlManager, QuorumFeatures of Kafka.
 """
@@ -30,6 +30,12 @@ CHANGES_VERSION = "kwire.changes"
 
 REPLICATION_LEVEL = 2
 """The level of ``kwire.changes`` from which on a partition may have several replicas."""
+
+CREDENTIALS_LEVEL = 2
+"""The level from which on the metadata may have SCRAM credentials."""
+
+ACLS_LEVEL = 2
+"""The level from which on the metadata may have ACLs."""
 
 
 class FeatureRange(NamedTuple):
@@ -157,7 +163,16 @@ def _problem(image: MetadataImage, update: FeatureUpdate) -> str | None:
     if update.name in FIXED and update.level != current:
         return "The level of this feature is fixed."
     if update.name == CHANGES_VERSION and update.level < REPLICATION_LEVEL:
-        return _replicated_topic(image)
+        return _replicated_topic(image) or _access(image)
+    return None
+
+
+def _access(image: MetadataImage) -> str | None:
+    """Why the level can't be lowered: there are SCRAM credentials or ACLs."""
+    if image.scram_credentials:
+        return f"There are SCRAM credentials, which need level {CREDENTIALS_LEVEL}."
+    if image.acls:
+        return f"There are ACLs, which need level {ACLS_LEVEL}."
     return None
 
 

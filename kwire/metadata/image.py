@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
 from kwire.metadata.acls import NO_ACLS, Acls
+from kwire.metadata.scram import Credentials
 
 EMPTY: Mapping[str, str] = MappingProxyType({})
 
@@ -123,6 +124,7 @@ class MetadataImage(NamedTuple):
     controller_id: int = -1
     controller_epoch: int = 0
     acls: Acls = NO_ACLS
+    scram_credentials: Credentials = MappingProxyType({})
 
     def config(self, resource_type: ConfigResourceType, name: str) -> Mapping[str, str]:
         """The dynamic configs of one resource, as text; empty for a resource without any."""
@@ -143,3 +145,27 @@ class MetadataImage(NamedTuple):
         if image is None or not 0 <= index < len(image.partitions):
             return None
         return image.partitions[index]
+
+
+def unreachable_brokers(
+    image: MetadataImage,
+    before: MetadataImage | None = None,
+    known: frozenset[int] = frozenset(),
+) -> frozenset[int]:
+    """The brokers whose replicas are offline: those that are fenced, or have left the cluster.
+
+    ``known`` are those of the image ``before``. Who left is looked for among all partitions only
+    when other brokers are registered.
+    """
+    brokers = image.brokers
+    fenced = frozenset(node for node, broker in brokers.items() if broker.is_fenced)
+    if before is not None and before.brokers.keys() == brokers.keys():
+        return fenced | known.difference(brokers)
+    left = {
+        node
+        for topic in image.topics_by_name.values()
+        for partition in topic.partitions
+        for node in partition.replicas
+        if node not in brokers
+    }
+    return fenced | left

@@ -59,7 +59,7 @@ def note_answer(
         api,
         count,
         shown(rule.reason),
-        extra=fields,
+        extra={"fields": fields},
     )
 
 

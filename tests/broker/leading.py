@@ -31,6 +31,12 @@ class Brokers:
         self.inactive: set[int] = set()
         self.asked: list[LeaderPartition] = []
 
+    is_cut_off = False
+
+    def refuses(self, partition: LeaderPartition, required_acks: int) -> bool:
+        """Everything, while cut off."""
+        return self.is_cut_off
+
     def is_active(self, node_id: int) -> bool:
         """Whether the broker is there."""
         return node_id not in self.inactive

@@ -137,7 +137,7 @@ async def test_an_unknown_outcome_is_settled_by_the_log(
     append(partition)
     follow(partition, 2)
     assert partition.high_watermark == 0
-    await pass_s(2)
+    await pass_s(4)
     assert cluster.isr() == partition.in_sync == (1, 2, 3)
     assert len(cluster.commits) == 1
 

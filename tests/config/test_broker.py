@@ -5,7 +5,8 @@ import logging
 import pytest
 
 from kwire.config import BROKER, BrokerConfig, ConfigError, parse_properties, settings
-from kwire.config.broker import STANDARD_AUTHORIZER, Listener
+from kwire.config.authorizer import STANDARD_AUTHORIZER
+from kwire.config.broker import Listener
 
 SERVER_PROPERTIES = """
 # What Kafka ships as config/server.properties, in short.
@@ -82,9 +83,9 @@ def test_an_unknown_name_warns_with_a_hint(caplog):
         ({"listeners": "PLAINTEXT://:abc"}, "abc must be a number from 0 to 65535"),
         (
             {"listener.security.protocol.map": "PLAINTEXT:SASL_SSL"},
-            "value PLAINTEXT:SASL_SSL for configuration listener.security.protocol.map: SASL_SSL",
+            "the listener PLAINTEXT is SASL_SSL and needs a certificate",
         ),
-        ({"listeners": "SSL://:9092"}, "SSL is not served yet"),
+        ({"listeners": "SSL://:9092"}, "the listener SSL is SSL and needs a certificate"),
         ({"listeners": "MINE://:9092"}, "must be in listener.security.protocol.map"),
         ({"listeners": "PLAINTEXT://:1,PLAINTEXT://:2"}, "different name"),
         ({"listeners": "CONTROLLER://:1"}, "must name a listener for clients"),

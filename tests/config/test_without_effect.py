@@ -76,11 +76,8 @@ def _said(caplog: pytest.LogCaptureFixture, given: dict[str, str]) -> list[str]:
 @pytest.mark.parametrize(
     ("name", "value", "shown"),
     [
-        ("ssl.client.auth", "required", "ssl.client.auth=required"),
-        ("sasl.enabled.mechanisms", "PLAIN", "sasl.enabled.mechanisms=PLAIN"),
         ("super.users", "User:admin", "super.users"),
-        ("ssl.keystore.password", "secret", "ssl.keystore.password=(hidden)"),
-        ("listener.name.x.ssl.keystore.key", "secret", "listener.name.x.ssl.keystore.key"),
+        ("sasl.kerberos.service.name", "kafka", "sasl.kerberos.service.name=kafka"),
     ],
 )
 def test_who_asks_for_protection_is_told_that_there_is_none(caplog, name, value, shown):
@@ -89,6 +86,24 @@ def test_who_asks_for_protection_is_told_that_there_is_none(caplog, name, value,
     assert said == (
         f"these settings of Kafka have no effect in kwire yet: {shown}; clients connect without "
         "a login or encryption, and may do everything"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "shown"),
+    [
+        ("ssl.client.auth", "required", "ssl.client.auth=required"),
+        ("sasl.enabled.mechanisms", "PLAIN", "sasl.enabled.mechanisms=PLAIN"),
+        ("ssl.keystore.password", "secret", "ssl.keystore.password=(hidden)"),
+        ("listener.name.x.ssl.keystore.key", "secret", "listener.name.x.ssl.keystore.key"),
+    ],
+)
+def test_who_protects_a_listener_that_there_is_not_is_told(caplog, name, value, shown):
+    """Settings of secured listeners, while all listeners are PLAINTEXT."""
+    [said] = _said(caplog, {name: value})
+    assert said == (
+        f"no listener is protected by these settings: {shown}; clients of PLAINTEXT listeners "
+        "connect without a login or encryption, and may do everything"
     )
 
 

@@ -217,7 +217,10 @@ def _encode(served_by: Route, response: Any, correlation_id: int) -> bytes:
     whole, start = bytearray(), 0
     for position, part in slices:
         whole += out[start:position]
-        whole += os.pread(part.fd, part.size_bytes, part.position)
+        try:
+            whole += os.pread(part.fd, part.size_bytes, part.position)
+        except OSError as error:  # the process was killed, and its files are closed
+            raise ConnectionClosed("a file is closed") from error
         start = position
     whole += out[start:]
     whole[:4] = (len(whole) - 4).to_bytes(4)

@@ -1,15 +1,19 @@
 """Followers in a simulated cluster: they have what their leader has, whoever dies and returns."""
 
+import errno
 from pathlib import Path
 from typing import Any
 
+import pytest
 import trio
 
 from kwire.client.topics import create_topics
+from kwire.config.broker import BrokerConfig
 from kwire.errors import KafkaError
 from kwire.log.partition_log import PartitionLog
 from kwire.record.records import BatchBuilder
 from kwire.testing.log_scan import check_log, log_batches
+from tests.simulation.network import pass_s
 from tests.simulation.workloads import PARTITIONS, IdempotentProducer
 from tests.simulation.world import DATE_MS, World, simulate
 
@@ -23,6 +27,12 @@ async def _replicated(world: World) -> IdempotentProducer:
     assert not isinstance(made[TOPIC], KafkaError), made
     await world.until(lambda: _logs(world) is not None, 20, "the topic is everywhere")
     return IdempotentProducer(world, "p", TOPIC)
+
+
+def _is_in_sync(world: World) -> bool:
+    """Whether all replicas are in sync."""
+    rows = world.checks.image.topics_by_name[TOPIC].partitions
+    return all(len(row.isr) == len(row.replicas) for row in rows)
 
 
 def _logs(world: World) -> list[list[PartitionLog]] | None:
@@ -125,5 +135,70 @@ def test_what_a_dead_leader_alone_had_is_cut(seed: int, tmp_path: Path) -> None:
         await _check(world, producer)
         for some in _logs(world) or ():
             assert not any(b"lost" in bytes(batch.data) for batch in log_batches(some[0]))
+
+    simulate(seed, tmp_path, scenario)
+
+
+def test_a_failed_directory_moves_what_it_held(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its replicas leave the ISR, others lead, and it isn't taken for a follower any more."""
+    config = World.config
+
+    def with_two_directories(world: World, node_id: int, directory: Path) -> BrokerConfig:
+        both = f"{directory},{directory.with_name('second')}"
+        return config(world, node_id, directory).changed({"log.dirs": both})
+
+    monkeypatch.setattr(World, "config", with_two_directories)
+
+    async def scenario(world: World) -> None:
+        producer = await _replicated(world)
+        for _ in range(10):
+            await producer.step()
+        node = world.random.choice(list(world.nodes.values()))
+        data = world.random.choice(node.broker.log_manager.data_directories)
+        data.health.fail("a test", OSError(errno.EIO, "Input/output error"))
+        lost = {one.index for one in node.broker.hosted() if one.topic == TOPIC and one.is_offline}
+        assert lost
+
+        def is_moved() -> bool:
+            rows = world.checks.image.topics_by_name[TOPIC].partitions
+            return all(
+                (node.node_id in row.isr) == (index not in lost)
+                and row.leader in row.isr
+                and row.leader >= 0
+                for index, row in enumerate(rows)
+            )
+
+        await world.until(is_moved, 2, "others have taken over")
+        for _ in range(30):
+            await producer.step()
+        await pass_s(5)
+        assert is_moved()
+        node.kill()
+        node.start()
+        await world.all_ready(30)
+        await _check(world, producer)
+
+    simulate(seed, tmp_path, scenario)
+
+
+def test_a_power_cut_costs_nothing_that_was_acknowledged(seed: int, tmp_path: Path) -> None:
+    """Its replicas lack what wasn't on the disk, so they aren't in sync until they are."""
+
+    async def scenario(world: World) -> None:
+        producer = await _replicated(world)
+        for _ in range(4):
+            for _ in range(15):
+                await producer.step()
+                await pass_s(0.1)
+            node = world.random.choice(list(world.nodes.values()))
+            node.cut_power()
+            for _ in range(5):
+                await producer.step()
+            node.start()
+            await world.all_ready(30)
+            await world.until(lambda: _is_in_sync(world), 40, "all replicas are in sync")
+        await _check(world, producer)
 
     simulate(seed, tmp_path, scenario)

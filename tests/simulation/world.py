@@ -163,6 +163,12 @@ class Node:
         rmtree(self._root / "data", ignore_errors=True)
         self._machine = Machine(self._root)
 
+    def cut_power(self) -> None:
+        """End the machine: what wasn't synced may be lost, in any part."""
+        self._world.note(f"power cut of {self.node_id}")
+        self.kill()
+        self._machine.lose_power(self._world.random)
+
     def stop(self) -> None:
         """Stop the process as SIGTERM does."""
         self.is_wanted = False

@@ -2,9 +2,9 @@
 
 Rules:
 
-- Every API has a row in ``GUARDS``. A guard checks what Kafka's KafkaApis checks, hands the handler
-  only what the client may do, and adds the errors for the rest. It also leaves out of a response
-  what the client may not see.
+- Every API that is served has a row in ``GUARDS``. A guard checks what Kafka's KafkaApis checks,
+  hands the handler only what the client may do, and adds the errors for the rest. It also leaves
+  out of a response what the client may not see.
 - Without an authorizer no guard is called, and none is imported.
 - The fast paths of Produce and Fetch ask the authorizer themselves, and leave a request that isn't
   allowed to the guard.
@@ -24,11 +24,21 @@ from kwire.protocol.messages import MODULES, OWN_MODULES
 FOR_EVERYBODY = {
     "api_versions": "a client asks before it can know anything",
     "get_telemetry_subscriptions": "it tells nothing about the cluster",
+    "expire_delegation_token": "its handler asks for the owner and the renewers",
     "push_telemetry": "the broker says which metrics it wants",
+    "renew_delegation_token": "its handler asks for the owner and the renewers",
+    "sasl_authenticate": "it says who the client is",
+    "sasl_handshake": "it says who the client is",
 }
 """APIs that need no right, and why."""
 
 GUARDS = {
+    "administration": (
+        *("alter_client_quotas", "alter_partition_reassignments"),
+        *("alter_user_scram_credentials", "create_delegation_token", "describe_client_quotas"),
+        *("describe_delegation_token", "describe_user_scram_credentials"),
+        *("list_partition_reassignments", "unregister_broker"),
+    ),
     "cluster": (
         *("announce_member", "alter_configs", "create_acls", "delete_acls", "describe_acls"),
         *("describe_configs", "describe_log_dirs", "describe_quorum", "elect_leaders"),

@@ -1,0 +1,343 @@
+"""Topics with three replicas, seen with stock clients and tools while brokers stop and are killed.
+
+The cluster is the tests' own, because they end its brokers: three kwires on an etcd (``make
+compat-cluster``), or with ``KWIRE_CLUSTER=kafka`` three Apache Kafkas.
+"""
+
+import json
+import os
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, Producer
+from confluent_kafka.admin import AdminClient
+from kafka import KafkaAdminClient, KafkaProducer
+from kafka.admin import NewTopic
+
+from compat_tests.apache_kafka import KafkaCluster
+from compat_tests.clients import QUIET, READ_TIMEOUT_S
+from compat_tests.cluster import KwireCluster
+from compat_tests.conftest import NODES, OWN, Names
+from compat_tests.java_tools import run_tool
+from compat_tests.reading import read_all
+from compat_tests.test_java_tools import TOPICS
+from kwire.testing.etcd import MISSING, find_etcd
+from kwire.testing.waiting import wait_until
+
+ELECTION = "org.apache.kafka.tools.LeaderElectionCommand"
+REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
+PARTITIONS = 3
+SETTINGS = {
+    "offsets.topic.replication.factor": "3",
+    "offsets.topic.num.partitions": "5",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    "transaction.state.log.num.partitions": "3",
+    "auto.leader.rebalance.enable": "false",
+}
+AFTER_S = 60
+"""How long something may take that follows the end of a broker."""
+
+Cluster = KwireCluster | KafkaCluster
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Three brokers."""
+    if NODES < PARTITIONS or os.environ.get("KWIRE_BOOTSTRAP"):
+        pytest.skip("needs three brokers of its own: make compat-cluster")
+    directory = tmp_path_factory.mktemp("replicas")
+    if os.environ.get("KWIRE_CLUSTER") == "kafka":
+        with KafkaCluster(directory, SETTINGS) as kafka:
+            yield kafka
+        return
+    if find_etcd() is None:
+        pytest.skip(MISSING)
+    with KwireCluster(directory, SETTINGS) as kwire:
+        yield kwire
+        log = kwire.log()
+    assert "bug in" not in log, f"{OWN}: {log}"
+
+
+@pytest.fixture
+def bootstrap(cluster: Cluster) -> str:
+    """The addresses of the brokers."""
+    return cluster.bootstrap
+
+
+@pytest.fixture
+def names() -> Names:
+    """Names for topics, which end with the cluster: the client may have lost its controller."""
+    return Names()
+
+
+class Topic:
+    """A topic with three replicas for each partition."""
+
+    def __init__(self, cluster: Cluster, admin: KafkaAdminClient, name: str, min_isr: int) -> None:
+        self.name = name
+        self.cluster = cluster
+        configs = {"min.insync.replicas": str(min_isr)}
+        admin.create_topics([NewTopic(name, PARTITIONS, 3, topic_configs=configs)])
+        self.wait_in_sync(3)
+
+    def partitions(self) -> dict[int, tuple[int, list[int]]]:
+        """The leader and the replicas in sync of each partition."""
+        client = AdminClient({"bootstrap.servers": self.cluster.bootstrap}, logger=QUIET)
+        found = client.list_topics(self.name, timeout=READ_TIMEOUT_S).topics[self.name]
+        return {one.id: (one.leader, sorted(one.isrs)) for one in found.partitions.values()}
+
+    def wait_in_sync(self, count: int) -> None:
+        """Until so many replicas of each partition are in sync."""
+
+        def are_in_sync() -> bool:
+            found = self.partitions()
+            return len(found) == PARTITIONS and all(
+                leader >= 0 and len(isr) == count for leader, isr in found.values()
+            )
+
+        wait_until(are_in_sync, timeout_s=AFTER_S, what=f"{count} replicas in sync")
+
+    def tool(self, *arguments: str) -> str:
+        """What kafka-topics prints of the topic."""
+        server = ("--bootstrap-server", self.cluster.bootstrap)
+        return run_tool(TOPICS, *server, "--describe", "--topic", self.name, *arguments)
+
+
+@pytest.fixture
+def topic(cluster: Cluster, admin: KafkaAdminClient, names: Names) -> Topic:
+    """A topic that needs two replicas in sync."""
+    return Topic(cluster, admin, names.topic("replicas"), 2)
+
+
+class Writer:
+    """Writes numbered records, from a thread of its own, until it is stopped."""
+
+    def __init__(self, bootstrap: str, topic: str, **options: object) -> None:
+        config = {"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 1, **options}
+        self.acknowledged: list[str] = []
+        self.failed: list[str] = []
+        self._topic = topic
+        self._producer = Producer(config, logger=QUIET)
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def _run(self) -> None:
+        number = 0
+        while not self._is_over.is_set():
+            value = str(number)
+            self._producer.produce(
+                self._topic, value, partition=number % PARTITIONS, on_delivery=self._told
+            )
+            number += 1
+            self._producer.poll(0.002)
+        assert not self._producer.flush(AFTER_S)
+
+    def _told(self, error: KafkaError | None, message: object) -> None:
+        value = message.value().decode()  # type: ignore[attr-defined]
+        if error is None:
+            self.acknowledged.append(value)
+        else:
+            self.failed.append(f"{value}: {error}")
+
+    def wait_for_more(self, count: int) -> None:
+        """Until so many more records are acknowledged."""
+        enough = len(self.acknowledged) + count
+        wait_until(
+            lambda: len(self.acknowledged) >= enough, timeout_s=AFTER_S, what="acknowledgements"
+        )
+
+    def __enter__(self) -> "Writer":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        self._thread.join()
+
+
+def outcome(bootstrap: str, topic: str, acks: str) -> str:
+    """The name of the error that a record for partition 0 gets, written once; empty for none."""
+    told: list[str] = []
+    options = {"acks": acks, "retries": 0, "message.timeout.ms": 20_000}
+    producer = Producer({"bootstrap.servers": bootstrap, **options}, logger=QUIET)
+    producer.produce(
+        topic,
+        b"value",
+        partition=0,
+        on_delivery=lambda error, _: told.append(error.name() if error else ""),
+    )
+    producer.flush(AFTER_S)
+    [found] = told
+    return found
+
+
+def test_replicas_are_spread_and_in_sync(topic: Topic) -> None:
+    """Each broker leads one partition, and is named in all."""
+    found = topic.partitions()
+    assert sorted(leader for leader, _ in found.values()) == [1, 2, 3]
+    printed = topic.tool()
+    assert "ReplicationFactor: 3" in printed
+    assert printed.count("Isr: ") == PARTITIONS
+    assert "Partition:" not in topic.tool("--under-replicated-partitions")
+
+
+@pytest.mark.parametrize("client", ["kafka-python", "confluent"])
+def test_a_record_is_acknowledged_by_all(bootstrap: str, topic: Topic, client: str) -> None:
+    """And read by a consumer."""
+    count = 300
+    if client == "confluent":
+        producer = Producer({"bootstrap.servers": bootstrap, "acks": "all"}, logger=QUIET)
+        for number in range(count):
+            producer.produce(topic.name, str(number), partition=number % PARTITIONS)
+        assert not producer.flush(AFTER_S)
+    else:
+        other = KafkaProducer(bootstrap_servers=bootstrap, acks="all")
+        sent = [
+            other.send(topic.name, str(number).encode(), partition=number % PARTITIONS)
+            for number in range(count)
+        ]
+        assert [one.get(AFTER_S).offset for one in sent] == [
+            number // PARTITIONS for number in range(count)
+        ]
+        other.close()
+    values = [value for _, _, value in read_all(bootstrap, topic.name, PARTITIONS)]
+    assert sorted(map(int, values)) == list(range(count))
+
+
+def test_too_few_replicas_in_sync(
+    cluster: Cluster, bootstrap: str, admin: KafkaAdminClient, names: Names
+) -> None:
+    """acks=all is refused while a broker is missing, other acks are not."""
+    topic = Topic(cluster, admin, names.topic("strict"), 3)
+    leader = topic.partitions()[0][0]
+    follower = next(node for node in cluster.brokers if node != leader)
+    assert outcome(bootstrap, topic.name, "all") == ""
+    cluster.brokers[follower].stop()
+    try:
+        topic.wait_in_sync(2)
+        assert outcome(bootstrap, topic.name, "all") == "NOT_ENOUGH_REPLICAS"
+        assert outcome(bootstrap, topic.name, "1") == ""
+        assert topic.tool("--under-min-isr-partitions").count("Partition:") == PARTITIONS
+    finally:
+        cluster.brokers[follower].restart()
+    topic.wait_in_sync(3)
+    assert outcome(bootstrap, topic.name, "all") == ""
+    assert len(list(read_all(bootstrap, topic.name, PARTITIONS))) == 3
+
+
+def test_partitions_are_under_replicated_while_a_broker_is_stopped(
+    cluster: Cluster, topic: Topic
+) -> None:
+    """Its leaderships move first; afterwards it leads again what it is the first replica of."""
+    stopped = topic.partitions()[0][0]
+    cluster.brokers[stopped].stop()
+    try:
+        topic.wait_in_sync(2)
+        assert all(leader != stopped for leader, _ in topic.partitions().values())
+        printed = topic.tool("--under-replicated-partitions")
+        assert printed.count("Partition:") == PARTITIONS
+        assert "Partition:" not in topic.tool("--unavailable-partitions")
+    finally:
+        cluster.brokers[stopped].restart()
+    topic.wait_in_sync(3)
+    assert "Partition:" not in topic.tool("--under-replicated-partitions")
+    server = ("--bootstrap-server", cluster.bootstrap)
+    where = ("--topic", topic.name, "--partition", "0")
+    run_tool(ELECTION, *server, "--election-type", "preferred", *where)
+    wait_until(lambda: topic.partitions()[0][0] == stopped, what="the preferred leader")
+
+
+@pytest.mark.parametrize("end", ["kill", "stop"])
+@pytest.mark.parametrize("idempotent", [True, False])
+def test_a_producer_goes_on_without_loss(
+    cluster: Cluster, bootstrap: str, topic: Topic, end: str, idempotent: bool
+) -> None:
+    """Whatever was acknowledged is there in the end; in order and once if it is idempotent."""
+    gone = cluster.brokers[topic.partitions()[0][0]]
+    with Writer(bootstrap, topic.name, **{"enable.idempotence": idempotent}) as writer:
+        writer.wait_for_more(100)
+        getattr(gone, end)()
+        try:
+            writer.wait_for_more(300)
+        finally:
+            gone.restart()
+        topic.wait_in_sync(3)
+        writer.wait_for_more(100)
+    assert not writer.failed
+    found: dict[int, list[int]] = {}
+    for partition, _, value in read_all(bootstrap, topic.name, PARTITIONS):
+        found.setdefault(partition, []).append(int(value))
+    counts = Counter(number for numbers in found.values() for number in numbers)
+    assert {int(value) for value in writer.acknowledged} <= set(counts)
+    if idempotent:
+        assert set(counts.values()) == {1}
+        assert all(numbers == sorted(numbers) for numbers in found.values())
+
+
+def test_a_group_goes_on(cluster: Cluster, bootstrap: str, topic: Topic, names: Names) -> None:
+    """A consumer sees each record, in order, though the broker of a partition is killed."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": names.group(),
+            "auto.offset.reset": "earliest",
+        },
+        logger=QUIET,
+    )
+    consumer.subscribe([topic.name])
+    found: dict[int, list[int]] = {}
+
+    def read_until(count: int) -> None:
+        def has_enough() -> bool:
+            message = consumer.poll(0.1)
+            if message is not None and message.error() is None:
+                found.setdefault(message.partition(), []).append(int(message.value()))
+            return sum(map(len, found.values())) >= count
+
+        wait_until(has_enough, timeout_s=AFTER_S, what=f"{count} records", interval_s=0)
+
+    gone = cluster.brokers[topic.partitions()[0][0]]
+    try:
+        with Writer(bootstrap, topic.name, **{"enable.idempotence": True}) as writer:
+            read_until(100)
+            gone.kill()
+            writer.wait_for_more(300)
+        read_until(len(writer.acknowledged))
+    finally:
+        gone.restart()
+        consumer.close()
+    topic.wait_in_sync(3)
+    assert sorted(number for numbers in found.values() for number in numbers) == list(
+        range(len(writer.acknowledged))
+    )
+    assert all(numbers == sorted(numbers) for numbers in found.values())
+
+
+def test_partitions_are_reassigned(
+    cluster: Cluster, bootstrap: str, admin: KafkaAdminClient, names: Names, tmp_path: Path
+) -> None:
+    """A partition with one replica moves to another broker with its records, and back to more."""
+    name = names.topic("moved")
+    admin.create_topics([NewTopic(name, -1, -1, replica_assignments={0: [1]})])
+    topic = Topic.__new__(Topic)
+    topic.name, topic.cluster = name, cluster
+    for number in range(5):
+        assert outcome(bootstrap, name, "all") == "", number
+    plan = tmp_path / "plan.json"
+    for replicas in ([2], [3, 1, 2]):
+        wanted = [{"topic": name, "partition": 0, "replicas": replicas}]
+        plan.write_text(json.dumps({"version": 1, "partitions": wanted}))
+        server = ("--bootstrap-server", bootstrap, "--reassignment-json-file", str(plan))
+        run_tool(REASSIGN, *server, "--execute")
+        wait_until(
+            lambda r=replicas: topic.partitions()[0][1] == sorted(r),  # type: ignore[misc]
+            timeout_s=AFTER_S,
+            what="the new replicas",
+        )
+        assert "is completed" in run_tool(REASSIGN, *server, "--verify")
+        assert outcome(bootstrap, name, "all") == ""
+    assert len(list(read_all(bootstrap, name, 1))) == 7

@@ -1,0 +1,117 @@
+"""The controller's duties: fencing the silent, preferred leaders, elections, the store's upkeep.
+
+Rules:
+
+- Whoever holds the controller's key does them, and commits under it: a broker that has lost the key
+  changes nothing by it.
+- Leaders of brokers that are fenced are elected in the same commit.
+- Preferred leaders are elected every ``leader.imbalance.check.interval.seconds`` if
+  ``auto.leader.rebalance.enable`` is set, and partitions without a leader are looked at every
+  ``unclean.leader.election.interval.ms``.
+"""
+
+import logging
+from collections.abc import Callable, Container
+
+from kwire.broker.broker import Broker
+from kwire.broker.commits import Decide
+from kwire.clock import Clock
+from kwire.metadata.balance import MOST_ELECTIONS, balanced, elections, with_leaders
+from kwire.metadata.changes import Change
+from kwire.metadata.image import MetadataImage
+from kwire.metadata.liveness import Liveness
+from kwire.metadata.registration import elect_controller, fence
+from kwire.metadata.store import Guard, MetadataStore, Session, Sessions
+
+log = logging.getLogger(__name__)
+
+
+class ControllerDuties:
+    """The duties of one broker while it is the controller."""
+
+    def __init__(self, store: MetadataStore, clock: Clock, session_ms: int) -> None:
+        self._store = store
+        self._clock = clock
+        self._session_ms = session_ms
+        self._held: tuple[Guard, Liveness] | None = None
+        self._balance_ms = self._elect_ms = 0
+
+    def is_held(self, sessions: Sessions) -> bool:
+        """Whether this broker is the controller."""
+        holder = sessions.controller
+        return self._held is not None and holder is not None and holder[1] == self._held[0]
+
+    def give_up(self) -> None:
+        """This broker's session is over, and with it the key."""
+        self._held = None
+
+    async def begin(self, broker: Broker, session: Session) -> bool:
+        """Become the controller; False if another broker is."""
+        guard = await self._store.hold_controller(session)
+        if guard is None:
+            return False
+        log.info("this broker is the controller")
+        now_ms = self._clock.steady_ms()
+        self._held = guard, Liveness(now_ms, self._session_ms)
+        self._balance_ms = now_ms + _balance_every_ms(broker)
+        self._elect_ms = now_ms + _elect_every_ms(broker)
+        await broker.commit(lambda image: elect_controller(image, broker.node_id), guard=guard)
+        return True
+
+    async def perform(
+        self, broker: Broker, sessions: Sessions, dead: Container[tuple[int, str]]
+    ) -> float:
+        """Do what is due; the ms after which something else is, if no session changes.
+
+        ``dead`` are processes that are proven dead: (node id, incarnation).
+        """
+        if self._held is None or not self.is_held(sessions):
+            self._held = None  # another broker is the controller by now
+            return float("inf")
+        guard, liveness = self._held
+        now_ms = self._clock.steady_ms()
+        verdict = liveness.judge(broker.image.brokers, sessions, now_ms, dead)
+        if verdict.silent:
+            log.warning("fencing brokers without a session: %s", sorted(verdict.silent))
+            await broker.commit(apart(broker, fence, verdict.silent), guard=guard)
+        await self._elect(broker, guard, now_ms)
+        await self._store.upkeep(broker.image, guard)
+        return min(verdict.look_again_ms, self._balance_ms, self._elect_ms) - now_ms
+
+    async def _elect(self, broker: Broker, guard: Guard, now_ms: int) -> None:
+        """Elect preferred leaders, and leaders where there is none, if it is time."""
+        if now_ms >= self._elect_ms:
+            self._elect_ms = now_ms + _elect_every_ms(broker)
+            await broker.commit(apart(broker, with_leaders), guard=guard)
+        if now_ms >= self._balance_ms:
+            self._balance_ms = now_ms + _balance_every_ms(broker)
+            if broker.setting("auto.leader.rebalance.enable"):
+                await self._balance(broker, guard, now_ms)
+
+    async def _balance(self, broker: Broker, guard: Guard, now_ms: int) -> None:
+        done = 0
+
+        def decide(image: MetadataImage) -> list[Change]:
+            nonlocal done
+            changes = balanced(image)
+            done = elections(changes)
+            return changes
+
+        await broker.commit(apart(broker, decide), guard=guard)
+        if done:
+            log.info("elected %d preferred leaders", done)
+        if done == MOST_ELECTIONS:
+            self._balance_ms = now_ms  # there may be more
+
+
+def apart(broker: Broker, decide: Callable[..., list[Change]], *arguments: object) -> Decide:
+    """A decision that looks at every partition: it is made in a thread."""
+    return lambda image: broker.threads.computing.run(decide, image, *arguments)
+
+
+def _balance_every_ms(broker: Broker) -> int:
+    return broker.integer("leader.imbalance.check.interval.seconds") * 1000
+
+
+def _elect_every_ms(broker: Broker) -> int:
+    return broker.integer("unclean.leader.election.interval.ms")

@@ -1,0 +1,69 @@
+"""The connections that haven't shown yet who they are: their number and their time are bounded.
+
+Rules:
+
+- A client has ``PATIENCE_S`` for its TLS handshake and its login, however slowly it sends.
+- At most ``MOST`` connections may be on their way. If there are more, the oldest of the address
+  that has the most is ended: a machine that opens many harms itself first.
+"""
+
+import logging
+from collections import Counter
+from typing import Protocol
+
+log = logging.getLogger(__name__)
+
+PATIENCE_S = 15.0
+MOST = 1000
+
+
+class Newcomer(Protocol):
+    """A connection that hasn't logged in."""
+
+    peer_host: str
+
+    def abort_nowait(self) -> None:
+        """End the connection at once."""
+
+
+class Newcomers:
+    """The newcomers of one server, the oldest first."""
+
+    def __init__(self, most: int = MOST) -> None:
+        self._most = most
+        self._since_s: dict[Newcomer, float] = {}
+        self._per_address: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._since_s)
+
+    def add(self, newcomer: Newcomer, now_s: float) -> None:
+        """Note a connection that has just been accepted; this may end another one."""
+        if len(self._since_s) >= self._most:
+            self._make_room()
+        self._since_s[newcomer] = now_s
+        self._per_address[newcomer.peer_host] += 1
+
+    def discard(self, newcomer: Newcomer) -> None:
+        """Forget a connection that has logged in or has ended; harmless if it was forgotten."""
+        if self._since_s.pop(newcomer, None) is not None:
+            self._per_address[newcomer.peer_host] -= 1
+            if not self._per_address[newcomer.peer_host]:
+                del self._per_address[newcomer.peer_host]
+
+    def sweep(self, now_s: float) -> None:
+        """End the connections whose time is up."""
+        while self._since_s:
+            oldest, since_s = next(iter(self._since_s.items()))
+            if now_s - since_s < PATIENCE_S:
+                return
+            log.info("closing the connection from %s: no login in time", oldest.peer_host)
+            self._end(oldest)
+
+    def _make_room(self) -> None:
+        address = self._per_address.most_common(1)[0][0]
+        self._end(next(one for one in self._since_s if one.peer_host == address))
+
+    def _end(self, newcomer: Newcomer) -> None:
+        self.discard(newcomer)
+        newcomer.abort_nowait()

@@ -1,0 +1,58 @@
+"""DescribeUserScramCredentials: which users have which SCRAM mechanisms, and their iterations.
+
+Behaviour: no users, or null, means all. A user that is named twice, and a user without credentials,
+has an error of its own. Salts and keys are never shown.
+"""
+
+from collections import Counter
+
+from kwire.errors import ErrorCode
+from kwire.handlers.context import RequestContext
+from kwire.metadata.scram import MECHANISMS, Credentials
+from kwire.protocol.messages.describe_user_scram_credentials import (
+    CredentialInfo,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+)
+
+UNITS = 5
+BYTES = 60
+
+
+async def handle(
+    request: DescribeUserScramCredentialsRequest, context: RequestContext
+) -> DescribeUserScramCredentialsResponse:
+    """Describe the users that are asked for."""
+    known, work = context.broker.image.scram_credentials, context.work
+    asked = [user.name for user in request.users or ()]
+    names = asked or sorted({user for _, user in known})
+    counts = Counter(asked)
+    response = DescribeUserScramCredentialsResponse(error_message=None)
+    for name in dict.fromkeys(names):
+        if work.spend(UNITS):
+            await work.next_slice()
+        work.answer(BYTES + len(name))
+        response.results.append(_described(name, known, is_twice=counts[name] > 1))
+    return response
+
+
+def _described(
+    name: str, known: Credentials, *, is_twice: bool
+) -> DescribeUserScramCredentialsResult:
+    result = DescribeUserScramCredentialsResult(user=name, error_message=None)
+    if is_twice:
+        result.error_code = ErrorCode.DUPLICATE_RESOURCE
+        result.error_message = (
+            f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}"
+        )
+        return result
+    result.credential_infos = [
+        CredentialInfo(mechanism=number, iterations=known[mechanism, name].iterations)
+        for number, mechanism in MECHANISMS.items()
+        if (mechanism, name) in known
+    ]
+    if not result.credential_infos:
+        result.error_code = ErrorCode.RESOURCE_NOT_FOUND
+        result.error_message = f"Attempt to describe a user credential that does not exist: {name}"
+    return result

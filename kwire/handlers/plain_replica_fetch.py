@@ -1,0 +1,209 @@
+"""Fetch by a follower, the common request: the next one of its session.
+
+This is a fast path. It reads the request where it lies in memory, and writes the response as bytes
+and slices of files. ``answer`` returns None for an uncommon request and leaves nothing changed.
+Then ``kwire.handlers.replica_fetch``, the slow and obvious twin, serves the request. Both answer
+alike, as tests/handlers/test_plain_replica_fetch.py shows.
+
+A common request has: version 18, a session that goes on in the same broker epoch, partitions that
+the session has, at most ``MOST_AT_ONCE``, no forgotten ones, no rack, and no tags but the
+follower's own; and the broker has no authorizer.
+
+Format of a request: see ``plain_fetch``. The tags of a partition are none, or its high watermark
+(tag 1, int64); those of the request are the follower's id int32, broker epoch int64, and no tags
+(tag 1).
+"""
+
+from struct import Struct
+from struct import error as StructError
+from typing import NamedTuple, TypeAlias
+
+from kwire.broker.broker import Broker
+from kwire.broker.replica_sessions import NOT_TOLD, ReplicaPosition, ReplicaSession
+from kwire.errors import ErrorCode
+from kwire.handlers.replica_fetch import MOST_AT_ONCE, Answer, Wish, when_due
+from kwire.handlers.waiting import Unfinished, at_once_or_later
+from kwire.protocol.file_slice import FileSlice
+from kwire.protocol.frame import RequestHeader
+from kwire.protocol.messages.fetch import PartitionData
+from kwire.protocol.wire import MalformedRequest, append_unsigned_varint, read_unsigned_varint
+
+WATERMARK_SINCE = 18
+
+_BEGIN = Struct(">iiibii")
+"""Wait, min and max bytes, isolation, session id, session epoch."""
+
+_ENTRY = Struct(">iiqiqiB")
+"""A partition: index, leader epoch, offset, last epoch, log start, most bytes, number of tags."""
+
+_WATERMARK = Struct(">BBq")
+_WATERMARK_TAG = (1, 8)
+_REPLICA = Struct(">BBBiqB")
+"""The end of a request: one tag, its number and size; the follower's id, broker epoch, no tags."""
+
+_REPLICA_TAG = (1, 1, 13)
+_NOTHING_BETWEEN = b"\1\1"
+"""No forgotten partitions and no rack."""
+
+_UUID_BYTES = 16
+_NO_ELEMENTS = 1
+_NO_TAGS = b"\0"
+
+_NO_TOPICS = b"\1\0"
+"""An empty array, and no tags."""
+
+_HEAD = Struct(">iiBihi")
+"""Size, correlation id, no tags, throttle time, error code, session id."""
+
+_TOLD = Struct(">ihqqqBi")
+"""Index, error code, high watermark, last stable offset, log start, null for the aborted
+transactions, and no preferred replica."""
+
+
+_DIVERGING = Struct(">BBBiqB")
+"""One tag, its number and size; the diverging epoch, its end offset, no tags."""
+
+
+class _Uncommon(Exception):
+    """This request is for the slow twin."""
+
+
+_Named: TypeAlias = tuple[ReplicaPosition, tuple[int, ...]]
+"""A partition of a request, and what ``ReplicaPosition.want`` takes."""
+
+
+class _Fetch(NamedTuple):
+    """A request: ``named`` are its partitions with what the follower tells of each."""
+
+    session: ReplicaSession
+    wish: Wish
+    named: list[_Named]
+
+
+def answer(
+    frame: memoryview, position: int, header: RequestHeader, broker: Broker
+) -> list[bytes | FileSlice] | Unfinished | None:
+    """The whole response in parts with its size in front, or what gives it later.
+
+    None if the request isn't common. ``position`` is where the body of the request begins.
+    """
+    if header.api_version < WATERMARK_SINCE or broker.authorizer is not None:
+        return None
+    try:
+        fetch = _read(frame, position, broker)
+    except (_Uncommon, StructError, IndexError, MalformedRequest):
+        return None
+    fetch.session.go_on()
+    for one, told in fetch.named:
+        one.want(*told)
+    return at_once_or_later(_answered(fetch, header, broker))
+
+
+async def _answered(
+    fetch: _Fetch, header: RequestHeader, broker: Broker
+) -> list[bytes | FileSlice]:
+    session = fetch.session
+    try:
+        found = await when_due(session, fetch.wish, broker, None)
+    finally:
+        session.change = None
+    if session.session_id not in broker.replica_sessions:
+        size = _HEAD.size - 4 + 2
+        code = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        return [_HEAD.pack(size, header.correlation_id, 0, 0, code, 0) + _NO_TOPICS]
+    return _told(session, found, header)
+
+
+def _read(frame: memoryview, position: int, broker: Broker) -> _Fetch:
+    """A request; _Uncommon and others if it isn't common."""
+    wait_ms, min_bytes, max_bytes, _, session_id, epoch = _BEGIN.unpack_from(frame, position)
+    session = broker.replica_sessions.peek(session_id, epoch)
+    if session is None:
+        raise _Uncommon
+    named: list[_Named] = []
+    count, at = read_unsigned_varint(frame, position + _BEGIN.size)
+    for _ in range(count - 1):
+        topic_id = bytes(frame[at : at + _UUID_BYTES])
+        partitions, at = read_unsigned_varint(frame, at + _UUID_BYTES)
+        if len(session.dirty) + len(named) + partitions > MOST_AT_ONCE:
+            raise _Uncommon
+        for _ in range(partitions - 1):
+            one, at = _read_partition(frame, at, topic_id, session)
+            named.append(one)
+        if frame[at]:
+            raise _Uncommon
+        at += 1
+    if count < _NO_ELEMENTS or frame[at : at + 2] != _NOTHING_BETWEEN:
+        raise _Uncommon
+    *tag, node_id, broker_epoch, no_tags = _REPLICA.unpack_from(frame, at + 2)
+    is_whole = at + 2 + _REPLICA.size == len(frame)
+    if tuple(tag) != _REPLICA_TAG or no_tags or not is_whole or node_id != session.node_id:
+        raise _Uncommon
+    if len(session.dirty) > MOST_AT_ONCE or broker_epoch != session.broker_epoch:
+        raise _Uncommon
+    return _Fetch(session, Wish(wait_ms, min_bytes, max_bytes), named)
+
+
+def _read_partition(
+    frame: memoryview, at: int, topic_id: bytes, session: ReplicaSession
+) -> tuple[_Named, int]:
+    """A partition with what the follower tells of it, and the position after it."""
+    index, *told, tags = _ENTRY.unpack_from(frame, at)
+    at += _ENTRY.size
+    watermark = NOT_TOLD
+    if tags:
+        *tag, watermark = _WATERMARK.unpack_from(frame, at)
+        if tags != 1 or tuple(tag) != _WATERMARK_TAG:
+            raise _Uncommon
+        at += _WATERMARK.size
+    known = session.positions.get(("", topic_id, index))
+    if known is None:
+        raise _Uncommon
+    return (known, (*told, watermark)), at
+
+
+def _told(session: ReplicaSession, found: Answer, header: RequestHeader) -> list[bytes | FileSlice]:
+    """The response in parts, its size first."""
+    by_topic: dict[bytes, list[tuple[ReplicaPosition, PartitionData]]] = {}
+    for one in found.told:
+        by_topic.setdefault(one[0].key[1], []).append(one)
+    parts: list[bytes | FileSlice] = []
+    out = bytearray(_HEAD.size)
+    append_unsigned_varint(out, len(by_topic) + 1)
+    size = 0
+    for topic_id, partitions in by_topic.items():
+        out += topic_id
+        append_unsigned_varint(out, len(partitions) + 1)
+        for position, data in partitions:
+            position.told(data.high_watermark, data.log_start_offset)
+            out += _TOLD.pack(
+                data.partition_index,
+                data.error_code,
+                data.high_watermark,
+                data.last_stable_offset,
+                data.log_start_offset,
+                0,
+                -1,
+            )
+            records = data.records
+            if isinstance(records, FileSlice):
+                append_unsigned_varint(out, records.size_bytes + 1)
+                parts += (bytes(out), records)
+                size += len(out) + records.size_bytes
+                out = bytearray()
+            else:
+                out.append(_NO_ELEMENTS)
+            diverging = data.diverging_epoch
+            if diverging is None:
+                out += _NO_TAGS
+            else:
+                out += _DIVERGING.pack(1, 0, 13, diverging.epoch, diverging.end_offset, 0)
+        out += _NO_TAGS
+    out += _NO_TAGS
+    size += len(out)
+    parts.append(bytes(out))
+    head = _HEAD.pack(size - 4, header.correlation_id, 0, 0, 0, session.session_id)
+    first = parts[0]
+    assert not isinstance(first, FileSlice)
+    parts[0] = head + first[_HEAD.size :]
+    return parts

@@ -1,0 +1,48 @@
+"""SaslAuthenticate: one message of a login, in the mechanism that SaslHandshake chose.
+
+Behaviour: a login that fails is answered after ``connection.failed.authentication.delay.ms``, then
+the connection ends. The response doesn't say what was wrong; the log does. The last response says
+how long the session lasts (KIP-368).
+"""
+
+import trio
+
+from kwire.errors import ErrorCode
+from kwire.handlers.context import RequestContext
+from kwire.handlers.waiting import Change, Unfinished, at_once_or_later, happens
+from kwire.protocol.messages.sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
+from kwire.security.sasl import LoginRefused
+
+UNITS = 20
+
+
+def handle(
+    request: SaslAuthenticateRequest, context: RequestContext
+) -> SaslAuthenticateResponse | Unfinished:
+    """Go on with a login."""
+    return at_once_or_later(_handle(request, context))
+
+
+async def _handle(
+    request: SaslAuthenticateRequest, context: RequestContext
+) -> SaslAuthenticateResponse:
+    login, broker = context.connection.login, context.broker
+    if login is None or not login.is_begun:
+        text = "SaslAuthenticate request received after successful authentication"
+        return SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=text)
+    context.work.spend(UNITS)
+    now_s = trio.current_time()
+    try:
+        answer, session_ms = login.step(request.auth_bytes, broker.clock.now_ms(), now_s)
+    except LoginRefused as refused:
+        delay_ms = broker.integer("connection.failed.authentication.delay.ms")
+        await happens(Change(now_s + delay_ms / 1000))
+        return SaslAuthenticateResponse(
+            error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=refused.told
+        )
+    return SaslAuthenticateResponse(
+        error_message=None, auth_bytes=answer, session_lifetime_ms=session_ms
+    )

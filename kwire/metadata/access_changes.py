@@ -1,0 +1,87 @@
+"""The changes of who gets in and who may do what: SCRAM credentials and ACLs.
+
+``kwire.metadata.changes`` calls this for all that it does with the kinds in ``ACCESS``.
+"""
+
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+from kwire.metadata.acls import (
+    AclsCreated,
+    AclsDeleted,
+    apply_acls,
+    bindings_from_json,
+    in_changes,
+    size_of_acls,
+)
+from kwire.metadata.image import MetadataImage
+from kwire.metadata.scram import (
+    ScramCredentialChanged,
+    change_credential,
+    changed_from_json,
+    credential_changes,
+    credential_to_json,
+)
+
+AccessChange: TypeAlias = AclsCreated | AclsDeleted | ScramCredentialChanged
+
+ACCESS = (AclsCreated, AclsDeleted, ScramCredentialChanged)
+
+ACCESS_KINDS = {kind.__name__ for kind in ACCESS}
+"""The names under which a store keeps them."""
+
+CREDENTIAL_BYTES = 300
+
+
+def size_of_access(change: AccessChange) -> int:
+    """About how many bytes a change takes in a store, beside what every change takes."""
+    if isinstance(change, ScramCredentialChanged):
+        return CREDENTIAL_BYTES + len(change.user)
+    return size_of_acls(change)
+
+
+def mapping_of(change: AccessChange) -> str:
+    """Which mapping of the image a change alters."""
+    return "scram_credentials" if isinstance(change, ScramCredentialChanged) else "acls"
+
+
+def apply_access(mapping: dict[Any, Any], change: AccessChange) -> None:
+    """Alter the mapping as a change says."""
+    if isinstance(change, ScramCredentialChanged):
+        change_credential(mapping, change)
+    else:
+        apply_acls(mapping, change)
+
+
+def access_snapshot(image: MetadataImage) -> list[AccessChange]:
+    """The changes that make what an image has out of nothing."""
+    return [*in_changes(AclsCreated, image.acls), *credential_changes(image.scram_credentials)]
+
+
+def access_difference(old: MetadataImage, new: MetadataImage) -> Iterator[AccessChange]:
+    """The changes from ``old`` to ``new``."""
+    if old.acls is not new.acls:
+        yield from in_changes(AclsDeleted, (acl for acl in old.acls if acl not in new.acls))
+        yield from in_changes(AclsCreated, (acl for acl in new.acls if acl not in old.acls))
+    before, after = old.scram_credentials, new.scram_credentials
+    if before is not after:
+        for mechanism, user in {**before, **after}:
+            key = mechanism, user
+            if before.get(key) != after.get(key):
+                yield ScramCredentialChanged(mechanism, user, after.get(key))
+
+
+def access_fields(change: AccessChange) -> dict[str, Any]:
+    """The fields of a change as a store keeps them."""
+    fields: dict[str, Any] = change._asdict()
+    if isinstance(change, ScramCredentialChanged):
+        fields["credential"] = credential_to_json(change.credential)
+    return fields
+
+
+def access_from_json(kind: str, item: dict[str, Any]) -> AccessChange:
+    """The change of these fields; ValueError, TypeError or LookupError for any others."""
+    if kind == "ScramCredentialChanged":
+        return changed_from_json(**item)
+    acls = bindings_from_json(item["acls"])
+    return AclsCreated(acls) if kind == "AclsCreated" else AclsDeleted(acls)

@@ -1,0 +1,76 @@
+"""What the controller does for leadership from time to time: (image) → changes; pure.
+
+Rules:
+
+- Leadership goes back to a broker where it is preferred, the first of ``replicas``, unless it
+  leads 90 % of the partitions that prefer it. So after a restart clients don't stay with fewer
+  brokers, and a single election isn't worth the clients' new look-up.
+- One commit has at most 1,000 elections, as in Kafka; the next look goes on.
+- Where nobody leads, somebody is elected as soon as the topic's config allows it.
+
+Source: ReplicationControlManager.maybeBalancePartitionLeaders, maybeElectUncleanLeaders of Kafka;
+leader.imbalance.per.broker.percentage of Kafka's former controller.
+"""
+
+from collections import Counter
+
+from kwire.metadata.changes import Change, PartitionsChanged
+from kwire.metadata.image import MetadataImage, PartitionImage
+from kwire.metadata.partition_change import (
+    NO_LEADER,
+    Terms,
+    active_brokers,
+    changed,
+    changes_of_partitions,
+    elected,
+)
+
+MOST_ELECTIONS = 1000
+MOST_IMBALANCE = 0.1
+
+
+def balanced(image: MetadataImage) -> list[Change]:
+    """The changes that elect preferred leaders, for brokers that lead too little."""
+    active = active_brokers(image)
+    preferred: Counter[int] = Counter()
+    missing: Counter[int] = Counter()
+    for topic in image.topics_by_name.values():
+        for partition in topic.partitions:
+            first = partition.replicas[0]
+            preferred[first] += 1
+            if partition.leader != first and len(partition.replicas) > 1:
+                missing[first] += 1
+    few = {
+        node
+        for node, count in missing.items()
+        if node in active and count > MOST_IMBALANCE * preferred[node]
+    }
+    if not few:
+        return []
+    left = MOST_ELECTIONS
+
+    def look(partition: PartitionImage, terms: Terms) -> PartitionImage | None:
+        nonlocal left
+        first = partition.replicas[0]
+        if not left or partition.leader == first or first not in few or first not in partition.isr:
+            return None
+        left -= 1
+        return elected(partition, terms, unclean=False)
+
+    return changes_of_partitions(image, active, look)
+
+
+def elections(changes: list[Change]) -> int:
+    """How many partitions these changes concern."""
+    return sum(len(change.rows) for change in changes if isinstance(change, PartitionsChanged))
+
+
+def with_leaders(image: MetadataImage) -> list[Change]:
+    """The changes that elect leaders of replicated partitions without one, where that may be."""
+
+    def look(partition: PartitionImage, terms: Terms) -> PartitionImage | None:
+        if partition.leader != NO_LEADER or len(partition.replicas) == 1:
+            return None
+        return changed(partition, partition, terms)
+
+    return changes_of_partitions(image, active_brokers(image), look)

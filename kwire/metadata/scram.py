@@ -1,0 +1,200 @@
+"""SCRAM credentials in the metadata: what the cluster knows of its users' passwords.
+
+Rules:
+
+- A credential belongs to one mechanism of one user. It has no password: only keys that prove one
+  (RFC 5802).
+- A request alters each user at most once. Each user has a result of its own.
+- The number of credentials is bounded, because every broker holds them all.
+
+Source: ScramControlManager, ScramFormatter of Kafka; KIP-554.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+from kwire.errors import ErrorCode, KafkaError
+
+MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
+"""The mechanisms by their numbers in requests."""
+
+HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+MIN_ITERATIONS = 4096
+MAX_ITERATIONS = 16384
+MOST_CREDENTIALS = 20_000
+MOST_NAME_CHARACTERS = 1024
+MOST_SALT_BYTES = 1024
+
+
+class ScramCredential(NamedTuple):
+    """What the cluster knows of a user's password for one mechanism."""
+
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+    iterations: int
+
+    def __repr__(self) -> str:
+        return f"ScramCredential(iterations={self.iterations})"
+
+
+ScramUser: TypeAlias = tuple[str, str]
+"""A mechanism by its name, and a user."""
+
+Credentials: TypeAlias = Mapping[ScramUser, ScramCredential]
+
+
+class ScramCredentialChanged(NamedTuple):
+    """A user has another credential for a mechanism; None: it has none any more."""
+
+    mechanism: str
+    user: str
+    credential: ScramCredential | None
+
+
+class Deletion(NamedTuple):
+    """A client asks to delete a credential; ``mechanism`` is the number that it sent."""
+
+    user: str
+    mechanism: int
+
+
+class Upsertion(NamedTuple):
+    """A client asks to set a credential, from a password that it has salted itself."""
+
+    user: str
+    mechanism: int
+    iterations: int
+    salt: bytes
+    salted_password: bytes
+
+
+def credential_of(
+    mechanism: str, salted_password: bytes, salt: bytes, iterations: int
+) -> ScramCredential:
+    """The credential for a salted password."""
+    import hashlib
+    import hmac
+
+    name = HASHES[mechanism]
+    client_key = hmac.digest(salted_password, b"Client Key", name)
+    return ScramCredential(
+        salt,
+        hashlib.new(name, client_key).digest(),
+        hmac.digest(salted_password, b"Server Key", name),
+        iterations,
+    )
+
+
+def salted(mechanism: str, password: bytes, salt: bytes, iterations: int) -> bytes:
+    """The salted password (Hi of RFC 5802); this takes milliseconds."""
+    import hashlib
+
+    return hashlib.pbkdf2_hmac(HASHES[mechanism], password, salt, iterations)
+
+
+def alter(
+    known: Credentials, deletions: Sequence[Deletion], upsertions: Sequence[Upsertion]
+) -> tuple[list[ScramCredentialChanged], dict[str, KafkaError | None]]:
+    """The changes of AlterUserScramCredentials, and each user's error, or None."""
+    changes: dict[str, ScramCredentialChanged] = {}
+    results: dict[str, KafkaError | None] = {}
+    room = MOST_CREDENTIALS - len(known)
+    twice = KafkaError(
+        ErrorCode.DUPLICATE_RESOURCE,
+        "A user credential cannot be altered twice in the same request",
+    )
+    everything: list[Deletion | Upsertion] = [*deletions, *upsertions]
+    for asked in everything:
+        user = asked.user
+        if user in results:
+            results[user] = twice
+            changes.pop(user, None)
+            continue
+        try:
+            change = _changed(known, asked)
+            if change.credential is not None and (change.mechanism, user) not in known:
+                room -= 1
+                if room < 0:
+                    raise KafkaError(
+                        ErrorCode.POLICY_VIOLATION,
+                        f"The cluster holds at most {MOST_CREDENTIALS} SCRAM credentials",
+                    )
+            changes[user], results[user] = change, None
+        except KafkaError as error:
+            results[user] = error
+    return list(changes.values()), results
+
+
+def _changed(known: Credentials, asked: Deletion | Upsertion) -> ScramCredentialChanged:
+    """The change that a client asks for; KafkaError."""
+    mechanism = MECHANISMS.get(asked.mechanism)
+    if not asked.user:
+        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
+    if mechanism is None:
+        raise KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
+    if isinstance(asked, Deletion):
+        if (mechanism, asked.user) not in known:
+            raise KafkaError(
+                ErrorCode.RESOURCE_NOT_FOUND,
+                "Attempt to delete a user credential that does not exist",
+            )
+        return ScramCredentialChanged(mechanism, asked.user, None)
+    problem = _problem(asked)
+    if problem is not None:
+        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, problem)
+    parts = asked.salted_password, asked.salt, asked.iterations
+    return ScramCredentialChanged(mechanism, asked.user, credential_of(mechanism, *parts))
+
+
+def _problem(asked: Upsertion) -> str | None:
+    """Why a credential isn't acceptable; None if it is."""
+    if asked.iterations < MIN_ITERATIONS:
+        return "Too few iterations"
+    if asked.iterations > MAX_ITERATIONS:
+        return "Too many iterations"
+    if len(asked.user) > MOST_NAME_CHARACTERS:
+        return "Username is too long"
+    if not 0 < len(asked.salt) <= MOST_SALT_BYTES:
+        return "The salt is empty or too long"
+    if not asked.salted_password:
+        return "The salted password is empty"
+    return None
+
+
+def change_credential(
+    credentials: dict[ScramUser, ScramCredential], change: ScramCredentialChanged
+) -> None:
+    """Carry out a change."""
+    if change.credential is None:
+        credentials.pop((change.mechanism, change.user), None)
+    else:
+        credentials[change.mechanism, change.user] = change.credential
+
+
+def credential_changes(credentials: Credentials) -> list[ScramCredentialChanged]:
+    """The changes that make these credentials out of none."""
+    return [
+        ScramCredentialChanged(mechanism, user, credential)
+        for (mechanism, user), credential in credentials.items()
+    ]
+
+
+def changed_from_json(
+    mechanism: str, user: str, credential: Sequence[str | int] | None
+) -> ScramCredentialChanged:
+    """A change as ``kwire.metadata.changes.to_json`` writes it."""
+    if credential is None:
+        return ScramCredentialChanged(mechanism, user, None)
+    *keys, iterations = credential
+    salt, stored_key, server_key = (bytes.fromhex(str(key)) for key in keys)
+    parts = ScramCredential(salt, stored_key, server_key, int(iterations))
+    return ScramCredentialChanged(mechanism, user, parts)
+
+
+def credential_to_json(credential: ScramCredential | None) -> list[str | int] | None:
+    """The credential of a change as it is stored."""
+    if credential is None:
+        return None
+    salt, stored_key, server_key, iterations = credential
+    return [salt.hex(), stored_key.hex(), server_key.hex(), iterations]

@@ -1,0 +1,134 @@
+"""The login of one connection by SASL: which requests it may send, and who it is.
+
+Rules:
+
+- Before the login a client may send ApiVersions, SaslHandshake and SaslAuthenticate, in this order,
+  and nothing else.
+- The session of a login may end (``connections.max.reauth.ms``, or the end of a token). The client
+  logs in again before that, on the same connection and as the same user (KIP-368). After the end
+  only the requests of a login are served.
+- A login that fails ends the connection. ``failure`` says why, for the log.
+
+Source: SaslServerAuthenticator of Kafka.
+"""
+
+import math
+from collections.abc import Mapping
+
+from kwire.protocol.frame import API_VERSIONS_KEY
+from kwire.security.principal import ANONYMOUS, Principal
+from kwire.security.sasl import Exchange, Identity, LoginRefused, NewExchange, printable
+
+SASL_HANDSHAKE_KEY, SASL_AUTHENTICATE_KEY = 17, 36
+_KEYS = frozenset({API_VERSIONS_KEY, SASL_HANDSHAKE_KEY, SASL_AUTHENTICATE_KEY})
+
+LEAST_BETWEEN_LOGINS_S = 1.0
+"""A client logs in again after this time at the earliest, as with Kafka."""
+
+
+class Login:
+    """The state of one connection's login; times in seconds are those of the event loop."""
+
+    __slots__ = (
+        "_began_s",
+        "_exchange",
+        "_max_session_ms",
+        "_mechanism",
+        "_mechanisms",
+        "expires_s",
+        "failure",
+        "has_news",
+        "is_open",
+        "principal",
+    )
+
+    def __init__(
+        self, mechanisms: Mapping[str, NewExchange], max_session_ms: Mapping[str, int]
+    ) -> None:
+        self._mechanisms = mechanisms
+        self._max_session_ms = max_session_ms
+        self._mechanism = ""
+        self._exchange: Exchange | None = None
+        self._began_s = -math.inf
+        self.principal: Principal = ANONYMOUS
+        self.is_open = False
+        """Whether the client has logged in, and isn't about to do so again."""
+        self.expires_s = math.inf
+        self.failure: str | None = None
+        self.has_news = False
+        """Whether the login has succeeded or failed since its owner last looked."""
+
+    @property
+    def mechanisms(self) -> list[str]:
+        """The mechanisms that the client may choose from."""
+        return list(self._mechanisms)
+
+    def refusal(self, api_key: int, now_s: float) -> str | None:
+        """Why the client may not send a request of this API now; None if it may."""
+        if self._exchange is None and self.is_open and now_s < self.expires_s:
+            return None
+        if self._exchange is not None and api_key != SASL_AUTHENTICATE_KEY:
+            return f"API key {api_key} in the middle of a login"
+        if api_key in _KEYS:
+            return None
+        if self.is_open:
+            return "its session has ended, and it hasn't logged in again"
+        return f"API key {api_key} before a login"
+
+    def begin(self, mechanism: str, now_s: float) -> bool:
+        """Begin a login; False unless it is the time for one. LoginRefused."""
+        if self._exchange is not None or now_s < self._began_s + LEAST_BETWEEN_LOGINS_S:
+            return False
+        if self.is_open and mechanism != self._mechanism:
+            raise self.fail(f"it logs in again with another mechanism, {printable(mechanism)}")
+        new_exchange = self._mechanisms.get(mechanism)
+        if new_exchange is None:
+            raise self.fail(f"the mechanism {printable(mechanism)} is not enabled")
+        self._began_s = now_s
+        self._mechanism = mechanism
+        self._exchange = new_exchange()
+        return True
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether the next message of an exchange is awaited."""
+        return self._exchange is not None
+
+    def step(self, message: bytes, now_ms: int, now_s: float) -> tuple[bytes, int]:
+        """The answer to the next message, and how long the session is in milliseconds.
+
+        The session is 0 long while the exchange goes on, and where it never ends. LoginRefused.
+        """
+        exchange = self._exchange
+        assert exchange is not None
+        try:
+            answer = exchange.step(message, now_ms)
+        except LoginRefused as refused:
+            self._note_failure(str(refused))
+            raise
+        if exchange.identity is None:
+            return answer, 0
+        return answer, self._complete(exchange.identity, now_ms, now_s)
+
+    def _complete(self, identity: Identity, now_ms: int, now_s: float) -> int:
+        if self.is_open and identity.principal != self.principal:
+            name = printable(identity.principal.name)
+            raise self.fail(f"it logs in again as another user, {name}")
+        session_ms = self._max_session_ms[self._mechanism] or math.inf
+        if identity.expires_ms is not None:
+            session_ms = min(session_ms, max(identity.expires_ms - now_ms, 1))
+        self.principal = identity.principal
+        self.expires_s = now_s + session_ms / 1000
+        self._exchange = None
+        self.is_open = self.has_news = True
+        return 0 if math.isinf(session_ms) else int(session_ms)
+
+    def fail(self, reason: str) -> LoginRefused:
+        """Note that the login has failed; the error to raise."""
+        self._note_failure(reason)
+        return LoginRefused(reason)
+
+    def _note_failure(self, reason: str) -> None:
+        self.failure = reason
+        self.has_news = True
+        self._exchange = None

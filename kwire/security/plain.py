@@ -1,0 +1,52 @@
+"""SASL PLAIN (RFC 4616): one message with a name and a password.
+
+The users are options of a JAAS line, ``user_NAME="PASSWORD"``.
+
+Source: PlainSaslServer, PlainServerCallbackHandler of Kafka.
+"""
+
+from collections.abc import Mapping
+from hmac import compare_digest
+
+from kwire.security.jaas import JaasLine
+from kwire.security.principal import USER, Principal
+from kwire.security.sasl import Identity, LoginRefused, printable
+
+MODULE = "PlainLoginModule"
+_PREFIX = "user_"
+
+
+def users_of(line: JaasLine) -> dict[str, bytes]:
+    """The users of a JAAS line, with their passwords."""
+    return {
+        name.removeprefix(_PREFIX): password.encode()
+        for name, password in line.options.items()
+        if name.startswith(_PREFIX)
+    }
+
+
+class PlainExchange:
+    """One login in PLAIN; ``users`` maps a name to its password."""
+
+    def __init__(self, users: Mapping[str, bytes]) -> None:
+        self._users = users
+        self.identity: Identity | None = None
+
+    def step(self, message: bytes, now_ms: int) -> bytes:
+        """Check the name and the password."""
+        try:
+            authorization_id, name, password = message.decode().split("\0")
+        except ValueError:  # UnicodeDecodeError too
+            raise LoginRefused("the PLAIN message isn't three texts in UTF-8") from None
+        if not name or not password:
+            raise LoginRefused("the PLAIN message has no name or no password")
+        expected = self._users.get(name)
+        # An unknown name costs the same comparison, so that the time doesn't tell names.
+        given = password.encode()
+        is_right = compare_digest(given, given if expected is None else expected)
+        if expected is None or not is_right:
+            raise LoginRefused(f"wrong name or password for user {printable(name)}")
+        if authorization_id not in ("", name):
+            raise LoginRefused(f"user {printable(name)} asks for another authorization id")
+        self.identity = Identity(Principal(USER, name))
+        return b""

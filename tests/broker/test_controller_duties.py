@@ -1,0 +1,132 @@
+"""The controller fences, balances and elects when it is time, and only while it is controller."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from kwire.broker.controller_duties import ControllerDuties
+from kwire.clock import Clock
+from kwire.metadata.changes import (
+    BrokerChanged,
+    BrokerRegistered,
+    ConfigChanged,
+    TopicCreated,
+    apply,
+)
+from kwire.metadata.image import (
+    BrokerImage,
+    ConfigResourceType,
+    MetadataImage,
+    PartitionImage,
+    TopicImage,
+)
+from kwire.metadata.store import Guard, Member, Sessions
+
+GUARD = Guard("controller", 7)
+SETTINGS = {
+    "leader.imbalance.check.interval.seconds": 300,
+    "unclean.leader.election.interval.ms": 60_000,
+    "auto.leader.rebalance.enable": True,
+}
+
+
+class Cluster:
+    """Brokers 1 and 2, of which 1 may become the controller; the time is ``now_ms``."""
+
+    def __init__(self, *partitions):
+        self.now_ms = 0
+        self.settings = dict(SETTINGS)
+        self.sessions = Sessions(
+            {node: (Member(node, "a"), Guard("live", node)) for node in (1, 2)}, (1, GUARD)
+        )
+        self.node_id = 1
+        self.threads = SimpleNamespace(computing=SimpleNamespace(run=self._run))
+        self.upkeep_done = 0
+        brokers = [BrokerRegistered(BrokerImage(node, None, (), "a", node)) for node in (1, 2)]
+        topic = TopicCreated(TopicImage("t", bytes(16), partitions, len(partitions)))
+        self.image = apply(MetadataImage(), [*brokers, topic], 1)
+        self.duties = ControllerDuties(self, Clock(lambda: 0, lambda: self.now_ms), 6000)
+
+    async def hold_controller(self, session):
+        return session
+
+    async def upkeep(self, image, guard):
+        assert guard == GUARD
+        self.upkeep_done += 1
+
+    def integer(self, name):
+        return self.settings[name]
+
+    setting = integer
+
+    async def _run(self, do, *arguments):
+        return do(*arguments)
+
+    async def commit(self, decide, guard):
+        assert guard == GUARD
+        found = decide(self.image)
+        changes = found if isinstance(found, list) else await found
+        self.image = apply(self.image, changes, self.image.revision + 1)
+
+    async def perform(self, now_ms):
+        self.now_ms = now_ms
+        return await self.duties.perform(self, self.sessions, ())
+
+    @property
+    def leaders(self):
+        return [one.leader for one in self.image.topics_by_name["t"].partitions]
+
+
+ASTRAY = PartitionImage(2, 0, (1, 2), (1, 2))
+
+
+@pytest.fixture
+async def cluster():
+    """Broker 2 leads a partition that prefers broker 1."""
+    cluster = Cluster(ASTRAY)
+    assert await cluster.duties.begin(cluster, GUARD)
+    assert cluster.image.controller_id == 1
+    return cluster
+
+
+async def test_preferred_leaders_are_elected_at_intervals(cluster):
+    """And it says when to look again."""
+    assert await cluster.perform(10_000) == 50_000
+    assert cluster.leaders == [2]
+    await cluster.perform(300_000)
+    assert cluster.leaders == [1]
+
+
+async def test_leaders_stay_where_they_are_if_so_configured(cluster):
+    cluster.settings["auto.leader.rebalance.enable"] = False
+    await cluster.perform(300_000)
+    assert cluster.leaders == [2]
+
+
+async def test_the_silent_are_fenced_and_others_lead(cluster):
+    del cluster.sessions.members[2]
+    await cluster.perform(6000)
+    assert cluster.leaders == [1]
+    assert cluster.image.brokers[2].is_fenced
+
+
+async def test_a_partition_without_a_leader_is_looked_at_again(cluster):
+    """Its topic may allow an unclean election by now."""
+    gone = ASTRAY._replace(leader=-1, isr=(), replicas=(2, 1), last_known_elr=(9,))
+    topic = cluster.image.topics_by_name["t"]._replace(partitions=(gone,))
+    name = "unclean.leader.election.enable"
+    config = ConfigChanged(ConfigResourceType.TOPIC, "t", name, "true")
+    fenced = BrokerChanged(2, True, False)
+    cluster.image = apply(cluster.image, [TopicCreated(topic), config, fenced], 9)
+    await cluster.perform(59_999)
+    assert cluster.leaders == [-1]
+    await cluster.perform(60_000)
+    assert cluster.leaders == [1]
+
+
+async def test_who_is_no_longer_the_controller_does_nothing(cluster):
+    cluster.sessions = cluster.sessions._replace(controller=(2, Guard("controller", 8)))
+    assert await cluster.perform(300_000) == float("inf")
+    assert cluster.leaders == [2]
+    assert cluster.upkeep_done == 0
+    assert not cluster.duties.is_held(cluster.sessions)

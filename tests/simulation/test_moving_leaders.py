@@ -1,0 +1,198 @@
+"""Replicas and leaderships move in a simulated cluster; clients lose nothing and don't fail."""
+
+import errno
+from pathlib import Path
+
+import trio
+
+from kwire.client.topics import create_topics
+from kwire.config.broker import BrokerConfig
+from kwire.errors import KafkaError
+from kwire.metadata.image import PartitionImage
+from kwire.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from tests.simulation.network import pass_s
+from tests.simulation.workloads import PARTITIONS, IdempotentProducer
+from tests.simulation.world import World, simulate
+
+TOPIC = "t"
+LONGEST_PAUSE_S = 2.0
+
+
+async def _producer(world: World, factor: int = 3, **configs: str) -> IdempotentProducer:
+    client = world.client("setup")
+    named = {name.replace("_", "."): value for name, value in configs.items()}
+    made = await create_topics(
+        client, [TOPIC], partitions=PARTITIONS, replication_factor=factor, configs=named
+    )
+    assert not isinstance(made[TOPIC], KafkaError), made
+    await world.all_ready(20)
+    return IdempotentProducer(world, "p", TOPIC)
+
+
+def _rows(world: World) -> tuple[PartitionImage, ...]:
+    return world.checks.image.topics_by_name[TOPIC].partitions
+
+
+async def _move(world: World, replicas: list[list[int]]) -> None:
+    """Give the topic's partitions these replicas."""
+    request = AlterPartitionReassignmentsRequest(
+        topics=[
+            ReassignableTopic(
+                name=TOPIC,
+                partitions=[
+                    ReassignablePartition(partition_index=index, replicas=nodes)
+                    for index, nodes in enumerate(replicas)
+                ],
+            )
+        ]
+    )
+    answer = await world.client("admin").ask_controller(
+        request, AlterPartitionReassignmentsResponse, lambda answer: [answer.error_code]
+    )
+    assert not any(one.error_code for topic in answer.responses for one in topic.partitions)
+
+
+def test_a_partition_moves_while_it_is_written(seed: int, tmp_path: Path) -> None:
+    """From one replica to another one, to two, and to all; then back to one of them."""
+
+    async def scenario(world: World) -> None:
+        producer = await _producer(world, factor=1)
+        for size in (1, 2, 3, 1):
+            wanted = [world.random.sample([1, 2, 3], size) for _ in range(PARTITIONS)]
+            await _move(world, wanted)
+            for _ in range(10):
+                await producer.step()
+            await world.until(
+                lambda wanted=wanted: [list(row.replicas) for row in _rows(world)] == wanted,  # type: ignore[misc]
+                30,
+                "the replicas are where they should be",
+            )
+            assert all(row.leader in row.replicas for row in _rows(world))
+        await producer.check()
+
+    simulate(seed, tmp_path, scenario)
+
+
+def test_a_rolling_restart_makes_nobody_wait(seed: int, tmp_path: Path) -> None:
+    """Each broker hands over what it leads before it stops."""
+
+    async def scenario(world: World) -> None:
+        producer = await _producer(world, min_insync_replicas="2")
+        longest_s = 0.0
+        for node in world.nodes.values():
+            node.stop()
+            while not node.is_down:
+                longest_s = max(longest_s, await _timed_step(producer))
+            assert all(row.leader not in (-1, node.node_id) for row in _rows(world))
+            for _ in range(5):
+                longest_s = max(longest_s, await _timed_step(producer))
+            node.start()
+            await world.all_ready(30)
+        assert longest_s < LONGEST_PAUSE_S, longest_s
+        await producer.check()
+
+    simulate(seed, tmp_path, scenario, replicated=True)
+
+
+async def _timed_step(producer: IdempotentProducer) -> float:
+    """How long one step of a producer takes."""
+    began_s = trio.current_time()
+    await producer.step()
+    took_s = trio.current_time() - began_s
+    await pass_s(0.02)
+    return took_s
+
+
+def test_preferred_leaders_lead_again(seed: int, tmp_path: Path) -> None:
+    """Some minutes after a restart each broker leads what it led."""
+
+    async def scenario(world: World) -> None:
+        await _producer(world)
+        node = world.nodes[world.random.choice([1, 2, 3])]
+        node.kill()
+        is_elsewhere = [row.replicas[0] == node.node_id for row in _rows(world)]
+        await world.until(
+            lambda: not any(row.leader == node.node_id for row in _rows(world)), 20, "failover"
+        )
+        node.start()
+        await world.all_ready(30)
+        assert any(is_elsewhere)
+        await world.until(
+            lambda: all(row.leader == row.replicas[0] for row in _rows(world)), 700, "preferred"
+        )
+
+    simulate(seed, tmp_path, scenario, replicated=True)
+
+
+def test_whoever_has_all_records_leads_when_all_were_gone(seed: int, tmp_path: Path) -> None:
+    """The last in the ISR, although others are back before it."""
+
+    async def scenario(world: World) -> None:
+        producer = await _producer(world)
+        for _ in range(10):
+            await producer.step()
+        order = world.random.sample(list(world.nodes.values()), 3)
+        for node in order:
+            node.kill()
+            await pass_s(8 if node is not order[-1] else 1)
+        for node in order:
+            node.start()
+            await pass_s(5)
+        await world.all_ready(60)
+        await producer.step()
+        await producer.check()
+
+    simulate(seed, tmp_path, scenario, replicated=True)
+
+
+def test_a_failed_directory_hands_over_what_it_held(seed: int, tmp_path: Path) -> None:
+    """The other directory serves on, and no record is missing; nor after the next start."""
+
+    async def scenario(world: World) -> None:
+        await _use_two_directories(world)
+        producer = await _producer(world)
+        for _ in range(10):
+            await producer.step()
+        node = world.nodes[world.random.choice([1, 2, 3])]
+        manager = node.broker.log_manager
+        failed = manager.logs[TOPIC, 0].health
+        held = {n for n in range(PARTITIONS) if manager.logs[TOPIC, n].health is failed}
+        assert held < set(range(PARTITIONS))
+        failed.fail("cannot write", OSError(errno.EIO, "I/O error"))
+        for _ in range(10):
+            await producer.step()
+        await world.until(
+            lambda: (
+                {n for n, row in enumerate(_rows(world)) if node.node_id not in row.isr} == held
+            ),
+            15,
+            "what the directory held is elsewhere",
+        )
+        assert all(row.leader >= 0 for row in _rows(world))
+        node.kill()
+        node.start()
+        await world.all_ready(60)
+        await producer.check()
+
+    simulate(seed, tmp_path, scenario)
+
+
+async def _use_two_directories(world: World) -> None:
+    """Start all brokers anew, each with one more data directory."""
+    one = world.config
+
+    def two(node_id: int, directory: Path) -> BrokerConfig:
+        dirs = {"log.dirs": f"{directory},{directory}-2"}
+        return BrokerConfig.load({**one(node_id, directory).given, **dirs})
+
+    world.config = two  # type: ignore[method-assign]
+    for node in world.nodes.values():
+        node.stop()
+        await world.until(lambda node=node: node.is_down, 20, "a stop")  # type: ignore[misc]
+        node.start()
+        await world.all_ready(30)
