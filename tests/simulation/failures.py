@@ -195,6 +195,16 @@ async def kill_all_same_boot(world: World) -> None:
         await pass_s(2)
 
 
+async def power_cuts(world: World) -> None:
+    """S13 of one machine at a time: what others count on is taken back by no lost page."""
+    for _ in range(5):
+        node = world.random.choice(list(world.nodes.values()))
+        node.lose_power()
+        await pass_s(world.random.random() * world.random.choice((0.2, 3.0)))
+        await back(world, node)
+        await pass_s(world.random.random())
+
+
 async def leaders_die_young(world: World) -> None:
     """S15: a follower leads before it knew the watermark, and dies again."""
     world.network.delay_s = 0.05
@@ -236,6 +246,7 @@ SCENARIOS = [
     the_stale_return_first,
     wiped_while_all_are_away,
     kill_all_same_boot,
+    power_cuts,
     leaders_die_young,
     coordinators_move,
 ]
