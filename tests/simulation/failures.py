@@ -5,6 +5,7 @@
 
 from kwire.client.topics import create_topics
 from tests.simulation.copiers import Copier
+from tests.simulation.members import Member
 from tests.simulation.network import pass_s
 from tests.simulation.readers import Careless, EndWatcher
 from tests.simulation.scenarios import TOPICS, Fault, finish
@@ -27,6 +28,7 @@ async def replicated(world: World, fault: Fault) -> None:
         Careless(world, "careless", TOPIC),
         *(EndWatcher(world, f"ends {number}", TOPIC) for number in range(4)),
         OffsetCommitter(world, "group", TOPIC),
+        *(Member(world, f"member {number}") for number in range(3)),
         Copier(world, "copier", TOPICS[1], bumps=False),
         Copier(world, "bumper", TOPICS[1], bumps=True),
     ]
