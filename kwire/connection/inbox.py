@@ -104,7 +104,7 @@ class Inbox:
         if not self.has_frame or self._end - start < _KEY_END:
             return None
         (size, key) = _SIZE_AND_KEY.unpack_from(self._view, start)
-        if key != api_key or not self._min_bytes <= size <= self._max_bytes:
+        if key != api_key or not self._min_bytes <= size <= self.max_bytes:
             return None
         return self.next_frame()
 
