@@ -198,8 +198,7 @@ class Broker:
         from kwire.broker.replica_sessions import ReplicaSessions
 
         self.has_followers = True
-        most = "kwire.fetch.session.cache.max.partitions"
-        return ReplicaSessions(self.random, lambda: self.integer(most))
+        return ReplicaSessions(self.random, self.integer)
 
     @cached_property
     def isr_updates(self) -> "IsrUpdates":

@@ -205,9 +205,9 @@ class ReplicaSession:
 class ReplicaSessions:
     """Every session of a leader's followers."""
 
-    def __init__(self, random: Random, most_partitions: Callable[[], int]) -> None:
+    def __init__(self, random: Random, setting: Callable[[str], int]) -> None:
         self._random = random
-        self._most_partitions = most_partitions
+        self._setting = setting
         self._sessions: dict[int, ReplicaSession] = {}
 
     def __len__(self) -> int:
@@ -266,7 +266,7 @@ class ReplicaSessions:
 
     def _fits(self) -> bool:
         kept = sum(len(session.positions) for session in self._sessions.values())
-        return kept <= self._most_partitions()
+        return kept <= self._setting("kwire.fetch.session.cache.max.partitions")
 
     def remove(self, session_id: int) -> None:
         """End a session, if it exists."""
