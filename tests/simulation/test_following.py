@@ -245,3 +245,35 @@ def test_whatever_happens_all_replicas_are_equal_in_the_end(seed: int, tmp_path:
         await _check(world, producer)
 
     simulate(seed, tmp_path, scenario)
+
+
+def test_a_replica_that_lost_its_power_never_leads_by_itself(seed: int, tmp_path: Path) -> None:
+    """It was eligible until then; it may lack what was acknowledged, so it waits for another."""
+
+    async def scenario(world: World) -> None:
+        producer = await _replicated(world, {"min.insync.replicas": "2"})
+        for _ in range(10):
+            await producer.step()
+        first, cut, last = world.random.sample(list(world.nodes.values()), 3)
+
+        def rows() -> Any:
+            return world.checks.image.topics_by_name[TOPIC].partitions
+
+        first.kill()
+        await world.until(lambda: all(len(row.isr) == 2 for row in rows()), 20, "two in sync")
+        for _ in range(10):
+            await producer.step()
+        cut.cut_power()
+        await world.until(lambda: all(len(row.isr) == 1 for row in rows()), 20, "one in sync")
+        assert all(cut.node_id in row.elr for row in rows())
+        last.kill()
+        cut.start()
+        await world.until(lambda: cut.broker is not None, 20, "it is there again")
+        await pass_s(5)
+        assert all(row.leader != cut.node_id for row in rows())
+        assert all(cut.node_id not in (*row.isr, *row.elr) for row in rows())
+        world.heal()
+        await world.all_ready(30)
+        await _check(world, producer)
+
+    simulate(seed, tmp_path, scenario)
