@@ -144,10 +144,7 @@ class Broker:
             return None
         from kwire.security.authorizer import Authorizer
 
-        allows_without_acl = wanted.allows_without_acl
-        return Authorizer(
-            wanted.super_users, self.image.acls, allows_without_acl=allows_without_acl
-        )
+        return Authorizer.of(wanted, self.image.acls)
 
     @property
     def cluster_id(self) -> str:
@@ -193,8 +190,7 @@ class Broker:
         """The tasks that fetch from the leaders of what this broker follows."""
         from kwire.broker.fetchers import Fetchers
 
-        listener = self.config["inter.broker.listener.name"]
-        return Fetchers(self, listener, self.peers.open_stream)
+        return Fetchers(self, self.config.inter_broker_name, self.peers.open_stream)
 
     @cached_property
     def replica_sessions(self) -> "ReplicaSessions":
@@ -292,10 +288,7 @@ class Broker:
         return leader
 
     def offline_replicas(self, topic: TopicImage, index: int) -> list[int]:
-        """The offline replicas of a partition: on brokers that are fenced or gone, or offline here.
-
-        What other brokers have offline isn't known here.
-        """
+        """The offline replicas of a partition: on brokers that are fenced or gone, or here."""
         own = self.is_offline(topic.name, index)
         if self._unreachable:
             return self._offline_among(topic.partitions[index].replicas, own)
