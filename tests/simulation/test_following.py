@@ -1,6 +1,7 @@
 """Followers in a simulated cluster: they have what their leader has, whoever dies and returns."""
 
 import errno
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +16,31 @@ from kwire.record.records import BatchBuilder
 from kwire.testing.log_scan import check_log, log_batches
 from tests.simulation.network import pass_s
 from tests.simulation.workloads import PARTITIONS, IdempotentProducer
-from tests.simulation.world import DATE_MS, World, simulate
+from tests.simulation.world import DATE_MS, Node, World, simulate
 
 TOPIC = "t"
 
 
-async def _replicated(world: World) -> IdempotentProducer:
+def _cut_off(world: World, node: Node) -> None:
+    """Cut the network between a broker and one of the others."""
+    world.network.cut(node.node_id, node.node_id % 3 + 1)
+
+
+EVENTS: tuple[Callable[[World, Node], object], ...] = (
+    _cut_off,
+    lambda world, node: node.kill(),
+    lambda world, node: node.stop(),
+    lambda world, node: node.freeze(),
+    lambda world, node: node.cut_power(),
+)
+
+
+async def _replicated(world: World, configs: Mapping[str, str] | None = None) -> IdempotentProducer:
     """A topic on three brokers, and a producer."""
     client = world.client("setup")
-    made = await create_topics(client, [TOPIC], partitions=PARTITIONS, replication_factor=3)
+    made = await create_topics(
+        client, [TOPIC], partitions=PARTITIONS, replication_factor=3, configs=configs
+    )
     assert not isinstance(made[TOPIC], KafkaError), made
     await world.until(lambda: _logs(world) is not None, 20, "the topic is everywhere")
     return IdempotentProducer(world, "p", TOPIC)
@@ -211,30 +228,52 @@ def test_whatever_happens_all_replicas_are_equal_in_the_end(seed: int, tmp_path:
     """
 
     async def scenario(world: World) -> None:
-        producer = await _replicated(world)
+        producer = await _replicated(world, {"min.insync.replicas": "2"})
         world.nursery.start_soon(producer.run)
-        random, nodes = world.random, list(world.nodes.values())
         for _ in range(6):
-            node = random.choice(nodes)
-            for event in random.sample(
-                (
-                    lambda node=node: world.network.cut(node.node_id, node.node_id % 3 + 1),
-                    node.kill,
-                    node.stop,
-                    node.freeze,
-                    node.cut_power,
-                ),
-                random.choice((1, 1, 2)),
-            ):
+            for what in world.random.sample(EVENTS, world.random.choice((1, 2, 3))):
+                node = world.random.choice(list(world.nodes.values()))
                 if node.broker is not None:
-                    event()
-                await pass_s(random.random() * 3)
+                    what(world, node)
+                await pass_s(world.random.random() * 3)
             world.heal()
             await world.all_ready(60)
             await world.until(lambda: _is_in_sync(world), 60, "all replicas are in sync")
         producer.stops = True
         with trio.fail_after(60):
             await producer.has_ended.wait()
+        await _check(world, producer)
+
+    simulate(seed, tmp_path, scenario)
+
+
+def test_a_replica_that_lost_its_power_never_leads_by_itself(seed: int, tmp_path: Path) -> None:
+    """It was eligible until then; it may lack what was acknowledged, so it waits for another."""
+
+    async def scenario(world: World) -> None:
+        producer = await _replicated(world, {"min.insync.replicas": "2"})
+        for _ in range(10):
+            await producer.step()
+        first, cut, last = world.random.sample(list(world.nodes.values()), 3)
+
+        def rows() -> Any:
+            return world.checks.image.topics_by_name[TOPIC].partitions
+
+        first.kill()
+        await world.until(lambda: all(len(row.isr) == 2 for row in rows()), 20, "two in sync")
+        for _ in range(10):
+            await producer.step()
+        cut.cut_power()
+        await world.until(lambda: all(len(row.isr) == 1 for row in rows()), 20, "one in sync")
+        assert all(cut.node_id in row.elr for row in rows())
+        last.kill()
+        cut.start()
+        await world.until(lambda: cut.broker is not None, 20, "it is there again")
+        await pass_s(5)
+        assert all(row.leader != cut.node_id for row in rows())
+        assert all(cut.node_id not in (*row.isr, *row.elr) for row in rows())
+        world.heal()
+        await world.all_ready(30)
         await _check(world, producer)
 
     simulate(seed, tmp_path, scenario)
