@@ -217,7 +217,8 @@ class ClusterServer(Server):
 
     async def _run(self, task_status: trio.TaskStatus[None]) -> None:
         async with trio.open_nursery() as nursery:
-            self.broker.cut_off_by(self._membership.reach)
+            self.broker.reach = self._membership.reach
+            self.broker.reach.told = self.broker.cut_off
             await self._starting.run(self.broker.log_manager.note_boot)
             nursery.start_soon(self._membership.run, self.broker)
             await super()._run(task_status)

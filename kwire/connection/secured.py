@@ -16,6 +16,8 @@ from kwire.connection.connection import Connection
 from kwire.connection.ends import ConnectionClosed
 from kwire.connection.poller import Poller
 from kwire.connection.serving import Serving
+from kwire.connection.stopwatch import Stopwatch
+from kwire.connection.waiting import Waiting
 from kwire.handlers import Route
 from kwire.handlers.context import ConnectionInfo
 from kwire.protocol.frame import RequestHeader
@@ -82,6 +84,13 @@ class SecuredServing(Serving):
             if refusal is not None:
                 raise ConnectionClosed(f"the client sends {refusal}")
         super().serve(frame)
+
+    def serve_plain(self, frame: memoryview) -> bytes | tuple[Waiting, Stopwatch | None] | None:
+        """Serve a request behind another; None while its login is to be looked at."""
+        login = self._login
+        if not login.is_open or login.is_begun or login.expires_s <= self._poller.now_s:
+            return None
+        return super().serve_plain(frame)
 
     def _take(self, served_by: Route, header: RequestHeader, response: Any) -> None:
         super()._take(served_by, header, response)
