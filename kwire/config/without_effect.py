@@ -22,10 +22,20 @@ PROTECTION = (
     "sasl.kerberos.",
     "sasl.login.",
     "sasl.mechanism.controller.protocol",
-    "sasl.mechanism.inter.broker.protocol",
-    "sasl.oauthbearer.",
+    "sasl.oauthbearer.assertion.",
+    "sasl.oauthbearer.client.credentials.",
+    "sasl.oauthbearer.jwks.endpoint.retry.",
+    "sasl.oauthbearer.jwt.",
+    "sasl.oauthbearer.scope",
+    "sasl.oauthbearer.scope.claim.name",
+    "sasl.oauthbearer.token.endpoint.url",
     "security.providers",
-    "ssl.",
+    "ssl.allow.dn.changes",
+    "ssl.allow.san.changes",
+    "ssl.keymanager.algorithm",
+    "ssl.protocol",
+    "ssl.secure.random.implementation",
+    "ssl.trustmanager.algorithm",
     "super.users",
 )
 """Settings of security. Two belong to Kafka's authorizer and aren't in Kafka's own table."""
@@ -47,7 +57,6 @@ WITHOUT_EFFECT = (
     "alter.log.dirs.replication.quota.",
     "background.threads",
     "client.quota.callback.class",
-    "config.providers",
     "controlled.shutdown.enable",
     "controller.performance.",
     "controller.quorum.",
@@ -97,6 +106,15 @@ WITHOUT_EFFECT = (
     "socket.connection.setup.timeout.",
     "socket.listen.backlog.size",
     "socket.receive.buffer.bytes",
+    "ssl.cipher.suites",
+    "ssl.client.auth",
+    "ssl.engine.factory.class",
+    "ssl.key.password",
+    "ssl.keystore.password",
+    "ssl.keystore.type",
+    "ssl.principal.mapping.rules",
+    "ssl.provider",
+    "ssl.truststore.",
     "transaction.state.log.load.buffer.size",
     "transaction.two.phase.commit.enable",
     "unstable.",
@@ -194,7 +212,7 @@ def _reason(name: str, secured_listeners: Sequence[str], *, is_alone: bool) -> s
         return _UNPROTECTED
     if is_among(name, _OF_SECURED_LISTENERS) or name.startswith(PREFIX):
         return None if _is_in_use(name, secured_listeners) else _NO_LISTENER
-    if is_among(name, WITHOUT_EFFECT):
+    if is_among(name, WITHOUT_EFFECT) and not name.startswith("config.providers."):
         return _NO_EFFECT
     return _ONE_REPLICA if is_alone and name in IN_A_CLUSTER else None
 

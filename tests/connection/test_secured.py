@@ -102,7 +102,7 @@ async def test_a_failure_is_answered_late_and_ends_the_connection(running, caplo
             await client.send(SaslAuthenticateRequest(auth_bytes=message), 2)
             await until(lambda: len(running.server.poller.deadlines) > 0)
             [connection] = running.server.poller.connections
-            assert connection._waiting.change.deadline_s >= trio.current_time() + 0.2
+            assert connection._serving.waiting.change.deadline_s >= trio.current_time() + 0.2
             mock_clock.jump(0.21)
             answers.append(await client.receive_frame())
             assert await client.is_closed()
