@@ -248,12 +248,8 @@ class Broker:
             if topic in self.image.topics_by_name:
                 load()
 
-    def cut_off_by(self, reach: "Reach") -> None:
-        """Have ``reach`` tell when this broker is cut off from the metadata store."""
-        self.reach = reach
-        reach.told = self._tell_cut_off
-
-    def _tell_cut_off(self, is_cut_off: bool) -> None:
+    def cut_off(self, is_cut_off: bool) -> None:
+        """Note whether this broker is cut off from the metadata store, as ``reach`` says."""
         if "isr_updates" in vars(self):
             self.isr_updates.cut_off(is_cut_off)
 

@@ -4,9 +4,11 @@ import logging
 
 import pytest
 import trio
+import trio.testing
 
 from kwire.connection import newcomers
 from kwire.errors import ErrorCode
+from kwire.metadata.controller import NewTopic, create_topic
 from kwire.metadata.features import CHANGES_VERSION, FeatureUpdate, UpgradeType, update_features
 from kwire.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -27,7 +29,9 @@ from kwire.protocol.messages.sasl_authenticate import (
 from kwire.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from kwire.security.principal import Principal
 from kwire.testing.in_process import running_server
+from tests.broker.leading import lead
 from tests.connection.peer import until
+from tests.connection.test_pipeline import everything_follows, number, produce
 
 SETTINGS = {
     "listeners": "LOGIN://127.0.0.1:0",
@@ -147,6 +151,28 @@ async def test_a_session_that_has_ended_serves_logins_only(tmp_path, mock_clock)
         mock_clock.jump(1.5)
         await client.send(MetadataRequest(), 1)
         assert await client.is_closed()
+
+
+async def test_a_session_that_ends_while_a_request_waits_for_replicas(tmp_path, mock_clock):
+    """The request is answered; the one behind it isn't served, and ends the connection."""
+    settings = {**SETTINGS, "connections.max.reauth.ms": "5000"}
+    async with running_server(tmp_path, settings) as running:
+        broker, topic = running.broker, NewTopic("t", 1, 1)
+        await broker.commit(lambda image: create_topic(image, topic, broker.random))
+        leader = lead(broker, "t")
+        client = await running.connect()
+        await _handshake(client)
+        await _authenticate(client, b"\0alice\0hush")
+        await client.stream.send_all(produce(7))
+        await until(lambda: len(leader.acks) == 1)
+        mock_clock.jump(5.5)
+        await client.stream.send_all(produce(8))
+        await trio.testing.wait_all_tasks_blocked()
+        assert leader.log.log_end_offset == 1
+        everything_follows(leader)
+        assert await number(client) == 7
+        assert await client.is_closed()
+        assert leader.log.log_end_offset == 1
 
 
 async def test_who_does_not_log_in_is_disconnected(running, mock_clock):
