@@ -8,7 +8,6 @@ from kwire.broker.acks import AckQueue
 from kwire.broker.basis import Basis, Replication
 from kwire.broker.follower_partition import FollowerPartition
 from kwire.broker.homes import Homes
-from kwire.broker.isr_updates import IsrUpdates
 from kwire.broker.leader_partition import LeaderPartition
 from kwire.broker.replica_sessions import ReplicaSession
 from kwire.connection import waiting
@@ -176,11 +175,13 @@ def _done(waiter: Any, slot: int) -> None:
 
 
 def acknowledged_before_the_last(patch: Any) -> None:
-    """acks=all waits for one record too few."""
-    wait = AckQueue.wait
-    patch.setattr(
-        AckQueue, "wait", lambda queue, offset, waiter, slot: wait(queue, offset - 1, waiter, slot)
-    )
+    """acks=all waits for the first record of a batch, not for its last."""
+    wait = LeaderPartition.wait_for
+
+    def early(led: LeaderPartition, offset: int, waiter: Any, slot: int) -> None:
+        wait(led, max(0, offset - 3), waiter, slot)
+
+    patch.setattr(LeaderPartition, "wait_for", early)
 
 
 def watermark_beyond_the_log(patch: Any) -> None:
@@ -253,16 +254,6 @@ def old_coordinators_go_on(patch: Any) -> None:
     patch.setattr(Homes, "basis_of", lambda homes, partition: None)
 
 
-def any_registration_joins(patch: Any) -> None:
-    """What a broker fetched before its restart counts after it (KIP-903)."""
-    patch.setattr(IsrUpdates, "is_eligible", lambda *_: True)
-
-    def check(image: Any, partition: Any, proposal: Any) -> None:
-        """Every proposal comes true."""
-
-    patch.setattr(partition_change, "_check_proposal", check)
-
-
 BUGS = [
     Bug(own_end_is_the_watermark, failures.leader_dies_with_tail, "is replicated to"),
     Bug(fastest_follower_is_enough, failures.isr_flap, "is replicated to"),
@@ -285,6 +276,5 @@ BUGS = [
     Bug(quiet_partitions_keep_their_epoch, failures.zombie_leader, "not within 30 s: all brokers"),
     Bug(unclean_by_default, failures.the_stale_return_first, "joins|leads with"),
     Bug(old_coordinators_go_on, failures.coordinators_move, "group|transaction|at home"),
-    Bug(any_registration_joins, failures.expand_races_restart, "joins|a fenced broker"),
     Bug(markers_count_at_once, failures.coordinators_move, "transaction"),
 ]

@@ -1,9 +1,8 @@
 """Brokers survive what happens to a cluster, in any order: many seeds, in virtual time.
 
 The scenarios are S5 to S9, S19, S20, S24, S27 and S28 of the cluster's design; S25 is in
-test_cluster.py. All run at replication factor 1. So data doesn't fail over: the records of a dead
-broker are there again when the broker is. Left out until there are replicas: ISR, truncation,
-elections among replicas, and the deadline after which a broker refuses writes without its session.
+test_cluster.py. All run at replication factor 1, where data doesn't fail over: the records of a
+dead broker are there again when the broker is. ``test_replicated`` runs them with three replicas.
 """
 
 from pathlib import Path
