@@ -29,6 +29,8 @@ COMPILED_MODULES = [
     "kwire/connection/outbox.py",
     "kwire/connection/pipeline.py",
     "kwire/connection/poller.py",
+    "kwire/connection/secured.py",
+    "kwire/connection/tls_buffers.py",
     "kwire/connection/serving.py",
     "kwire/coordinator/classic_group.py",
     "kwire/coordinator/classic_groups.py",

@@ -21,6 +21,7 @@ from kwire.broker.own_replicas import (
     replicas_of,
     say_what_is_lost,
 )
+from kwire.broker.peers import Peers
 from kwire.client.peer import OpenStream, open_tcp
 from kwire.config.metadata_store import SETTING
 from kwire.errors import KafkaError
@@ -45,6 +46,7 @@ class ClusterServer(Server):
     _store: MetadataStore
     _membership: Membership
     _open_stream: OpenStream = staticmethod(open_tcp)
+    _open_to_brokers: OpenStream | None = None
 
     async def _serve(self, task_status: trio.TaskStatus[None]) -> None:
         self._incarnation = str(UUID(int=self._random.getrandbits(128), version=4))
@@ -71,6 +73,19 @@ class ClusterServer(Server):
                 await self._store.run()
         finally:
             self._store_kept.set()
+
+    def _secure(self) -> None:
+        super()._secure()
+        name = self.config.inter_broker_name or self.config.listeners()[0].name
+        if self.config.security_protocol(name) == "PLAINTEXT":
+            return
+        from kwire.config.settings import ConfigError
+        from kwire.security.among_brokers import opener
+
+        try:
+            self._open_stream = self._open_to_brokers = opener(self.config.of_listener(name))
+        except ConfigError as error:
+            raise StartError(str(error)) from error
 
     async def _connect(self) -> MetadataStore:
         """The store that all brokers share; StoreUnusable, KafkaError."""
@@ -217,6 +232,8 @@ class ClusterServer(Server):
 
     async def _run(self, task_status: trio.TaskStatus[None]) -> None:
         async with trio.open_nursery() as nursery:
+            if self._open_to_brokers is not None:
+                self.broker.peers = Peers(self.broker, self._open_to_brokers)
             self.broker.cut_off_by(self._membership.reach)
             await self._starting.run(self.broker.log_manager.note_boot)
             nursery.start_soon(self._membership.run, self.broker)

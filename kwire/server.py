@@ -225,15 +225,13 @@ class Server:
 
     def _secure(self) -> None:
         """Read what protects the listeners that aren't PLAINTEXT; StartError."""
-        secured = self.config.secured_listeners
-        if not secured:
+        if not self.config.secured_listeners:
             return
         from kwire.config.settings import ConfigError
         from kwire.security.listeners import secured_listeners
 
-        settings = {name: self.config.of_listener(name) for name in secured}
         try:
-            self._security = secured_listeners(settings, lambda: self.broker.image)
+            self._security = secured_listeners(self.config, lambda: self.broker.image)
         except ConfigError as error:
             raise StartError(str(error)) from error
 

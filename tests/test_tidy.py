@@ -45,7 +45,7 @@ BELOW_RUNTIME = {
 }
 ALLOWED["runtime"] = BELOW_RUNTIME
 ALLOWED["client"] = {"errors", "config", "protocol", "record"}
-ALLOWED["security"] = BELOW_RUNTIME | {"runtime"}
+ALLOWED["security"] = BELOW_RUNTIME | {"runtime", "client"}
 ALLOWED["broker"] = BELOW_RUNTIME | {"runtime", "client", "security"}
 ALLOWED["handlers"] = ALLOWED["broker"] | {"broker", "security"}
 ALLOWED["connection"] = ALLOWED["handlers"] | {"handlers"}

@@ -190,8 +190,7 @@ class Broker:
         """The tasks that fetch from the leaders of what this broker follows."""
         from kwire.broker.fetchers import Fetchers
 
-        listener = self.config["inter.broker.listener.name"]
-        return Fetchers(self, listener, self.peers.open_stream)
+        return Fetchers(self, self.config.inter_broker_name, self.peers.open_stream)
 
     @cached_property
     def replica_sessions(self) -> "ReplicaSessions":

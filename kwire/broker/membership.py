@@ -211,7 +211,7 @@ class Membership:
         found = {}
         for node_id, registered in broker.image.brokers.items():
             is_wanted = controls or (holder is not None and holder[0] == node_id)
-            name = broker.config["inter.broker.listener.name"]
+            name = broker.config.inter_broker_name
             address = inter_broker_address(registered, name)
             if node_id == self._member.node_id or not is_wanted or address is None:
                 continue

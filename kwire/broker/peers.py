@@ -109,7 +109,7 @@ class Peers:
         broker = self._broker.image.brokers.get(node_id)
         if broker is None or broker.is_fenced:
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {node_id} is not available")
-        name = self._broker.config["inter.broker.listener.name"]
+        name = self._broker.config.inter_broker_name
         address = inter_broker_address(broker, name)
         if address is not None:
             return address

@@ -19,6 +19,7 @@ LOGS = 4
 COLD_READS = 8
 HOUSEKEEPING = 2
 COMPUTING = 1
+HANDSHAKES = 2
 
 
 class Threads:
@@ -37,6 +38,7 @@ class Threads:
       has used the thread least comes first.
     - ``telemetry``: metrics that clients push are read; whoever has used the threads least comes
       first.
+    - ``handshakes``: the steps of TLS handshakes, which take about a millisecond.
     """
 
     def __init__(self) -> None:
@@ -50,6 +52,7 @@ class Threads:
         self.telemetry = Lane()
         self.matching = Kind(COMPUTING)
         self.regexes = Lane()
+        self.handshakes = Kind(HANDSHAKES)
 
     def close(self) -> None:
         """Give up work that no client was promised: large requests, batches to check, metrics."""

@@ -19,8 +19,14 @@ import logging
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from kwire.config.addresses import Listener as Listener
+from kwire.config.addresses import check_different, check_hosts
+from kwire.config.addresses import is_every_interface as is_every_interface
+from kwire.config.addresses import is_loopback as is_loopback
+from kwire.config.addresses import is_port as is_port
+from kwire.config.addresses import parse_listener as parse_listener
 from kwire.config.authorizer import AUTHORIZER_SETTINGS, AuthorizerSettings, authorizer_settings
 from kwire.config.groups import check_groups
 from kwire.config.settings import BROKER, ConfigError, Value, settings
@@ -71,14 +77,6 @@ _MOST_OFTEN_GIVEN = {"listener.security.protocol.map", "listeners", "log.dirs"}
 # These settings have an effect: a start with these alone needs no table of settings without one.
 
 
-class Listener(NamedTuple):
-    """An address to listen on or to advertise; an empty host stands for every interface."""
-
-    name: str
-    host: str
-    port: int
-
-
 class BrokerConfig(Mapping[str, Value]):
     """Every broker setting by name, parsed. ``given`` has the texts of the user's settings.
 
@@ -103,6 +101,10 @@ class BrokerConfig(Mapping[str, Value]):
 
         ``places`` has file and line of each setting from a properties file, for warnings.
         """
+        if properties.get("config.providers"):
+            from kwire.config.providers import resolved
+
+            properties = resolved(properties)
         known = settings(BROKER)
         wanted = known.keys() | AUTHORIZER_SETTINGS
         given = {name: text for name, text in properties.items() if name in wanted}
@@ -211,6 +213,15 @@ class BrokerConfig(Mapping[str, Value]):
         return ListenerSettings(name, self.security_protocol(name), self, prefixed)
 
     @property
+    def inter_broker_name(self) -> str | None:
+        """The name of the listener among brokers; None for the first one."""
+        if not self.given.keys() & _AMONG_BROKERS:
+            return None
+        from kwire.config.listener_settings import inter_broker_listener
+
+        return inter_broker_listener(self).name
+
+    @property
     def secured_listeners(self) -> list[str]:
         """The names of the listeners that are not PLAINTEXT."""
         names = [listener.name for listener in self.listeners()]
@@ -246,14 +257,14 @@ class BrokerConfig(Mapping[str, Value]):
         if not listeners:
             raise ConfigError("listeners", self["listeners"], "must name a listener for clients")
         self._check_security()
-        _check_different("listeners", listeners)
-        _check_hosts("listeners", listeners)
+        check_different("listeners", listeners)
+        check_hosts("listeners", listeners)
         addresses = [f"{host}:{port}" for _, host, port in listeners if port]
         if len(set(addresses)) != len(addresses):
             raise ConfigError("listeners", ",".join(addresses), "must have different addresses")
         advertised = self.advertised_listeners()
-        _check_different("advertised.listeners", advertised)
-        _check_hosts("advertised.listeners", advertised)
+        check_different("advertised.listeners", advertised)
+        check_hosts("advertised.listeners", advertised)
         for listener in advertised:
             if is_every_interface(listener.host):
                 raise ConfigError(
@@ -311,59 +322,6 @@ def _resolve_aliases(given: dict[str, str]) -> None:
         given["node.id"] = given["broker.id"] = ids[0]
     if "log.dir" in given:
         given.setdefault("log.dirs", given["log.dir"])
-
-
-def _check_different(setting: str, listeners: list[Listener]) -> None:
-    names = [listener.name for listener in listeners]
-    if len(set(names)) != len(names):
-        raise ConfigError(setting, ",".join(names), "each listener must have a different name")
-
-
-def _check_hosts(setting: str, listeners: list[Listener]) -> None:
-    for _, host, _ in listeners:
-        if host and not _is_host(host):
-            problem = "between the dots of a host's name are 1 to 63 characters"
-            raise ConfigError(setting, host, problem)
-
-
-def _is_host(host: str) -> bool:
-    """Whether a text can be asked for as the name of a host."""
-    if host.isascii():
-        return "\0" not in host and all(0 < len(x) < 64 for x in host.removesuffix(".").split("."))
-    try:
-        return bool(host.encode("idna"))
-    except UnicodeError:
-        return False
-
-
-def parse_listener(setting: str, text: str) -> Listener:
-    """The parts of ``NAME://host:port``; a ConfigError names ``setting``."""
-    name, separator, address = text.strip().partition("://")
-    host, colon, port = address.rpartition(":")
-    if not separator or not port or "]" in port or not colon:
-        raise ConfigError(setting, text, "must be NAME://host:port, for instance PLAINTEXT://:9092")
-    if not is_port(port):
-        raise ConfigError(setting, text, f"the port {port} must be a number from 0 to 65535")
-    if host == "*":
-        everywhere = f"{name}://:{port}"
-        problem = f"must leave the host out to mean every interface: {everywhere}"
-        raise ConfigError(setting, text, problem)
-    return Listener(name.upper(), host.strip("[]"), int(port))
-
-
-def is_port(text: str) -> bool:
-    """Whether a text is the number of a port; 0 lets the system choose one."""
-    return text.isascii() and text.isdigit() and len(text) < 6 and int(text) <= 65535
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches an address, given in numbers as the system prints it."""
-    return host == "::1" or host.removeprefix("::ffff:").startswith("127.")
-
-
-def is_every_interface(host: str) -> bool:
-    """Whether a listener's host stands for every interface, so that no client can dial it."""
-    return host in ("", "0.0.0.0", "::")
 
 
 def _warn(properties: Mapping[str, str], config: BrokerConfig, places: Mapping[str, str]) -> None:

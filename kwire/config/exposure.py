@@ -26,7 +26,7 @@ def warning(
         _shown(address)
         for listener, address in listeners
         if not is_loopback(address[0])
-        if not config.security_protocol(listener.name).startswith("SASL_")
+        if not _asks_who(config, listener.name)
     ]
     power = "read, write and delete everything" if exposed else "read everything"
     exposed += [f"http://{_shown(address)}/" for address in http if not is_loopback(address[0])]
@@ -37,6 +37,14 @@ def warning(
         f"can {power}; listen on 127.0.0.1, or let a firewall admit only "
         f"clients that may do all of that and say so with -o {TRUSTED}=true"
     )
+
+
+def _asks_who(config: BrokerConfig, listener: str) -> bool:
+    """Whether clients of a listener have to show who they are."""
+    if config.security_protocol(listener) == "PLAINTEXT":
+        return False
+    settings = config.of_listener(listener)
+    return settings.is_sasl or settings["ssl.client.auth"] == "required"
 
 
 def _shown(address: tuple[str, int]) -> str:

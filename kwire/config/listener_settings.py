@@ -31,14 +31,15 @@ UNSECURED_VALIDATOR = (
 )
 """The class that a listener names if it is to accept tokens that nobody signed."""
 
-_UNSERVED = {
-    "principal.builder.class": (
-        "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
+_UNSERVED = (
+    (
+        "principal.builder.class",
+        ("org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",),
     ),
-    "ssl.engine.factory.class": (),
-    "ssl.provider": (),
-    "sasl.server.callback.handler.class": (_VALIDATOR, UNSECURED_VALIDATOR),
-}
+    ("ssl.engine.factory.class", ()),
+    ("ssl.provider", ()),
+    ("sasl.server.callback.handler.class", (_VALIDATOR, UNSECURED_VALIDATOR)),
+)
 """Settings that protect a listener by a Java class, and the classes whose work kwire does."""
 
 
@@ -168,7 +169,7 @@ def prefixed_settings(properties: Mapping[str, str]) -> dict[str, str]:
 
 def check_listener(listener: ListenerSettings) -> None:
     """Raise ConfigError if kwire can't protect a listener as its settings ask for."""
-    for name, served in _UNSERVED.items():
+    for name, served in _UNSERVED:
         if name.startswith("sasl.") and not listener.is_sasl:
             continue
         for one in (listener, *map(listener.of_mechanism, MECHANISMS)):
@@ -182,11 +183,10 @@ def check_listener(listener: ListenerSettings) -> None:
 
 
 def _check_tls(listener: ListenerSettings) -> None:
-    for store in ("ssl.keystore", "ssl.truststore"):
-        kind = listener.text(f"{store}.type").upper()
+    for name in ("ssl.keystore.type", "ssl.truststore.type"):
+        kind = listener.text(name).upper()
         if kind not in _KEYSTORES:
-            problem = f"must be one of {', '.join(_KEYSTORES)}"
-            raise listener.error(f"{store}.type", kind, problem)
+            raise listener.error(name, kind, f"must be one of {', '.join(_KEYSTORES)}")
     has_inline = listener["ssl.keystore.key"] and listener["ssl.keystore.certificate.chain"]
     if not listener["ssl.keystore.location"] and not has_inline:
         name = f"{PREFIX}{listener.name.lower()}.ssl.keystore.location"

@@ -22,13 +22,16 @@ PROTECTION = (
     "sasl.kerberos.",
     "sasl.login.",
     "sasl.mechanism.controller.protocol",
-    "sasl.mechanism.inter.broker.protocol",
-    "sasl.oauthbearer.",
-    "sasl.server.callback.handler.class",
+    "sasl.oauthbearer.assertion.",
+    "sasl.oauthbearer.client.credentials.",
+    "sasl.oauthbearer.jwks.endpoint.retry.",
+    "sasl.oauthbearer.jwt.",
+    "sasl.oauthbearer.scope",
+    "sasl.oauthbearer.scope.claim.name",
+    "sasl.oauthbearer.token.endpoint.url",
     "security.providers",
     "ssl.allow.dn.changes",
     "ssl.allow.san.changes",
-    "ssl.endpoint.identification.algorithm",
     "ssl.keymanager.algorithm",
     "ssl.protocol",
     "ssl.secure.random.implementation",
@@ -54,7 +57,6 @@ WITHOUT_EFFECT = (
     "alter.log.dirs.replication.quota.",
     "background.threads",
     "client.quota.callback.class",
-    "config.providers",
     "controlled.shutdown.enable",
     "controller.performance.",
     "controller.quorum.",
@@ -104,15 +106,6 @@ WITHOUT_EFFECT = (
     "socket.connection.setup.timeout.",
     "socket.listen.backlog.size",
     "socket.receive.buffer.bytes",
-    "ssl.cipher.suites",
-    "ssl.client.auth",
-    "ssl.engine.factory.class",
-    "ssl.key.password",
-    "ssl.keystore.password",
-    "ssl.keystore.type",
-    "ssl.principal.mapping.rules",
-    "ssl.provider",
-    "ssl.truststore.",
     "transaction.state.log.load.buffer.size",
     "transaction.two.phase.commit.enable",
     "unstable.",
@@ -210,7 +203,7 @@ def _reason(name: str, secured_listeners: Sequence[str], *, is_alone: bool) -> s
         return _UNPROTECTED
     if is_among(name, _OF_SECURED_LISTENERS) or name.startswith(PREFIX):
         return None if _is_in_use(name, secured_listeners) else _NO_LISTENER
-    if is_among(name, WITHOUT_EFFECT):
+    if is_among(name, WITHOUT_EFFECT) and not name.startswith("config.providers."):
         return _NO_EFFECT
     return _ONE_REPLICA if is_alone and name in IN_A_CLUSTER else None
 

@@ -86,7 +86,7 @@ class Admission:
         from kwire.connection.secured import SecuredConnection
 
         info = info._replace(login=security.login())
-        how = security, max_bytes, security.max_login_bytes
-        connection = SecuredConnection(accepted, info, self._broker, self._poller, *how)
+        how = self._poller, security, max_bytes
+        connection = SecuredConnection(accepted, info, self._broker, *how)
         self._poller.add(connection)
         self._poller.newcomers.add(connection, self._poller.now_s)

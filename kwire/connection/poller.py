@@ -182,6 +182,12 @@ class Poller:
         """Call ``on_readable`` again in the next turn, for requests beyond the limit of a turn."""
         self._again[connection] = None
 
+    def serve_soon(self, connection: Pollable) -> None:
+        """Call ``on_readable`` in the next turn, also if this isn't called in a turn."""
+        self._again[connection] = None
+        if not self._is_in_turn:
+            self._nursery.start_soon(self._take_turn_of_woken)
+
     def wake(self, connection: Pollable, units: int = 1) -> None:
         """Call ``go_on`` in this turn; between turns, in a turn for woken connections.
 

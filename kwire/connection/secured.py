@@ -1,87 +1,81 @@
-"""One connection of a listener with a login.
+"""One connection of a listener with TLS, with a login, or with both.
 
 Rules:
 
+- First comes the TLS handshake. Its steps are computed in a thread, because they take long.
 - Until the client has logged in, only the requests of a login are served, and their size is
   bounded (``sasl.server.max.receive.size``).
 - A login that fails ends the connection after the response. So does any other request.
-- A client that doesn't log in in time is disconnected (``newcomers``).
+- A client that doesn't come so far in time is disconnected (``newcomers``).
 """
 
 import socket
-from typing import Any
+import ssl
+from typing import Any, cast
+
+import trio
 
 from kwire.broker.broker import Broker
+from kwire.budget.work import Work
 from kwire.connection.connection import Connection
-from kwire.connection.ends import ConnectionClosed
+from kwire.connection.ends import ConnectionClosed, tell
+from kwire.connection.inbox import READ_BYTES_PER_UNIT, Inbox
+from kwire.connection.outbox import Outbox
 from kwire.connection.poller import Poller
 from kwire.connection.serving import Serving
+from kwire.connection.stopwatch import Stopwatch
+from kwire.connection.tls_buffers import TlsInbox, TlsOutbox
+from kwire.connection.tls_socket import TlsSocket
+from kwire.connection.waiting import Waiting
 from kwire.handlers import Route
 from kwire.handlers.context import ConnectionInfo
-from kwire.protocol.frame import RequestHeader
+from kwire.protocol.frame import MIN_REQUEST_BYTES, RequestHeader
 from kwire.security.listeners import ListenerSecurity
-
-
-class SecuredConnection(Connection):
-    """A connection whose client has to log in; ``info`` has its login."""
-
-    def __init__(
-        self,
-        sock: socket.socket,
-        info: ConnectionInfo,
-        broker: Broker,
-        poller: Poller,
-        security: ListenerSecurity,
-        max_request_bytes: int,
-        max_login_bytes: int,
-    ) -> None:
-        super().__init__(sock, info, broker, poller, max_request_bytes)
-        self._max_request_bytes = max_request_bytes
-        self._newcomers = poller.newcomers
-        self._inbox.max_bytes = min(max_request_bytes, max_login_bytes)
-        self._size_setting = "sasl.server.max.receive.size, before a login,"
-        self._serving = SecuredServing(self, info, broker, poller, (self._outbox, self._work))
-
-    def logged_in(self, info: ConnectionInfo) -> None:
-        """The client has logged in: ``info`` has its principal."""
-        self.info = info
-        self._inbox.max_bytes = self._max_request_bytes
-        self._size_setting = "socket.request.max.bytes"
-        self._newcomers.discard(self)
-
-    def _close(self) -> None:
-        super()._close()
-        self._newcomers.discard(self)
+from kwire.security.tls import NoPrincipal, reason_of
 
 
 class SecuredServing(Serving):
-    """Serves the requests of a client that has to log in before."""
+    """The requests of a connection whose client has to log in."""
 
-    __slots__ = ("_connection", "_login")
+    __slots__ = ("_inbox", "_login", "_max_request_bytes")
 
     def __init__(
         self,
-        connection: SecuredConnection,
         info: ConnectionInfo,
         broker: Broker,
         poller: Poller,
-        parts: tuple[Any, Any],
+        outbox: Outbox,
+        work: Work,
+        inbox: Inbox,
+        max_request_bytes: int,
     ) -> None:
-        """``parts`` are the connection's outbox and its work."""
-        super().__init__(info, broker, poller, *parts)
+        super().__init__(info, broker, poller, outbox, work)
         assert info.login is not None
-        self._connection = connection
         self._login = info.login
+        self._inbox = inbox
+        self._max_request_bytes = max_request_bytes
+
+    @property
+    def info(self) -> ConnectionInfo:
+        """The connection, with the client's principal once it has logged in."""
+        return self._info
 
     def serve(self, frame: memoryview) -> None:
-        """Serve one request, unless it has to wait for a login; ConnectionClosed."""
-        login = self._login
-        if not login.is_open or login.is_begun or login.expires_s <= self._poller.now_s:
+        """Serve one request, if the client may send it now; ConnectionClosed."""
+        if self._has_to_log_in():
             api_key = int.from_bytes(frame[:2], "big", signed=True)
-            refusal = login.refusal(api_key, self._poller.now_s)
+            refusal = self._login.refusal(api_key, self._poller.now_s)
             if refusal is not None:
                 raise ConnectionClosed(f"the client sends {refusal}")
         super().serve(frame)
+
+    def serve_plain(self, frame: memoryview) -> bytes | tuple[Waiting, Stopwatch | None] | None:
+        """As without a login; None if the client has to log in again first."""
+        return None if self._has_to_log_in() else super().serve_plain(frame)
+
+    def _has_to_log_in(self) -> bool:
+        login = self._login
+        return not login.is_open or login.is_begun or login.expires_s <= self._poller.now_s
 
     def _take(self, served_by: Route, header: RequestHeader, response: Any) -> None:
         super()._take(served_by, header, response)
@@ -91,4 +85,155 @@ class SecuredServing(Serving):
             if login.failure is not None:
                 raise ConnectionClosed(f"authentication failed: {login.failure}")
             self._info = self._info._replace(principal=login.principal)
-            self._connection.logged_in(self._info)
+            self._inbox.max_bytes = self._max_request_bytes
+
+
+class SecuredConnection(Connection):
+    """A connection that ``security`` protects; ``info`` has its login."""
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        info: ConnectionInfo,
+        broker: Broker,
+        poller: Poller,
+        security: ListenerSecurity,
+        max_request_bytes: int,
+    ) -> None:
+        self._tls = security.tls(poller.now_s)
+        self._tls_socket = None if self._tls is None else TlsSocket(sock, self._tls.context)
+        served = sock if self._tls_socket is None else cast(socket.socket, self._tls_socket)
+        super().__init__(served, info, broker, poller, max_request_bytes)
+        self._shakes_hands = self._tls_socket is not None
+        if self._tls_socket is not None:
+            sizes = MIN_REQUEST_BYTES, max_request_bytes
+            self._tls_inbox = TlsInbox(poller.scratch, *sizes, self._tls_socket)
+            self._inbox = self._tls_inbox
+            self._outbox = TlsOutbox(self._tls_socket, broker.cold_reads)
+        self._login_serving: SecuredServing | None = None
+        how = info, broker, poller, self._outbox, self._work
+        if info.login is None:
+            self._serving = Serving(*how)
+            return
+        self._inbox.max_bytes = min(max_request_bytes, security.max_login_bytes)
+        self._size_setting = "sasl.server.max.receive.size, before a login,"
+        self._login_serving = SecuredServing(*how, self._inbox, max_request_bytes)
+        self._serving = self._login_serving
+
+    def on_readable(self) -> None:
+        """Serve the requests that have arrived, or go on with the handshake."""
+        if self._shakes_hands and self._scope is None and self._sock.fileno() >= 0:
+            self._begin_handshake()
+        else:
+            super().on_readable()
+            self._look()
+
+    def send_gathered(self) -> None:
+        """Send the responses that were gathered."""
+        super().send_gathered()
+        self._look()
+
+    def _wait(self) -> None:
+        super()._wait()
+        self._look()
+
+    def _look(self) -> None:
+        """Note a login. Have more requests served if their bytes are here: the poller can't know.
+
+        This is called whenever requests have been served.
+        """
+        serving = self._login_serving
+        if serving is not None and serving.info is not self.info:
+            self.info = serving.info
+            self._size_setting = "socket.request.max.bytes"
+            self._poller.newcomers.discard(self)
+        tls_socket = self._tls_socket
+        if (
+            tls_socket is not None
+            and tls_socket.has_pending
+            and self._scope is None
+            and self._serving.waiting is None
+            and not self._watch.is_sending
+            and not self._outbox
+            and tls_socket.fileno() >= 0
+        ):
+            self._poller.serve_soon(self)
+
+    def _begin_handshake(self) -> None:
+        assert self._tls_socket is not None
+        self.last_active_s = self._poller.now_s
+        try:
+            is_open = self._tls_socket.receive_handshake()
+        except BlockingIOError:
+            return
+        except OSError:
+            is_open = False
+        if not is_open:
+            self._close()
+            return
+        self._watch.end(self)
+        self._scope = trio.CancelScope()
+        self._poller.start_task(self._shake_hands)
+
+    async def _shake_hands(self) -> None:
+        """The task of a handshake's step, while the socket isn't watched."""
+        assert self._tls_socket is not None
+        assert self._scope is not None
+        try:
+            with self._scope:
+                is_done = await self._step(self._tls_socket)
+                if self._scope.cancel_called:
+                    return
+                self._scope = None
+                if is_done:
+                    self._end_handshake(self._tls_socket)
+                self._wait()
+        except (ConnectionClosed, OSError) as error:
+            tell(error, self._broker, self.info.peer)
+            self._close()
+        finally:
+            if self._scope is not None:
+                self._close()
+
+    async def _step(self, tls_socket: TlsSocket) -> bool:
+        try:
+            return await self._broker.threads.handshakes.run(tls_socket.shake_hands)
+        except ssl.SSLError as error:
+            raise ConnectionClosed(f"the TLS handshake failed: {reason_of(error)}") from error
+        finally:
+            tls_socket.send_handshake()
+
+    def _end_handshake(self, tls_socket: TlsSocket) -> None:
+        """Go on with requests; ConnectionClosed for a client without a name."""
+        assert self._tls is not None
+        self._shakes_hands = False
+        if self._login_serving is not None:
+            return
+        try:
+            principal = self._tls.principal(tls_socket.tls)
+        except NoPrincipal as error:
+            raise ConnectionClosed(f"authentication failed: {error}") from error
+        self.info = self.info._replace(principal=principal)
+        how = self._broker, self._poller, self._outbox, self._work
+        self._serving = Serving(self.info, *how)
+        self._poller.newcomers.discard(self)
+
+    def _receive(self) -> None:
+        if self._tls_socket is None:
+            super()._receive()
+            return
+        if self._tls_inbox.has_frame:
+            return
+        try:
+            count = self._tls_inbox.receive_all()
+        except BlockingIOError:
+            return
+        if not count:
+            raise ConnectionClosed
+        units = count // READ_BYTES_PER_UNIT
+        self._work.used_units += units
+        self._poller.turns.units_left -= units
+
+    def _close(self) -> None:
+        super()._close()
+        self._poller.newcomers.discard(self)

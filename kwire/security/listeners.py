@@ -3,30 +3,53 @@
 Rules:
 
 - It is made when the broker starts, so that a missing file or a wrong JAAS line stops the start.
+- New connections use new certificates: files that have changed are read again, and so are dynamic
+  configs (``listener.name.…``). What can't be read is told in the log, and the old ones stay.
 - The modules of a mechanism are imported if a listener uses it.
 """
 
-from collections.abc import Callable, Mapping
+import logging
+import os
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from secrets import token_bytes, token_urlsafe
+from typing import TYPE_CHECKING
 
-from kwire.config.listener_settings import SCRAM, ListenerSettings
+from kwire.config.broker import BrokerConfig
+from kwire.config.listener_settings import SCRAM, UNSECURED_VALIDATOR, ListenerSettings
 from kwire.config.settings import ConfigError
-from kwire.metadata.image import MetadataImage
+from kwire.metadata.image import ConfigResourceType, MetadataImage
 from kwire.metadata.scram import ScramCredential
 from kwire.security.jaas import JaasError, JaasLine, parse_jaas
 from kwire.security.login import Login
 from kwire.security.sasl import Exchange, NewExchange
+
+if TYPE_CHECKING:
+    from kwire.security.oauth import TokenRules, Verify
+    from kwire.security.tls import Tls
+
+log = logging.getLogger(__name__)
+
+LOOK_INTERVAL_S = 5.0
+"""How often files are looked at while clients connect."""
 
 JAAS = "sasl.jaas.config"
 REAUTHENTICATION = "connections.max.reauth.ms"
 
 
 class ListenerSecurity:
-    """What protects one listener; ``image`` gives the metadata that is in force."""
+    """What protects one listener of ``config``; ``image`` gives the metadata that is in force."""
 
-    def __init__(self, settings: ListenerSettings, image: Callable[[], MetadataImage]) -> None:
-        self.settings = settings
+    def __init__(self, name: str, config: BrokerConfig, image: Callable[[], MetadataImage]) -> None:
+        self._name = name
+        self._config = config
+        self.settings = settings = config.of_listener(name)
+        self._tls: Tls | None = None
+        self._dynamic: Mapping[str, str] = {}
+        self._file_times: dict[str, float] = {}
+        self._look_due_s = 0.0
+        if settings.is_tls:
+            self._read_tls(settings)
         self._image = image
         self._secret = token_bytes(32)
         self._mechanisms: dict[str, NewExchange] = {}
@@ -44,6 +67,37 @@ class ListenerSecurity:
             return None
         return Login(self._mechanisms, self._max_session_ms)
 
+    def tls(self, now_s: float) -> "Tls | None":
+        """The TLS of a new connection; None on a listener without TLS."""
+        if self._tls is not None and now_s >= self._look_due_s:
+            self._look_due_s = now_s + LOOK_INTERVAL_S
+            self._look()
+        return self._tls
+
+    def _look(self) -> None:
+        """Read keys and certificates again if they have changed."""
+        node_id = str(self._config["node.id"])
+        dynamic = self._image().config(ConfigResourceType.BROKER, node_id)
+        if dynamic == self._dynamic and self._file_times == _times(self._file_times):
+            return
+        try:
+            settings = self._config.of_listener(self._name, dynamic)
+            self._read_tls(settings)
+        except ConfigError as error:
+            self._file_times = _times(self._file_times)
+            log.error("the listener %s keeps its old certificate: %s", self._name, error)
+        else:
+            log.info("the listener %s has read its certificates again", self._name)
+        self._dynamic = dynamic
+
+    def _read_tls(self, settings: ListenerSettings) -> None:
+        from kwire.security.stores import files_of
+        from kwire.security.tls import Tls
+
+        times = _times(files_of(settings))
+        self._tls = Tls(settings)
+        self._file_times = times
+
     @property
     def max_login_bytes(self) -> int:
         """How large a request may be before its client has logged in."""
@@ -60,7 +114,10 @@ class ListenerSecurity:
             return partial(PlainExchange, users_of(line))
         if mechanism in SCRAM:
             return partial(self._scram, mechanism)
-        raise AssertionError(mechanism)
+        from kwire.security.oauth import OauthExchange
+
+        settings = self.settings.of_mechanism(mechanism)
+        return partial(OauthExchange, _verify(settings), _token_rules(settings))
 
     def _scram(self, mechanism: str) -> Exchange:
         from kwire.security.scram import ScramExchange
@@ -69,6 +126,41 @@ class ListenerSecurity:
             return self._image().scram_credentials.get((mechanism, user))
 
         return ScramExchange(mechanism, lookup, token_urlsafe(24), self._secret)
+
+
+def _verify(settings: ListenerSettings) -> "Verify":
+    """What checks the signatures of tokens; ConfigError."""
+    from kwire.security.oauth import signed, unsecured
+
+    if settings["sasl.server.callback.handler.class"] == UNSECURED_VALIDATOR:
+        log.warning("the listener %s accepts tokens that nobody signed", settings.name)
+        return unsecured
+    name = "sasl.oauthbearer.jwks.endpoint.url"
+    url = settings.text(name)
+    if not url:
+        problem = "must name the public keys that tokens are checked with, as https: or file: URL"
+        raise settings.error(name, None, problem)
+    try:
+        from kwire.security.jwks import Jwks, KeysUnreadable
+    except ImportError:
+        problem = "needs the packages PyJWT and cryptography: pip install kwire[security]"
+        raise settings.error(name, url, problem) from None
+    refresh_s = settings.integer("sasl.oauthbearer.jwks.endpoint.refresh.ms") / 1000
+    try:
+        return signed(Jwks(url, refresh_s).key)
+    except KeysUnreadable as error:
+        raise settings.error(name, url, str(error)) from None
+
+
+def _token_rules(settings: ListenerSettings) -> "TokenRules":
+    from kwire.security.oauth import TokenRules
+
+    return TokenRules(
+        settings.text("sasl.oauthbearer.expected.issuer"),
+        settings.strings("sasl.oauthbearer.expected.audience"),
+        settings.text("sasl.oauthbearer.sub.claim.name"),
+        settings.integer("sasl.oauthbearer.clock.skew.seconds"),
+    )
 
 
 def jaas_line(settings: ListenerSettings, mechanism: str) -> JaasLine | None:
@@ -93,7 +185,18 @@ def _no_line(settings: ListenerSettings, mechanism: str) -> ConfigError:
 
 
 def secured_listeners(
-    listeners: Mapping[str, ListenerSettings], image: Callable[[], MetadataImage]
+    config: BrokerConfig, image: Callable[[], MetadataImage]
 ) -> dict[str, ListenerSecurity]:
-    """What protects each of these listeners; ConfigError."""
-    return {name: ListenerSecurity(settings, image) for name, settings in listeners.items()}
+    """What protects each listener that isn't PLAINTEXT; ConfigError."""
+    return {name: ListenerSecurity(name, config, image) for name in config.secured_listeners}
+
+
+def _times(names: Iterable[str]) -> dict[str, float]:
+    """When each file was changed; -1 for one that can't be looked at."""
+    times = {}
+    for name in names:
+        try:
+            times[name] = os.stat(name).st_mtime
+        except OSError:
+            times[name] = -1.0
+    return times

@@ -65,7 +65,7 @@ class WorkerServer(ClusterServer):
 
     def _endpoints(self) -> tuple[tuple[str, str, int], ...]:
         """What clients are told, and where this worker's own ports are, for the other workers."""
-        wanted = self.config["inter.broker.listener.name"]
+        wanted = self.config.inter_broker_name
         names = [listener.name for listener, _ in self._sockets]
         host, port = self.addresses[names.index(wanted) if wanted in names else 0]
         return (*super()._endpoints(), (AMONG_WORKERS, host, port))

@@ -1,0 +1,117 @@
+"""A broker whose listeners have TLS and logins, and what clients need for them.
+
+It is a kwire, or with ``KWIRE_SECURED=kafka`` an Apache Kafka with the same settings.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from compat_tests.apache_kafka import ApacheKafka
+from kwire.testing.certificates import Authority
+from kwire.testing.ports import free_port
+from kwire.testing.process import BrokerProcess
+
+USER, PASSWORD = "alice", "alice-secret"
+PROTOCOLS = ("SASL_PLAINTEXT", "SSL", "SASL_SSL")
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+_MODULES = "org.apache.kafka.common.security"
+PLAIN_LINE = f'{_MODULES}.plain.PlainLoginModule required user_{USER}="{PASSWORD}";'
+SCRAM_LINE = f"{_MODULES}.scram.ScramLoginModule required;"
+
+
+class SecuredBroker:
+    """The addresses of a broker by protocol, and the files of its clients."""
+
+    def __init__(self, directory: Path) -> None:
+        authority = Authority()
+        self.ca_file = directory / "ca.pem"
+        self.ca_file.write_text(authority.certificate_pem)
+        self._server_file = authority.sign("server").write_pem(directory / "server.pem")
+        client = authority.sign(USER)
+        self.key_file = directory / "client.key"
+        self.key_file.write_text(client.key_pem())
+        self.certificate_file = directory / "client.crt"
+        self.certificate_file.write_text(client.certificate_pem)
+        self.bootstrap = {name: f"127.0.0.1:{free_port()}" for name in PROTOCOLS}
+
+    def settings(self) -> dict[str, str]:
+        """Kafka's settings for its listeners."""
+        lines = {"plain": PLAIN_LINE, "scram-sha-256": SCRAM_LINE, "scram-sha-512": SCRAM_LINE}
+        return {
+            "sasl.enabled.mechanisms": ",".join(MECHANISMS),
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(self._server_file),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(self.ca_file),
+            "listener.name.ssl.ssl.client.auth": "required",
+            **{
+                f"listener.name.{listener}.{mechanism}.sasl.jaas.config": line
+                for listener in ("sasl_plaintext", "sasl_ssl")
+                for mechanism, line in lines.items()
+            },
+        }
+
+    def kafka_python(
+        self, protocol: str, mechanism: str, password: str = PASSWORD
+    ) -> dict[str, Any]:
+        """The settings of a client of kafka-python."""
+        given: dict[str, Any] = {
+            "bootstrap_servers": self.bootstrap[protocol],
+            "security_protocol": protocol,
+        }
+        if protocol.endswith("SSL"):
+            given["ssl_cafile"] = str(self.ca_file)
+        if protocol == "SSL":
+            given |= {"ssl_certfile": str(self.certificate_file), "ssl_keyfile": str(self.key_file)}
+        else:
+            login = {"sasl_plain_username": USER, "sasl_plain_password": password}
+            given |= {"sasl_mechanism": mechanism, **login}
+        return given
+
+    def librdkafka(self, protocol: str, mechanism: str, password: str = PASSWORD) -> dict[str, Any]:
+        """The settings of a client of confluent-kafka."""
+        given: dict[str, Any] = {
+            "bootstrap.servers": self.bootstrap[protocol],
+            "security.protocol": protocol,
+        }
+        if protocol.endswith("SSL"):
+            given["ssl.ca.location"] = str(self.ca_file)
+        if protocol == "SSL":
+            given["ssl.certificate.location"] = str(self.certificate_file)
+            given["ssl.key.location"] = str(self.key_file)
+        else:
+            login = {"sasl.username": USER, "sasl.password": password}
+            given |= {"sasl.mechanism": mechanism, **login}
+        return given
+
+
+@contextmanager
+def secured_broker(directory: Path) -> Iterator[tuple[SecuredBroker, str]]:
+    """A running broker, and the address of its PLAINTEXT listener."""
+    secured = SecuredBroker(directory)
+    if os.environ.get("KWIRE_SECURED") == "kafka":
+        kafka = ApacheKafka(directory / "data")
+        listeners = [f"PLAINTEXT://{kafka.bootstrap}"]
+        listeners += [f"{name}://{address}" for name, address in secured.bootstrap.items()]
+        kafka.settings = {
+            **secured.settings(),
+            "listeners": ",".join([*listeners, f"CONTROLLER://{kafka.controller}"]),
+            "advertised.listeners": ",".join(listeners),
+            "listener.security.protocol.map": ",".join(
+                [f"{name}:{name}" for name in ("PLAINTEXT", *PROTOCOLS)] + ["CONTROLLER:PLAINTEXT"]
+            ),
+        }
+        with kafka:
+            yield secured, kafka.bootstrap
+        return
+    options = []
+    for name, address in secured.bootstrap.items():
+        options += ["--listen", f"{name}://{address}"]
+    with BrokerProcess(directory / "data", secured.settings(), options=options) as kwire:
+        yield secured, kwire.bootstrap.split(",")[0]
+        log = kwire.log()
+    assert "bug in" not in log, log
+    assert PASSWORD not in log

@@ -1,0 +1,98 @@
+"""Stock clients over TLS and with logins, users made by Kafka's own tool, and who is refused.
+
+With ``KWIRE_SECURED=kafka`` the same tests run on Apache Kafka.
+"""
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, Producer
+from confluent_kafka.admin import AdminClient
+from kafka import KafkaConsumer, KafkaProducer
+from kafka.errors import KafkaError as KafkaPythonError
+
+from compat_tests.java_tools import run_tool
+from compat_tests.secured import MECHANISMS, PASSWORD, USER, SecuredBroker, secured_broker
+from kwire.testing.waiting import wait_until
+
+WAYS = [("SSL", ""), *((p, m) for p in ("SASL_PLAINTEXT", "SASL_SSL") for m in MECHANISMS)]
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
+    """A broker whose users for SCRAM were made by kafka-configs."""
+    with secured_broker(tmp_path_factory.mktemp("secured")) as (broker, plain):
+        for mechanism in MECHANISMS[1:]:
+            run_tool(
+                "kafka.admin.ConfigCommand",
+                *("--bootstrap-server", plain, "--alter", "--entity-type", "users"),
+                *("--entity-name", USER),
+                *("--add-config", f"{mechanism}=[iterations=8192,password={PASSWORD}]"),
+            )
+        admin = AdminClient({"bootstrap.servers": plain})
+        found = admin.describe_user_scram_credentials([USER])[USER].result()
+        credentials = {str(c.mechanism): c.iterations for c in found.scram_credential_infos}
+        assert sorted(credentials.values()) == [8192, 8192]
+        yield broker
+
+
+@pytest.mark.parametrize(("protocol", "mechanism"), WAYS)
+def test_kafka_python(secured: SecuredBroker, protocol: str, mechanism: str) -> None:
+    """Records of all sizes come back as they were."""
+    how = secured.kafka_python(protocol, mechanism)
+    topic = f"t-{uuid.uuid4().hex}"
+    values = [bytes([size % 251]) * size for size in (1, 1000, 20_000, 300_000, 900_000)]
+    producer = KafkaProducer(**how)
+    for value in values:
+        producer.send(topic, value).get(30)
+    producer.close()
+    consumer = KafkaConsumer(topic, auto_offset_reset="earliest", consumer_timeout_ms=20_000, **how)
+    found = [next(consumer).value for _ in values]
+    consumer.close()
+    assert found == values
+
+
+@pytest.mark.parametrize(("protocol", "mechanism"), WAYS)
+def test_librdkafka(secured: SecuredBroker, protocol: str, mechanism: str) -> None:
+    """A group reads what was produced."""
+    how = secured.librdkafka(protocol, mechanism)
+    topic = f"t-{uuid.uuid4().hex}"
+    producer = Producer(how)
+    for number in range(1000):
+        producer.produce(topic, b"%d" % number * 500)
+    assert producer.flush(30) == 0
+    consumer = Consumer({**how, "group.id": topic, "auto.offset.reset": "earliest"})
+    consumer.subscribe([topic])
+    found: list[bytes] = []
+    wait_until(
+        lambda: found.extend(m.value() for m in consumer.consume(1000, 1)) or len(found) >= 1000,
+        what="all records",
+    )
+    consumer.close()
+    assert found == [b"%d" % number * 500 for number in range(1000)]
+
+
+@pytest.mark.parametrize(("protocol", "mechanism"), WAYS[1:])
+def test_a_wrong_password_is_refused(secured: SecuredBroker, protocol: str, mechanism: str) -> None:
+    """librdkafka is told that the login failed."""
+    errors: list[KafkaError] = []
+    how = secured.librdkafka(protocol, mechanism, "wrong")
+    client = AdminClient({**how, "error_cb": errors.append})
+    wait_until(lambda: (client.poll(0.1), errors)[1], what="the refusal")
+    assert errors[0].code() == KafkaError._AUTHENTICATION
+
+
+def test_without_a_certificate_nobody_gets_in(secured: SecuredBroker) -> None:
+    """ssl.client.auth=required."""
+    how = secured.kafka_python("SSL", "")
+    del how["ssl_certfile"], how["ssl_keyfile"]
+    with pytest.raises(KafkaPythonError):
+        KafkaProducer(**how, bootstrap_timeout_ms=3000)
+
+
+def test_a_plain_client_gets_nothing_from_a_secured_listener(secured: SecuredBroker) -> None:
+    """Neither without TLS nor without a login."""
+    for protocol in ("SASL_PLAINTEXT", "SSL", "SASL_SSL"):
+        with pytest.raises(KafkaPythonError):
+            KafkaProducer(bootstrap_servers=secured.bootstrap[protocol], bootstrap_timeout_ms=2000)

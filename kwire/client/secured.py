@@ -1,0 +1,161 @@
+"""Connections to brokers by TLS and with a login: streams that are ready for requests.
+
+Rules:
+
+- TLS and the login are done while a stream is opened, so who uses it knows nothing of them. A
+  login that fails is an OSError, like a broker that can't be reached.
+- With SCRAM the broker proves that it knows the password too.
+
+Source: SaslClientAuthenticator, ScramSaslClient of Kafka; RFC 4616, RFC 5802.
+"""
+
+import hashlib
+import hmac
+import ssl
+from base64 import b64decode, b64encode
+from collections.abc import Generator
+from secrets import token_urlsafe
+from typing import NamedTuple, TypeAlias, TypeVar
+
+import trio
+
+from kwire.client.peer import OpenStream, open_tcp
+from kwire.protocol.codec import MalformedRequest, decode
+from kwire.protocol.frame import decode_response_header, encode_request
+from kwire.protocol.messages.sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
+from kwire.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from kwire.protocol.types import Request, Response
+
+R = TypeVar("R", bound=Response)
+
+LOGIN_S = 15.0
+MOST_ANSWER_BYTES = 64 * 1024
+MOST_ITERATIONS = 1_000_000
+_HANDSHAKE_VERSION, _AUTHENTICATE_VERSION = 1, 2
+_HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+
+Messages: TypeAlias = Generator[bytes, bytes, None]
+"""Yields the client's messages, is sent the broker's, and raises OSError for a wrong one."""
+
+
+class Credentials(NamedTuple):
+    """A user, its password, and the SASL mechanism to log in with."""
+
+    mechanism: str
+    user: str
+    password: str
+
+
+def open_secured(context: ssl.SSLContext | None, credentials: Credentials | None) -> OpenStream:
+    """Opens streams with TLS if there is a ``context``, and a login if there are credentials."""
+
+    async def open_stream(host: str, port: int) -> trio.abc.Stream:
+        stream: trio.abc.Stream = await open_tcp(host, port)
+        try:
+            with trio.fail_after(LOGIN_S):
+                if context is not None:
+                    stream = await _with_tls(stream, context, host)
+                if credentials is not None:
+                    await _log_in(stream, credentials)
+        except trio.TooSlowError:
+            await trio.aclose_forcefully(stream)
+            raise OSError(f"no TLS handshake or no login within {LOGIN_S:g} s") from None
+        except BaseException:
+            await trio.aclose_forcefully(stream)
+            raise
+        return stream
+
+    return open_stream
+
+
+async def _with_tls(stream: trio.abc.Stream, context: ssl.SSLContext, host: str) -> trio.abc.Stream:
+    secure = trio.SSLStream(stream, context, server_hostname=host, https_compatible=True)
+    try:
+        await secure.do_handshake()
+    except trio.BrokenResourceError as error:
+        raise OSError(f"the TLS handshake failed: {error.__cause__ or error}") from error
+    return secure
+
+
+async def _log_in(stream: trio.abc.Stream, credentials: Credentials) -> None:
+    try:
+        asked = SaslHandshakeRequest(mechanism=credentials.mechanism)
+        handshake = await _ask(stream, asked, SaslHandshakeResponse, _HANDSHAKE_VERSION)
+        if handshake.error_code:
+            raise OSError(
+                f"the broker doesn't take logins with {credentials.mechanism}, only with "
+                f"{', '.join(handshake.mechanisms) or 'none'}"
+            )
+        messages = _messages(credentials)
+        message = next(messages)
+        while True:
+            request = SaslAuthenticateRequest(auth_bytes=message)
+            answer = await _ask(stream, request, SaslAuthenticateResponse, _AUTHENTICATE_VERSION)
+            if answer.error_code:
+                raise OSError(f"the login failed: {answer.error_message}")
+            message = messages.send(answer.auth_bytes)
+    except StopIteration:
+        return
+    except RuntimeError as error:
+        raise OSError("the login failed") from error
+    except (MalformedRequest, trio.BrokenResourceError, trio.ClosedResourceError) as error:
+        raise OSError(f"the connection was lost in the login ({error})") from error
+
+
+async def _ask(stream: trio.abc.Stream, request: Request, response: type[R], version: int) -> R:
+    await stream.send_all(bytes(encode_request(request, version, 0, "kwire")))
+    size = int.from_bytes(await _receive(stream, 4))
+    if size > MOST_ANSWER_BYTES:
+        raise OSError(f"an answer of {size} bytes in the login")
+    frame = await _receive(stream, size)
+    _, position = decode_response_header(frame, response, version)
+    return decode(response, version, memoryview(frame)[position:])
+
+
+async def _receive(stream: trio.abc.Stream, size: int) -> bytes:
+    received = b""
+    while len(received) < size:
+        some = await stream.receive_some(size - len(received))
+        if not some:
+            raise OSError("the broker closed the connection in the login")
+        received += some
+    return received
+
+
+def _messages(credentials: Credentials) -> Messages:
+    mechanism, user, password = credentials
+    if mechanism == "PLAIN":
+        return _plain(user, password)
+    return scram_messages(_HASHES[mechanism], user, password, token_urlsafe(24))
+
+
+def _plain(user: str, password: str) -> Messages:
+    yield f"\0{user}\0{password}".encode()
+
+
+def scram_messages(name: str, user: str, password: str, nonce: str) -> Messages:
+    """The client's side of SCRAM with a hash; OSError if the broker doesn't know the password."""
+    escaped = user.replace("=", "=3D").replace(",", "=2C")
+    bare = f"n={escaped},r={nonce}"
+    challenge = (yield f"n,,{bare}".encode()).decode()
+    try:
+        parts = dict(part.split("=", 1) for part in challenge.split(","))
+        salt, iterations = b64decode(parts["s"]), int(parts["i"])
+        is_ours = parts["r"].startswith(nonce)
+    except (ValueError, KeyError):
+        raise OSError("the broker's SCRAM message is malformed") from None
+    if not is_ours or not 0 < iterations <= MOST_ITERATIONS:
+        raise OSError("the broker's SCRAM message is not an answer to this one")
+    salted = hashlib.pbkdf2_hmac(name, password.encode(), salt, iterations)
+    client_key = hmac.digest(salted, b"Client Key", name)
+    without_proof = f"c=biws,r={parts['r']}"
+    signed = f"{bare},{challenge},{without_proof}".encode()
+    signature = hmac.digest(hashlib.new(name, client_key).digest(), signed, name)
+    proof = b64encode(bytes(a ^ b for a, b in zip(client_key, signature, strict=True))).decode()
+    last = yield f"{without_proof},p={proof}".encode()
+    expected = hmac.digest(hmac.digest(salted, b"Server Key", name), signed, name)
+    if not hmac.compare_digest(last, b"v=" + b64encode(expected)):
+        raise OSError("the broker doesn't know the password that it checks")

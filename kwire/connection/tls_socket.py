@@ -1,0 +1,136 @@
+"""A socket that speaks TLS, for code that uses a non-blocking socket: bytes in, bytes out.
+
+Rules:
+
+- TLS works on two buffers in memory (``ssl.MemoryBIO``), and this class moves bytes between them
+  and the socket. So many TLS records take one system call.
+- ``has_pending``: bytes may have been read from the socket that weren't asked for yet. The kernel
+  doesn't know of them, so who reads has to ask again.
+- ``send`` takes at most ``ENCRYPT_BYTES``. What the socket doesn't take of them stays here until
+  ``flush``, and until then ``send`` takes nothing. So little memory is held for a slow client.
+- The steps of a handshake are slow, and belong in a thread. Nothing else is called meanwhile.
+"""
+
+import socket
+import ssl
+from contextlib import suppress
+
+RECEIVE_BYTES = 64 * 1024
+ENCRYPT_BYTES = 256 * 1024
+
+_NOTHING = memoryview(b"")
+
+
+class TlsSocket:
+    """The server's side of TLS on an accepted socket."""
+
+    def __init__(self, sock: socket.socket, context: ssl.SSLContext) -> None:
+        self._sock = sock
+        self._in = ssl.MemoryBIO()
+        self._out = ssl.MemoryBIO()
+        self.tls = context.wrap_bio(self._in, self._out, server_side=True)
+        self._unsent = _NOTHING
+        self._has_ended = False
+        self.has_pending = False
+
+    def fileno(self) -> int:
+        """The descriptor of the socket."""
+        return self._sock.fileno()
+
+    def receive_handshake(self) -> bool:
+        """Read the client's next bytes of a handshake; False at the end. BlockingIOError."""
+        data = self._sock.recv(RECEIVE_BYTES)
+        self._in.write(data)
+        return bool(data)
+
+    def shake_hands(self) -> bool:
+        """Go on with the handshake; whether it is complete. ssl.SSLError; slow."""
+        try:
+            self.tls.do_handshake()
+        except ssl.SSLWantReadError:
+            return False
+        self.has_pending = True
+        return True
+
+    def send_handshake(self) -> None:
+        """Send what the handshake has for the client, an alert too; OSError."""
+        self._take()
+        self.flush()
+
+    @property
+    def has_unsent(self) -> bool:
+        """Whether bytes that were given to ``send`` wait here."""
+        return bool(self._unsent)
+
+    @property
+    def unsent_bytes(self) -> int:
+        """How many bytes wait here."""
+        return len(self._unsent)
+
+    def recv_into(self, view: memoryview) -> int:
+        """Read as ``socket.recv_into``: 0 at the end. BlockingIOError, OSError."""
+        if not self.has_pending:
+            data = self._sock.recv(RECEIVE_BYTES)
+            if not data:
+                return 0
+            self._in.write(data)
+        count, size = 0, len(view)
+        self.has_pending = False
+        try:
+            while count < size:
+                got = int(self.tls.read(size - count, view[count:]))  # into a buffer: a number
+                if not got:
+                    self._has_ended = True
+                    break
+                count += got
+            self.has_pending = count > 0
+        except ssl.SSLWantReadError:
+            pass
+        except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
+            self._has_ended = True
+            self.has_pending = count > 0
+        if not count and not self._has_ended:
+            raise BlockingIOError
+        return count
+
+    def send(self, data: bytes | bytearray | memoryview, flags: int = 0) -> int:
+        """Send as ``socket.send``; ``flags`` are for sockets without TLS. BlockingIOError."""
+        if self._unsent and not self.flush():
+            raise BlockingIOError
+        taken = memoryview(data)[:ENCRYPT_BYTES]
+        self.tls.write(taken)
+        self._take()
+        self.flush()
+        return len(taken)
+
+    def flush(self) -> bool:
+        """Send what waits here; whether that was all. OSError."""
+        while self._unsent:
+            try:
+                sent = self._sock.send(self._unsent)
+            except BlockingIOError:
+                return False
+            self._unsent = self._unsent[sent:]
+        return True
+
+    def shutdown(self, how: int) -> None:
+        """As ``socket.shutdown``, without a word to the client."""
+        self._sock.shutdown(how)
+
+    def close(self) -> None:
+        """Tell the client that this is the end, if it reads, and close the socket."""
+        if not self._unsent:
+            with suppress(OSError, ValueError):
+                self.tls.unwrap()  # SSLWantReadError: the client's word isn't waited for
+            with suppress(OSError):
+                self._take()
+                self.flush()
+        self._sock.close()
+
+    def _take(self) -> None:
+        """Take what TLS has made for the client."""
+        made = self._out.read()
+        if made:
+            self._unsent = (
+                memoryview(bytes(self._unsent) + made) if self._unsent else memoryview(made)
+            )

@@ -1,0 +1,100 @@
+"""The public keys with which tokens are checked: a JWKS file, or one that is fetched by HTTPS.
+
+Rules:
+
+- The keys are read when the broker starts, and again after
+  ``sasl.oauthbearer.jwks.endpoint.refresh.ms``, in a thread. Until the new ones are there, and
+  while they can't be read, the old ones count.
+- An unknown key id has the keys read again, at most every ``AGAIN_S``: the signer may have a new
+  key. The client's next attempt finds it.
+- Keys have at most ``MOST_BYTES``, and an endpoint has ``TIMEOUT_S`` to answer.
+
+Source: RefreshingHttpsJwks of Kafka.
+"""
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable
+from urllib.parse import unquote, urlsplit
+from urllib.request import Request, urlopen
+
+from jwt import PyJWKSet, PyJWTError
+
+log = logging.getLogger(__name__)
+
+MOST_BYTES = 1 << 20
+TIMEOUT_S = 10.0
+AGAIN_S = 10.0
+
+
+class KeysUnreadable(ValueError):
+    """The keys can't be read; the text says why in one line."""
+
+
+def read_keys(url: str) -> dict[str | None, object]:
+    """The public keys of a JWKS by key id; KeysUnreadable."""
+    parts = urlsplit(url)
+    try:
+        if parts.scheme == "file":
+            with open(unquote(parts.path), "rb") as file:
+                text = file.read(MOST_BYTES)
+        elif parts.scheme in ("https", "http"):
+            request = Request(url, headers={"Accept": "application/json"})  # noqa: S310
+            with urlopen(request, timeout=TIMEOUT_S) as response:  # noqa: S310
+                text = response.read(MOST_BYTES)
+        else:
+            raise KeysUnreadable("it must be a URL that begins with https: or file:")
+        found = PyJWKSet.from_dict(json.loads(text))
+    except (OSError, ValueError, PyJWTError, AttributeError) as error:
+        raise KeysUnreadable(f"no keys can be read from it ({error})") from None
+    keys: dict[str | None, object] = {key.key_id: key for key in found.keys}
+    if len(found.keys) == 1:
+        keys[None] = found.keys[0]  # a token may leave out which key it is
+    return keys
+
+
+class Jwks:
+    """The keys of one listener; KeysUnreadable if there are none at the start."""
+
+    def __init__(
+        self,
+        url: str,
+        refresh_s: float,
+        read: Callable[[str], dict[str | None, object]] = read_keys,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._url = url
+        self._refresh_s = refresh_s
+        self._read = read
+        self._now_s = now_s
+        self._keys = read(url)
+        self._read_s = now_s()
+        self._reading: threading.Thread | None = None
+
+    def key(self, key_id: str | None) -> object | None:
+        """The key of this id; None for an unknown one."""
+        key = self._keys.get(key_id)
+        age_s = self._now_s() - self._read_s
+        if age_s >= (self._refresh_s if key is not None else min(AGAIN_S, self._refresh_s)):
+            self._read_again()
+        return key
+
+    def _read_again(self) -> None:
+        if self._reading is not None and self._reading.is_alive():
+            return
+        self._read_s = self._now_s()
+        self._reading = threading.Thread(target=self._replace, name="jwks", daemon=True)
+        self._reading.start()
+
+    def wait_read(self) -> None:
+        """Wait until keys that are being read are there."""
+        if self._reading is not None:
+            self._reading.join()
+
+    def _replace(self) -> None:
+        try:
+            self._keys = self._read(self._url)
+        except KeysUnreadable as error:
+            log.warning("the keys of %s stay as they are: %s", self._url, error)

@@ -1,0 +1,153 @@
+"""SASL OAUTHBEARER (RFC 7628): a login with a token (JWT) that somebody else has signed.
+
+Rules:
+
+- A token's signature is checked with the public keys of ``sasl.oauthbearer.jwks.endpoint.url``
+  (``file:…`` or ``https:…``), by PyJWT. Only signatures by a private key count: not ``none``, and
+  no shared secret.
+- A token has an end (``exp``) and a subject. Issuer and audience are checked if they are
+  configured. The session ends with the token.
+- Tokens that nobody signed are accepted only by a listener that names Kafka's class for that.
+
+Source: OAuthBearerSaslServer, BrokerJwtValidator, OAuthBearerUnsecuredValidatorCallbackHandler of
+Kafka.
+"""
+
+import json
+import re
+from base64 import urlsafe_b64decode
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+from kwire.security.principal import USER, Principal
+from kwire.security.sasl import Identity, LoginRefused, printable
+
+ALGORITHMS = (
+    *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
+    *("ES256", "ES384", "ES512", "EdDSA"),
+)
+TOLD = "Authentication failed: the token is not valid"
+MOST_TOKEN_CHARACTERS = 64 * 1024
+_MESSAGE = re.compile(rb"n,(?:a=([^,\x01]*))?,\x01(.*)\x01\x01", re.DOTALL)
+_BEARER = re.compile(rb"auth=bearer +([-_.~+/a-z0-9]+=*)", re.IGNORECASE)
+
+Claims: TypeAlias = Mapping[str, Any]
+Verify: TypeAlias = Callable[[str], Claims]
+"""From a token to its claims, once its signature is checked; LoginRefused."""
+
+
+class TokenRules(NamedTuple):
+    """What a token has to say; times in seconds."""
+
+    issuer: str = ""
+    audiences: Sequence[str] = ()
+    subject_claim: str = "sub"
+    skew_s: int = 30
+
+
+class OauthExchange:
+    """One login with a token."""
+
+    def __init__(self, verify: Verify, rules: TokenRules) -> None:
+        self._verify = verify
+        self._rules = rules
+        self._failure: LoginRefused | None = None
+        self.identity: Identity | None = None
+
+    def step(self, message: bytes, now_ms: int) -> bytes:
+        """Check the token; a client that was refused gets the reason with its next message."""
+        if self._failure is not None:
+            raise self._failure
+        try:
+            self.identity = self._identity(message, now_ms)
+        except LoginRefused as refused:
+            self._failure = LoginRefused(str(refused), TOLD)
+            return b'{"status":"invalid_token"}'
+        return b""
+
+    def _identity(self, message: bytes, now_ms: int) -> Identity:
+        authorization_id, token = _parts(message)
+        claims = self._verify(token)
+        name = _checked(claims, self._rules, now_ms / 1000)
+        if authorization_id not in ("", name):
+            raise LoginRefused(f"user {printable(name)} asks for another authorization id")
+        return Identity(Principal(USER, name), int(claims["exp"] * 1000))
+
+
+def _parts(message: bytes) -> tuple[str, str]:
+    """The authorization id and the token of a client's first message; LoginRefused."""
+    found = _MESSAGE.fullmatch(message)
+    if found is None:
+        raise LoginRefused("the OAUTHBEARER message is malformed")
+    for pair in found[2].split(b"\x01"):
+        bearer = _BEARER.fullmatch(pair)
+        if bearer is not None and len(bearer[1]) <= MOST_TOKEN_CHARACTERS:
+            return (found[1] or b"").decode("utf-8", "replace"), bearer[1].decode()
+    raise LoginRefused("the OAUTHBEARER message has no bearer token")
+
+
+def _checked(claims: Claims, rules: TokenRules, now_s: float) -> str:
+    """The user's name in the claims, once these are checked; LoginRefused."""
+    end_s, begin_s = claims.get("exp"), claims.get("nbf", claims.get("iat", 0))
+    name = claims.get(rules.subject_claim)
+    if not isinstance(name, str) or not name:
+        raise LoginRefused(f"the token has no claim {rules.subject_claim}")
+    if end_s is None or not _is_time(end_s) or not _is_time(begin_s):
+        raise LoginRefused(f"the token of {printable(name)} has no end, or a time is no number")
+    if now_s >= end_s + rules.skew_s:
+        raise LoginRefused(f"the token of {printable(name)} has expired")
+    if now_s < begin_s - rules.skew_s:
+        raise LoginRefused(f"the token of {printable(name)} isn't valid yet")
+    if rules.issuer and claims.get("iss") != rules.issuer:
+        raise LoginRefused(f"the token of {printable(name)} has another issuer")
+    audience = claims.get("aud")
+    found = audience if isinstance(audience, list) else [audience]
+    if rules.audiences and not any(one in rules.audiences for one in found):
+        raise LoginRefused(f"the token of {printable(name)} is for another audience")
+    return name
+
+
+def _is_time(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e12
+
+
+def unsecured(token: str) -> Claims:
+    """The claims of a token that nobody signed; LoginRefused for one that has a signature."""
+    parts = token.split(".")
+    try:
+        header, claims = (
+            json.loads(urlsafe_b64decode(part + "=" * (-len(part) % 4))) for part in parts[:2]
+        )
+    except (ValueError, RecursionError):
+        raise LoginRefused("the token is no JWT") from None
+    if len(parts) != 3 or parts[2] or not isinstance(header, dict) or header.get("alg") != "none":
+        raise LoginRefused("the token is signed, but this listener takes unsecured tokens only")
+    if not isinstance(claims, dict):
+        raise LoginRefused("the token has no claims")
+    return claims
+
+
+def signed(keys: Callable[[str | None], object | None]) -> Verify:
+    """Checks signatures; ``keys`` gives the public key (of PyJWT) for a key id.
+
+    Importing this needs PyJWT, with cryptography.
+    """
+    import jwt
+
+    def verify(token: str) -> Claims:
+        try:
+            header = jwt.get_unverified_header(token)
+            algorithm = header.get("alg")
+            if algorithm not in ALGORITHMS:
+                raise LoginRefused(f"the token's algorithm {printable(str(algorithm))} isn't taken")
+            key = keys(header.get("kid"))
+            if key is None:
+                raise LoginRefused("the token is signed with a key that isn't known")
+            # Times, issuer and audience are checked by this module, with the broker's clock.
+            checks = ("exp", "nbf", "iat", "aud", "iss", "sub", "jti")
+            options: Any = {f"verify_{name}": False for name in checks}
+            return jwt.decode(token, key, algorithms=[algorithm], options=options)  # type: ignore[arg-type]
+        except jwt.PyJWTError as error:
+            raise LoginRefused(f"the token is not valid: {error}") from None
+
+    return verify

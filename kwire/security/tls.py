@@ -1,0 +1,164 @@
+"""TLS of a listener: the context of Python's ``ssl`` that Kafka's settings ask for.
+
+Rules:
+
+- TLS 1.2 and 1.3 only. A client can't renegotiate, and nothing is compressed.
+- Cipher suites have Java's names. Python can't choose among those of TLS 1.3: a list has all of
+  them or none.
+- A private key that isn't in a file of its own never touches a disk.
+
+Source: DefaultSslEngineFactory of Kafka; JSSE's names of cipher suites.
+"""
+
+import os
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from kwire.config.listener_settings import ListenerSettings
+from kwire.security.mapping_rules import MappingRules, distinguished_name
+from kwire.security.principal import ANONYMOUS, USER, Principal
+from kwire.security.stores import key_and_chain, trusted_certificates, unusable
+
+_CLIENT_AUTH = {
+    "none": ssl.CERT_NONE,
+    "requested": ssl.CERT_OPTIONAL,
+    "required": ssl.CERT_REQUIRED,
+}
+_VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+_SUITES_1_3 = {
+    "TLS_AES_128_GCM_SHA256",
+    "TLS_AES_256_GCM_SHA384",
+    "TLS_CHACHA20_POLY1305_SHA256",
+}
+
+
+class NoPrincipal(Exception):
+    """No rule gives a client with this certificate a name."""
+
+
+class Tls:
+    """The TLS of one listener."""
+
+    def __init__(self, settings: ListenerSettings) -> None:
+        self.context = server_context(settings)
+        text = settings.text("ssl.principal.mapping.rules")
+        try:
+            self._rules = MappingRules(text)
+        except ValueError as error:
+            raise settings.error("ssl.principal.mapping.rules", text, str(error)) from None
+
+    def principal(self, tls: ssl.SSLObject) -> Principal:
+        """Who a client is, by its certificate; NoPrincipal."""
+        certificate = tls.getpeercert()
+        if not certificate:
+            return ANONYMOUS
+        subject: tuple[tuple[tuple[str, str], ...], ...] = certificate["subject"]  # type: ignore[assignment]
+        name = distinguished_name(subject)
+        user = self._rules.name_of(name)
+        if user is None:
+            raise NoPrincipal(f"no rule of ssl.principal.mapping.rules matches {name!r}")
+        return Principal(USER, user)
+
+
+def server_context(settings: ListenerSettings) -> ssl.SSLContext:
+    """The context of a listener; ConfigError."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
+    context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE
+    _choose_versions(context, settings)
+    load_key(context, settings)
+    context.verify_mode = _CLIENT_AUTH[settings.text("ssl.client.auth")]
+    trusted = trusted_certificates(settings)
+    if trusted is not None:
+        load_trusted(context, settings, trusted)
+    elif context.verify_mode is not ssl.CERT_NONE:
+        problem = "needs the CA of the clients' certificates: ssl.truststore.location"
+        raise settings.error("ssl.client.auth", settings["ssl.client.auth"], problem)
+    return context
+
+
+def client_context(settings: ListenerSettings) -> ssl.SSLContext:
+    """The context with which a broker is a client of other brokers' listeners; ConfigError."""
+    trusted = trusted_certificates(settings)
+    context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cadata=trusted)
+    context.check_hostname = bool(settings.text("ssl.endpoint.identification.algorithm"))
+    _choose_versions(context, settings)
+    load_key(context, settings)
+    return context
+
+
+def load_key(context: ssl.SSLContext, settings: ListenerSettings) -> None:
+    """Load a listener's own key and certificates; ConfigError."""
+    pem, password = key_and_chain(settings)
+    try:
+        with _in_memory(pem) as name:
+            context.load_cert_chain(name, password=lambda: password)
+    except (OSError, ValueError) as error:
+        problem = f"no private key with its certificates can be read from it ({reason_of(error)})"
+        raise unusable(settings, problem) from None
+
+
+def load_trusted(context: ssl.SSLContext, settings: ListenerSettings, pem: str) -> None:
+    """Load the CAs that are trusted; ConfigError."""
+    try:
+        context.load_verify_locations(cadata=pem)
+    except (ssl.SSLError, ValueError) as error:
+        location = settings.text("ssl.truststore.location")
+        name = "ssl.truststore.location" if location else "ssl.truststore.certificates"
+        problem = f"no certificates can be read from it ({reason_of(error)})"
+        raise settings.error(name, location or "(hidden)", problem) from None
+
+
+def reason_of(error: Exception) -> str:
+    """Why TLS failed, in a few words."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return error.verify_message
+    if isinstance(error, ssl.SSLError) and error.reason:
+        return error.reason.lower().replace("_", " ")
+    return str(error)
+
+
+@contextmanager
+def _in_memory(data: bytes) -> Iterator[str]:
+    """The name of a file in memory, which only this process can open."""
+    fd = os.memfd_create("kwire", os.MFD_CLOEXEC)
+    try:
+        os.write(fd, data)
+        yield f"/proc/self/fd/{fd}"
+    finally:
+        os.close(fd)
+
+
+def _choose_versions(context: ssl.SSLContext, settings: ListenerSettings) -> None:
+    name = "ssl.enabled.protocols"
+    versions = {_VERSIONS[text] for text in settings.strings(name)}
+    suites = settings.strings("ssl.cipher.suites")
+    newest = set(suites) & _SUITES_1_3
+    older = [suite for suite in suites if suite not in _SUITES_1_3]
+    if suites and newest and newest != _SUITES_1_3:
+        problem = f"Python can't choose among {', '.join(sorted(_SUITES_1_3))}: name all or none"
+        raise settings.error("ssl.cipher.suites", ",".join(suites), problem)
+    if suites:
+        versions -= set() if newest else {ssl.TLSVersion.TLSv1_3}
+        versions -= set() if older else {ssl.TLSVersion.TLSv1_2}
+    if not versions:
+        problem = "no version of TLS is left with these ssl.cipher.suites"
+        raise settings.error(name, ",".join(settings.strings(name)), problem)
+    context.minimum_version, context.maximum_version = min(versions), max(versions)
+    if older:
+        try:
+            context.set_ciphers(":".join(map(openssl_name, older)))
+        except ssl.SSLError:
+            problem = "OpenSSL knows none of these cipher suites"
+            raise settings.error("ssl.cipher.suites", ",".join(older), problem) from None
+
+
+def openssl_name(suite: str) -> str:
+    """OpenSSL's name of a cipher suite of TLS 1.2 that has Java's name."""
+    name = suite.removeprefix("TLS_").replace("_WITH_", "_")
+    name = (
+        name.replace("AES_128", "AES128").replace("AES_256", "AES256").replace("_CBC_SHA", "_SHA")
+    )
+    name = name.removeprefix("RSA_").replace("CHACHA20_POLY1305_SHA256", "CHACHA20_POLY1305")
+    return name.replace("_", "-")

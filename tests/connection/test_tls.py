@@ -1,0 +1,253 @@
+"""Connections with TLS: requests and responses of any size, and clients that nobody wants."""
+
+import logging
+import socket
+import ssl
+
+import pytest
+import trio
+
+from kwire.connection import newcomers
+from kwire.metadata.controller import NewTopic, create_topic
+from kwire.protocol.frame import encode_request
+from kwire.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kwire.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+)
+from kwire.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from kwire.protocol.messages.sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
+from kwire.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from kwire.record.records import BatchBuilder
+from kwire.testing.certificates import Authority
+from kwire.testing.in_process import RawClient, running_server
+from kwire.testing.waiting import until
+
+CA, OTHER_CA = Authority(), Authority("another CA")
+TOPIC = "t"
+
+
+@pytest.fixture
+def settings(tmp_path):
+    """An SSL listener, one with client certificates, and one with a login."""
+    path = CA.sign("server").write_pem(tmp_path / "server.pem")
+    return {
+        "message.max.bytes": "10000000",
+        "listeners": "SSL://127.0.0.1:0,MUTUAL://127.0.0.1:0,SASL_SSL://127.0.0.1:0",
+        "listener.security.protocol.map": "SSL:SSL,MUTUAL:SSL,SASL_SSL:SASL_SSL",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(path),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.certificates": CA.certificate_pem,
+        "listener.name.mutual.ssl.client.auth": "required",
+        "ssl.principal.mapping.rules": "RULE:^CN=(.*?),O=kwire$/$1/",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl_ssl.plain.sasl.jaas.config": "x.P required user_alice=hush;",
+    }
+
+
+@pytest.fixture
+async def running(tmp_path, settings):
+    """A server with one topic."""
+    async with running_server(tmp_path, settings) as server:
+        broker, topic = server.broker, NewTopic(TOPIC, 1, 1)
+        await broker.commit(lambda image: create_topic(image, topic, broker.random))
+        yield server
+
+
+async def _connect(running, place=0, certified=None, tmp_path=None, ca=CA):
+    context = ssl.create_default_context(cadata=ca.certificate_pem)
+    if certified is not None:
+        context.load_cert_chain(certified.write_pem(tmp_path / "client.pem"))
+    stream = await trio.open_tcp_stream(*running.server.addresses[place])
+    secure = trio.SSLStream(stream, context, server_hostname="localhost")
+    return RawClient(secure)
+
+
+def _produce(size_bytes):
+    batch = BatchBuilder()
+    batch.add(1_700_000_000_000, None, bytes(size_bytes))
+    partition = PartitionProduceData(index=0, records=bytes(batch.build()))
+    topic = TopicProduceData(name=TOPIC, partition_data=[partition])
+    return ProduceRequest(acks=1, timeout_ms=1000, topic_data=[topic])
+
+
+def _fetch():
+    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=100 << 20)
+    topics = [FetchTopic(topic=TOPIC, partitions=[partition])]
+    return FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=100 << 20, topics=topics)
+
+
+@pytest.mark.parametrize("size_bytes", [1, 16_300, 40_000, 300_000, 5_000_000])
+async def test_requests_and_responses_of_any_size(running, size_bytes):
+    """Over many TLS records, larger than all buffers, and from files."""
+    client = await _connect(running)
+    with trio.fail_after(20):
+        for _ in range(2):
+            done = await client.request(_produce(size_bytes), 8, ProduceResponse)
+            assert done.responses[0].partition_responses[0].error_code == 0
+        found = await client.request(_fetch(), 11, FetchResponse)
+        assert len(found.responses[0].partitions[0].records) > 2 * size_bytes
+    await client.aclose()
+
+
+async def test_many_requests_at_once(running):
+    """More than one turn serves, in records that the kernel has handed over long before."""
+    client = await _connect(running)
+    frames = [encode_request(ApiVersionsRequest(), 0, number, None) for number in range(1000)]
+    found = []
+    with trio.fail_after(20):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client.stream.send_all, b"".join(frames))
+            while len(found) < len(frames):
+                frame = await client.receive_frame()
+                found.append(int.from_bytes(frame[:4], "big"))
+    assert found == list(range(1000))
+    await client.aclose()
+
+
+async def test_a_client_that_does_not_read(running):
+    """Little is held for it: no more is read from it, and it gets everything when it reads."""
+    client = await _connect(running)
+    await client.request(_produce(3_000_000), 8, ProduceResponse)
+    for _ in range(5):
+        await client.send(_fetch(), 11)
+    [connection] = running.server.poller.connections
+    await until(lambda: connection._tls_socket.has_unsent)
+    assert connection._outbox.held_bytes < 1 << 20
+    for _ in range(5):
+        frame = await client.receive_frame()
+        assert len(frame) > 3_000_000
+    await client.aclose()
+
+
+async def test_a_certificate_names_the_client(running, tmp_path):
+    """By the rules; on a listener without client certificates it stays anonymous."""
+    client = await _connect(running, 1, CA.sign("alice"), tmp_path)
+    await client.request(ApiVersionsRequest(), 0, ApiVersionsResponse)
+    [connection] = running.server.poller.connections
+    assert str(connection.info.principal) == "User:alice"
+    assert len(running.server.poller.newcomers) == 0
+    await client.aclose()
+
+
+async def test_a_login_under_tls(running):
+    """SASL_SSL: first the handshake, then the login."""
+    client = await _connect(running, 2)
+    await client.request(SaslHandshakeRequest(mechanism="PLAIN"), 1, SaslHandshakeResponse)
+    assert len(running.server.poller.newcomers) == 1
+    message = SaslAuthenticateRequest(auth_bytes=b"\0alice\0hush")
+    done = await client.request(message, 2, SaslAuthenticateResponse)
+    assert done.error_code == 0
+    [connection] = running.server.poller.connections
+    assert str(connection.info.principal) == "User:alice"
+    await client.aclose()
+
+
+@pytest.mark.parametrize(
+    ("certified", "reason"),
+    [
+        (None, "peer did not return a certificate"),
+        (CA.sign("late", days=-1), "certificate has expired"),
+        (OTHER_CA.sign("alice"), "unable to get local issuer certificate"),
+        (OTHER_CA, "self-signed certificate"),
+        (CA.sign("eve", organization="elsewhere"), "no rule of ssl.principal.mapping.rules"),
+    ],
+)
+async def test_certificates_that_are_refused(running, tmp_path, caplog, certified, reason):
+    """None, one that is over, one of another CA, one of its own, one without a user's name."""
+    with caplog.at_level(logging.INFO):
+        client = await _connect(running, 1, certified, tmp_path)
+        try:
+            await client.send(ApiVersionsRequest(), 0)
+            assert await client.is_closed()
+        except trio.BrokenResourceError:
+            pass
+        await until(lambda: not running.server.poller.connections)
+    assert reason.replace("self-signed", "self") in caplog.text.replace("self-signed", "self")
+
+
+async def test_who_speaks_something_else(running, caplog):
+    """A plain client, an old version of TLS; the connection ends and the log says why."""
+    stream = await trio.open_tcp_stream(*running.server.addresses[0])
+    with caplog.at_level(logging.INFO):
+        await stream.send_all(bytes(encode_request(ApiVersionsRequest(), 0, 1, None)))
+        assert await RawClient(stream).is_closed()
+    assert "the TLS handshake failed" in caplog.text
+
+
+async def test_a_handshake_that_takes_too_long(running, mock_clock):
+    """A client that sends its greeting byte by byte is disconnected."""
+    client = await trio.open_tcp_stream(*running.server.addresses[0])
+    await client.send_all(b"\x16\x03\x01")
+    poller = running.server.poller
+    with trio.fail_after(60):
+        while not poller.newcomers:
+            await trio.lowlevel.checkpoint()
+    mock_clock.jump(newcomers.PATIENCE_S + 1)
+    poller.newcomers.sweep(trio.current_time())
+    assert await RawClient(client).is_closed()
+    assert not poller.newcomers
+
+
+async def test_a_renewed_certificate_counts_for_new_connections(
+    running, settings, tmp_path, caplog
+):
+    """A file that has changed is read again; one that can't be read changes nothing."""
+    listener = running.server._security["SSL"]
+    old = await _connect(running)
+    await old.request(ApiVersionsRequest(), 0, ApiVersionsResponse)
+    path = tmp_path / "server.pem"
+    path.write_text("nonsense")
+    listener._file_times[str(path)] = 0
+    listener._look_due_s = 0
+    with caplog.at_level(logging.INFO):
+        again = await _connect(running)
+        await again.request(ApiVersionsRequest(), 0, ApiVersionsResponse)
+    assert "keeps its old certificate" in caplog.text
+    OTHER_CA.sign("renewed").write_pem(path)
+    listener._file_times[str(path)] = 0
+    listener._look_due_s = 0
+    new = await _connect(running, ca=OTHER_CA)
+    await new.request(ApiVersionsRequest(), 0, ApiVersionsResponse)
+    await old.request(ApiVersionsRequest(), 0, ApiVersionsResponse)
+    for client in (old, again, new):
+        await client.aclose()
+
+
+async def test_the_end_is_told(running):
+    """The client sees a close_notify, so it knows that nothing was cut off."""
+    client = await _connect(running)
+    await client.request(ApiVersionsRequest(), 0, ApiVersionsResponse)
+    [connection] = running.server.poller.connections
+    connection.abort_nowait()
+    assert await client.stream.receive_some(1) == b""
+    client.stream.transport_stream.socket.close()
+
+
+async def test_an_old_version_is_refused(running):
+    """TLS 1.1 isn't spoken, whatever the client prefers."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.set_ciphers("ALL:@SECLEVEL=0")
+    context.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
+
+    def attempt():
+        address = running.server.addresses[0]
+        refused = pytest.raises((ssl.SSLError, ConnectionError))
+        with socket.create_connection(address, 10) as plain, refused:
+            context.wrap_socket(plain)
+
+    with pytest.warns(DeprecationWarning, match="TLSv1_1"):
+        context.maximum_version = ssl.TLSVersion.TLSv1_1
+    await trio.to_thread.run_sync(attempt)
