@@ -33,6 +33,7 @@ from kwire.protocol.messages.delete_records import (
     DeleteRecordsTopic,
 )
 from kwire.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from kwire.protocol.messages.describe_acls import DescribeAclsRequest
 from kwire.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kwire.protocol.messages.describe_groups import DescribeGroupsRequest
 from kwire.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
@@ -191,6 +192,15 @@ def admin_requests(version: int, topic_id: bytes) -> dict[str, Any]:
         "DescribeTopicPartitions": DescribeTopicPartitionsRequest(
             topics=[TopicRequest(name=TOPIC), TopicRequest(name="unknown")]
         ),
+        "DescribeAcls": DescribeAclsRequest(
+            resource_type_filter=1,
+            resource_name_filter=None,
+            pattern_type_filter=1,
+            principal_filter=None,
+            host_filter=None,
+            operation=1,
+            permission_type=1,
+        ),
     }
 
 
@@ -343,6 +353,6 @@ async def test_every_version_is_answered(key: int, tmp_path: Path) -> None:
             if api.name == "ApiVersions" and version >= 3:
                 request.client_software_name = request.client_software_version = "test"
             response = await client.request(request, version, response_class)
-            acceptable = (0, 23, 25, 34, 49, 69, 79, 102, 117)
+            acceptable = (0, 23, 25, 34, 49, 54, 69, 79, 102, 117)
             assert getattr(response, "error_code", 0) in acceptable, f"version {version}"
         await client.aclose()
