@@ -144,10 +144,7 @@ class Broker:
             return None
         from kwire.security.authorizer import Authorizer
 
-        allows_without_acl = wanted.allows_without_acl
-        return Authorizer(
-            wanted.super_users, self.image.acls, allows_without_acl=allows_without_acl
-        )
+        return Authorizer.of(wanted, self.image.acls)
 
     @property
     def cluster_id(self) -> str:
@@ -219,7 +216,7 @@ class Broker:
     def _offline_replicas(self) -> "OfflineReplicas":
         from kwire.broker.offline_replicas import OfflineReplicas
 
-        return OfflineReplicas(self)
+        return OfflineReplicas(self, self._served)
 
     @cached_property
     def client_metrics(self) -> "ClientMetrics":
@@ -291,10 +288,7 @@ class Broker:
         return leader
 
     def offline_replicas(self, topic: TopicImage, index: int) -> list[int]:
-        """The offline replicas of a partition: on brokers that are fenced or gone, or offline here.
-
-        What other brokers have offline isn't known here.
-        """
+        """The offline replicas of a partition: on brokers that are fenced or gone, or here."""
         own = self.is_offline(topic.name, index)
         if self._unreachable:
             return self._offline_among(topic.partitions[index].replicas, own)
@@ -374,17 +368,6 @@ class Broker:
         """Have other brokers take over what is offline here; called when that may have changed."""
         if self.log_manager.failures or self.offline_partitions():
             self._offline_replicas.look()
-
-    def offline_replicas_here(self) -> list[tuple[str, int]]:
-        """The replicas whose logs can't be opened, or whose directories have failed."""
-        failed = [(one.topic, one.index) for one in self.hosted() if one.is_offline]
-        return [*failed, *self.offline_partitions()]
-
-    def stop_following_offline(self) -> None:
-        """Fetch nothing any more that can't be written."""
-        failed = [one for one in self._served.followed() if one.is_offline]
-        if failed:
-            self.fetchers.place(failed)
 
     def _tell_coordinators(self) -> None:
         """Have the coordinators look which partitions this broker leads."""

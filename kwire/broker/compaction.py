@@ -252,6 +252,9 @@ class Compaction:
         except BaseException:
             undo_swap(log, group, disk)
             raise
+        if not self.manager.is_there(clean):  # it was cut meanwhile
+            undo_swap(log, group, disk)
+            return False
         if not finish_swap(log, old, group, self._steady_ms(), disk):
             return False
         await self._broker.threads.housekeeping.run(self._sync, clean)

@@ -98,9 +98,10 @@ class FollowerPartition:
         self.log.advance_log_start_offset(min(leaders_start, self.high_watermark))
 
     def begin_cut(self) -> None:
-        """A thread begins to cut the log: nobody else may touch it, and compaction has to stop."""
+        """A thread begins to cut the log: retention and compaction leave it alone."""
         assert self.cutting is None
         self.cutting = trio.Event()
+        self.log.is_being_cut = True
         self.log.truncations += 1
 
     def end_cut(self) -> None:
@@ -108,6 +109,7 @@ class FollowerPartition:
         assert self.cutting is not None
         watermark = min(self.high_watermark, self.log.log_end_offset)
         self.high_watermark = max(watermark, self.log.log_start_offset)
+        self.log.is_being_cut = False
         self.cutting.set()
         self.cutting = None
 

@@ -19,6 +19,8 @@ from typing import Protocol
 import trio
 
 from kwire.broker.commits import Decide
+from kwire.broker.fetchers import Fetchers
+from kwire.broker.hosted_partitions import HostedPartitions
 from kwire.budget.threads import Threads
 from kwire.errors import KafkaError
 from kwire.metadata.image import MetadataImage
@@ -36,11 +38,9 @@ class ReplicasBroker(Protocol):
     threads: Threads
     is_stopping: bool
 
-    def offline_replicas_here(self) -> list[tuple[str, int]]:
-        """The replicas whose logs can't be opened, or whose directories have failed."""
-
-    def stop_following_offline(self) -> None:
-        """Fetch nothing any more that can't be written."""
+    @property
+    def fetchers(self) -> Fetchers:
+        """The tasks that fetch from the leaders of what this broker follows."""
 
     async def commit(self, decide: Decide) -> None:
         """Make a decision true; see ``Commits.commit``."""
@@ -49,17 +49,21 @@ class ReplicasBroker(Protocol):
 class OfflineReplicas:
     """The replicas of one broker that can't be used."""
 
-    def __init__(self, broker: ReplicasBroker) -> None:
+    def __init__(self, broker: ReplicasBroker, hosted: HostedPartitions) -> None:
         self._broker = broker
+        self._hosted = hosted
         self._is_committing = False
 
     def look(self) -> None:
         """Give up what is offline and still counts; never waits."""
         broker = self._broker
-        broker.stop_following_offline()
+        failed = [one for one in self._hosted.followed() if one.is_offline]
+        if failed:
+            broker.fetchers.place(failed)
         if self._is_committing or broker.is_stopping:
             return
-        offline = frozenset(broker.offline_replicas_here())
+        failed_here = [(one.topic, one.index) for one in self._hosted.hosted() if one.is_offline]
+        offline = frozenset([*failed_here, *self._hosted.offline()])
         if any(self._counts(broker.image, *key) for key in offline):
             self._is_committing = True
             broker.background.start_soon(self._commit, offline)

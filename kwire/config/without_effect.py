@@ -18,7 +18,6 @@ from kwire.config.synonyms import SYNONYMS
 PROTECTION = (
     "allow.everyone.if.no.acl.found",
     "delegation.token.",
-    "super.users",
     "sasl.client.callback.handler.class",
     "sasl.kerberos.",
     "sasl.login.",
@@ -37,6 +36,7 @@ PROTECTION = (
     "ssl.protocol",
     "ssl.secure.random.implementation",
     "ssl.trustmanager.algorithm",
+    "super.users",
 )
 """Settings of security. Two belong to Kafka's authorizer and aren't in Kafka's own table."""
 
@@ -106,6 +106,15 @@ WITHOUT_EFFECT = (
     "socket.connection.setup.timeout.",
     "socket.listen.backlog.size",
     "socket.receive.buffer.bytes",
+    "ssl.cipher.suites",
+    "ssl.client.auth",
+    "ssl.engine.factory.class",
+    "ssl.key.password",
+    "ssl.keystore.password",
+    "ssl.keystore.type",
+    "ssl.principal.mapping.rules",
+    "ssl.provider",
+    "ssl.truststore.",
     "transaction.state.log.load.buffer.size",
     "transaction.two.phase.commit.enable",
     "unstable.",

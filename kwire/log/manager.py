@@ -316,7 +316,7 @@ class LogManager:
         ``age_ms`` gives a lower bound for how long ago a date was.
         """
         for key, opened in list(self.logs.items()):
-            if opened.is_offline:
+            if opened.is_offline or opened.is_being_cut:
                 continue
             try:
                 watermark = high_watermarks.get(key, opened.log_end_offset)

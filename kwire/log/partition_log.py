@@ -81,7 +81,7 @@ class PartitionLog:
         self.unflushed: list[LogSegment] = []
         self._disk, self.hurry = disk, disk.hurry
         self._files_made, self._files_sure = 1, 0
-        self.is_abandoned = self.needs_cut = False
+        self.is_abandoned = self.needs_cut = self.is_being_cut = False
 
     @property
     def name(self) -> str:

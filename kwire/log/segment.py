@@ -273,12 +273,6 @@ class LogSegment:
         """Whether a slice is from this segment's file, which must not have been closed since."""
         return self._file.is_open_as(records.owner)
 
-    def truncate_to(self, offset: int) -> None:
-        """Cut everything from the batch with ``offset`` on."""
-        header = self.find(offset)
-        if header is not None:
-            self.cut(header.position, offset)
-
     def cut(self, position: int, offset: int) -> None:
         """Cut the file at ``position``, where the batch with ``offset`` starts."""
         file = self.file()

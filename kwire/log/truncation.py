@@ -58,8 +58,9 @@ def truncate_logs(
 
 
 def truncate_log(log: PartitionLog, offset: int, now_ms: int, disk: Disk, steady_ms: int) -> None:
-    """Cut everything from ``offset`` on; KafkaError (KAFKA_STORAGE_ERROR).
+    """Cut everything from the batch with ``offset`` on; KafkaError (KAFKA_STORAGE_ERROR).
 
+    Within a batch, the log ends before it, where Kafka would leave a hole of the offsets before.
     Where the log ends at ``offset`` or before, it only forgets epochs that have begun there and
     written nothing: the leader may not know them.
     """
@@ -93,7 +94,10 @@ def _truncate(log: PartitionLog, offset: int, disk: Disk, steady_ms: int) -> Non
     log.segments = kept
     for segment in reversed(removed):
         log.doomed.append((steady_ms, segment.delete_later()))
-    log.active.truncate_to(offset)
+    holds = log.active.find(offset)
+    if holds is not None:
+        offset = min(offset, holds.base_offset)
+        log.active.cut(holds.position, offset)
     log.active.sync()
     log.log_end_offset, log.sure_end_offset = offset, -1
     log.recovery_point = min(log.recovery_point, offset)

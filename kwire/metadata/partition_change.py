@@ -110,11 +110,11 @@ def _with_elr(before: PartitionImage, after: PartitionImage, terms: Terms) -> Pa
     if len(replicas) == 1:
         kept = [node for node in (*before.isr, *before.elr) if node in replicas]
         return after._replace(isr=isr or tuple(kept), elr=(), is_recovering=False)
-    if len(isr) >= min(terms.min_isr, len(replicas)):
-        return after._replace(elr=())
-    safe = {*before.isr, *before.elr}.difference(isr)
-    elr = tuple(node for node in replicas if node in safe and node not in terms.doubtful)
-    return after._replace(elr=elr)
+    elr: tuple[int, ...] = ()
+    if len(isr) < min(terms.min_isr, len(replicas)):
+        safe = {*before.isr, *before.elr}.difference(isr)
+        elr = tuple([node for node in replicas if node in safe and node not in terms.doubtful])
+    return after if elr == after.elr else after._replace(elr=elr)
 
 
 def _elected(before: PartitionImage, after: PartitionImage, terms: Terms) -> PartitionImage:
@@ -164,7 +164,7 @@ def _unclean_leader(partition: PartitionImage, terms: Terms) -> int | None:
 
 
 def _without(nodes: Iterable[int], lost: Container[int]) -> tuple[int, ...]:
-    return tuple(node for node in nodes if node not in lost)
+    return tuple([node for node in nodes if node not in lost])
 
 
 def proposed_isr(

@@ -19,6 +19,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Protocol, TypeAlias
 
+from kwire.config.authorizer import AuthorizerSettings
 from kwire.metadata.acls import (
     CLUSTER_NAME,
     EVERYBODY,
@@ -119,6 +120,11 @@ class Authorizer:
         self._count = 0
         for acl in acls:
             self._add(acl)
+
+    @classmethod
+    def of(cls, wanted: AuthorizerSettings, acls: Iterable[AclBinding]) -> "Authorizer":
+        """The authorizer of these settings and ACLs."""
+        return cls(wanted.super_users, acls, allows_without_acl=wanted.allows_without_acl)
 
     def apply(self, change: AclsCreated | AclsDeleted) -> None:
         """Take a change of ACLs; it counts from now on."""

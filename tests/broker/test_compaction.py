@@ -9,12 +9,15 @@ from pathlib import Path
 import pytest
 import trio
 
+from kwire.broker import compaction
 from kwire.broker.broker import Broker
 from kwire.broker.compaction import Compaction, Worker
 from kwire.broker.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from kwire.broker.topics import create_if_missing
 from kwire.errors import KafkaError
 from kwire.log.compaction.job import CompactionJob
+from kwire.log.compaction.manager import Clean
+from kwire.log.partition_log import PartitionLog
 from kwire.log.validation import FULL_LIMITS
 from kwire.metadata.changes import Change
 from kwire.metadata.controller import NewTopic, create_topic, delete_topic
@@ -49,8 +52,12 @@ def put(broker: Broker, count: int, topic: str = "t") -> None:
 
 def offsets(broker: Broker, topic: str = "t") -> list[int]:
     """The offsets of the records that are there."""
-    segments = broker.partition(topic, 0).log.segments
-    return [r.offset for s in segments for batch in s.batches() for r in records(batch)]
+    return offsets_in(broker.partition(topic, 0).log)
+
+
+def offsets_in(log: PartitionLog) -> list[int]:
+    """The offsets of the records in a log."""
+    return [r.offset for s in log.segments for batch in s.batches() for r in records(batch)]
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -146,6 +153,33 @@ async def test_a_topic_that_is_deleted_meanwhile_is_no_trouble(
         deleted.set()
         await until(lambda: offsets(broker) == [8, 9])
         await until(lambda: compaction.manager.metrics.cleans == 1)
+
+
+async def test_a_log_that_is_cut_meanwhile_keeps_its_segments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A follower is cut while a thread syncs the cleaned segment, which has what was cut."""
+    cuts: list[int] = []
+    sync, undo = Compaction._sync, compaction.undo_swap
+
+    def cut(self: Compaction, clean: Clean) -> None:
+        if not cuts:
+            cuts.append(len(offsets_in(clean.log)))
+            clean.log.truncations += 1
+        sync(self, clean)
+
+    def undone(log: PartitionLog, *arguments: object) -> None:
+        undo(log, *arguments)
+        cuts.append(len(offsets_in(log)))
+
+    monkeypatch.setattr(Compaction, "_sync", cut)
+    monkeypatch.setattr(compaction, "undo_swap", undone)
+    monkeypatch.setattr("kwire.log.compaction.manager.FIRST_RETRY_MS", 1)
+    async with running_server(tmp_path, SETTINGS) as server:
+        await make_topic(server.broker)
+        put(server.broker, 10)
+        await until(lambda: offsets(server.broker) == [8, 9])
+    assert cuts == [10, 10]
 
 
 async def test_what_can_t_be_cleaned_is_reported_and_the_rest_goes_on(

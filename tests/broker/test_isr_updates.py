@@ -186,8 +186,9 @@ async def test_a_refusal_is_tried_again_by_the_newer_row(
     newer = row._replace(isr=(1,), partition_epoch=row.partition_epoch + 1)
     cluster.take([PartitionsChanged(TOPIC_ID, ((0, newer),))])
     nursery.start_soon(cluster.updates.run)
-    follow(cluster.led[0], 2)
     follow(cluster.led[0], 3)
+    await pass_s(0.01)
+    follow(cluster.led[0], 2)
     await pass_s(2)
     assert cluster.isr() == cluster.led[0].in_sync == (1, 2, 3)
     assert cluster.updates.failures == 1

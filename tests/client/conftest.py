@@ -41,6 +41,7 @@ class ScriptedBrokers:
         self.leaders = {0: 1, 1: 2}
         self.ranges = {key: message_classes(key)[0].VERSIONS for key in SERVED}
         self.gate: trio.Event | None = None
+        self.gated: type[Request] = Request
 
     async def open(self, host: str, port: int) -> trio.abc.Stream:
         """A stream to one of the brokers."""
@@ -73,7 +74,7 @@ class ScriptedBrokers:
         request = decoder(request_class, version)(frame, position)[0]
         if not isinstance(request, ApiVersionsRequest):
             self.requests.append((port, request, version))
-            if self.gate is not None:
+            if self.gate is not None and isinstance(request, self.gated):
                 await self.gate.wait()
         answer = self.answer(port, request, version)
         if answer is None:

@@ -6,16 +6,23 @@ import pytest
 
 from kwire.config.authorizer import STANDARD_AUTHORIZER
 from kwire.errors import ErrorCode
-from kwire.handlers import APIS, OWN_APIS
+from kwire.handlers import APIS, OWN_APIS, plain_produce
+from kwire.handlers.context import ConnectionInfo
 from kwire.handlers.guards import FOR_EVERYBODY, GUARDS
 from kwire.metadata.acls import AclOperation, PatternType, Permission, ResourceType
 from kwire.metadata.changes import FeatureLevelChanged
 from kwire.metadata.features import CHANGES_VERSION
+from kwire.protocol.frame import decode_request_header, encode_request, skip_header_tags
 from kwire.protocol.messages import MODULES, OWN_MODULES
 from kwire.protocol.messages.create_acls import (
     AclCreation,
     CreateAclsRequest,
     CreateAclsResponse,
+)
+from kwire.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
 )
 from kwire.protocol.messages.delete_acls import (
     DeleteAclsFilter,
@@ -23,6 +30,19 @@ from kwire.protocol.messages.delete_acls import (
     DeleteAclsResponse,
 )
 from kwire.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from kwire.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from kwire.protocol.messages.sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
+from kwire.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from kwire.record.records import BatchBuilder
+from kwire.security.principal import Principal
 from kwire.testing.in_process import running_server
 
 SETTINGS = {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:ANONYMOUS"}
@@ -191,3 +211,59 @@ def test_every_api_has_a_guard():
     for module, names in GUARDS.items():
         guards = import_module(f"kwire.handlers.guards.{module}")
         assert all(callable(getattr(guards, name)) for name in names)
+
+
+LOGIN = {
+    "authorizer.class.name": STANDARD_AUTHORIZER,
+    "super.users": "User:alice",
+    "listeners": "LOGIN://127.0.0.1:0",
+    "listener.security.protocol.map": "LOGIN:SASL_PLAINTEXT",
+    "sasl.enabled.mechanisms": "PLAIN",
+    "listener.name.login.plain.sasl.jaas.config": (
+        'x.PlainLoginModule required user_alice="a" user_bob="b";'
+    ),
+}
+
+
+async def logged_in(server, name, password):
+    """A connection of this user."""
+    raw = await server.connect()
+    await raw.request(SaslHandshakeRequest(mechanism="PLAIN"), 1, SaslHandshakeResponse)
+    message = f"\0{name}\0{password}".encode()
+    asked = SaslAuthenticateRequest(auth_bytes=message)
+    assert not (await raw.request(asked, 2, SaslAuthenticateResponse)).error_code
+    return raw
+
+
+async def test_who_has_logged_in_has_the_rights_of_its_name(tmp_path):
+    """Handlers and fast paths see the principal of the login."""
+    async with running_server(tmp_path, LOGIN) as server:
+        alice = await logged_in(server, "alice", "a")
+        bob = await logged_in(server, "bob", "b")
+        refused = await bob.request(DescribeAclsRequest(**wanted()), 3, DescribeAclsResponse)
+        assert refused.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        new = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+        await alice.request(CreateTopicsRequest(topics=[new]), 7, CreateTopicsResponse)
+        write = creation("t", principal="User:bob", operation=AclOperation.WRITE)
+        builder = BatchBuilder()
+        builder.add(server.broker.now_ms(), b"k", b"v")
+        data = PartitionProduceData(index=0, records=bytes(builder.build()))
+        records = TopicProduceData(name="t", partition_data=[data])
+        request = ProduceRequest(acks=1, timeout_ms=1000, topic_data=[records])
+        told = []
+        for _ in range(3):
+            response = await bob.request(request, 12, ProduceResponse)
+            told.append(response.responses[0].partition_responses[0].error_code)
+            assert await create(alice, write) == [0]
+        assert told == [ErrorCode.TOPIC_AUTHORIZATION_FAILED, 0, 0]
+        for name, is_served in (("bob", True), ("alice", True), ("eve", False)):
+            frame = memoryview(bytearray(encode_request(request, 12, 1, "c")))[4:]
+            header, position = decode_request_header(frame)
+            position = skip_header_tags(frame, position)
+            client = ConnectionInfo(
+                *(1, "LOGIN", "127.0.0.1", 1, "127.0.0.1", 2), Principal("User", name)
+            )
+            answer = plain_produce.answer(frame, position, header, server.broker, client)
+            assert (answer is not None) is is_served, name
+        await alice.aclose()
+        await bob.aclose()

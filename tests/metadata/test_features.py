@@ -3,6 +3,7 @@
 import pytest
 
 from kwire.errors import ErrorCode, KafkaError
+from kwire.metadata.acls import AclBinding, AclsCreated, AclsDeleted
 from kwire.metadata.changes import (
     FeatureLevelChanged,
     TopicCreated,
@@ -109,3 +110,14 @@ def test_a_level_that_a_registered_broker_lacks_is_refused(image, features, reas
         update_features(lower, [FeatureUpdate(TRANSACTION_VERSION, 2, UP)])
     brokers[2] = brokers[2]._replace(features=own_features())
     assert update_features(lower, [FeatureUpdate(TRANSACTION_VERSION, 2, UP)])
+
+
+def test_the_level_of_acls_stays_while_there_is_one(image):
+    """A broker of an older version couldn't follow the log."""
+    acl = AclBinding(2, "t", 3, "User:a", "*", 3, 3)
+    lower = [FeatureUpdate(CHANGES_VERSION, 1, DOWN)]
+    with_acl = apply(image, [AclsCreated((acl,))], 2)
+    with pytest.raises(KafkaError, match="There are ACLs, which need level 2"):
+        update_features(with_acl, lower)
+    without = apply(with_acl, [AclsDeleted((acl,))], 3)
+    assert update_features(without, lower) == [FeatureLevelChanged(CHANGES_VERSION, 1)]

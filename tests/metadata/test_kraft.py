@@ -6,9 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kwire.metadata.acls import AclBinding
 from kwire.metadata.changes import apply
 from kwire.metadata.image import ConfigResourceType, MetadataImage, PartitionImage
-from kwire.metadata.kraft.access_records import AccessControlEntryRecord
+from kwire.metadata.kraft.access_records import (
+    AccessControlEntryRecord,
+    RemoveAccessControlEntryRecord,
+    UserScramCredentialRecord,
+)
 from kwire.metadata.kraft.cluster import KraftCluster, NotOneBroker
 from kwire.metadata.kraft.cluster_records import (
     AbortTransactionRecord,
@@ -165,6 +170,27 @@ def test_only_a_replica_that_has_everything_is_taken_over():
 
 
 def test_what_has_no_place_is_counted():
-    """Nobody should think that ACLs were taken over."""
-    acl = AccessControlEntryRecord(id=OTHER, principal="User:x")
-    assert cluster_of(acl, acl).not_taken_over == {"ACLs": 2}
+    """Nobody should think that credentials were taken over."""
+    user = UserScramCredentialRecord(name="x", mechanism=1)
+    assert cluster_of(user, user).not_taken_over == {"SCRAM credentials": 2}
+
+
+def test_acls_are_taken_over():
+    """Those that were deleted are not."""
+
+    def acl(number, name):
+        return AccessControlEntryRecord(
+            id=bytes([number]) * 16,
+            resource_type=2,
+            resource_name=name,
+            pattern_type=4,
+            principal="User:x",
+            host="*",
+            operation=3,
+            permission_type=2,
+        )
+
+    gone = RemoveAccessControlEntryRecord(id=bytes([1]) * 16)
+    cluster = cluster_of(acl(1, "a"), acl(2, "b"), gone, acl(3, "c"))
+    wanted = [AclBinding(2, name, 4, "User:x", "*", 3, 2) for name in ("b", "c")]
+    assert list(image_of(cluster).acls) == wanted

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from kwire.config import BrokerConfig
 from kwire.errors import KafkaError
+from kwire.metadata.acls import AclBinding, AclsCreated, AclsDeleted
 from kwire.metadata.changes import (
     BrokerRegistered,
     ClusterNamed,
@@ -34,6 +35,7 @@ from kwire.metadata.image import (
     PartitionImage,
     TopicImage,
 )
+from kwire.metadata.scram import ScramCredential, ScramCredentialChanged
 
 SETTINGS = BrokerConfig.load({})
 
@@ -136,3 +138,31 @@ def test_a_partition_without_the_newer_fields_is_stored_as_before():
     changes = [PartitionsAdded(bytes(16), (PartitionImage(1, 2, (1,), (1,), 3),))]
     assert from_json(text) == changes
     assert to_json(changes) == text
+
+
+_ACLS = st.builds(
+    AclBinding,
+    *(st.integers(2, 7), st.sampled_from(["a", "é", "*"]), st.integers(3, 4)),
+    *(st.sampled_from(["User:a", "User:*"]), st.just("*"), st.integers(2, 15), st.integers(2, 3)),
+)
+_CREDENTIALS = st.builds(
+    ScramCredentialChanged,
+    st.sampled_from(["SCRAM-SHA-256", "SCRAM-SHA-512"]),
+    st.sampled_from(["a", "é"]),
+    st.none() | st.builds(ScramCredential, *[st.binary(max_size=3)] * 3, st.just(4096)),
+)
+_SOME_ACLS = st.lists(_ACLS, min_size=1, max_size=4).map(tuple)
+_ACCESS = _CREDENTIALS | st.builds(AclsCreated, _SOME_ACLS) | st.builds(AclsDeleted, _SOME_ACLS)
+
+
+@given(st.lists(_ACCESS, max_size=12))
+def test_who_may_do_what_survives_in_a_store(changes):
+    """As changes, as a snapshot, and as the difference to an earlier image."""
+    assert from_json(to_json(changes)) == changes
+    images = [MetadataImage()]
+    for change in changes:
+        images.append(apply(images[-1], [change], len(images)))
+    restored = apply(MetadataImage(), from_json(to_json(snapshot(images[-1]))), len(changes))
+    assert restored == images[-1]
+    earlier = images[len(images) // 2]
+    assert apply(earlier, difference(earlier, images[-1]), len(changes)) == images[-1]

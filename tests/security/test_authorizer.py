@@ -1,6 +1,7 @@
 """The authorizer gives StandardAuthorizer's answers, fast, with bounded memory."""
 
 import random
+import sys
 from typing import NamedTuple
 
 import pytest
@@ -215,3 +216,19 @@ def test_any_acls_give_the_answers_of_the_plain_rule():
                     for name in ("a", "abc", "abcd", "b", "c"):
                         said = authorizer.allows(client, operation, TOPIC, name)
                         assert said == naive(acls, client, operation, name)
+
+
+def test_a_check_is_one_call_however_many_acls_there_are():
+    """The way of a record pays two look-ups in dictionaries, and no call beside the check."""
+    acls = [acl(f"t{n}", WRITE, who=f"User:u{n % 100}") for n in range(10_000)]
+    authorizer = Authorizer((), [*acls, acl("t", WRITE, pattern=PREFIXED)])
+    assert authorizer.allows(ALICE, WRITE, TOPIC, "t5")
+    calls = []
+    sys.setprofile(
+        lambda frame, event, _: calls.append(frame.f_code.co_name) if event == "call" else None
+    )
+    try:
+        assert authorizer.allows(ALICE, WRITE, TOPIC, "t5")
+    finally:
+        sys.setprofile(None)
+    assert calls == ["allows"]

@@ -7,7 +7,10 @@ from kwire.broker import fetching
 from kwire.broker.acks import AckQueue
 from kwire.broker.basis import Basis, Replication
 from kwire.broker.follower_partition import FollowerPartition
+from kwire.broker.homes import Homes
+from kwire.broker.isr_updates import IsrUpdates
 from kwire.broker.leader_partition import LeaderPartition
+from kwire.broker.replica_sessions import ReplicaSession
 from kwire.connection import waiting
 from kwire.handlers import replica_fetch
 from kwire.metadata import partition_change, registration
@@ -79,17 +82,6 @@ def new_leader_knows_everything(patch: Any) -> None:
         led.high_watermark = led.log.log_end_offset
 
     patch.setattr(LeaderPartition, "__init__", at_the_end)
-
-
-def watermark_is_told_early(patch: Any) -> None:
-    """A new leader tells its watermark before that has reached its epoch's start (KIP-207)."""
-    begin = LeaderPartition.__init__
-
-    def without_start(led: LeaderPartition, *args: Any, **named: Any) -> None:
-        begin(led, *args, **named)
-        led.epoch_start = 0
-
-    patch.setattr(LeaderPartition, "__init__", without_start)
 
 
 def watermark_falls(patch: Any) -> None:
@@ -217,15 +209,6 @@ def reads_do_not_wait(patch: Any) -> None:
     patch.setattr("tests.simulation.serving.held", at_once)
 
 
-def markers_come_first(patch: Any) -> None:
-    """Markers are written before the decision is replicated."""
-
-    async def at_once(basis: Basis) -> None:
-        """Don't wait."""
-
-    patch.setattr(Basis, "replicated", at_once)
-
-
 def markers_count_at_once(patch: Any) -> None:
     """A transaction is complete although its markers aren't replicated."""
 
@@ -235,13 +218,57 @@ def markers_count_at_once(patch: Any) -> None:
     patch.setattr(Replication, "wait", at_once)
 
 
+def wiped_disks_stay_in_sync(patch: Any) -> None:
+    """A broker that comes back without its data stays in the ISRs."""
+    take_out = registration.without_brokers
+    patch.setattr(registration, "lost_or_found", lambda *_: [])
+    patch.setattr(registration, "without_brokers", lambda image, lost, **_: take_out(image, lost))
+
+
+def quiet_partitions_keep_their_epoch(patch: Any) -> None:
+    """A session tells a broker's new epoch only for partitions that it names."""
+
+    def only_note(session: ReplicaSession, broker_epoch: int) -> None:
+        session.broker_epoch = broker_epoch
+
+    patch.setattr(ReplicaSession, "renew", only_note)
+
+
+def unclean_by_default(patch: Any) -> None:
+    """Whoever lives leads when nobody in sync does."""
+
+    def anybody(partition: Any, terms: Any) -> int | None:
+        return next((node for node in partition.replicas if node in terms.active), None)
+
+    patch.setattr(partition_change, "_unclean_leader", anybody)
+
+
+def old_coordinators_go_on(patch: Any) -> None:
+    """A coordinator isn't loaded again when its partition is led in a newer epoch."""
+
+    def is_served(homes: Homes, partition: Any) -> bool:
+        return homes._broker.partition_if_served(partition.topic, partition.index) is not None
+
+    patch.setattr(Homes, "is_here", is_served)
+    patch.setattr(Homes, "basis_of", lambda homes, partition: None)
+
+
+def any_registration_joins(patch: Any) -> None:
+    """What a broker fetched before its restart counts after it (KIP-903)."""
+    patch.setattr(IsrUpdates, "is_eligible", lambda *_: True)
+
+    def check(image: Any, partition: Any, proposal: Any) -> None:
+        """Every proposal comes true."""
+
+    patch.setattr(partition_change, "_check_proposal", check)
+
+
 BUGS = [
     Bug(own_end_is_the_watermark, failures.leader_dies_with_tail, "is replicated to"),
     Bug(fastest_follower_is_enough, failures.isr_flap, "is replicated to"),
     Bug(everybody_joins, failures.leaders_die_young, "joins|is replicated to|leads with|cuts at"),
     Bug(watermark_under_min_isr, failures.last_replica_standing, "is replicated to|leads with"),
     Bug(new_leader_knows_everything, failures.leader_dies_with_tail, "takes"),
-    Bug(watermark_is_told_early, failures.leaders_die_young, "the end of"),
     Bug(watermark_falls, failures.isr_flap, "the watermark of|the end of|is replicated to"),
     Bug(old_records_stay, failures.leader_dies_with_tail, "another batch|follows to|cuts|within"),
     Bug(cut_to_the_watermark, failures.leaders_die_young, "is replicated to|leads with|cuts at"),
@@ -254,6 +281,10 @@ BUGS = [
     Bug(watermark_beyond_the_log, kills, "follows to"),
     Bug(coordinators_tell_at_once, failures.coordinators_move, "group|transaction"),
     Bug(reads_do_not_wait, failures.coordinators_move, "group|transaction"),
-    Bug(markers_come_first, failures.coordinators_move, "transaction"),
+    Bug(wiped_disks_stay_in_sync, failures.wiped_while_all_are_away, "is replicated|leads with"),
+    Bug(quiet_partitions_keep_their_epoch, failures.zombie_leader, "not within 30 s: all brokers"),
+    Bug(unclean_by_default, failures.the_stale_return_first, "joins|leads with"),
+    Bug(old_coordinators_go_on, failures.coordinators_move, "group|transaction|at home"),
+    Bug(any_registration_joins, failures.expand_races_restart, "joins|a fenced broker"),
     Bug(markers_count_at_once, failures.coordinators_move, "transaction"),
 ]

@@ -5,6 +5,7 @@
 
 from kwire.client.topics import create_topics
 from tests.simulation.copiers import Copier
+from tests.simulation.members import Member
 from tests.simulation.network import pass_s
 from tests.simulation.readers import Careless, EndWatcher
 from tests.simulation.scenarios import TOPICS, Fault, finish
@@ -25,8 +26,9 @@ async def replicated(world: World, fault: Fault) -> None:
         IdempotentProducer(world, "one", TOPIC),
         IdempotentProducer(world, "two", TOPIC),
         Careless(world, "careless", TOPIC),
-        EndWatcher(world, "ends", TOPIC),
+        *(EndWatcher(world, f"ends {number}", TOPIC) for number in range(4)),
         OffsetCommitter(world, "group", TOPIC),
+        *(Member(world, f"member {number}") for number in range(3)),
         Copier(world, "copier", TOPICS[1], bumps=False),
         Copier(world, "bumper", TOPICS[1], bumps=True),
     ]
@@ -151,6 +153,37 @@ async def last_replica_standing(world: World) -> None:
     await back(world, last)
 
 
+async def wiped_while_all_are_away(world: World) -> None:
+    """All stop, and the last one of them comes back first, without its data: it never leads."""
+    nodes = world.random.sample(list(world.nodes.values()), 3)
+    for node in nodes:
+        node.kill()
+        await pass_s(world.random.random() * 2)
+    last = nodes[-1]
+    last.wipe()
+    last.start()
+    await pass_s(15)
+    for node in nodes[:-1]:
+        node.start()
+    await world.all_ready(60)
+
+
+async def the_stale_return_first(world: World) -> None:
+    """P7, simulated: a replica that was out of sync is the first to come back: it never leads."""
+    stale = world.random.choice(list(world.nodes.values()))
+    first, second = others_of(world, stale)
+    stale.kill()
+    await pass_s(3 + world.random.random())
+    first.kill()
+    second.kill()
+    await pass_s(1)
+    stale.start()
+    await pass_s(15)
+    first.start()
+    await pass_s(2)
+    await back(world, second)
+
+
 async def kill_all_same_boot(world: World) -> None:
     """S14: all processes die, the machines stay: nothing is lost."""
     for _ in range(2):
@@ -164,13 +197,25 @@ async def kill_all_same_boot(world: World) -> None:
         await pass_s(2)
 
 
+async def power_cuts(world: World) -> None:
+    """S13 of one machine at a time: what others count on is taken back by no lost page."""
+    for _ in range(5):
+        node = world.random.choice(list(world.nodes.values()))
+        node.lose_power()
+        await pass_s(world.random.random() * world.random.choice((0.2, 3.0)))
+        await back(world, node)
+        await pass_s(world.random.random())
+
+
 async def leaders_die_young(world: World) -> None:
     """S15: a follower leads before it knew the watermark, and dies again."""
     world.network.delay_s = 0.05
     for _ in range(6):
         node = leader_of(world, index=world.random.randrange(6))
+        world.network.cut(*(other.node_id for other in others_of(world, node)))
         node.kill()
-        await pass_s(0.3 + world.random.random())
+        await pass_s(0.5 + world.random.random())
+        world.network.heal()
         node.start()
         await pass_s(1 + world.random.random())
     world.network.delay_s = 0.001
@@ -200,7 +245,10 @@ SCENARIOS = [
     isr_flap,
     expand_races_restart,
     last_replica_standing,
+    the_stale_return_first,
+    wiped_while_all_are_away,
     kill_all_same_boot,
+    power_cuts,
     leaders_die_young,
     coordinators_move,
 ]

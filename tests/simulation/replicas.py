@@ -106,6 +106,8 @@ class ReplicaChecks(Checks):
     def _leads(self, led: LeaderPartition) -> None:
         key, where = (led.topic_id, led.index), _name(led)
         truth = self.truths.setdefault(key, Truth())
+        if not truth.end_offset:
+            self._advanced(led)  # it was the only replica, whose watermark nobody looks at
         end_offset = led.log.log_end_offset
         self._check(
             end_offset >= truth.end_offset,
@@ -116,8 +118,6 @@ class ReplicaChecks(Checks):
             f"{where} takes {led.high_watermark} for replicated, that is {truth.end_offset}",
         )
         self._compare(led.log, truth, 0, truth.end_offset, where)
-        if led.high_watermark > truth.end_offset:
-            self._advanced(led)  # it was the only replica, whose watermark nobody looks at
 
     def _advanced(self, led: LeaderPartition) -> None:
         key, where, reached = (led.topic_id, led.index), _name(led), led.high_watermark

@@ -53,6 +53,7 @@ class WithoutSockets(Server):
             self.addresses.append((listener.host, listener.port))
             accept = partial(self._accept_stream, listener)
             self.network.listen(node_id, self, listener.host, listener.port, accept)
+        self._next_connection_id = 0
         self._waiting: list[tuple[Listener, SimulatedStream]] = []
         self._connections: trio.Nursery | None = None
 
@@ -72,7 +73,8 @@ class WithoutSockets(Server):
             self.broker.peers = Peers(self.broker, opener)
             self.began(self.broker)
             self.broker.begin(background)
-            poller = SimpleNamespace(connections=())
+            nobody = SimpleNamespace(sweep=lambda now_s: None)
+            poller = SimpleNamespace(connections=(), newcomers=nobody)
             background.start_soon(Housekeeping(self.broker, poller).run)
             async with trio.open_nursery() as connections:
                 self._connections = connections

@@ -202,3 +202,39 @@ def test_a_power_cut_costs_nothing_that_was_acknowledged(seed: int, tmp_path: Pa
         await _check(world, producer)
 
     simulate(seed, tmp_path, scenario)
+
+
+def test_whatever_happens_all_replicas_are_equal_in_the_end(seed: int, tmp_path: Path) -> None:
+    """Cut networks, frozen brokers, deaths, stops and power cuts, one after the other and at once.
+
+    Two machines never lose their power at once: then acknowledged records may be lost.
+    """
+
+    async def scenario(world: World) -> None:
+        producer = await _replicated(world)
+        world.nursery.start_soon(producer.run)
+        random, nodes = world.random, list(world.nodes.values())
+        for _ in range(6):
+            node = random.choice(nodes)
+            for event in random.sample(
+                (
+                    lambda node=node: world.network.cut(node.node_id, node.node_id % 3 + 1),
+                    node.kill,
+                    node.stop,
+                    node.freeze,
+                    node.cut_power,
+                ),
+                random.choice((1, 1, 2)),
+            ):
+                if node.broker is not None:
+                    event()
+                await pass_s(random.random() * 3)
+            world.heal()
+            await world.all_ready(60)
+            await world.until(lambda: _is_in_sync(world), 60, "all replicas are in sync")
+        producer.stops = True
+        with trio.fail_after(60):
+            await producer.has_ended.wait()
+        await _check(world, producer)
+
+    simulate(seed, tmp_path, scenario)

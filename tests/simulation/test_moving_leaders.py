@@ -1,10 +1,14 @@
 """Replicas and leaderships move in a simulated cluster; clients lose nothing and don't fail."""
 
 import errno
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import trio
 
+from kwire.client.cluster import Cluster
+from kwire.client.errors import ClientError
 from kwire.client.topics import create_topics
 from kwire.config.broker import BrokerConfig
 from kwire.errors import KafkaError
@@ -20,7 +24,7 @@ from tests.simulation.workloads import PARTITIONS, IdempotentProducer
 from tests.simulation.world import World, simulate
 
 TOPIC = "t"
-LONGEST_PAUSE_S = 2.0
+LONGEST_PAUSE_S = 0.5
 
 
 async def _producer(world: World, factor: int = 3, **configs: str) -> IdempotentProducer:
@@ -40,21 +44,24 @@ def _rows(world: World) -> tuple[PartitionImage, ...]:
 
 async def _move(world: World, replicas: list[list[int]]) -> None:
     """Give the topic's partitions these replicas."""
+    answer = await _ask_to_move(world.client("admin"), dict(enumerate(replicas)))
+    assert not any(one.error_code for topic in answer.responses for one in topic.partitions)
+
+
+async def _ask_to_move(
+    admin: Cluster, replicas: Mapping[int, list[int] | None]
+) -> AlterPartitionReassignmentsResponse:
+    """Ask for other replicas of some partitions, or for a cancellation; what is answered."""
+    partitions = [
+        ReassignablePartition(partition_index=index, replicas=nodes)
+        for index, nodes in replicas.items()
+    ]
     request = AlterPartitionReassignmentsRequest(
-        topics=[
-            ReassignableTopic(
-                name=TOPIC,
-                partitions=[
-                    ReassignablePartition(partition_index=index, replicas=nodes)
-                    for index, nodes in enumerate(replicas)
-                ],
-            )
-        ]
+        topics=[ReassignableTopic(name=TOPIC, partitions=partitions)]
     )
-    answer = await world.client("admin").ask_controller(
+    return await admin.ask_controller(
         request, AlterPartitionReassignmentsResponse, lambda answer: [answer.error_code]
     )
-    assert not any(one.error_code for topic in answer.responses for one in topic.partitions)
 
 
 def test_a_partition_moves_while_it_is_written(seed: int, tmp_path: Path) -> None:
@@ -196,3 +203,37 @@ async def _use_two_directories(world: World) -> None:
         await world.until(lambda node=node: node.is_down, 20, "a stop")  # type: ignore[misc]
         node.start()
         await world.all_ready(30)
+
+
+def test_replicas_move_while_brokers_die(seed: int, tmp_path: Path) -> None:
+    """Moves begin, are changed and cancelled; whoever dies, nothing acknowledged is lost."""
+
+    async def scenario(world: World) -> None:
+        producer = await _producer(world, factor=2, min_insync_replicas="2")
+        world.nursery.start_soon(producer.run)
+        admin, random = world.client("admin"), world.random
+        for _ in range(12):
+            replicas = random.sample([1, 2, 3], random.choice((2, 2, 3)))
+            wanted = replicas if random.random() < 0.8 else None
+            with suppress(KafkaError, ClientError):
+                await _ask_to_move(admin, {random.randrange(PARTITIONS): wanted})
+            await pass_s(random.random())
+            node = random.choice(list(world.nodes.values()))
+            match random.randrange(4):
+                case 0 if all(one.is_wanted for one in world.nodes.values()):
+                    node.kill()
+                case 1 if all(one.is_wanted for one in world.nodes.values()):
+                    node.stop()
+                case 2:
+                    world.start_all()
+            await pass_s(random.random() * 3)
+        world.heal()
+        await world.all_ready(90)
+        await world.until(
+            lambda: not any(row.adding or row.removing for row in _rows(world)), 60, "all moved"
+        )
+        producer.stops = True
+        await producer.has_ended.wait()
+        await producer.check()
+
+    simulate(seed, tmp_path, scenario, replicated=True)

@@ -157,6 +157,12 @@ class Node:
         self._world.network.end_process(self.node_id)
         self._scope.cancel()
 
+    def lose_power(self) -> None:
+        """End the machine: files keep what was synced, and any part of the rest."""
+        self._world.note(f"power of {self.node_id}")
+        self.kill()
+        self._machine.lose_power(self._world.random)
+
     def wipe(self) -> None:
         """Remove all files of a dead process: its disk was replaced."""
         self._world.note(f"wipe {self.node_id}")

@@ -6,6 +6,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from kwire.config.authorizer import STANDARD_AUTHORIZER
 from kwire.record.compression import Compression
 from kwire.testing.in_process import RawClient
 from kwire.testing.raw_producer import RawProducer
@@ -203,3 +204,18 @@ def test_indents_of_deep_json_do_not_make_it_large() -> None:
         part = shown(content, "auto", len(content))
         assert part.kind == "json"
         assert len(part.text) <= 8 * len(content)
+
+
+async def test_behind_an_authorizer_the_page_has_the_rights_of_its_principal(
+    tmp_path: Path,
+) -> None:
+    """Nobody reads over HTTP what no ACL opens."""
+    known = "User:ANONYMOUS"
+    for super_users, is_allowed in ((known, False), (f"{known};HTTP:anonymous", True)):
+        settings = {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": super_users}
+        async with http_server(tmp_path / str(is_allowed), settings) as (running, http):
+            client = await running.connect()
+            await orders(client)
+            answer = await http.get("/records?topic=orders")
+            assert ("order 299." in answer.text) is is_allowed
+            await client.aclose()

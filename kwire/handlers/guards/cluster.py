@@ -67,6 +67,7 @@ def needs(operation: AclOperation, refuse: Callable[[Any], Any]) -> Guard:
             return await gate.serve(request)
         return refuse(request)
 
+    guard.__doc__ = f"{operation.name} on the cluster."
     return guard
 
 
@@ -210,7 +211,7 @@ async def alter_configs(request: AlterConfigsRequest, gate: Gate) -> AlterConfig
 async def incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, gate: Gate
 ) -> IncrementalAlterConfigsResponse:
-    """As ``alter_configs``."""
+    """ALTER_CONFIGS on each topic and group, on the cluster for all others."""
     request.resources, others = await _configs_apart(
         request.resources, AclOperation.ALTER_CONFIGS, gate
     )

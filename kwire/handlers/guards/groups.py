@@ -57,6 +57,7 @@ def _member(refuse: Callable[[Gate], Any]) -> Guard:
             return await gate.serve(request)
         return refuse(gate)
 
+    guard.__doc__ = "READ on the group."
     return guard
 
 

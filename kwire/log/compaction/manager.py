@@ -220,9 +220,9 @@ class CompactionManager:
 
         A truncation, a deletion or a failed disk makes this False.
         """
-        return self._is_there(clean) and are_in_log(clean.log, list(clean.segments.values()))
+        return self.is_there(clean) and are_in_log(clean.log, list(clean.segments.values()))
 
-    def _is_there(self, clean: Clean) -> bool:
+    def is_there(self, clean: Clean) -> bool:
         """Whether the log was neither deleted nor truncated since the clean started."""
         name = (clean.log.topic, clean.log.partition)
         return self._logs.get(name) is clean.log and clean.log.truncations == clean.truncations
@@ -232,7 +232,7 @@ class CompactionManager:
 
         Empty if retention has deleted all of them; the cleaned segment is then removed.
         """
-        if not self._is_there(clean):
+        if not self.is_there(clean):
             return None
         old = [clean.segments.pop(base_offset) for base_offset in group.replaced]
         if old[-1].base_offset < clean.log.segments[0].base_offset:
@@ -259,7 +259,7 @@ class CompactionManager:
         self.metrics.cleans += 1
         self.metrics.last = statistics
         self.metrics.total.add(statistics)
-        if self._is_there(clean):
+        if self.is_there(clean):
             clean.log.first_dirty_offset = result.end_offset
         log.info(
             "%s: compacted offsets %d to %d (%.0f%% dirty): %s",

@@ -11,7 +11,7 @@ Rules:
   the only replica. After the takeover the node is the only replica and the leader of each
   partition, in a new leader epoch.
 - A feature whose level requests may change keeps it, up to the highest level that kwire supports.
-- ACLs, credentials, tokens and quotas are counted and not taken over: kwire doesn't support them.
+- Credentials, tokens and quotas are counted and not taken over.
 
 Source: MetadataDelta, PartitionRegistration, BatchLoader of Kafka.
 """
@@ -19,6 +19,7 @@ Source: MetadataDelta, PartitionRegistration, BatchLoader of Kafka.
 from collections import Counter
 from typing import NamedTuple
 
+from kwire.metadata.acls import AclBinding, AclsCreated, in_changes
 from kwire.metadata.changes import (
     Change,
     ConfigChanged,
@@ -27,6 +28,10 @@ from kwire.metadata.changes import (
 )
 from kwire.metadata.features import CHANGES_VERSION, FIXED, SUPPORTED
 from kwire.metadata.image import ConfigResource, ConfigResourceType, PartitionImage, TopicImage
+from kwire.metadata.kraft.access_records import (
+    AccessControlEntryRecord,
+    RemoveAccessControlEntryRecord,
+)
 from kwire.metadata.kraft.cluster_records import (
     AbortTransactionRecord,
     BeginTransactionRecord,
@@ -47,7 +52,6 @@ from kwire.protocol.types import Schema
 
 _NO_LEADER_CHANGE = -2
 _NOT_TAKEN_OVER = {
-    "AccessControlEntryRecord": "ACLs",
     "UserScramCredentialRecord": "SCRAM credentials",
     "DelegationTokenRecord": "delegation tokens",
     "ClientQuotaRecord": "client quotas",
@@ -92,6 +96,7 @@ class KraftCluster:
         self.topics: dict[bytes, KraftTopic] = {}
         self.configs: dict[ConfigResource, dict[str, str]] = {}
         self.features: dict[str, int] = {}
+        self.acls: dict[bytes, AclBinding] = {}
         self.next_producer_id = 0
         self.not_taken_over: Counter[str] = Counter()
         self._transaction: list[MetadataRecord] | None = None
@@ -130,6 +135,23 @@ class KraftCluster:
             self.next_producer_id = max(self.next_producer_id, fields.next_producer_id)
         elif isinstance(fields, ClearElrRecord):
             self._clear_eligible_leaders(fields.topic_name)
+        else:
+            self._apply_access(fields)
+
+    def _apply_access(self, fields: Schema) -> None:
+        """Replay a record of who gets in and who may do what."""
+        if isinstance(fields, AccessControlEntryRecord):
+            self.acls[fields.id] = AclBinding(
+                fields.resource_type,
+                fields.resource_name,
+                fields.pattern_type,
+                fields.principal,
+                fields.host,
+                fields.operation,
+                fields.permission_type,
+            )
+        elif isinstance(fields, RemoveAccessControlEntryRecord):
+            del self.acls[fields.id]
         elif type(fields).__name__ in _NOT_TAKEN_OVER:
             self.not_taken_over[_NOT_TAKEN_OVER[type(fields).__name__]] += 1
 
@@ -185,6 +207,7 @@ class KraftCluster:
             for name, value in values.items()
         ]
         changes += [TopicCreated(_taken_over(topic, node_id)) for topic in self.topics.values()]
+        changes += in_changes(AclsCreated, self.acls.values())
         changes += [
             FeatureLevelChanged(name, min(self.features.get(name, 0), levels.max_level))
             for name, levels in SUPPORTED.items()

@@ -12,9 +12,13 @@ from kwire.handlers import route
 from kwire.handlers.context import ConnectionInfo, RequestContext
 from kwire.handlers.waiting import Unfinished
 from kwire.protocol.types import Request
+from kwire.security.principal import Principal
 from kwire.web.desk import Observed
 
 CLIENT_ID = "kwire-http"
+
+PRINCIPAL = Principal("HTTP", "anonymous")
+"""Who a client of the page is behind an authorizer: nobody logs in with this type."""
 MAX_ANSWER_BYTES = 8 * 1024 * 1024
 """The largest response, by the handler's own estimate; AnswerTooLarge beyond it."""
 
@@ -36,11 +40,13 @@ async def ask_broker(
     broker = observed.broker
     work = Work(observed.poller.turns, _never, MAX_ANSWER_BYTES)
     listener = broker.config.listeners()[0].name
-    connection = ConnectionInfo(_CONNECTION_ID, listener, peer_host, 0, peer_host, 0)
+    connection = ConnectionInfo(_CONNECTION_ID, listener, peer_host, 0, peer_host, 0, PRINCIPAL)
     context = RequestContext(broker, connection, version, CLIENT_ID, work)
     work.begin_request(1)
     try:
-        answer = route(request.API_KEY, version).handle(request, context)
+        served_by = route(request.API_KEY, version)
+        handle = served_by.handle if broker.authorizer is None else served_by.guarded
+        answer = handle(request, context)
         if isinstance(answer, Unfinished):
             answer = await answer.work()
         elif isawaitable(answer):
