@@ -212,6 +212,11 @@ class BrokerConfig(Mapping[str, Value]):
         prefixed = {**self.prefixed, **prefixed_settings(dynamic)} if dynamic else self.prefixed
         return ListenerSettings(name, self.security_protocol(name), self, prefixed)
 
+    def has_prefixed(self, name: str) -> bool:
+        """Whether a name with a listener's prefix is that of a setting that a listener has."""
+        listener, _, rest = name.removeprefix("listener.name.").partition(".")
+        return f"listener.name.{listener.lower()}.{rest}" in self.prefixed
+
     @property
     def inter_broker_name(self) -> str | None:
         """The name of the listener among brokers; None for the first one."""
@@ -338,7 +343,8 @@ def _warn(properties: Mapping[str, str], config: BrokerConfig, places: Mapping[s
             if name in AUTHORIZER_SETTINGS and config.authorizer() is not None:
                 continue
             asked[name] = name
-            if not is_among(name, OUTSIDE_THE_TABLE):
+            is_typo = name.startswith("listener.name.") and not config.has_prefixed(name)
+            if is_typo or not is_among(name, OUTSIDE_THE_TABLE):
                 _warn_unknown(name, known, places.get(name, ""))
         elif config[name] != setting.parse(profile.get(name, setting.default)):
             asked[name] = f"{name}={'(hidden)' if setting.is_sensitive else text.strip()}"

@@ -12,6 +12,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from itertools import islice
 from secrets import token_bytes, token_urlsafe
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ from kwire.config.broker import BrokerConfig
 from kwire.config.listener_settings import SCRAM, UNSECURED_VALIDATOR, ListenerSettings
 from kwire.config.settings import ConfigError
 from kwire.metadata.image import ConfigResourceType, MetadataImage
-from kwire.metadata.scram import ScramCredential
+from kwire.metadata.scram import MIN_ITERATIONS, ScramCredential
 from kwire.security.jaas import JaasError, JaasLine, parse_jaas
 from kwire.security.login import Login
 from kwire.security.sasl import Exchange, NewExchange
@@ -32,6 +33,9 @@ log = logging.getLogger(__name__)
 
 LOOK_INTERVAL_S = 5.0
 """How often files are looked at while clients connect."""
+
+LOOKED_AT = 100
+"""So many credentials are looked at for the iterations that unknown users are told."""
 
 JAAS = "sasl.jaas.config"
 REAUTHENTICATION = "connections.max.reauth.ms"
@@ -122,10 +126,19 @@ class ListenerSecurity:
     def _scram(self, mechanism: str) -> Exchange:
         from kwire.security.scram import ScramExchange
 
-        def lookup(user: str) -> ScramCredential | None:
-            return self._image().scram_credentials.get((mechanism, user))
+        credentials = self._image().scram_credentials
 
-        return ScramExchange(mechanism, lookup, token_urlsafe(24), self._secret)
+        def lookup(user: str) -> ScramCredential | None:
+            return credentials.get((mechanism, user))
+
+        # An unknown user looks like the others: most have the iterations of the same tool.
+        iterations = MIN_ITERATIONS
+        for (known, _), credential in islice(credentials.items(), LOOKED_AT):
+            if known == mechanism:
+                iterations = credential.iterations
+                break
+        nonce = token_urlsafe(24)
+        return ScramExchange(mechanism, lookup, nonce, self._secret, iterations)
 
 
 def _verify(settings: ListenerSettings) -> "Verify":

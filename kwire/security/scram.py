@@ -32,9 +32,20 @@ Lookup: TypeAlias = Callable[[str], ScramCredential | None]
 
 
 class ScramExchange:
-    """One login; ``nonce`` is fresh text, and ``secret`` makes the salts of unknown users."""
+    """One login; ``nonce`` is fresh text.
 
-    def __init__(self, mechanism: str, lookup: Lookup, nonce: str, secret: bytes) -> None:
+    Unknown users get a salt that ``secret`` makes, and this number of iterations.
+    """
+
+    def __init__(
+        self,
+        mechanism: str,
+        lookup: Lookup,
+        nonce: str,
+        secret: bytes,
+        iterations: int = MIN_ITERATIONS,
+    ) -> None:
+        self._iterations = iterations
         self.identity: Identity | None = None
         self._hash = HASHES[mechanism]
         self._told = (
@@ -79,7 +90,7 @@ class ScramExchange:
 
     def _made_up(self) -> ScramCredential:
         salt = hmac.digest(self._secret, self._user.encode(), "sha256")[:20]
-        return ScramCredential(salt, b"", b"", MIN_ITERATIONS)
+        return ScramCredential(salt, b"", b"", self._iterations)
 
     def _final(self, text: str) -> bytes:
         found = _CLIENT_FINAL.fullmatch(text)

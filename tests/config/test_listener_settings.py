@@ -92,3 +92,10 @@ def test_the_listener_among_brokers():
         ({"security.inter.broker.protocol": "SASL_PLAINTEXT"}, "OUTSIDE"),
     ):
         assert inter_broker_listener(BrokerConfig.load({**SASL, **name})).name == expected
+
+
+def test_a_typo_in_a_listeners_setting_is_told(caplog):
+    """Otherwise the listener would be less protected than its owner thinks."""
+    name = "listener.name.ssl.ssl.client.aut"
+    BrokerConfig.load({**TLS, name: "required", "listener.name.SSL.ssl.client.auth": "none"})
+    assert caplog.messages == [f"setting {name} is unknown and ignored"]

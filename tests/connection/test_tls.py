@@ -8,7 +8,9 @@ import pytest
 import trio
 
 from kwire.connection import newcomers
+from kwire.metadata.changes import ConfigChanged
 from kwire.metadata.controller import NewTopic, create_topic
+from kwire.metadata.image import ConfigResourceType
 from kwire.protocol.frame import encode_request
 from kwire.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kwire.protocol.messages.fetch import (
@@ -223,6 +225,18 @@ async def test_a_renewed_certificate_counts_for_new_connections(
     await old.request(ApiVersionsRequest(), 0, ApiVersionsResponse)
     for client in (old, again, new):
         await client.aclose()
+
+
+async def test_a_dynamic_config_renews_a_certificate(running, tmp_path):
+    """As kafka-configs sets it for a listener of one broker."""
+    path = OTHER_CA.sign("renewed").write_pem(tmp_path / "renewed.pem")
+    name = "listener.name.ssl.ssl.keystore.location"
+    change = ConfigChanged(ConfigResourceType.BROKER, "1", name, str(path))
+    await running.broker.commit(lambda _image: [change])
+    running.server._security["SSL"]._look_due_s = 0
+    client = await _connect(running, ca=OTHER_CA)
+    await client.request(ApiVersionsRequest(), 0, ApiVersionsResponse)
+    await client.aclose()
 
 
 async def test_the_end_is_told(running):

@@ -112,6 +112,12 @@ def test_an_unknown_user_looks_like_one_with_a_wrong_password():
     assert salts[0] == salts[1] != salts[2]
 
 
+def test_an_unknown_user_has_as_many_iterations_as_the_others():
+    """Users that kafka-configs has made have 8192, for instance."""
+    exchange = ScramExchange(SHA_256, {}.get, "n", b"secret", 8192)
+    assert exchange.step(b"n,,n=eve,r=x", 0).endswith(b",i=8192")
+
+
 def test_names_with_commas_and_equals_signs():
     """RFC 5802's escapes; the principal has the plain name."""
     asked = []
