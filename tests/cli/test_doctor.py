@@ -158,7 +158,7 @@ def test_a_port_in_use_has_to_be_freed():
     [
         ("num.partitions=3\n", GOOD, "1 settings, none without effect"),
         ("num.partitons=3\n", NOTE, "line 1: setting num.partitons is unknown and ignored; did"),
-        ("ssl.keystore.location=x\n", NOTE, "no effect in kwire yet: ssl.keystore.location=x"),
+        ("ssl.keystore.location=x\n", NOTE, "protected by these settings: ssl.keystore.location=x"),
         ("a=1\nnum.partitions=no\n", ACT, "line 2: Invalid value no for"),
     ],
 )

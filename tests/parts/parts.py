@@ -37,6 +37,7 @@ PARTS = (
     Part("check", "format, lint, types, structure, unit tests", "1 to 2 min"),
     Part("processes", "tests that start other programs", "1 min"),
     Part("short-fuzz", "property tests with new examples", "1 min"),
+    Part("short-simulation", "clusters in virtual time under faults, seeded bugs", "4 min"),
     Part("compat", "stock clients and Kafka's Java tools", "5 min", "160 MB, Java tools"),
     Part("compat-cluster", "groups, transactions, Streams on three brokers", "3 min"),
     Part("spark", "PySpark, two versions of it", "10 min", "about 1 GB, PySpark and Java"),
