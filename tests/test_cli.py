@@ -40,7 +40,7 @@ def test_version() -> None:
         ("listeners=here", ("listeners", "here", "NAME://host:port")),
         ("listeners=PLAINTEXT://127.0.0.1:99999", ("listeners", "99999", "0 to 65535")),
         ("listeners=PLAINTEXT://*:0", ("listeners", "*:0", "every interface: PLAINTEXT://:0")),
-        ("listeners=SSL://:9093", ("listeners", "SSL", "not served")),
+        ("listeners=SSL://:9093", ("listener.name.ssl.", "SSL", "needs a certificate")),
     ],
 )
 def test_bad_settings_are_named(tmp_path: Path, setting: str, parts: tuple[str, ...]) -> None:

@@ -160,7 +160,7 @@ def _visible(broker: Broker) -> list[bool]:
     """For both partitions and the group: whether a read_committed client sees the transaction."""
     seen = []
     for index in range(PARTITIONS):
-        found = list(CoordinatorLog(broker.partition(TOPIC, index)))
+        found = list(CoordinatorLog(broker.partition(TOPIC, index), lambda _: True))
         markers = [control_type(batch) for batch in found if batch.is_control]
         has_records = any(not batch.is_control for batch in found)
         seen.append(has_records and bool(markers) and markers[0] == ControlType.COMMIT)

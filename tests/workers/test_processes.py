@@ -10,6 +10,7 @@ from confluent_kafka import Producer, TopicPartition
 
 from kwire.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kwire.testing.asking import Asker
+from kwire.testing.ports import free_port
 from kwire.testing.process import BrokerFailed
 from kwire.testing.waiting import wait_until
 from tests.server.clusters import create, leaders
@@ -150,7 +151,7 @@ def test_workers_on_every_interface_serve_after_one_warning(start):
 def test_a_port_in_use_ends_the_start(start):
     """One line names the worker and the address, and nothing is left behind."""
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
+        taken.bind(("127.0.0.1", free_port()))
         taken.listen()
         port = taken.getsockname()[1] - 1
         with pytest.raises(BrokerFailed, match=f"kwire: worker 2: cannot listen on .*:{port + 1}"):
