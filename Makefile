@@ -42,7 +42,7 @@ CLUSTER_COMPAT := $(addprefix compat_tests/test_,cluster_tools.py cluster_replic
 CLUSTER_SPARK := $(addprefix spark_tests/test_,batch.py streaming.py transactions.py sinks_topic.py \
 	pipeline_files.py pipeline_upkeep.py::test_verify_finds_a_gap_and_a_double)
 
-.PHONY: help run test check processes unit simulation compat compat-cluster spark spark-cluster spark-chaos browser container compiled compiled-tests compiled-unit compiled-compat bench bench-cluster reliability pipelines costs hostile growth crash demo kafka etcd bring-etcd fuzz short-fuzz short-simulation mutants soak docs format lock clean usable-python
+.PHONY: help run test check processes unit simulate compat compat-cluster spark spark-cluster spark-chaos browser container compiled compiled-tests compiled-unit compiled-compat bench bench-cluster reliability pipelines costs hostile growth crash demo kafka etcd bring-etcd fuzz short-fuzz short-simulation mutants soak docs format lock clean usable-python
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -157,12 +157,12 @@ fuzz: $(VENV)/.test ## run the property tests with many new examples (EXAMPLES=5
 		-m hypothesis --hypothesis-seed=$(SEED) $(PARALLEL) $(ARGS)
 
 short-simulation: ## three seeds of the simulation, as CI does
-	@$(MAKE) --no-print-directory simulation SEEDS=$(or $(SEEDS),1-3)
+	@$(MAKE) --no-print-directory simulate SEEDS=$(or $(SEEDS),1-3)
 
 short-fuzz: ## run the property tests for about a minute, as CI does, with new examples each time
 	@$(MAKE) --no-print-directory fuzz EXAMPLES=$(or $(EXAMPLES),30)
 
-simulation: $(VENV)/.test ## three brokers in virtual time under faults, from many seeds (SEEDS=1-50 ARGS="-k kills"); --seed N in ARGS repeats one
+simulate: $(VENV)/.test ## three brokers in virtual time under faults, from many seeds (SEEDS=1-50 ARGS="-k kills"); --seed N in ARGS repeats one
 	@[[ "$(or $(SEEDS),1)" =~ ^[0-9]+(-[0-9]+)?$$ ]] || { \
 		echo "SEEDS=$(SEEDS): give one seed or a range, as in SEEDS=1-200"; exit 1; }
 	KWIRE_SEEDS=$(or $(SEEDS),1-50) $(BIN)/pytest $(QUIET) $(AGAIN) tests/simulation $(PARALLEL) $(ARGS)
