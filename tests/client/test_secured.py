@@ -12,7 +12,7 @@ from kwire.client.secured import Credentials, open_secured, scram_messages
 from kwire.client.settings import ClientSettings
 from kwire.config.broker import BrokerConfig
 from kwire.config.settings import ConfigError
-from kwire.metadata.scram import Upsertion, alter, salted
+from kwire.metadata.scram import ScramCredentialChanged, credential_of, salted
 from kwire.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kwire.security.among_brokers import opener
 from kwire.testing.certificates import Authority
@@ -62,12 +62,11 @@ def _opener(settings, mechanism):
 
 
 async def _create_user(running):
-    for number, mechanism in ((1, "SCRAM-SHA-256"), (2, "SCRAM-SHA-512")):
+    for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
         password = salted(mechanism, b"hush", b"salt", 4096)
-        asked = [Upsertion("broker", number, 4096, b"salt", password)]
-        await running.broker.commit(
-            lambda image, asked=asked: alter(image.scram_credentials, [], asked)[0]
-        )
+        credential = credential_of(mechanism, password, b"salt", 4096)
+        change = ScramCredentialChanged(mechanism, "broker", credential)
+        await running.broker.commit(lambda _, change=change: [change])
 
 
 async def test_a_broker_logs_in_at_another(settings, tmp_path):
