@@ -7,6 +7,7 @@ with an offset, and ``big`` is a group with an offset of every partition.
 
 from zlib import crc32
 
+from bench.worst_access_requests import CONSTANT_OF_ACCESS, WORST_OF_ACCESS
 from bench.worst_replica_requests import WORST_OF_REPLICAS
 from kwire.config.client_metrics import PUSH_INTERVAL_MS
 from kwire.handlers import APIS, OWN_APIS
@@ -306,6 +307,7 @@ def _otlp(number, content):
 
 WORST = {
     **WORST_OF_REPLICAS,
+    **WORST_OF_ACCESS,
     "Produce": _produce,
     "Fetch": _fetch,
     "ListOffsets": _list_offsets,
@@ -370,6 +372,7 @@ WORST = {
 """Requests whose cost grows with the number of their elements."""
 
 CONSTANT = {
+    **CONSTANT_OF_ACCESS,
     12: {"group_id": "big"},
     18: {"client_software_name": "a", "client_software_version": "1"},
     22: {"transactional_id": None, "transaction_timeout_ms": 1000},

@@ -4,7 +4,8 @@ Rules:
 
 - TLS and the login are done while a stream is opened, so who uses it knows nothing of them. A
   login that fails is an OSError, like a broker that can't be reached.
-- With SCRAM the broker proves that it knows the password too.
+- With SCRAM the broker proves that it knows the password too. The derivation of the keys is slow
+  by design, so a thread does it: a broker that logs in at another serves its clients meanwhile.
 
 Source: SaslClientAuthenticator, ScramSaslClient of Kafka; RFC 4616, RFC 5802.
 """
@@ -13,9 +14,9 @@ import hashlib
 import hmac
 import ssl
 from base64 import b64decode, b64encode
-from collections.abc import Generator
+from collections.abc import Awaitable, Callable, Generator
 from secrets import token_urlsafe
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import trio
 
@@ -40,6 +41,9 @@ _HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 Messages: TypeAlias = Generator[bytes, bytes, None]
 """Yields the client's messages, is sent the broker's, and raises OSError for a wrong one."""
 
+InThread: TypeAlias = Callable[..., Awaitable[Any]]
+"""Calls a function with its arguments in a thread, and gives its result."""
+
 
 class Credentials(NamedTuple):
     """A user, its password, and the SASL mechanism to log in with."""
@@ -49,7 +53,9 @@ class Credentials(NamedTuple):
     password: str
 
 
-def open_secured(context: ssl.SSLContext | None, credentials: Credentials | None) -> OpenStream:
+def open_secured(
+    context: ssl.SSLContext | None, credentials: Credentials | None, in_thread: InThread
+) -> OpenStream:
     """Opens streams with TLS if there is a ``context``, and a login if there are credentials."""
 
     async def open_stream(host: str, port: int) -> trio.abc.Stream:
@@ -59,7 +65,7 @@ def open_secured(context: ssl.SSLContext | None, credentials: Credentials | None
                 if context is not None:
                     stream = await _with_tls(stream, context, host)
                 if credentials is not None:
-                    await _log_in(stream, credentials)
+                    await _log_in(stream, credentials, in_thread)
         except trio.TooSlowError:
             await trio.aclose_forcefully(stream)
             raise OSError(f"no TLS handshake or no login within {LOGIN_S:g} s") from None
@@ -80,7 +86,7 @@ async def _with_tls(stream: trio.abc.Stream, context: ssl.SSLContext, host: str)
     return secure
 
 
-async def _log_in(stream: trio.abc.Stream, credentials: Credentials) -> None:
+async def _log_in(stream: trio.abc.Stream, credentials: Credentials, in_thread: InThread) -> None:
     try:
         asked = SaslHandshakeRequest(mechanism=credentials.mechanism)
         handshake = await _ask(stream, asked, SaslHandshakeResponse, _HANDSHAKE_VERSION)
@@ -96,9 +102,10 @@ async def _log_in(stream: trio.abc.Stream, credentials: Credentials) -> None:
             answer = await _ask(stream, request, SaslAuthenticateResponse, _AUTHENTICATE_VERSION)
             if answer.error_code:
                 raise OSError(f"the login failed: {answer.error_message}")
-            message = messages.send(answer.auth_bytes)
-    except StopIteration:
-        return
+            following = await in_thread(_following, messages, answer.auth_bytes)
+            if following is None:
+                return
+            message = following
     except RuntimeError as error:
         raise OSError("the login failed") from error
     except (MalformedRequest, trio.BrokenResourceError, trio.ClosedResourceError) as error:
@@ -123,6 +130,14 @@ async def _receive(stream: trio.abc.Stream, size: int) -> bytes:
             raise OSError("the broker closed the connection in the login")
         received += some
     return received
+
+
+def _following(messages: Messages, answer: bytes) -> bytes | None:
+    """The message after an answer of the broker; None after the last one."""
+    try:
+        return messages.send(answer)
+    except StopIteration:
+        return None
 
 
 def _messages(credentials: Credentials) -> Messages:

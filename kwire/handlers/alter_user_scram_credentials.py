@@ -4,14 +4,17 @@ Behaviour: each user has its own result. The password itself never comes to the 
 has salted it. UNSUPPORTED_VERSION while the cluster's ``kwire.changes`` is too low.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from kwire.budget.work import Work
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
+from kwire.handlers.decisions import Price, commit_in_slices
+from kwire.handlers.slices import distinct, pieces
 from kwire.metadata.changes import Change
 from kwire.metadata.features import CHANGES_VERSION, CREDENTIALS_LEVEL
 from kwire.metadata.image import MetadataImage
-from kwire.metadata.scram import Deletion, Upsertion, alter
+from kwire.metadata.scram import Alteration, Deletion, Upsertion
 from kwire.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -19,6 +22,12 @@ from kwire.protocol.messages.alter_user_scram_credentials import (
 )
 
 UNITS = 20
+"""Two HMACs and a hash; the client does the slow derivation."""
+
+UNITS_TO_READ = 2
+UNITS_TO_TELL = 2
+BYTES = 80
+
 MOST_USERS = 1000
 """How many users one request may alter."""
 
@@ -27,38 +36,77 @@ async def handle(
     request: AlterUserScramCredentialsRequest, context: RequestContext
 ) -> AlterUserScramCredentialsResponse:
     """Alter the credentials of every user that may be altered so."""
-    deletions = [Deletion(one.name, one.mechanism) for one in request.deletions]
-    upsertions = [
-        Upsertion(one.name, one.mechanism, one.iterations, one.salt, one.salted_password)
-        for one in request.upsertions
-    ]
+    work = context.work
     results: dict[str, KafkaError | None] = {}
+    count = len(request.deletions) + len(request.upsertions)
+    work.answer(BYTES * count)
 
-    def decide(image: MetadataImage) -> Sequence[Change]:
+    async def decide(image: MetadataImage, work: Price) -> Sequence[Change]:
         nonlocal results
         if image.feature_level(CHANGES_VERSION) < CREDENTIALS_LEVEL:
             text = f"SCRAM credentials need level {CREDENTIALS_LEVEL} of {CHANGES_VERSION}"
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
-        changes, results = alter(image.scram_credentials, deletions, upsertions)
-        return changes
+        alteration = Alteration(image.scram_credentials)
+        for one in asked:
+            if work.spend(UNITS):
+                await work.next_slice()
+            alteration.take(one)
+        results = alteration.results
+        return list(alteration.changes.values())
 
-    names = dict.fromkeys([one.user for one in deletions] + [one.user for one in upsertions])
-    if context.work.spend(UNITS * len(names)):
-        await context.work.next_slice()
     try:
-        if len(deletions) + len(upsertions) > MOST_USERS:
+        if count > MOST_USERS:
             text = f"A request alters at most {MOST_USERS} SCRAM credentials"
             raise KafkaError(ErrorCode.POLICY_VIOLATION, text)
-        await context.commit(decide)
+        asked = await _asked(request, work)
+        await commit_in_slices(context, decide)
     except KafkaError as error:
-        results = dict.fromkeys(names, error)
-    return AlterUserScramCredentialsResponse(
-        results=[
-            AlterUserScramCredentialsResult(
-                user=name,
-                error_code=error.code if error else ErrorCode.NONE,
-                error_message=error.message if error else None,
-            )
-            for name, error in results.items()
-        ]
-    )
+        refusal = error
+        return await _told(await _names(request, work), lambda _: refusal, work)
+    return await _told(list(results), results.__getitem__, work)
+
+
+async def _asked(
+    request: AlterUserScramCredentialsRequest, work: Work
+) -> list[Deletion | Upsertion]:
+    asked: list[Deletion | Upsertion] = []
+    for one in request.deletions:
+        if work.spend(UNITS_TO_READ):
+            await work.next_slice()
+        asked.append(Deletion(one.name, one.mechanism))
+    for new in request.upsertions:
+        if work.spend(UNITS_TO_READ):
+            await work.next_slice()
+        parts = new.iterations, new.salt, new.salted_password
+        asked.append(Upsertion(new.name, new.mechanism, *parts))
+    return asked
+
+
+async def _names(request: AlterUserScramCredentialsRequest, work: Work) -> list[str]:
+    """Every user that the request names."""
+    names: list[str] = []
+    for deletions in pieces(request.deletions):
+        if work.spend(len(deletions) // 8):
+            await work.next_slice()
+        names += [one.name for one in deletions]
+    for upsertions in pieces(request.upsertions):
+        if work.spend(len(upsertions) // 8):
+            await work.next_slice()
+        names += [one.name for one in upsertions]
+    return list(await distinct(names, work))
+
+
+async def _told(
+    names: Sequence[str], error_of: Callable[[str], KafkaError | None], work: Work
+) -> AlterUserScramCredentialsResponse:
+    response = AlterUserScramCredentialsResponse()
+    for piece in pieces(names):
+        if work.spend(UNITS_TO_TELL * len(piece)):
+            await work.next_slice()
+        for name in piece:
+            result = AlterUserScramCredentialsResult(user=name, error_message=None)
+            error = error_of(name)
+            if error is not None:
+                result.error_code, result.error_message = error.code, error.message
+            response.results.append(result)
+    return response

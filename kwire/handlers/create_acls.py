@@ -1,8 +1,8 @@
 """CreateAcls: creates access control entries, all valid ones of a request in one commit.
 
 Behaviour: an entry that exists is no error. An invalid one has an error of its own. Without an
-authorizer every entry is SECURITY_DISABLED. An unknown number in a request ends the connection, as
-in Kafka.
+authorizer every entry is SECURITY_DISABLED. The number UNKNOWN (0) ends the connection, and an
+entry with a number that stands for nothing is INVALID_REQUEST, as in Kafka.
 """
 
 from collections.abc import Sequence
@@ -10,16 +10,12 @@ from collections.abc import Sequence
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
 from kwire.handlers.decisions import Price, commit_in_slices
+from kwire.handlers.describe_acls import check_numbers
 from kwire.handlers.slices import pieces
 from kwire.metadata.acls import (
     AclBinding,
-    AclOperation,
-    PatternType,
-    Permission,
-    ResourceType,
     check_binding,
     created,
-    is_known,
 )
 from kwire.metadata.changes import Change
 from kwire.metadata.features import ACLS_LEVEL, CHANGES_VERSION
@@ -30,9 +26,9 @@ from kwire.protocol.messages.create_acls import (
     CreateAclsRequest,
     CreateAclsResponse,
 )
-from kwire.protocol.wire import MalformedRequest
 
 UNITS = 6
+BYTES = 60
 
 NO_AUTHORIZER = "No Authorizer is configured."
 
@@ -44,6 +40,7 @@ async def handle(request: CreateAclsRequest, context: RequestContext) -> CreateA
     for piece in pieces(request.creations):
         if results and context.work.spend(UNITS * len(piece)):
             await context.work.next_slice()
+        context.work.answer(BYTES * len(piece))
         for creation in piece:
             result = AclCreationResult(error_message=None)
             results.append(result)
@@ -77,15 +74,10 @@ async def _create(wanted: Sequence[AclBinding], context: RequestContext) -> None
 
 def _binding(creation: AclCreation, context: RequestContext) -> AclBinding:
     """The entry that a request asks for; KafkaError, MalformedRequest."""
-    numbers = (
-        (ResourceType, creation.resource_type),
-        (PatternType, creation.resource_pattern_type),
-        (AclOperation, creation.operation),
-        (Permission, creation.permission_type),
+    check_numbers(
+        *(creation.resource_type, creation.resource_pattern_type),
+        *(creation.operation, creation.permission_type),
     )
-    for kind, number in numbers:
-        if not is_known(kind, number):
-            raise MalformedRequest(f"{number} is no {kind.__name__}")
     if context.broker.authorizer is None:
         raise KafkaError(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
     binding = AclBinding(

@@ -1,8 +1,9 @@
 """DeleteAcls: deletes the access control entries that filters match, in one commit.
 
-Behaviour: each filter has its own result, with the entries that it matched. More than
-``MOST_PER_REQUEST`` entries in one request are refused, and nothing is deleted. Without an
-authorizer every filter is SECURITY_DISABLED.
+Behaviour: each filter has its own result, with the entries that it matched. The number UNKNOWN (0)
+ends the connection, and a filter with a number that stands for nothing is INVALID_REQUEST, as in
+Kafka. More than ``MOST_PER_REQUEST`` entries in one request are refused, and nothing is deleted.
+Without an authorizer every filter is SECURITY_DISABLED.
 """
 
 from collections.abc import Sequence
@@ -18,13 +19,16 @@ from kwire.metadata.acls import (
     MOST_PER_REQUEST,
     AclBinding,
     AclFilter,
+    Acls,
     AclsDeleted,
+    check_filter,
     in_changes,
     too_many,
 )
 from kwire.metadata.changes import Change
 from kwire.metadata.image import MetadataImage
 from kwire.protocol.messages.delete_acls import (
+    DeleteAclsFilter,
     DeleteAclsFilterResult,
     DeleteAclsMatchingAcl,
     DeleteAclsRequest,
@@ -34,19 +38,23 @@ from kwire.protocol.messages.delete_acls import (
 MOST_FILTERS = 1000
 """More filters of one request are refused: each looks at every entry."""
 
+MOST_MATCHES = 100_000
+"""More are refused: filters that match the same entries would hold them in memory once each."""
+
+UNITS = 4
 ACLS_PER_UNIT = 2
-BYTES = 50
+BYTES = 60
 
 
 async def handle(request: DeleteAclsRequest, context: RequestContext) -> DeleteAclsResponse:
     """Delete every entry that a filter matches."""
-    filters = [
-        acl_filter(
-            (one.resource_type_filter, one.resource_name_filter, one.pattern_type_filter),
-            (one.principal_filter, one.host_filter, one.operation, one.permission_type),
-        )
-        for one in request.filters[:MOST_FILTERS]
-    ]
+    work = context.work
+    work.answer(BYTES * len(request.filters))
+    filters: list[AclFilter | KafkaError] = []
+    for piece in pieces(request.filters[:MOST_FILTERS]):
+        if work.spend(UNITS * len(piece)):
+            await work.next_slice()
+        filters += map(_filter, piece)
     deletion = _Deletion(filters)
     try:
         if context.broker.authorizer is None:
@@ -55,42 +63,77 @@ async def handle(request: DeleteAclsRequest, context: RequestContext) -> DeleteA
             raise too_many()
         await commit_in_slices(context, deletion.decide)
     except KafkaError as error:
-        refusal = DeleteAclsFilterResult(error_code=error.code, error_message=error.message)
-        return DeleteAclsResponse(filter_results=[refusal for _ in request.filters])
+        return DeleteAclsResponse(filter_results=[_refusal(error)] * len(request.filters))
     return DeleteAclsResponse(
-        filter_results=[await _result(found, context.work) for found in deletion.found]
+        filter_results=[
+            _refusal(one) if isinstance(one, KafkaError) else await _result(found, work)
+            for one, found in zip(filters, deletion.found, strict=True)
+        ]
     )
+
+
+def _filter(one: DeleteAclsFilter) -> AclFilter | KafkaError:
+    """A filter of the request, or what is wrong with it; MalformedRequest."""
+    wanted = acl_filter(
+        (one.resource_type_filter, one.resource_name_filter, one.pattern_type_filter),
+        (one.principal_filter, one.host_filter, one.operation, one.permission_type),
+    )
+    try:
+        check_filter(wanted)
+    except KafkaError as error:
+        return error
+    return wanted
+
+
+def _refusal(error: KafkaError) -> DeleteAclsFilterResult:
+    return DeleteAclsFilterResult(error_code=error.code, error_message=error.message)
 
 
 class _Deletion:
     """What the filters of one request match; ``found`` is of the last decision."""
 
-    def __init__(self, filters: Sequence[AclFilter]) -> None:
+    def __init__(self, filters: Sequence[AclFilter | KafkaError]) -> None:
         self.found: list[list[AclBinding]] = []
         self._filters = filters
+        self._acls: Acls | None = None
+        self._changes: Sequence[Change] = ()
 
     async def decide(self, image: MetadataImage, work: Price) -> Sequence[Change]:
-        """The change that deletes every entry; KafkaError for too many."""
+        """The change that deletes every entry; KafkaError for too many.
+
+        While no ACL changes, the decision stays: its turn may come many times.
+        """
+        if image.acls is not self._acls:
+            self._acls = None
+            self._changes = await self._decide(list(image.acls), work)
+            self._acls = image.acls
+        return self._changes
+
+    async def _decide(self, every: Sequence[AclBinding], work: Price) -> Sequence[Change]:
         self.found = []
         deleted: dict[AclBinding, None] = {}
-        every = list(image.acls)
+        matches = 0
         for one in self._filters:
             found: list[AclBinding] = []
-            for piece in pieces(every):
-                if work.spend(len(piece) // ACLS_PER_UNIT):
-                    await work.next_slice()
-                found += filter(one.matches, piece)
-            deleted.update(dict.fromkeys(found))
-            if len(deleted) > MOST_PER_REQUEST:
-                raise too_many()
             self.found.append(found)
+            if isinstance(one, KafkaError):
+                continue
+            for piece in pieces(every):
+                if work.spend(1 + len(piece) // ACLS_PER_UNIT):
+                    await work.next_slice()
+                matching = list(filter(one.matches, piece))
+                found += matching
+                matches += len(matching)
+                deleted.update(dict.fromkeys(matching))
+                if len(deleted) > MOST_PER_REQUEST or matches > MOST_MATCHES:
+                    raise too_many()
         return in_changes(AclsDeleted, deleted)
 
 
 async def _result(found: Sequence[AclBinding], work: Work) -> DeleteAclsFilterResult:
     matching: list[DeleteAclsMatchingAcl] = []
     for piece in pieces(found):
-        if work.spend(2 * len(piece)):
+        if work.spend(UNITS + 2 * len(piece)):
             await work.next_slice()
         work.answer(sum(BYTES + len(acl.name) + len(acl.principal) for acl in piece))
         matching += [

@@ -1,21 +1,14 @@
 """DescribeAcls: the access control entries that a filter matches, by resource.
 
-Behaviour: without an authorizer the response is SECURITY_DISABLED. An unknown number in a request
-ends the connection, as in Kafka.
+Behaviour: without an authorizer the response is SECURITY_DISABLED. A filter with the number UNKNOWN
+(0) ends the connection, and one with a number that stands for nothing matches nothing, as in Kafka.
 """
 
 from kwire.errors import ErrorCode
 from kwire.handlers.context import RequestContext
 from kwire.handlers.slices import pieces
 from kwire.handlers.waiting import Unfinished, at_once_or_later, later
-from kwire.metadata.acls import (
-    AclFilter,
-    AclOperation,
-    PatternType,
-    Permission,
-    ResourceType,
-    is_known,
-)
+from kwire.metadata.acls import AclFilter
 from kwire.protocol.messages.describe_acls import (
     AclDescription,
     DescribeAclsRequest,
@@ -79,17 +72,15 @@ def acl_filter(
 ) -> AclFilter:
     """The filter of a request: type, name and pattern type, then principal, host and the rest.
 
-    Raises MalformedRequest for an unknown number.
+    Raises MalformedRequest for the number UNKNOWN.
     """
-    kind_of, name, pattern = resource
-    wanted = AclFilter(kind_of, name, pattern, *entry)
-    numbers = (
-        (ResourceType, wanted.resource_type),
-        (PatternType, wanted.pattern_type),
-        (AclOperation, wanted.operation),
-        (Permission, wanted.permission),
-    )
-    for kind, number in numbers:
-        if not is_known(kind, number):
-            raise MalformedRequest(f"{number} is no {kind.__name__}")
+    resource_type, name, pattern_type = resource
+    wanted = AclFilter(resource_type, name, pattern_type, *entry)
+    check_numbers(wanted.resource_type, wanted.pattern_type, wanted.operation, wanted.permission)
     return wanted
+
+
+def check_numbers(*numbers: int) -> None:
+    """Raise MalformedRequest for the number UNKNOWN, which Kafka's requests refuse to hold."""
+    if 0 in numbers:
+        raise MalformedRequest("a type, an operation or a permission is UNKNOWN")

@@ -4,10 +4,14 @@ Behaviour: no users, or null, means all. A user that is named twice, and a user 
 has an error of its own. Salts and keys are never shown.
 """
 
+import heapq
 from collections import Counter
+from collections.abc import Iterable
+from itertools import groupby
 
 from kwire.errors import ErrorCode
 from kwire.handlers.context import RequestContext
+from kwire.handlers.slices import in_order, pieces
 from kwire.metadata.scram import MECHANISMS, Credentials
 from kwire.protocol.messages.describe_user_scram_credentials import (
     CredentialInfo,
@@ -25,11 +29,17 @@ async def handle(
 ) -> DescribeUserScramCredentialsResponse:
     """Describe the users that are asked for."""
     known, work = context.broker.image.scram_credentials, context.work
-    asked = [user.name for user in request.users or ()]
-    names = asked or sorted({user for _, user in known})
-    counts = Counter(asked)
+    counts: Counter[str] = Counter()
+    for piece in pieces(request.users or []):
+        if work.spend(len(piece) // 2):
+            await work.next_slice()
+        counts.update(user.name for user in piece)
+    names: Iterable[str] = counts
+    if not counts:
+        every = await in_order((user for _, user in known), work)
+        names = (name for name, _ in groupby(heapq.merge(*every)))
     response = DescribeUserScramCredentialsResponse(error_message=None)
-    for name in dict.fromkeys(names):
+    for name in names:
         if work.spend(UNITS):
             await work.next_slice()
         work.answer(BYTES + len(name))

@@ -17,6 +17,7 @@ from kwire.protocol.messages.sasl_authenticate import (
 from kwire.security.sasl import LoginRefused
 
 UNITS = 20
+BYTES_PER_UNIT = 50
 
 
 def handle(
@@ -33,7 +34,7 @@ async def _handle(
     if login is None or not login.is_begun:
         text = "SaslAuthenticate request received after successful authentication"
         return SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=text)
-    context.work.spend(UNITS)
+    context.work.spend(UNITS + len(request.auth_bytes) // BYTES_PER_UNIT)
     now_s = trio.current_time()
     try:
         answer, session_ms = login.step(request.auth_bytes, broker.clock.now_ms(), now_s)

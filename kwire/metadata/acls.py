@@ -38,7 +38,15 @@ MOST_TEXT = 1000
 """The longest name, principal or host of an ACL, in characters; a topic's name has 249 at most."""
 
 
-class ResourceType(IntEnum):
+class _Number(IntEnum):
+    """A number of Kafka's; one that stands for nothing is UNKNOWN, which is 0."""
+
+    @classmethod
+    def _missing_(cls, _value: object) -> "_Number":
+        return cls(0)
+
+
+class ResourceType(_Number):
     """What an ACL is about; Kafka's numbers."""
 
     UNKNOWN = 0
@@ -51,7 +59,7 @@ class ResourceType(IntEnum):
     USER = 7
 
 
-class PatternType(IntEnum):
+class PatternType(_Number):
     """How the name of an ACL is compared; Kafka's numbers. ANY and MATCH are for filters only."""
 
     UNKNOWN = 0
@@ -61,7 +69,7 @@ class PatternType(IntEnum):
     PREFIXED = 4
 
 
-class AclOperation(IntEnum):
+class AclOperation(_Number):
     """What is done to a resource; Kafka's numbers."""
 
     UNKNOWN = 0
@@ -82,7 +90,7 @@ class AclOperation(IntEnum):
     TWO_PHASE_COMMIT = 15
 
 
-class Permission(IntEnum):
+class Permission(_Number):
     """Whether an ACL allows or denies; Kafka's numbers."""
 
     UNKNOWN = 0
@@ -159,25 +167,20 @@ class AclFilter(NamedTuple):
         return acl.name in (self.name, WILDCARD)
 
 
-def is_known(numbers: type[IntEnum], number: int) -> bool:
-    """Whether a number stands for something in an enumeration, and not for UNKNOWN."""
-    return 0 < number <= max(numbers)
-
-
 def check_binding(acl: AclBinding) -> None:
     """Raise KafkaError (INVALID_REQUEST) for an ACL that can't be created."""
     if acl.resource_type == ResourceType.CLUSTER and acl.name != CLUSTER_NAME:
         raise _refused(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
     if not acl.name:
         raise _refused("Invalid empty resource name")
-    if acl.resource_type == ResourceType.ANY:
-        raise _refused("Invalid resourceType ANY")
+    if ResourceType(acl.resource_type) <= ResourceType.ANY:
+        raise _refused(f"Invalid resourceType {ResourceType(acl.resource_type).name}")
     if acl.pattern_type not in (PatternType.LITERAL, PatternType.PREFIXED):
         raise _refused(f"Invalid patternType {PatternType(acl.pattern_type).name}")
-    if acl.operation == AclOperation.ANY:
-        raise _refused("Invalid operation ANY")
-    if acl.permission == Permission.ANY:
-        raise _refused("Invalid permissionType ANY")
+    if AclOperation(acl.operation) <= AclOperation.ANY:
+        raise _refused(f"Invalid operation {AclOperation(acl.operation).name}")
+    if Permission(acl.permission) <= Permission.ANY:
+        raise _refused(f"Invalid permissionType {Permission(acl.permission).name}")
     if ":" not in acl.principal:
         raise _refused(
             f"Could not parse principal from `{acl.principal[:MOST_TEXT]}` (no colon is present "
@@ -185,6 +188,14 @@ def check_binding(acl: AclBinding) -> None:
         )
     if max(len(acl.name), len(acl.principal), len(acl.host)) > MOST_TEXT:
         raise _refused(f"A name, principal or host has at most {MOST_TEXT} characters.")
+
+
+def check_filter(wanted: AclFilter) -> None:
+    """Raise KafkaError (INVALID_REQUEST) for a filter with numbers that stand for nothing."""
+    if not ResourceType(wanted.resource_type) or not PatternType(wanted.pattern_type):
+        raise _refused("Unknown patternFilter.")
+    if not AclOperation(wanted.operation) or not Permission(wanted.permission):
+        raise _refused("Unknown entryFilter.")
 
 
 def created(acls: Acls, new: Sequence[AclBinding]) -> list[AclsCreated]:

@@ -24,6 +24,8 @@ MAX_ITERATIONS = 16384
 MOST_CREDENTIALS = 20_000
 MOST_NAME_CHARACTERS = 1024
 MOST_SALT_BYTES = 1024
+MOST_SALTED_BYTES = 1024
+"""A salted password is as long as a hash: 32 or 64 bytes."""
 
 
 class ScramCredential(NamedTuple):
@@ -93,37 +95,46 @@ def salted(mechanism: str, password: bytes, salt: bytes, iterations: int) -> byt
     return hashlib.pbkdf2_hmac(HASHES[mechanism], password, salt, iterations)
 
 
-def alter(
-    known: Credentials, deletions: Sequence[Deletion], upsertions: Sequence[Upsertion]
-) -> tuple[list[ScramCredentialChanged], dict[str, KafkaError | None]]:
-    """The changes of AlterUserScramCredentials, and each user's error, or None."""
-    changes: dict[str, ScramCredentialChanged] = {}
-    results: dict[str, KafkaError | None] = {}
-    room = MOST_CREDENTIALS - len(known)
-    twice = KafkaError(
-        ErrorCode.DUPLICATE_RESOURCE,
-        "A user credential cannot be altered twice in the same request",
-    )
-    everything: list[Deletion | Upsertion] = [*deletions, *upsertions]
-    for asked in everything:
+class Alteration:
+    """What one AlterUserScramCredentials does to the known credentials, user by user.
+
+    - ``changes``: by user, for those that may be altered.
+    - ``results``: each user's error, or None.
+    """
+
+    def __init__(self, known: Credentials) -> None:
+        self.changes: dict[str, ScramCredentialChanged] = {}
+        self.results: dict[str, KafkaError | None] = {}
+        self._known = known
+        self._room = MOST_CREDENTIALS - len(known)
+
+    def take(self, asked: Deletion | Upsertion) -> None:
+        """Decide about the next credential of the request, deletions first."""
         user = asked.user
-        if user in results:
-            results[user] = twice
-            changes.pop(user, None)
-            continue
+        if user in self.results:
+            self.results[user] = _TWICE
+            self.changes.pop(user, None)
+            return
         try:
-            change = _changed(known, asked)
-            if change.credential is not None and (change.mechanism, user) not in known:
-                room -= 1
-                if room < 0:
-                    raise KafkaError(
-                        ErrorCode.POLICY_VIOLATION,
-                        f"The cluster holds at most {MOST_CREDENTIALS} SCRAM credentials",
-                    )
-            changes[user], results[user] = change, None
+            change = _changed(self._known, asked)
+            if change.credential is not None and (change.mechanism, user) not in self._known:
+                self._take_room()
+            self.changes[user], self.results[user] = change, None
         except KafkaError as error:
-            results[user] = error
-    return list(changes.values()), results
+            self.results[user] = error
+
+    def _take_room(self) -> None:
+        self._room -= 1
+        if self._room < 0:
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION,
+                f"The cluster holds at most {MOST_CREDENTIALS} SCRAM credentials",
+            )
+
+
+_TWICE = KafkaError(
+    ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request"
+)
 
 
 def _changed(known: Credentials, asked: Deletion | Upsertion) -> ScramCredentialChanged:
@@ -157,8 +168,8 @@ def _problem(asked: Upsertion) -> str | None:
         return "Username is too long"
     if not 0 < len(asked.salt) <= MOST_SALT_BYTES:
         return "The salt is empty or too long"
-    if not asked.salted_password:
-        return "The salted password is empty"
+    if not 0 < len(asked.salted_password) <= MOST_SALTED_BYTES:
+        return "The salted password is empty or too long"
     return None
 
 

@@ -6,10 +6,14 @@ It shows the certificate of its own listener, and logs in as the user of the lis
 Source: ChannelBuilders.clientChannelBuilder, JaasContext of Kafka.
 """
 
+from kwire.budget.kind import Kind
 from kwire.client.peer import OpenStream
 from kwire.client.secured import Credentials, open_secured
 from kwire.config.listener_settings import SCRAM, ListenerSettings
 from kwire.security.listeners import JAAS, jaas_line
+
+DERIVATIONS = 1
+"""So many threads derive the keys of logins at a time."""
 
 _MECHANISM = "sasl.mechanism.inter.broker.protocol"
 
@@ -21,7 +25,8 @@ def opener(settings: ListenerSettings) -> OpenStream:
         from kwire.security.tls import client_context
 
         context = client_context(settings)
-    return open_secured(context, _credentials(settings) if settings.is_sasl else None)
+    credentials = _credentials(settings) if settings.is_sasl else None
+    return open_secured(context, credentials, Kind(DERIVATIONS).run)
 
 
 def _credentials(settings: ListenerSettings) -> Credentials:

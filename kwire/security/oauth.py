@@ -28,6 +28,8 @@ ALGORITHMS = (
 )
 TOLD = "Authentication failed: the token is not valid"
 MOST_TOKEN_CHARACTERS = 64 * 1024
+MOST_MESSAGE_BYTES = 2 * MOST_TOKEN_CHARACTERS
+MOST_PAIRS = 100
 _MESSAGE = re.compile(rb"n,(?:a=([^,\x01]*))?,\x01(.*)\x01\x01", re.DOTALL)
 _BEARER = re.compile(rb"auth=bearer +([-_.~+/a-z0-9]+=*)", re.IGNORECASE)
 
@@ -76,10 +78,10 @@ class OauthExchange:
 
 def _parts(message: bytes) -> tuple[str, str]:
     """The authorization id and the token of a client's first message; LoginRefused."""
-    found = _MESSAGE.fullmatch(message)
+    found = _MESSAGE.fullmatch(message) if len(message) <= MOST_MESSAGE_BYTES else None
     if found is None:
         raise LoginRefused("the OAUTHBEARER message is malformed")
-    for pair in found[2].split(b"\x01"):
+    for pair in found[2].split(b"\x01", MOST_PAIRS):
         bearer = _BEARER.fullmatch(pair)
         if bearer is not None and len(bearer[1]) <= MOST_TOKEN_CHARACTERS:
             return (found[1] or b"").decode("utf-8", "replace"), bearer[1].decode()

@@ -10,7 +10,12 @@ from hmac import compare_digest
 
 from kwire.security.jaas import JaasLine
 from kwire.security.principal import USER, Principal
-from kwire.security.sasl import Identity, LoginRefused, printable
+from kwire.security.sasl import (
+    MOST_PASSWORD_MESSAGE_BYTES,
+    Identity,
+    LoginRefused,
+    printable,
+)
 
 MODULE = "PlainLoginModule"
 _PREFIX = "user_"
@@ -34,6 +39,8 @@ class PlainExchange:
 
     def step(self, message: bytes, now_ms: int) -> bytes:
         """Check the name and the password."""
+        if len(message) > MOST_PASSWORD_MESSAGE_BYTES:
+            raise LoginRefused("the PLAIN message is too long")
         try:
             authorization_id, name, password = message.decode().split("\0")
         except ValueError:  # UnicodeDecodeError too

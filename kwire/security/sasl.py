@@ -17,6 +17,10 @@ REFUSED = "Authentication failed: Invalid username or password"
 """What a client is told, as Kafka tells clients of PLAIN."""
 
 
+MOST_PASSWORD_MESSAGE_BYTES = 16_384
+"""A longer message of PLAIN or SCRAM is refused unread: a client that nobody knows sends it."""
+
+
 class LoginRefused(Exception):
     """The client isn't who it says it is; the text is for the log."""
 

@@ -13,6 +13,7 @@ import pytest
 import trio
 import trio.testing
 
+from bench.worst_access_requests import WORST_OF_ACCESS
 from bench.worst_requests import (
     ALL_APIS,
     CONSTANT,
@@ -25,6 +26,7 @@ from bench.worst_requests import (
     version_of,
 )
 from kwire.budget.work import SLICE_UNITS
+from kwire.config.authorizer import STANDARD_AUTHORIZER
 from kwire.errors import ErrorCode
 from kwire.handlers.slices import PIECE
 from kwire.metadata.changes import ConfigChanged
@@ -39,6 +41,8 @@ MOST_LINES = 15_000
 
 MOST_HELD = 200
 """How many bytes of memory a byte of a request may need: an element of 4 bytes becomes objects."""
+
+AUTHORIZED = {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:ANONYMOUS"}
 
 AT_ONCE = {"JoinGroup", "ConsumerGroupHeartbeat"}
 """A step of a group is done as a whole. ``kwire.group.member.max.bytes`` bounds it."""
@@ -129,12 +133,19 @@ def test_every_api_has_a_worst_request():
     assert {KEYS[name] for name in WORST} | CONSTANT.keys() == ALL_APIS.keys()
 
 
-async def test_no_request_costs_more_in_one_pass_the_more_it_asks_for(tmp_path, small_slices):
+@pytest.mark.parametrize(
+    ("settings", "names"),
+    [({}, WORST), (AUTHORIZED, WORST_OF_ACCESS)],
+    ids=["everybody may", "authorizer"],
+)
+async def test_no_request_costs_more_in_one_pass_the_more_it_asks_for(
+    tmp_path, small_slices, settings, names
+):
     """Lines in one pass of the loop are bounded, and lines in all grow in proportion."""
     wrong = []
-    async with desk(tmp_path) as clients:
+    async with desk(tmp_path, settings) as clients:
         member_id = await prepare(clients)
-        for name in WORST:
+        for name in names:
             meters = []
             await play(clients, worst(name, 3, member_id), version_of(name))  # what is imported
             for count in (FEW, MANY):

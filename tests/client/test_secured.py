@@ -6,13 +6,14 @@ from random import Random
 import pytest
 import trio
 
+from kwire.budget.kind import Kind
 from kwire.client.errors import CannotConnect
 from kwire.client.peer import Peer
 from kwire.client.secured import Credentials, open_secured, scram_messages
 from kwire.client.settings import ClientSettings
 from kwire.config.broker import BrokerConfig
 from kwire.config.settings import ConfigError
-from kwire.metadata.scram import Upsertion, alter, salted
+from kwire.metadata.scram import ScramCredentialChanged, credential_of, salted
 from kwire.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kwire.security.among_brokers import opener
 from kwire.testing.certificates import Authority
@@ -62,12 +63,11 @@ def _opener(settings, mechanism):
 
 
 async def _create_user(running):
-    for number, mechanism in ((1, "SCRAM-SHA-256"), (2, "SCRAM-SHA-512")):
+    for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
         password = salted(mechanism, b"hush", b"salt", 4096)
-        asked = [Upsertion("broker", number, 4096, b"salt", password)]
-        await running.broker.commit(
-            lambda image, asked=asked: alter(image.scram_credentials, [], asked)[0]
-        )
+        credential = credential_of(mechanism, password, b"salt", 4096)
+        change = ScramCredentialChanged(mechanism, "broker", credential)
+        await running.broker.commit(lambda _, change=change: [change])
 
 
 async def test_a_broker_logs_in_at_another(settings, tmp_path):
@@ -100,7 +100,7 @@ async def _open(running, settings, credentials):
     from kwire.security.tls import client_context
 
     context = client_context(BrokerConfig.load(settings).of_listener("SASL_SSL"))
-    return await open_secured(context, credentials)("127.0.0.1", running.port)
+    return await open_secured(context, credentials, Kind(1).run)("127.0.0.1", running.port)
 
 
 def test_what_brokers_need_to_log_in(settings):

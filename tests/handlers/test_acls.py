@@ -170,13 +170,48 @@ async def test_invalid_entries_have_errors_of_their_own(tmp_path):
         await raw.aclose()
 
 
-async def test_an_unknown_number_ends_the_connection(tmp_path):
-    """As in Kafka, which doesn't know what was meant."""
+NUMBERS = ("resource_type", "resource_pattern_type", "operation", "permission_type")
+IN_FILTERS = ("resource_type_filter", "pattern_type_filter", "operation", "permission_type")
+
+
+async def test_the_number_unknown_ends_the_connection(tmp_path):
+    """As in Kafka, whose requests refuse to hold it."""
+    unknown = [CreateAclsRequest(creations=[creation("a", **{name: 0})]) for name in NUMBERS]
+    for name in IN_FILTERS:
+        fields = wanted() | {name: 0}
+        unknown += [
+            DescribeAclsRequest(**fields),
+            DeleteAclsRequest(filters=[DeleteAclsFilter(**fields)]),
+        ]
     async with running_server(tmp_path, SETTINGS) as server:
-        for field in ("resource_type", "resource_pattern_type", "operation", "permission_type"):
+        for request in unknown:
             raw = await server.connect()
-            await raw.send(CreateAclsRequest(creations=[creation("a", **{field: 77})]), 3)
+            await raw.send(request, 3)
             assert await raw.is_closed()
+
+
+@pytest.mark.parametrize("number", [77, -1])
+async def test_a_number_that_stands_for_nothing_is_an_error_of_its_own(tmp_path, number):
+    """As in Kafka: entries and filters with it are refused, and describing finds nothing."""
+    async with running_server(tmp_path, SETTINGS) as server:
+        raw = await server.connect()
+        creations = [creation("a", **{name: number}) for name in NUMBERS]
+        assert await create(raw, *creations, creation("a")) == [ErrorCode.INVALID_REQUEST] * 4 + [0]
+        fields = [wanted() | {name: number} for name in IN_FILTERS]
+        for one in fields:
+            answer = await raw.request(DescribeAclsRequest(**one), 3, DescribeAclsResponse)
+            assert (answer.error_code, answer.resources) == (0, [])
+        filters = [DeleteAclsFilter(**one) for one in (*fields, wanted())]
+        response = await raw.request(DeleteAclsRequest(filters=filters), 3, DeleteAclsResponse)
+        assert [
+            (one.error_code, one.error_message, len(one.matching_acls))
+            for one in response.filter_results
+        ] == [
+            *[(ErrorCode.INVALID_REQUEST, "Unknown patternFilter.", 0)] * 2,
+            *[(ErrorCode.INVALID_REQUEST, "Unknown entryFilter.", 0)] * 2,
+            (0, None, 1),
+        ]
+        await raw.aclose()
 
 
 async def test_without_an_authorizer_there_are_no_acls(tmp_path):

@@ -13,9 +13,17 @@ from kwire.metadata.features import (
     update_features,
 )
 from kwire.metadata.image import MetadataImage
-from kwire.metadata.scram import Deletion, ScramCredentialChanged, Upsertion, alter
+from kwire.metadata.scram import Alteration, Deletion, ScramCredentialChanged, Upsertion
 
 GOOD = Upsertion("alice", 1, 4096, b"salt", b"salted")
+
+
+def alter(known, deletions, upsertions):
+    """The changes of one request, and each user's error."""
+    alteration = Alteration(known)
+    for asked in (*deletions, *upsertions):
+        alteration.take(asked)
+    return list(alteration.changes.values()), alteration.results
 
 
 def _image(*upsertions):
@@ -43,6 +51,7 @@ def test_a_credential_outlives_the_text_of_the_store():
         (GOOD._replace(iterations=16385), ErrorCode.UNACCEPTABLE_CREDENTIAL),
         (GOOD._replace(salt=b""), ErrorCode.UNACCEPTABLE_CREDENTIAL),
         (GOOD._replace(salted_password=b""), ErrorCode.UNACCEPTABLE_CREDENTIAL),
+        (GOOD._replace(salted_password=bytes(1025)), ErrorCode.UNACCEPTABLE_CREDENTIAL),
         (GOOD._replace(user="x" * 1025), ErrorCode.UNACCEPTABLE_CREDENTIAL),
         (Deletion("eve", 1), ErrorCode.RESOURCE_NOT_FOUND),
         (Deletion("alice", 2), ErrorCode.RESOURCE_NOT_FOUND),

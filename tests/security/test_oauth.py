@@ -125,10 +125,14 @@ def test_signatures_that_are_refused(keys):
 
 @pytest.mark.parametrize(
     "message",
-    [b"", b"n,,\x01auth=Bearer x", b"n,,\x01auth=Basic x\x01\x01", b"y,,\x01auth=Bearer x\x01\x01"],
+    [
+        *(b"", b"n,,\x01auth=Bearer x", b"n,,\x01auth=Basic x\x01\x01"),
+        *(b"y,,\x01auth=Bearer x\x01\x01", b"n,,\x01" + b"a\x01" * 200 + b"auth=Bearer x\x01\x01"),
+        b"n,,\x01auth=Bearer x\x01" + b"a" * 131_072 + b"\x01\x01",
+    ],
 )
 def test_messages_that_are_malformed(message):
-    """No token, another scheme, channel binding."""
+    """No token, another scheme, channel binding, more pairs or bytes than are read."""
     _refused(OauthExchange(unsecured, RULES), message)
 
 

@@ -48,3 +48,9 @@ def test_anything_else_is_refused_with_one_text(message):
     assert caught.value.told == "Authentication failed: Invalid username or password"
     assert "sécret" not in str(caught.value)
     assert "wrong'" not in str(caught.value)
+
+
+def test_a_long_message_is_refused_unread():
+    """A client that nobody knows yet costs the event loop little."""
+    with pytest.raises(LoginRefused, match="too long"):
+        PlainExchange(USERS).step(b"\0" * 16_385, 0)

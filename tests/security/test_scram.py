@@ -129,3 +129,9 @@ def test_names_with_commas_and_equals_signs():
 def test_sha_512_has_longer_keys():
     """And another proof."""
     assert len(_credential("SCRAM-SHA-512").stored_key) == 64
+
+
+@pytest.mark.parametrize("message", [b"n,,n=user,r=x" + b",x" * 8192, b"n,,n=" + b"a" * 16_384])
+def test_a_long_message_is_refused_unread(message):
+    """A client that nobody knows yet costs the event loop little."""
+    assert "too long" in _refused(_exchange(), message)

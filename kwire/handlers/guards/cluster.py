@@ -82,8 +82,8 @@ create_acls = needs(
     lambda request: CreateAclsResponse(
         results=[
             AclCreationResult(error_code=_FAILED, error_message="Cluster authorization failed.")
-            for _ in request.creations
         ]
+        * len(request.creations)
     ),
 )
 delete_acls = needs(
@@ -93,8 +93,8 @@ delete_acls = needs(
             DeleteAclsFilterResult(
                 error_code=_FAILED, error_message="Cluster authorization failed."
             )
-            for _ in request.filters
         ]
+        * len(request.filters)
     ),
 )
 describe_log_dirs = needs(
