@@ -7,6 +7,8 @@ Rules:
   wait until the leader answers. That happens at most every ``LEAST_BETWEEN_S``.
 - The task ends when it follows nothing. After an error it rests, a little longer each time, and at
   most ``replica.fetch.backoff.ms``; any news of the image ends the rest.
+- What is left of an answer counts no more for a partition that has got another leader or epoch
+  while the rest was worked on: its new leader's records may be here, and acknowledged.
 - An append that has to be on the disk first (``flush.messages``) is, before the next fetch says
   that it is here.
 
@@ -237,8 +239,13 @@ class Fetcher:
         cuts += [(partition, offset, True) for partition, offset, _ in again]
         if outcome.out_of_range:
             cuts += await self._into_range(outcome.out_of_range)
-        await self._cut(cuts)
+        await self._cut([one for one in cuts if not self._is_over(one[0])])
         await self._append([(partition, data) for partition, _, data in again])
+
+    def _is_over(self, partition: FollowerPartition) -> bool:
+        """Whether a partition has moved since it was asked for: its role, leader or epoch."""
+        is_here = self.fetching.has(partition) and partition not in self._arrived
+        return partition.is_deleted or not is_here
 
     async def _append(
         self, appends: Sequence[tuple[FollowerPartition, PartitionData]]
@@ -247,8 +254,8 @@ class Fetcher:
         anew, done_bytes = [], 0
         due: list[FollowerPartition] = []
         for partition, data in appends:
-            if partition.is_deleted:
-                continue  # its role has ended while others were appended
+            if self._is_over(partition):
+                continue  # since others were appended
             try:
                 self._append_one(partition, data)
             except Overlap as overlap:
@@ -289,7 +296,8 @@ class Fetcher:
     def _failed(self, partition: FollowerPartition, error: Exception) -> None:
         if not partition.is_deleted:
             log.warning("cannot follow %s: %s", partition.log.name, error)
-        self.fetching.failed(partition, trio.current_time(), self._backoff_s)
+        if self.fetching.has(partition):
+            self.fetching.failed(partition, trio.current_time(), self._backoff_s)
 
     async def _into_range(
         self, lost: Sequence[FollowerPartition]
@@ -312,6 +320,8 @@ class Fetcher:
                 cuts.append((partition, found.end, False))
             elif found.start > end_offset:
                 cuts.append((partition, found.start, True))
+            else:  # the leader has grown meanwhile, or will refuse the same again
+                self._failed(partition, KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE))
         return cuts
 
     async def _cut(self, wanted: Sequence[tuple[FollowerPartition, int, bool]]) -> None:

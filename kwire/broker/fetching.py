@@ -120,6 +120,10 @@ class Fetching(Generic[P]):
             self._resting.pop(key, None)
             self._errors.pop(key, None)
 
+    def has(self, partition: P) -> bool:
+        """Whether a partition is fetched here, as this object."""
+        return self.partitions.get((partition.topic_id, partition.index)) is partition
+
     def failed(self, partition: P, now_s: float, backoff_s: float) -> None:
         """Have a partition rest after an error."""
         key = (partition.topic_id, partition.index)

@@ -174,7 +174,8 @@ class Membership:
             await self._join_again(broker)
             return 0
         registered = broker.image.brokers.get(node_id)
-        if registered is None or registered.is_fenced:
+        is_behind = not self.reach.looks_at(self.session)  # that registration has failed
+        if registered is None or registered.is_fenced or is_behind:
             await self._register_again(broker)
         await self._give_up_failed(broker)
         if sessions.controller is None and await self._duties.begin(broker, self.session):
@@ -228,9 +229,9 @@ class Membership:
         self.session = await self._begin_session()
         broker.commit_under(self.session.guard)
         await self._register_again(broker)
-        self.reach.begin(self.session)
 
     async def _register_again(self, broker: Broker) -> None:
         await broker.commit(apart(broker, register, self._registration))
         node_id, incarnation, _ = self._member
         await broker.commit(apart(broker, unfence, node_id, incarnation))
+        self.reach.begin(self.session)

@@ -41,6 +41,10 @@ class Reach:
         self._session = session
         self.look()
 
+    def looks_at(self, session: Session) -> bool:
+        """Whether this is the session with which the broker is registered."""
+        return self._session is session
+
     def look(self) -> None:
         """Note whether the broker is cut off now."""
         is_out = self._left_ms() <= 0

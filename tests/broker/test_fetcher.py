@@ -11,6 +11,8 @@ from kwire.errors import ErrorCode
 from kwire.log.checkpoints import RECOVERY_POINTS, read_offsets
 from kwire.log.disk import Disk
 from kwire.protocol.messages.fetch import EpochEndOffset
+from kwire.protocol.messages.list_offsets import ListOffsetsRequest
+from kwire.protocol.types import Request, Response
 from kwire.testing.log_scan import check_log
 from kwire.testing.waiting import until
 from tests.broker.following import EPOCH, LEADER, NODE, SESSION, Following, answer, batch_at
@@ -209,3 +211,49 @@ async def test_a_follower_with_a_failed_disk_is_silent(tmp_path: Path) -> None:
         partition.log.health.fail("a test", OSError(5, "Input/output error"))
         broker.follow(partition)
         await until(lambda: broker.fetchers.leaders == [])
+
+
+async def test_what_a_former_leader_answered_counts_no_more(tmp_path: Path) -> None:
+    """A partition moves while an answer is worked on: what its new leader has told stays.
+
+    It may be acknowledged, and nobody else may have it any more.
+    """
+    async with following(tmp_path) as broker:
+        first, second = broker.follower(0), broker.follower(1)
+        second.append(batch_at(0, b"a", b"b", epoch=1), 0)
+        answers = broker.leader.answer
+
+        def answer_late(port: int, request: Request, version: int) -> Response | bytes | None:
+            if isinstance(request, ListOffsetsRequest) and second.leader == LEADER:
+                second.leader, second.leader_epoch = 3, EPOCH + 1
+                broker.follow(second)
+                second.append(batch_at(2, b"c", epoch=EPOCH + 1), 0)
+            return answers(port, request, version)
+
+        broker.leader.answer = answer_late
+        broker.ends = (50, 70)
+        broker.follow(first, second)
+        await asks(broker, 2, index=1)
+        lost = answer(error_code=ErrorCode.OFFSET_OUT_OF_RANGE)
+        diverging = EpochEndOffset(epoch=1, end_offset=1)
+        lost.responses += answer(1, diverging_epoch=diverging).responses
+        broker.says(lost)
+        await asks(broker, 50)
+        assert second.log.log_end_offset == 3
+
+
+async def test_a_leader_that_refuses_an_offset_it_has_is_not_asked_without_rest(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Nothing is to be cut then; the same question again at once would go on for ever."""
+    async with following(tmp_path) as broker:
+        partition = broker.follower()
+        partition.append(batch_at(0, b"a", b"b"), 0)
+        broker.ends = (0, 9)
+        broker.follow(partition)
+        await asks(broker, 2)
+        began_s = trio.current_time()
+        broker.says(*[answer(error_code=ErrorCode.OFFSET_OUT_OF_RANGE)] * 5)
+        await until(lambda: len(broker.fetched) >= 5)
+        assert trio.current_time() - began_s >= 0.03
+        assert partition.log.log_end_offset == 2

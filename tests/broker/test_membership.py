@@ -1,16 +1,24 @@
 """How a broker becomes a member of a cluster, on a simulated etcd, in virtual time."""
 
+from functools import partial
 from random import Random
+from types import SimpleNamespace
 
 import trio
 
+from kwire.broker.commits import Commits, Decide
 from kwire.broker.membership import Membership
+from kwire.budget.threads import Threads
 from kwire.clock import Clock
+from kwire.config.broker import BrokerConfig
+from kwire.errors import ErrorCode, KafkaError
 from kwire.metadata.changes import ClusterNamed
+from kwire.metadata.etcd.etcd_store import EtcdStore
 from kwire.metadata.features import initial_features, own_features
 from kwire.metadata.image import BrokerImage, MetadataImage
-from kwire.metadata.store import Member
+from kwire.metadata.store import Guard, Member
 from kwire.testing.simulated_etcd import SimulatedEtcd, simulated_store
+from tests.simulation.network import pass_s
 
 
 async def test_a_session_that_ends_during_the_start_is_begun_anew(autojump_clock):
@@ -36,4 +44,75 @@ async def test_a_session_that_ends_during_the_start_is_begun_anew(autojump_clock
         assert image.is_active(1)
         assert len(set(sessions)) == 2
         assert await store.commit(image.revision, [ClusterNamed("c")], membership.session.guard)
+        nursery.cancel_scope.cancel()
+
+
+class Serving:
+    """A broker that serves, as its membership needs it; its first ``refusals`` commits fail."""
+
+    node_id = 1
+    log_manager = SimpleNamespace(failures=())
+
+    def __init__(self, store: EtcdStore, image: MetadataImage) -> None:
+        self.config = BrokerConfig.load({})
+        self.integer, self.setting = self.config.integer, lambda _name: False
+        self.threads = Threads()
+        self.commits = Commits(store, image, self.threads.computing, Random(1))
+        self.commit_under = partial(setattr, self.commits, "guard")
+        self.refusals = 0
+
+    @property
+    def image(self) -> MetadataImage:
+        """The newest image."""
+        return self.commits.image
+
+    def offline_partitions(self) -> list[str]:
+        """None."""
+        return []
+
+    async def commit(self, decide: Decide, guard: Guard | None = None) -> None:
+        """Commit, unless that is refused."""
+        if self.refusals:
+            self.refusals -= 1
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the store is slow")
+        await self.commits.commit(decide, guard=guard)
+
+    async def follow(self, *_: object) -> None:
+        """Do nothing with a new image."""
+
+
+async def test_a_registration_that_the_store_did_not_take_is_repeated(autojump_clock):
+    """The session was over, the new one is there: without a registration the broker stays cut off.
+
+    It would refuse acks=1 for ever, and nobody would notice: the old registration isn't fenced.
+    """
+    etcd = SimulatedEtcd(Random(1))
+    store = simulated_store(etcd.gateway(), "1:a", Random(1))
+    endpoint = ("PLAINTEXT", "127.0.0.1", 9092)
+    registration = BrokerImage(1, None, (endpoint,), "a", features=own_features())
+    clock = SimpleNamespace(steady_ms=lambda: int(trio.current_time() * 1000))
+    membership = Membership(store, Member(1, "a"), registration, clock, 6000, 1000)
+
+    async def prepare(image: MetadataImage) -> None:
+        pass
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(etcd.run)
+        nursery.start_soon(store.run)
+        await store.commit(0, [ClusterNamed("c"), *initial_features()])
+        image = await membership.join(lambda *_: None, lambda before: False, prepare)
+        broker = Serving(store, image)
+        nursery.start_soon(broker.commits.make)
+        nursery.start_soon(broker.commits.follow, broker.follow)
+        nursery.start_soon(membership.run, broker)
+        await pass_s(3)
+        first, epoch = membership.session, broker.image.brokers[1].epoch
+        broker.refusals = 1
+        etcd.revoke_all()
+        await pass_s(5)
+        assert membership.session is not first
+        assert not broker.refusals
+        assert not membership.reach.is_out
+        assert broker.image.is_active(1)
+        assert broker.image.brokers[1].epoch > epoch
         nursery.cancel_scope.cancel()
