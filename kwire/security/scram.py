@@ -23,6 +23,9 @@ from kwire.metadata.scram import HASHES, MIN_ITERATIONS, ScramCredential
 from kwire.security.principal import USER, Principal
 from kwire.security.sasl import Identity, LoginRefused, printable
 
+MOST_MESSAGE_BYTES = 16 * 1024
+"""Anybody may send a message, and a longer one would take long to read."""
+
 _VALUE = r"[^,\0]+"
 _CLIENT_FIRST = re.compile(rf"(n,(?:a=({_VALUE}))?,)(n=({_VALUE}),r=({_VALUE})(?:,{_VALUE})*)")
 _CLIENT_FINAL = re.compile(rf"(c=({_VALUE}),r=({_VALUE})(?:,{_VALUE})*),p=({_VALUE})")
@@ -63,6 +66,8 @@ class ScramExchange:
 
     def step(self, message: bytes, now_ms: int) -> bytes:
         """Answer the first message with a salt, and the second with the server's signature."""
+        if len(message) > MOST_MESSAGE_BYTES:
+            raise LoginRefused("the SCRAM message is too long", self._told)
         try:
             text = message.decode()
             return self._first(text) if self._messages is None else self._final(text)
