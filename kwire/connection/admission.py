@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+MAPPED = "::ffff:"
+"""With this, IPv6 begins the address of an IPv4 client."""
+
 
 class Admission:
     """Admits the clients of one server; ``security`` has the listeners that aren't PLAINTEXT."""
@@ -49,7 +52,8 @@ class Admission:
             accepted.close()
 
     def _begin(self, listener: Listener, accepted: socket.socket, peer: tuple[str, int]) -> None:
-        address = peer[0]
+        # An IPv6 listener sees IPv4 clients as ::ffff:10.0.0.7; ACLs and limits say 10.0.0.7.
+        address = peer[0].removeprefix(MAPPED)
         limit = self._broker.integer("max.connections")
         address_limit = self._broker.integer("max.connections.per.ip")
         held = self._poller.per_address[address]

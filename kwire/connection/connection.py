@@ -76,7 +76,7 @@ class Connection:
         """Serve the requests that have arrived; a task continues what takes longer."""
         if self._watch.is_sending or self._sock.fileno() < 0:
             return  # a late event: the socket is watched for writing since, or is closed
-        waiting = self._serving.waiting  # a name: types of attributes outlive calls that change them
+        waiting = self._serving.waiting  # a name, as types of attributes outlive calls
         if self._scope is not None or waiting is not None:
             # A request is in hand: the next request is read after the response, or behind it.
             pipeline = self._pipeline

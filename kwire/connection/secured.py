@@ -11,6 +11,7 @@ Rules:
 
 import socket
 import ssl
+from contextlib import suppress
 from typing import Any, cast
 
 import trio
@@ -32,6 +33,12 @@ from kwire.handlers.context import ConnectionInfo
 from kwire.protocol.frame import MIN_REQUEST_BYTES, RequestHeader
 from kwire.security.listeners import ListenerSecurity
 from kwire.security.tls import NoPrincipal, reason_of
+
+HANDSHAKE_UNITS = 20
+"""What a step of a handshake costs the event loop; its computing is done in a thread."""
+
+OVERHEAD_BYTES_PER_UNIT = 8
+"""Messages of TLS itself cost much more than data: new keys take 15 us, and have 27 bytes."""
 
 
 class SecuredServing(Serving):
@@ -162,6 +169,7 @@ class SecuredConnection(Connection):
     def _begin_handshake(self) -> None:
         assert self._tls_socket is not None
         self.last_active_s = self._poller.now_s
+        self._spend(HANDSHAKE_UNITS)
         try:
             is_open = self._tls_socket.receive_handshake()
         except BlockingIOError:
@@ -224,13 +232,16 @@ class SecuredConnection(Connection):
             return
         if self._tls_inbox.has_frame:
             return
-        try:
+        count = None
+        with suppress(BlockingIOError):
             count = self._tls_inbox.receive_all()
-        except BlockingIOError:
-            return
-        if not count:
+        units = (count or 0) // READ_BYTES_PER_UNIT
+        units += self._tls_socket.take_overhead() // OVERHEAD_BYTES_PER_UNIT
+        self._spend(units)
+        if count == 0:
             raise ConnectionClosed
-        units = count // READ_BYTES_PER_UNIT
+
+    def _spend(self, units: int) -> None:
         self._work.used_units += units
         self._poller.turns.units_left -= units
 

@@ -8,6 +8,9 @@ Rules:
   doesn't know of them, so who reads has to ask again.
 - ``send`` takes at most ``ENCRYPT_BYTES``. What the socket doesn't take of them stays here until
   ``flush``, and until then ``send`` takes nothing. So little memory is held for a slow client.
+- A client may send TLS that holds no data (new keys, attempts to renegotiate), which costs time,
+  and TLS answers it in memory. Who sends more than ``MOST_SILENT_BYTES`` of it, or doesn't stop
+  to ask for answers, is disconnected. ``take_overhead`` says how much there was.
 - The steps of a handshake are slow, and belong in a thread. Nothing else is called meanwhile.
 """
 
@@ -17,6 +20,8 @@ from contextlib import suppress
 
 RECEIVE_BYTES = 64 * 1024
 ENCRYPT_BYTES = 256 * 1024
+MOST_SILENT_BYTES = 32 * 1024
+"""A TLS record has 18 KB at most, so an honest client sends no more without a byte of data."""
 
 _NOTHING = memoryview(b"")
 
@@ -32,6 +37,8 @@ class TlsSocket:
         self._unsent = _NOTHING
         self._has_ended = False
         self.has_pending = False
+        self._silent_bytes = 0
+        self._overhead_bytes = 0
 
     def fileno(self) -> int:
         """The descriptor of the socket."""
@@ -74,6 +81,8 @@ class TlsSocket:
             if not data:
                 return 0
             self._in.write(data)
+            self._silent_bytes += len(data)
+            self._overhead_bytes += len(data)
         count, size = 0, len(view)
         self.has_pending = False
         try:
@@ -89,9 +98,22 @@ class TlsSocket:
         except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
             self._has_ended = True
             self.has_pending = count > 0
+        if count:
+            self._silent_bytes = 0
+            self._overhead_bytes -= count
+        if max(self._silent_bytes, self._out.pending) > MOST_SILENT_BYTES:
+            raise ConnectionAbortedError("the client sends TLS messages without data")
         if not count and not self._has_ended:
             raise BlockingIOError
         return count
+
+    def take_overhead(self) -> int:
+        """How many bytes were read beyond the data since the last call, roughly."""
+        if self.has_pending:
+            return 0  # what isn't decrypted yet may be data
+        overhead_bytes = max(self._overhead_bytes, 0)
+        self._overhead_bytes -= overhead_bytes
+        return overhead_bytes
 
     def send(self, data: bytes | bytearray | memoryview, flags: int = 0) -> int:
         """Send as ``socket.send``; ``flags`` are for sockets without TLS. BlockingIOError."""

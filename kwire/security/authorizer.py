@@ -36,6 +36,8 @@ from kwire.security.principal import Principal
 
 ANSWERS_PER_CLIENT = 2000
 MOST_ANSWERS = 100_000
+LONGEST_KEPT = 256
+"""Answers about longer names aren't kept: a client may ask about 32 KB, ever others."""
 
 _SUPPORTED: dict[int, tuple[AclOperation, ...]] = {
     ResourceType.TOPIC: (
@@ -209,6 +211,8 @@ class Authorizer:
 
     def _keep(self, client: Client, question: _Question, rule: Rule) -> None:
         """Keep an answer; where there are too many, others are forgotten."""
+        if len(question[2]) > LONGEST_KEPT:
+            return
         if self._count >= MOST_ANSWERS:
             self._forget()
         answers = self._answers.setdefault((client.principal, client.peer_host), {})

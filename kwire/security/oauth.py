@@ -28,7 +28,9 @@ ALGORITHMS = (
 )
 TOLD = "Authentication failed: the token is not valid"
 MOST_TOKEN_CHARACTERS = 64 * 1024
-MOST_MESSAGE_BYTES = 2 * MOST_TOKEN_CHARACTERS
+MOST_MESSAGE_BYTES = MOST_TOKEN_CHARACTERS + 16 * 1024
+"""Anybody may send a message, and a longer one would take long to read."""
+
 MOST_PAIRS = 100
 _MESSAGE = re.compile(rb"n,(?:a=([^,\x01]*))?,\x01(.*)\x01\x01", re.DOTALL)
 _BEARER = re.compile(rb"auth=bearer +([-_.~+/a-z0-9]+=*)", re.IGNORECASE)
@@ -80,7 +82,7 @@ def _parts(message: bytes) -> tuple[str, str]:
     """The authorization id and the token of a client's first message; LoginRefused."""
     found = _MESSAGE.fullmatch(message) if len(message) <= MOST_MESSAGE_BYTES else None
     if found is None:
-        raise LoginRefused("the OAUTHBEARER message is malformed")
+        raise LoginRefused("the OAUTHBEARER message is malformed or too long")
     for pair in found[2].split(b"\x01", MOST_PAIRS):
         bearer = _BEARER.fullmatch(pair)
         if bearer is not None and len(bearer[1]) <= MOST_TOKEN_CHARACTERS:

@@ -10,6 +10,7 @@ from kwire.connection import newcomers
 from kwire.errors import ErrorCode
 from kwire.metadata.controller import NewTopic, create_topic
 from kwire.metadata.features import CHANGES_VERSION, FeatureUpdate, UpgradeType, update_features
+from kwire.protocol.frame import encode_request
 from kwire.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -254,3 +255,29 @@ async def test_a_plain_listener_answers_logins_with_an_error(tmp_path):
         assert (await _handshake(client)).error_code == ErrorCode.ILLEGAL_SASL_STATE
         assert (await _authenticate(client, b"")).error_code == ErrorCode.ILLEGAL_SASL_STATE
         await client.aclose()
+
+
+async def test_a_login_that_is_pipelined_opens_nothing_early(running):
+    """A request that is sent behind a login that fails isn't served."""
+    client = await running.connect()
+    frames = (
+        encode_request(SaslHandshakeRequest(mechanism="PLAIN"), 1, 1, None),
+        encode_request(SaslAuthenticateRequest(auth_bytes=b"\0eve\0guess"), 2, 2, None),
+        encode_request(MetadataRequest(), 1, 3, None),
+    )
+    await client.stream.send_all(b"".join(frames))
+    assert (await client.receive_frame())[:4] == b"\0\0\0\1"
+    assert (await client.receive_frame())[:4] == b"\0\0\0\2"
+    assert await client.is_closed()
+
+
+async def test_an_ipv4_client_of_an_ipv6_listener_has_its_ipv4_address(tmp_path):
+    """ACLs name 127.0.0.1: one that denies this host can't be got around by an IPv6 listener."""
+    settings = {**SETTINGS, "listeners": "LOGIN://[::]:0"}
+    async with running_server(tmp_path, settings) as running:
+        port = running.server.addresses[0][1]
+        stream = await trio.open_tcp_stream("127.0.0.1", port)
+        await until(lambda: len(running.server.poller.connections) == 1)
+        [connection] = running.server.poller.connections
+        assert connection.info.peer_host == connection.peer_host == "127.0.0.1"
+        await stream.aclose()

@@ -167,6 +167,13 @@ def test_answers_are_bounded(monkeypatch):
     assert sum(map(len, authorizer._answers.values())) == authorizer._count <= 25
 
 
+def test_answers_about_long_names_are_not_kept():
+    """They would fill the memory: a client may ask about names of 32 KB."""
+    authorizer = Authorizer((), [acl("t", pattern=PREFIXED)])
+    assert authorizer.allows(ALICE, READ, TOPIC, "t" * 30_000)
+    assert not authorizer._answers.get(ALICE)
+
+
 def naive(acls, client, operation, name):
     """Kafka's rule, said again in the slowest way."""
     naming = [

@@ -136,6 +136,12 @@ def test_messages_that_are_malformed(message):
     _refused(OauthExchange(unsecured, RULES), message)
 
 
+def test_a_long_message_is_refused_unread():
+    """Half a megabyte of separators would take 40 ms of everybody's time."""
+    reason = _refused(OauthExchange(unsecured, RULES), b"n,,\x01" + bytes([1]) * 500_000)
+    assert "too long" in reason
+
+
 def test_another_authorization_id_is_refused():
     """Nobody acts for others."""
     reason = _refused(OauthExchange(unsecured, RULES), _message(_unsigned(CLAIMS), "bob"))

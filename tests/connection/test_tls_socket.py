@@ -1,0 +1,113 @@
+"""TLS messages that hold no data: their time and their memory are bounded."""
+
+import ctypes
+import re
+import socket
+import ssl
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from kwire.connection.tls_socket import MOST_SILENT_BYTES, TlsSocket
+from kwire.testing.certificates import Authority
+
+CA = Authority()
+SSL_POINTER_AT = 24
+"""Where CPython keeps OpenSSL's connection in its own object."""
+
+
+class Peer:
+    """A client that shakes hands with a TlsSocket, and asks for new keys when told."""
+
+    def __init__(self, tmp_path):
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(CA.sign("server").write_pem(tmp_path / "server.pem"))
+        accepted, self.sock = socket.socketpair()
+        accepted.setblocking(False)
+        self.sock.setblocking(False)
+        self.server = TlsSocket(accepted, context)
+        self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
+        client = ssl.create_default_context(cadata=CA.certificate_pem)
+        self.tls = client.wrap_bio(self._in, self._out, server_hostname="localhost")
+        is_done = False
+        while not is_done:
+            with suppress(ssl.SSLWantReadError):
+                self.tls.do_handshake()
+            self.flush()
+            self.server.receive_handshake()
+            is_done = self.server.shake_hands()
+            self.server.send_handshake()
+            self._in.write(self.sock.recv(1 << 16))
+        with suppress(BlockingIOError):
+            self.server.recv_into(memoryview(bytearray(10)))
+
+    def flush(self):
+        """Send what TLS has made."""
+        self.sock.sendall(self._out.read())
+
+    def ask_for_new_keys(self, count):
+        """Send KeyUpdate messages, each of which wants an answer."""
+        library = _library()
+        pointer = ctypes.c_void_p.from_address(id(self.tls._sslobj) + SSL_POINTER_AT)
+        for _ in range(count):
+            assert library.SSL_key_update(pointer, 1) == 1
+            library.SSL_do_handshake(pointer)
+        self.flush()
+
+    def close(self):
+        """Close both ends."""
+        self.sock.close()
+        self.server.close()
+
+
+def _library():
+    found = re.search(r"/\S*libssl\S*", Path("/proc/self/maps").read_text())
+    if found is None:
+        pytest.skip("this Python has OpenSSL built in")
+    return ctypes.CDLL(found[0])
+
+
+@pytest.fixture
+def peer(tmp_path):
+    """A client after its handshake."""
+    peer = Peer(tmp_path)
+    yield peer
+    peer.close()
+
+
+def test_a_client_that_only_asks_for_new_keys_is_disconnected(peer):
+    """Each costs time, and has an answer that waits in memory."""
+    view = memoryview(bytearray(1 << 16))
+    peer.ask_for_new_keys(MOST_SILENT_BYTES // 27 + 1)
+    with pytest.raises(ConnectionAbortedError):
+        peer.server.recv_into(view)
+
+
+def test_data_in_between_does_not_hide_them(peer):
+    """Their answers wait until something is sent, and are counted; so is their cost."""
+    view = memoryview(bytearray(1 << 16))
+    costs = []
+    with suppress(ConnectionAbortedError):
+        for _ in range(5):
+            peer.ask_for_new_keys(MOST_SILENT_BYTES // 27 // 3)
+            peer.tls.write(b"x")
+            peer.flush()
+            assert peer.server.recv_into(view) == 1
+            costs.append(peer.server.take_overhead())
+    assert len(costs) == 3
+    assert sum(costs) > MOST_SILENT_BYTES // 2
+
+
+def test_some_new_keys_do_no_harm(peer):
+    """What follows them arrives, and data isn't counted as overhead."""
+    view = memoryview(bytearray(1 << 16))
+    peer.ask_for_new_keys(10)
+    for _ in range(20):
+        peer.tls.write(bytes(10_000))
+        peer.flush()
+        assert peer.server.recv_into(view) == 10_000
+        while peer.server.has_pending:
+            with suppress(BlockingIOError):
+                peer.server.recv_into(view)
+    assert 270 < peer.server.take_overhead() < 2000
