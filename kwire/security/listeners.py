@@ -12,7 +12,6 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from itertools import islice
 from secrets import token_bytes, token_urlsafe
 from typing import TYPE_CHECKING
 
@@ -20,22 +19,20 @@ from kwire.config.broker import BrokerConfig
 from kwire.config.listener_settings import SCRAM, UNSECURED_VALIDATOR, ListenerSettings
 from kwire.config.settings import ConfigError
 from kwire.metadata.image import ConfigResourceType, MetadataImage
-from kwire.metadata.scram import MIN_ITERATIONS, ScramCredential
+from kwire.metadata.scram import Credentials, ScramCredential
 from kwire.security.jaas import JaasError, JaasLine, parse_jaas
 from kwire.security.login import Login
 from kwire.security.sasl import Exchange, NewExchange
 
 if TYPE_CHECKING:
     from kwire.security.oauth import TokenRules, Verify
+    from kwire.security.scram import Unknown
     from kwire.security.tls import Tls
 
 log = logging.getLogger(__name__)
 
 LOOK_INTERVAL_S = 5.0
 """How often files are looked at while clients connect."""
-
-LOOKED_AT = 100
-"""So many credentials are looked at for the iterations that unknown users are told."""
 
 JAAS = "sasl.jaas.config"
 REAUTHENTICATION = "connections.max.reauth.ms"
@@ -56,6 +53,7 @@ class ListenerSecurity:
             self._read_tls(settings)
         self._image = image
         self._secret = token_bytes(32)
+        self._unknown: dict[str, tuple[Credentials, Unknown]] = {}
         self._mechanisms: dict[str, NewExchange] = {}
         if settings.is_sasl:
             for mechanism in settings.mechanisms:
@@ -124,21 +122,19 @@ class ListenerSecurity:
         return partial(OauthExchange, _verify(settings), _token_rules(settings))
 
     def _scram(self, mechanism: str) -> Exchange:
-        from kwire.security.scram import ScramExchange
+        from kwire.security.scram import ScramExchange, Unknown
 
         credentials = self._image().scram_credentials
 
         def lookup(user: str) -> ScramCredential | None:
             return credentials.get((mechanism, user))
 
-        # An unknown user looks like the others: most have the iterations of the same tool.
-        iterations = MIN_ITERATIONS
-        for (known, _), credential in islice(credentials.items(), LOOKED_AT):
-            if known == mechanism:
-                iterations = credential.iterations
-                break
+        seen, unknown = self._unknown.get(mechanism, (None, None))
+        if unknown is None or seen is not credentials:
+            unknown = Unknown.among(credentials, mechanism, self._secret)
+            self._unknown[mechanism] = credentials, unknown
         nonce = token_urlsafe(24)
-        return ScramExchange(mechanism, lookup, nonce, self._secret, iterations)
+        return ScramExchange(mechanism, lookup, nonce, unknown)
 
 
 def _verify(settings: ListenerSettings) -> "Verify":

@@ -6,7 +6,7 @@ Rules:
   runs the slow derivation, so a login costs the broker a few HMACs.
 - Each exchange has a nonce of the broker's own: the messages of another login are of no use.
 - An unknown user gets a salt too, always the same, and is refused at the end, like one with a wrong
-  password.
+  password. The salt has the form of a real one (``Unknown``), and is the same on all brokers.
 - Channel binding isn't served, as in Kafka.
 
 Source: ScramSaslServer, ScramMessages of Kafka.
@@ -17,9 +17,9 @@ import hmac
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
-from kwire.metadata.scram import HASHES, MIN_ITERATIONS, ScramCredential
+from kwire.metadata.scram import HASHES, MIN_ITERATIONS, Credentials, ScramCredential
 from kwire.security.principal import USER, Principal
 from kwire.security.sasl import (
     MOST_PASSWORD_MESSAGE_BYTES,
@@ -27,6 +27,9 @@ from kwire.security.sasl import (
     LoginRefused,
     printable,
 )
+
+_DIGITS = b"0123456789abcdefghijklmnopqrstuvwxyz"
+_KAFKAS_SALT = re.compile(rb"[0-9a-z]{20,26}")
 
 _VALUE = r"[^,\0]+"
 _CLIENT_FIRST = re.compile(rf"(n,(?:a=({_VALUE}))?,)(n=({_VALUE}),r=({_VALUE})(?:,{_VALUE})*)")
@@ -36,21 +39,54 @@ _CLIENT_FINAL = re.compile(rf"(c=({_VALUE}),r=({_VALUE})(?:,{_VALUE})*),p=({_VAL
 Lookup: TypeAlias = Callable[[str], ScramCredential | None]
 
 
-class ScramExchange:
-    """One login; ``nonce`` is fresh text.
+class Unknown(NamedTuple):
+    """What clients are told of users that don't exist: ``secret`` makes salts like the model's."""
 
-    Unknown users get a salt that ``secret`` makes, and this number of iterations.
-    """
+    secret: bytes
+    model: ScramCredential
+
+    @classmethod
+    def among(cls, credentials: Credentials, mechanism: str, secret: bytes) -> "Unknown":
+        """They look like the first user by name, whom all brokers of a cluster know.
+
+        ``secret`` counts where nobody has a credential for this mechanism.
+        """
+        names = [user for known, user in credentials if known == mechanism]
+        if not names:
+            return cls(secret, ScramCredential(b"0" * 25, b"", b"", MIN_ITERATIONS))
+        model = credentials[mechanism, min(names)]
+        return cls(hmac.digest(model.server_key, b"unknown users", "sha256"), model)
+
+    def credential(self, user: str) -> ScramCredential:
+        """A credential that no password fits."""
+        model = self.model
+        made = hashlib.shake_256(self.secret + user.encode())
+        salt = made.digest(len(model.salt))
+        if _KAFKAS_SALT.fullmatch(model.salt):
+            salt = _in_base_36(int.from_bytes(made.digest(17)) >> 6)
+        return ScramCredential(salt, b"", b"", model.iterations)
+
+
+def _in_base_36(number: int) -> bytes:
+    """A number as Kafka's tools write their salts, which have 130 random bits."""
+    digits = bytearray()
+    while number:
+        number, digit = divmod(number, 36)
+        digits.append(_DIGITS[digit])
+    return bytes(reversed(digits))
+
+
+class ScramExchange:
+    """One login; ``nonce`` is fresh text. ``unknown`` says what is told of unknown users."""
 
     def __init__(
         self,
         mechanism: str,
         lookup: Lookup,
         nonce: str,
-        secret: bytes,
-        iterations: int = MIN_ITERATIONS,
+        unknown: Unknown,
     ) -> None:
-        self._iterations = iterations
+        self._unknown = unknown
         self.identity: Identity | None = None
         self._hash = HASHES[mechanism]
         self._told = (
@@ -59,7 +95,6 @@ class ScramExchange:
         )
         self._lookup = lookup
         self._nonce = nonce
-        self._secret = secret
         self._user = ""
         self._header = ""
         self._credential: ScramCredential | None = None
@@ -88,16 +123,13 @@ class ScramExchange:
             raise LoginRefused(f"user {printable(self._user)} asks for another authorization id")
         credential = self._lookup(self._user)
         self._is_known = credential is not None
-        self._credential = credential or self._made_up()
+        made_up = self._unknown.credential(self._user)  # always, so that the time tells nothing
+        self._credential = credential or made_up
         self._nonce = nonce + self._nonce
         salt, iterations = b64encode(self._credential.salt).decode(), self._credential.iterations
         server_first = f"r={self._nonce},s={salt},i={iterations}"
         self._messages = bare, server_first
         return server_first.encode()
-
-    def _made_up(self) -> ScramCredential:
-        salt = hmac.digest(self._secret, self._user.encode(), "sha256")[:20]
-        return ScramCredential(salt, b"", b"", self._iterations)
 
     def _final(self, text: str) -> bytes:
         found = _CLIENT_FINAL.fullmatch(text)

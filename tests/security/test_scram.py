@@ -1,5 +1,6 @@
 """SCRAM: the examples of the RFCs, and messages that are replayed, altered or malformed."""
 
+import re
 from base64 import b64decode
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from kwire.metadata.scram import credential_of, salted
 from kwire.security.principal import Principal
 from kwire.security.sasl import LoginRefused
-from kwire.security.scram import ScramExchange
+from kwire.security.scram import ScramExchange, Unknown
 
 SALT = b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
 SHA_256 = "SCRAM-SHA-256"
@@ -17,6 +18,7 @@ FINAL = (
     b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,"
     b"p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
 )
+UNKNOWN = Unknown.among({}, SHA_256, b"secret")
 TOLD = "invalid credentials with SASL mechanism SCRAM-SHA-256"
 
 
@@ -26,7 +28,7 @@ def _credential(mechanism=SHA_256):
 
 def _exchange(users=None, nonce=SERVER_NONCE):
     known = {"user": _credential()} if users is None else users
-    return ScramExchange(SHA_256, known.get, nonce, b"secret")
+    return ScramExchange(SHA_256, known.get, nonce, UNKNOWN)
 
 
 def _refused(exchange, message):
@@ -119,14 +121,35 @@ def test_an_unknown_user_looks_like_one_with_a_wrong_password():
 
 def test_an_unknown_user_has_as_many_iterations_as_the_others():
     """Users that kafka-configs has made have 8192, for instance."""
-    exchange = ScramExchange(SHA_256, {}.get, "n", b"secret", 8192)
+    model = _credential()._replace(iterations=8192)
+    exchange = ScramExchange(SHA_256, {}.get, "n", UNKNOWN._replace(model=model))
     assert exchange.step(b"n,,n=eve,r=x", 0).endswith(b",i=8192")
+
+
+@pytest.mark.parametrize(
+    ("salt", "pattern"),
+    [
+        (b"1u3xkq8pl5oy1v9cf6t2d0zgn", rb"[0-9a-z]{22,26}"),  # as Kafka's tools make them
+        (bytes(range(64)), rb"(?s).{64}"),
+        (SALT, rb"(?s).{16}"),
+    ],
+)
+def test_the_salt_of_an_unknown_user_looks_like_the_others(salt, pattern):
+    """Otherwise its length, or another broker's answer, would tell who exists."""
+    model = _credential()._replace(salt=salt)
+    users = {(SHA_256, "bob"): model, (SHA_256, "eve"): _credential()}
+    made = Unknown.among(users, SHA_256, b"one broker").credential("mallory")
+    assert re.fullmatch(pattern, made.salt)
+    assert made.salt != salt
+    assert made.iterations == 4096
+    order = dict(reversed(users.items()))
+    assert made == Unknown.among(order, SHA_256, b"another").credential("mallory")
 
 
 def test_names_with_commas_and_equals_signs():
     """RFC 5802's escapes; the principal has the plain name."""
     asked = []
-    exchange = ScramExchange(SHA_256, asked.append, "n", b"")
+    exchange = ScramExchange(SHA_256, asked.append, "n", UNKNOWN)
     exchange.step(b"n,a=a=2Cb=3Dc,n=a=2Cb=3Dc,r=x", 0)
     assert asked == ["a,b=c"]
 
