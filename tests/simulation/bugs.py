@@ -263,7 +263,7 @@ BUGS = [
     Bug(watermark_falls, failures.isr_flap, "the watermark of|the end of|is replicated to"),
     Bug(old_records_stay, failures.leader_dies_with_tail, "another batch|follows to|cuts|within"),
     Bug(cut_to_the_watermark, failures.leaders_die_young, "is replicated to|leads with|cuts at"),
-    Bug(anybody_leads, kills, "joins|leads with|leads out of sync|two leaders"),
+    Bug(anybody_leads, failures.last_replica_standing, "joins|leads with"),
     Bug(epochs_stand_still, kills, "two leaders"),
     Bug(the_dead_stay_in_sync, kills, "a fenced broker"),
     Bug(eligible_for_ever, failures.last_replica_standing, "is replicated to|leads with"),
@@ -273,8 +273,12 @@ BUGS = [
     Bug(coordinators_tell_at_once, failures.coordinators_move, "group|transaction"),
     Bug(reads_do_not_wait, failures.coordinators_move, "group|transaction"),
     Bug(wiped_disks_stay_in_sync, failures.wiped_while_all_are_away, "is replicated|leads with"),
-    Bug(quiet_partitions_keep_their_epoch, failures.zombie_leader, "not within 30 s: all brokers"),
+    Bug(
+        quiet_partitions_keep_their_epoch,
+        failures.session_ends_in_silence,
+        "not within 20 s: all brokers",
+    ),
     Bug(unclean_by_default, failures.the_stale_return_first, "joins|leads with"),
     Bug(old_coordinators_go_on, failures.coordinators_move, "group|transaction|at home"),
-    Bug(markers_count_at_once, failures.coordinators_move, "transaction"),
+    Bug(markers_count_at_once, failures.markers_die_young, "transaction"),
 ]

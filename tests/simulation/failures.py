@@ -3,6 +3,9 @@
 ``replicated`` lets clients work at replication factor 3 while one of them comes and goes.
 """
 
+from collections.abc import Iterable
+
+from kwire.broker.homes import partition_for
 from kwire.client.topics import create_topics
 from tests.simulation.copiers import Copier
 from tests.simulation.members import Member
@@ -14,6 +17,8 @@ from tests.simulation.world import Node, World
 
 TOPIC = TOPICS[0]
 BUSY_S = 0.08
+WRITERS = ("one", "two", "careless", "copier", "bumper", "group")
+OTHERS = (*(f"ends {number}" for number in range(4)), *(f"member {number}" for number in range(3)))
 LAG_S = 10.0
 
 
@@ -26,9 +31,9 @@ async def replicated(world: World, fault: Fault) -> None:
         IdempotentProducer(world, "one", TOPIC),
         IdempotentProducer(world, "two", TOPIC),
         Careless(world, "careless", TOPIC),
-        *(EndWatcher(world, f"ends {number}", TOPIC) for number in range(4)),
+        *(EndWatcher(world, name, TOPIC) for name in OTHERS[:4]),
         OffsetCommitter(world, "group", TOPIC),
-        *(Member(world, f"member {number}") for number in range(3)),
+        *(Member(world, name) for name in OTHERS[4:]),
         Copier(world, "copier", TOPICS[1], bumps=False),
         Copier(world, "bumper", TOPICS[1], bumps=True),
     ]
@@ -57,6 +62,12 @@ def cut_off(world: World, node: Node) -> None:
     world.note(f"cut {node.node_id} from {[other.node_id for other in others]}")
     for other in others:
         world.network.cut(node.node_id, other.node_id)
+
+
+def silence(world: World, names: Iterable[str] = (*WRITERS, *OTHERS)) -> None:
+    """Let nothing pass to and from these clients until the network heals."""
+    for name in names:
+        world.network.pause(name)
 
 
 async def back(world: World, node: Node) -> None:
@@ -92,9 +103,7 @@ async def fast_double_election(world: World) -> None:
 
 async def epochs_without_records(world: World) -> None:
     """S3: elections without an append between them."""
-    world.network.pause("one")
-    for name in ("two", "careless", "copier", "bumper", "group"):
-        world.network.pause(name)
+    silence(world, WRITERS)
     await fast_double_election(world)
     world.network.heal()
     await leader_dies_with_tail(world)
@@ -108,6 +117,21 @@ async def zombie_leader(world: World) -> None:
         world.network.cut(node.node_id, other.node_id)
     node.gateway.is_cut = True
     await pass_s(20)
+
+
+async def session_ends_in_silence(world: World) -> None:
+    """A broker loses its session while nobody writes: its followers join again (KIP-903).
+
+    Its process and its fetch sessions go on, so that nothing but its broker epoch is new.
+    """
+    silence(world)
+    await pass_s(3)
+    for node in world.random.sample(list(world.nodes.values()), 2):
+        world.note(f"the session of {node.node_id} ends")
+        node.gateway.is_cut = True
+        await pass_s(20)
+        node.gateway.is_cut = False
+        await world.all_ready(20)
 
 
 async def isr_flap(world: World) -> None:
@@ -184,6 +208,29 @@ async def the_stale_return_first(world: World) -> None:
     await back(world, second)
 
 
+async def markers_die_young(world: World) -> None:
+    """S19: the next leader of a partition lacks markers, whose coordinator goes on elsewhere."""
+    world.network.delay_s = 0.03  # transactions are mostly under way
+    for number in range(6):
+        topics = world.checks.image.topics_by_name
+        silence(world, {*WRITERS, *OTHERS} - {"copier", "bumper"})
+        transactional_id = ("copier", "bumper")[number % 2]
+        home = partition_for(transactional_id, len(topics["__transaction_state"].partitions))
+        coordinator = leader_of(world, "__transaction_state", home).node_id
+        row = world.random.choice(
+            [one for one in topics[TOPICS[1]].partitions if one.leader != coordinator]
+        )
+        [heir] = set(row.replicas) - {row.leader, coordinator}
+        world.note(f"cut {row.leader} from {heir}")
+        world.network.cut(row.leader, heir)
+        await pass_s(0.5 + world.random.random())
+        world.nodes[row.leader].kill()
+        world.network.heal()
+        await pass_s(3)
+        await back(world, world.nodes[row.leader])
+    world.network.delay_s = 0.001
+
+
 async def kill_all_same_boot(world: World) -> None:
     """S14: all processes die, the machines stay: nothing is lost."""
     for _ in range(2):
@@ -242,6 +289,7 @@ SCENARIOS = [
     fast_double_election,
     epochs_without_records,
     zombie_leader,
+    session_ends_in_silence,
     isr_flap,
     expand_races_restart,
     last_replica_standing,
@@ -251,4 +299,5 @@ SCENARIOS = [
     power_cuts,
     leaders_die_young,
     coordinators_move,
+    markers_die_young,
 ]

@@ -48,6 +48,7 @@ class ReplicaChecks(Checks):
         super().__init__()
         self.truths: dict[Key, Truth] = {}
         self._watermarks: dict[tuple[Key, int], int] = {}
+        self._were_alone: set[Key] = set()
 
     def patch(self, patch: Any) -> None:
         """Look at every role and every watermark from now on."""
@@ -106,8 +107,9 @@ class ReplicaChecks(Checks):
     def _leads(self, led: LeaderPartition) -> None:
         key, where = (led.topic_id, led.index), _name(led)
         truth = self.truths.setdefault(key, Truth())
-        if not truth.end_offset:
-            self._advanced(led)  # it was the only replica, whose watermark nobody looks at
+        if key in self._were_alone:  # what an only replica has is the truth
+            self._were_alone.remove(key)
+            self._advanced(led)
         end_offset = led.log.log_end_offset
         self._check(
             end_offset >= truth.end_offset,
@@ -184,6 +186,8 @@ class ReplicaChecks(Checks):
     def _check_row(
         self, key: Key, was: PartitionImage | None, row: PartitionImage, where: str
     ) -> None:
+        if was is not None and len(was.replicas) == 1:
+            self._were_alone.add(key)
         members = {*row.isr, *row.elr}
         self._check(members <= set(row.replicas), f"ISR and ELR beyond replicas: {where}")
         self._check(not set(row.isr) & set(row.elr), f"ISR and ELR overlap: {where}")
