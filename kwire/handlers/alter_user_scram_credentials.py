@@ -10,7 +10,7 @@ from kwire.budget.work import Work
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
 from kwire.handlers.decisions import Price, commit_in_slices
-from kwire.handlers.slices import distinct, pieces
+from kwire.handlers.slices import pieces
 from kwire.metadata.changes import Change
 from kwire.metadata.features import CHANGES_VERSION, CREDENTIALS_LEVEL
 from kwire.metadata.image import MetadataImage
@@ -61,8 +61,7 @@ async def handle(
         asked = await _asked(request, work)
         await commit_in_slices(context, decide)
     except KafkaError as error:
-        refusal = error
-        return await _told(await _names(request, work), lambda _: refusal, work)
+        return await refused(request, error, work)
     return await _told(list(results), results.__getitem__, work)
 
 
@@ -82,18 +81,25 @@ async def _asked(
     return asked
 
 
+async def refused(
+    request: AlterUserScramCredentialsRequest, error: KafkaError, work: Work
+) -> AlterUserScramCredentialsResponse:
+    """The same error for every user that the request names."""
+    return await _told(await _names(request, work), lambda _: error, work)
+
+
 async def _names(request: AlterUserScramCredentialsRequest, work: Work) -> list[str]:
     """Every user that the request names."""
-    names: list[str] = []
+    names: dict[str, None] = {}
     for deletions in pieces(request.deletions):
-        if work.spend(len(deletions) // 8):
+        if work.spend(len(deletions) // 2):
             await work.next_slice()
-        names += [one.name for one in deletions]
+        names.update((one.name, None) for one in deletions)
     for upsertions in pieces(request.upsertions):
-        if work.spend(len(upsertions) // 8):
+        if work.spend(len(upsertions) // 2):
             await work.next_slice()
-        names += [one.name for one in upsertions]
-    return list(await distinct(names, work))
+        names.update((one.name, None) for one in upsertions)
+    return list(names)
 
 
 async def _told(

@@ -12,6 +12,7 @@ from itertools import groupby
 from kwire.errors import ErrorCode
 from kwire.handlers.context import RequestContext
 from kwire.handlers.slices import in_order, pieces
+from kwire.handlers.waiting import Unfinished, at_once_or_later, later
 from kwire.metadata.scram import MECHANISMS, Credentials
 from kwire.protocol.messages.describe_user_scram_credentials import (
     CredentialInfo,
@@ -24,15 +25,21 @@ UNITS = 5
 BYTES = 60
 
 
-async def handle(
+def handle(
+    request: DescribeUserScramCredentialsRequest, context: RequestContext
+) -> DescribeUserScramCredentialsResponse | Unfinished:
+    """Describe the users that are asked for."""
+    return at_once_or_later(_handle(request, context))
+
+
+async def _handle(
     request: DescribeUserScramCredentialsRequest, context: RequestContext
 ) -> DescribeUserScramCredentialsResponse:
-    """Describe the users that are asked for."""
     known, work = context.broker.image.scram_credentials, context.work
     counts: Counter[str] = Counter()
     for piece in pieces(request.users or []):
         if work.spend(len(piece) // 2):
-            await work.next_slice()
+            await later(work.next_slice)
         counts.update(user.name for user in piece)
     names: Iterable[str] = counts
     if not counts:
@@ -41,7 +48,7 @@ async def handle(
     response = DescribeUserScramCredentialsResponse(error_message=None)
     for name in names:
         if work.spend(UNITS):
-            await work.next_slice()
+            await later(work.next_slice)
         work.answer(BYTES + len(name))
         response.results.append(_described(name, known, is_twice=counts[name] > 1))
     return response

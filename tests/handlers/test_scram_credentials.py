@@ -66,6 +66,8 @@ async def test_a_request_alters_so_many_at_most(tmp_path):
     async with running_server(tmp_path) as server:
         raw = await server.connect()
         many = [_credential(f"user-{n}") for n in range(1000)]
+        assert len(await _altered(raw, [_credential(f"user-{n}") for n in range(5000)])) == 5000
+        assert len(await _described(raw, [f"user-{n}" for n in range(5000)])) == 5000
         gone = [ScramCredentialDeletion(name="user-1", mechanism=1)]
         refused = await _altered(raw, many, gone)
         assert len(refused) == 1000

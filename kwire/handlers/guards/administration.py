@@ -5,9 +5,12 @@ Source: KafkaApis, ControllerApis of Kafka.
 
 from typing import Any
 
-from kwire.errors import ErrorCode
+from kwire.errors import ErrorCode, KafkaError
+from kwire.handlers.alter_user_scram_credentials import BYTES as REFUSAL_BYTES
+from kwire.handlers.alter_user_scram_credentials import refused
 from kwire.handlers.guards.cluster import needs
 from kwire.handlers.guards.gate import FAILED, Gate
+from kwire.handlers.waiting import later
 from kwire.metadata.acls import AclOperation, ResourceType
 from kwire.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -21,7 +24,6 @@ from kwire.protocol.messages.alter_partition_reassignments import (
 from kwire.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
-    AlterUserScramCredentialsResult,
 )
 from kwire.protocol.messages.create_delegation_token import (
     CreateDelegationTokenRequest,
@@ -42,18 +44,6 @@ from kwire.protocol.messages.unregister_broker import UnregisterBrokerResponse
 
 _FAILED = FAILED[ResourceType.CLUSTER]
 _MESSAGE = "Cluster authorization failed."
-
-
-def _no_credentials(
-    request: AlterUserScramCredentialsRequest,
-) -> AlterUserScramCredentialsResponse:
-    users = [one.name for one in request.deletions] + [one.name for one in request.upsertions]
-    return AlterUserScramCredentialsResponse(
-        results=[
-            AlterUserScramCredentialsResult(user=user, error_code=_FAILED, error_message=_MESSAGE)
-            for user in dict.fromkeys(users)
-        ]
-    )
 
 
 def _no_quotas(request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
@@ -88,7 +78,6 @@ describe_user_scram_credentials = needs(
     AclOperation.DESCRIBE,
     lambda _: DescribeUserScramCredentialsResponse(error_code=_FAILED, error_message=_MESSAGE),
 )
-alter_user_scram_credentials = needs(AclOperation.ALTER, _no_credentials)
 describe_client_quotas = needs(
     AclOperation.DESCRIBE_CONFIGS,
     lambda _: DescribeClientQuotasResponse(
@@ -96,6 +85,18 @@ describe_client_quotas = needs(
     ),
 )
 alter_client_quotas = needs(AclOperation.ALTER_CONFIGS, _no_quotas)
+
+
+async def alter_user_scram_credentials(
+    request: AlterUserScramCredentialsRequest, gate: Gate
+) -> AlterUserScramCredentialsResponse:
+    """ALTER on the cluster."""
+    if gate.may_on_cluster(AclOperation.ALTER):
+        response: AlterUserScramCredentialsResponse = await gate.serve(request)
+        return response
+    work, error = gate.context.work, KafkaError(_FAILED, _MESSAGE)
+    work.answer(REFUSAL_BYTES * (len(request.deletions) + len(request.upsertions)))
+    return await later(lambda: refused(request, error, work))
 
 
 async def create_delegation_token(
