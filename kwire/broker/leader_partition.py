@@ -351,8 +351,6 @@ class LeaderPartition(Partition):
         return first_offset
 
     def _check_in_sync(self, required_acks: int) -> None:
-        if self.is_deleted:  # the caller began before another role: the log isn't this one's now
-            raise KafkaError(_MOVED, f"another broker or epoch leads {self.topic}-{self.index}")
         if self._updates.is_cut_off and self._updates.refuses(self, required_acks):
             raise KafkaError(_MOVED, f"another broker may lead {self.topic}-{self.index}")
         Partition._check_in_sync(self, required_acks)

@@ -148,8 +148,9 @@ class Partition:
     ) -> AppendInfo:
         """Append batches, and wake the fetches that wait for them.
 
-        Raises the KafkaError of ``PartitionLog.append``, and NOT_ENOUGH_REPLICAS if all replicas
-        are to acknowledge and fewer than ``min.insync.replicas`` are in sync.
+        Raises the KafkaError of ``PartitionLog.append``, NOT_LEADER_OR_FOLLOWER if the role is
+        over, and NOT_ENOUGH_REPLICAS if all replicas are to acknowledge and fewer than
+        ``min.insync.replicas`` are in sync.
         """
         self._check_in_sync(required_acks)
         info = self.log.append(
@@ -194,6 +195,7 @@ class Partition:
             config.takes_own
             and size_bytes <= config.max_message_bytes
             and size_bytes <= config.segment_bytes
+            and not self.is_deleted
         ):
             batch = RecordBatch(records)
             if batch.producer_id == NO_PRODUCER_ID:
@@ -206,6 +208,11 @@ class Partition:
         return info.first_offset
 
     def _check_in_sync(self, required_acks: int) -> None:
+        if self.is_deleted:  # the caller began before another role: the log isn't this one's now
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"another broker or epoch leads {self.topic}-{self.index}",
+            )
         if required_acks == ACKS_ALL and self.isr_size < self.min_isr:
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,

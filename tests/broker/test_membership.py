@@ -1,14 +1,15 @@
 """How a broker becomes a member of a cluster, on a simulated etcd, in virtual time."""
 
+from collections.abc import Callable
 from functools import partial
 from random import Random
 from types import SimpleNamespace
+from typing import TypeVar
 
 import trio
 
 from kwire.broker.commits import Commits, Decide
 from kwire.broker.membership import Membership
-from kwire.budget.threads import Threads
 from kwire.clock import Clock
 from kwire.config.broker import BrokerConfig
 from kwire.errors import ErrorCode, KafkaError
@@ -19,6 +20,8 @@ from kwire.metadata.image import BrokerImage, MetadataImage
 from kwire.metadata.store import Guard, Member
 from kwire.testing.simulated_etcd import SimulatedEtcd, simulated_store
 from tests.simulation.network import pass_s
+
+T = TypeVar("T")
 
 
 async def test_a_session_that_ends_during_the_start_is_begun_anew(autojump_clock):
@@ -47,6 +50,14 @@ async def test_a_session_that_ends_during_the_start_is_begun_anew(autojump_clock
         nursery.cancel_scope.cancel()
 
 
+class Inline:
+    """In place of threads, for which virtual time doesn't wait."""
+
+    async def run(self, call: Callable[..., T], *arguments: object) -> T:
+        """Call at once."""
+        return call(*arguments)
+
+
 class Serving:
     """A broker that serves, as its membership needs it; its first ``refusals`` commits fail."""
 
@@ -56,7 +67,7 @@ class Serving:
     def __init__(self, store: EtcdStore, image: MetadataImage) -> None:
         self.config = BrokerConfig.load({})
         self.integer, self.setting = self.config.integer, lambda _name: False
-        self.threads = Threads()
+        self.threads = SimpleNamespace(computing=Inline())
         self.commits = Commits(store, image, self.threads.computing, Random(1))
         self.commit_under = partial(setattr, self.commits, "guard")
         self.refusals = 0

@@ -13,6 +13,7 @@ from kwire.broker.roles import Role, may_begin, role_of
 from kwire.broker.touched import Touched, touched_by
 from kwire.errors import ErrorCode, KafkaError
 from kwire.log.checkpoints import HIGH_WATERMARKS, write_offsets
+from kwire.log.validation import CheckedBatch
 from kwire.metadata.changes import (
     Change,
     ConfigChanged,
@@ -27,6 +28,7 @@ from kwire.protocol.messages.describe_log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
 )
+from kwire.record.batch import RecordBatch
 from kwire.record.records import BatchBuilder
 from kwire.testing.in_process import running_server
 
@@ -111,6 +113,32 @@ class Roles:
         """What is here of it."""
         found = self.broker.hosted()
         return found[0] if found else None
+
+
+async def test_nobody_appends_in_a_role_that_is_over(tmp_path: Path) -> None:
+    """A request that began when the broker had the only replica would be lost, or divide the log.
+
+    It may have checked a large batch in a thread meanwhile.
+    """
+    async with running_server(tmp_path, {"node.id": str(ME)}) as server:
+        roles = Roles(server.broker)
+        await roles.create()
+        roles.append(b"a")
+        sole = roles.hosted()
+        await roles.become(row(ME, ME, OTHER, epoch=5, isr=(ME,)))
+        await roles.become(row(OTHER, ME, OTHER, epoch=6))
+        builder = BatchBuilder()
+        builder.add(DATE_MS, None, b"late")
+        batch = builder.build()
+        for append in (
+            lambda: sole.append(batch, now_ms=DATE_MS),
+            lambda: sole.append_checked(CheckedBatch(RecordBatch(batch), -1), now_ms=DATE_MS),
+            lambda: sole.append_own(bytearray(batch), DATE_MS),
+        ):
+            with pytest.raises(KafkaError) as refused:
+                append()
+            assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert roles.hosted().log.log_end_offset == 1
 
 
 async def test_a_role_is_an_object_and_a_new_one_ends_it(tmp_path: Path) -> None:
