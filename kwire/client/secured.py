@@ -34,7 +34,10 @@ R = TypeVar("R", bound=Response)
 
 LOGIN_S = 15.0
 MOST_ANSWER_BYTES = 64 * 1024
-MOST_ITERATIONS = 1_000_000
+LEAST_ITERATIONS, MOST_ITERATIONS = 4096, 16_384
+"""What Kafka allows. With fewer, who pretends to be a broker could guess the password from the
+proof; with more, it would stop this broker for as long as they take."""
+
 _HANDSHAKE_VERSION, _AUTHENTICATE_VERSION = 1, 2
 _HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 
@@ -162,7 +165,7 @@ def scram_messages(name: str, user: str, password: str, nonce: str) -> Messages:
         is_ours = parts["r"].startswith(nonce)
     except (ValueError, KeyError):
         raise OSError("the broker's SCRAM message is malformed") from None
-    if not is_ours or not 0 < iterations <= MOST_ITERATIONS:
+    if not is_ours or not LEAST_ITERATIONS <= iterations <= MOST_ITERATIONS:
         raise OSError("the broker's SCRAM message is not an answer to this one")
     salted = hashlib.pbkdf2_hmac(name, password.encode(), salt, iterations)
     client_key = hmac.digest(salted, b"Client Key", name)

@@ -154,7 +154,7 @@ class Authorizer:
 
     def allows_somewhere(self, client: Client, operation: int, resource_type: int) -> bool:
         """Whether the client may do this to any resource of a type (authorizeByResourceType)."""
-        question = operation, resource_type, ""  # no resource has an empty name
+        question = operation, -resource_type, ""  # a client may ask about an empty name too
         rule = self._answers.get((client.principal, client.peer_host), {}).get(question)
         if rule is None:
             is_allowed = self.allows(client, operation, resource_type, _HARDCODE)

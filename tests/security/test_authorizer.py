@@ -132,6 +132,14 @@ def test_some_resource_of_a_type_is_allowed(acls, expected):
     assert not authorizer.allows_somewhere(ALICE, WRITE, GROUP)
 
 
+def test_an_empty_name_is_no_resource_of_any_name():
+    """A client that produces to it changes nothing for others of the same name and host."""
+    authorizer = Authorizer((), [acl("t", operation=READ)])
+    assert not authorizer.allows(ALICE, READ, TOPIC, "")
+    assert authorizer.allows_somewhere(ALICE, READ, TOPIC)
+    assert not authorizer.allows(ALICE, READ, TOPIC, "")
+
+
 def test_the_operations_of_a_resource_as_bits():
     authorizer = Authorizer((), [acl("orders", READ), acl("orders", ALTER_CONFIGS)])
     told = authorizer.operations(ALICE, TOPIC, "orders")
