@@ -148,7 +148,8 @@ class Fetcher:
             ]
             await self._cut(cuts)
             for partition in arrived:
-                if not partition.is_deleted and partition.leader == self.leader:
+                is_over = partition.is_deleted or partition.leader != self.leader
+                if not (is_over or partition.is_offline):
                     self.fetching.follow(partition)
 
     def _request(self) -> FetchRequest | None:

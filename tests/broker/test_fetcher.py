@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import trio
+import trio.testing
 
 from kwire.errors import ErrorCode
 from kwire.log.checkpoints import RECOVERY_POINTS, read_offsets
@@ -257,3 +258,19 @@ async def test_a_leader_that_refuses_an_offset_it_has_is_not_asked_without_rest(
         await until(lambda: len(broker.fetched) >= 5)
         assert trio.current_time() - began_s >= 0.03
         assert partition.log.log_end_offset == 2
+
+
+async def test_a_disk_that_fails_before_the_first_fetch_is_noticed(tmp_path: Path) -> None:
+    """While the log is cut: a fetch would say that the follower is in sync."""
+    async with following(tmp_path) as broker:
+        partition = broker.follower()
+        for base in (0, 2):
+            partition.append(batch_at(base, b"x", b"y"), 0)
+        partition.log.gap_at = 2
+        broker.follow(partition)
+        partition.log.health.fail("a test", OSError(5, "Input/output error"))
+        await until(lambda: partition.log.gap_at == -1 and partition.cutting is None)
+        await trio.testing.wait_all_tasks_blocked()
+        assert broker.leader.requests == []
+        broker.follow(partition)
+        await until(lambda: broker.fetchers.leaders == [])
