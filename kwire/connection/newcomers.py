@@ -5,6 +5,8 @@ Rules:
 - A client has ``PATIENCE_S`` for its TLS handshake and its login, however slowly it sends.
 - At most ``MOST`` connections may be on their way. If there are more, the oldest of the address
   that has the most is ended: a machine that opens many harms itself first.
+- They may hold ``MOST_BYTES`` of requests that haven't arrived as a whole. If it is more, the one
+  that holds the most is ended.
 """
 
 import logging
@@ -15,6 +17,7 @@ log = logging.getLogger(__name__)
 
 PATIENCE_S = 15.0
 MOST = 1000
+MOST_BYTES = 64 << 20
 
 
 class Newcomer(Protocol):
@@ -33,6 +36,7 @@ class Newcomers:
         self._most = most
         self._since_s: dict[Newcomer, float] = {}
         self._per_address: Counter[str] = Counter()
+        self._held_bytes: dict[Newcomer, int] = {}
 
     def __len__(self) -> int:
         return len(self._since_s)
@@ -46,10 +50,19 @@ class Newcomers:
 
     def discard(self, newcomer: Newcomer) -> None:
         """Forget a connection that has logged in or has ended; harmless if it was forgotten."""
+        self._held_bytes.pop(newcomer, None)
         if self._since_s.pop(newcomer, None) is not None:
             self._per_address[newcomer.peer_host] -= 1
             if not self._per_address[newcomer.peer_host]:
                 del self._per_address[newcomer.peer_host]
+
+    def hold(self, newcomer: Newcomer, size_bytes: int) -> None:
+        """Note how much memory a newcomer's request holds; this may end it, or another one."""
+        if newcomer not in self._since_s:
+            return
+        self._held_bytes[newcomer] = size_bytes
+        if sum(self._held_bytes.values()) > MOST_BYTES:
+            self._end(max(self._held_bytes, key=self._held_bytes.__getitem__))
 
     def sweep(self, now_s: float) -> None:
         """End the connections whose time is up."""

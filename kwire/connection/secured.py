@@ -37,6 +37,9 @@ from kwire.security.tls import NoPrincipal, reason_of
 HANDSHAKE_UNITS = 20
 """What a step of a handshake costs the event loop; its computing is done in a thread."""
 
+SMALL_BYTES = 16 * 1024
+"""The buffer of a newcomer counts if it is larger than this."""
+
 OVERHEAD_BYTES_PER_UNIT = 8
 """Messages of TLS itself cost much more than data: new keys take 15 us, and have 27 bytes."""
 
@@ -154,6 +157,8 @@ class SecuredConnection(Connection):
             self.info = serving.info
             self._size_setting = "socket.request.max.bytes"
             self._poller.newcomers.discard(self)
+        elif serving is not None and self._inbox.size_bytes > SMALL_BYTES:
+            self._poller.newcomers.hold(self, self._inbox.size_bytes)
         tls_socket = self._tls_socket
         if (
             tls_socket is not None

@@ -1,6 +1,7 @@
 """Connections of a listener with a login: what is served before, failures, sessions that end."""
 
 import logging
+from contextlib import suppress
 
 import pytest
 import trio
@@ -281,3 +282,21 @@ async def test_an_ipv4_client_of_an_ipv6_listener_has_its_ipv4_address(tmp_path)
         [connection] = running.server.poller.connections
         assert connection.info.peer_host == connection.peer_host == "127.0.0.1"
         await stream.aclose()
+
+
+async def test_newcomers_share_a_bounded_memory(running, monkeypatch, caplog):
+    """Many that begin a large request: who holds the most is ended, others log in."""
+    monkeypatch.setattr(newcomers, "MOST_BYTES", 220_000)
+    begun = (240_000).to_bytes(4, "big")
+    many = [await running.connect() for _ in range(3)]
+    for size, client in zip((20_000, 40_000, 230_000), many, strict=True):
+        with suppress(trio.BrokenResourceError):  # it may be ended while it sends
+            await client.stream.send_all(begun + bytes(size))
+    assert await many[2].is_closed()
+    good = await _logged_in(running)
+    await good.request(MetadataRequest(), 1, MetadataResponse)
+    assert len(running.server.poller.connections) == 3
+    assert len(running.server.poller.newcomers) == 2
+    for client in (good, *many[:2]):
+        await client.aclose()
+    await until(lambda: not running.server.poller.newcomers._held_bytes)
