@@ -57,7 +57,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return fail(NOT_ON_WINDOWS)
     _open_closed_streams()
     given = sys.argv[1:] if arguments is None else list(arguments)
-    parser, commands = make_parser(given[:1] if given and given[0] in COMMANDS else COMMANDS)
+    named: Iterable[str] = COMMANDS
+    if given and (given[0] in COMMANDS or given[0] == "--version"):
+        named = [one for one in given[:1] if one in COMMANDS]  # the version needs no command
+    parser, commands = make_parser(named)
     options, unknown = parser.parse_known_args(given)
     if unknown:
         given_parser = commands.choices[options.command]
