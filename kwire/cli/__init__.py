@@ -57,10 +57,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return fail(NOT_ON_WINDOWS)
     _open_closed_streams()
     given = sys.argv[1:] if arguments is None else list(arguments)
-    named: Iterable[str] = COMMANDS
-    if given and (given[0] in COMMANDS or given[0] == "--version"):
-        named = [one for one in given[:1] if one in COMMANDS]  # the version needs no command
-    parser, commands = make_parser(named)
+    named = [one for one in given[:1] if one in COMMANDS]
+    only_version = given[:1] == ["--version"]
+    parser, commands = make_parser(
+        named if named or only_version else COMMANDS, with_actions=bool(named)
+    )
     options, unknown = parser.parse_known_args(given)
     if unknown:
         given_parser = commands.choices[options.command]
@@ -113,16 +114,21 @@ def _open_closed_streams() -> None:
 
 
 def make_parser(
-    names: Iterable[str],
+    names: Iterable[str], *, with_actions: bool = True
 ) -> "tuple[argparse.ArgumentParser, argparse._SubParsersAction[argparse.ArgumentParser]]":
-    """The parser with some of the commands, and its commands."""
+    """The parser with some of the commands, and its commands.
+
+    Without the actions of commands it is quick, and good for the help about all commands.
+    """
     parser = argparse.ArgumentParser(
         prog="kwire", description="Kafka in Python: a broker for tests, laptops and pipelines."
     )
     parser.add_argument("--version", action="version", version=f"kwire {version_text()}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name in names:
-        import_module(COMMANDS[name]).add_parser(commands)
+        module = import_module(COMMANDS[name])
+        add = None if with_actions else getattr(module, "add_summary", None)
+        (add or module.add_parser)(commands)
     return parser, commands
 
 
