@@ -113,8 +113,10 @@ class Connection:
                     self._take(await self._receive_frame())
         except ClientError as error:
             failure = error
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
-            failure = ConnectionLost(self.address, "the connection was reset")
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            alert = getattr(error.__cause__, "reason", None)  # of an ssl.SSLError
+            text = f"the connection was reset ({alert})" if alert else "the connection was reset"
+            failure = ConnectionLost(self.address, text)
         finally:
             self.close(failure)
             await trio.aclose_forcefully(self._stream)

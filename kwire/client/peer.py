@@ -13,7 +13,7 @@ import trio
 
 from kwire.client.backoff import Backoff
 from kwire.client.connection import Connection
-from kwire.client.errors import CannotConnect, ClientError
+from kwire.client.errors import CannotConnect, ClientError, NotLetIn, SecurityFailure
 from kwire.client.settings import ClientSettings
 from kwire.client.versions import Served, negotiate, pick
 from kwire.protocol.types import Request, Response
@@ -113,6 +113,8 @@ class Peer:
         with trio.move_on_after(self._settings.connect_timeout_s):
             try:
                 stream = await self._open_stream(self._host, self._port)
+            except SecurityFailure as error:
+                raise NotLetIn(self.address, str(error)) from error
             except OSError as error:
                 raise CannotConnect(self.address, _reason(error)) from error
         if stream is None:

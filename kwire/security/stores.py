@@ -29,6 +29,8 @@ class _Store(NamedTuple):
 _KEYS = _Store("ssl.keystore.type", "ssl.keystore.location", "ssl.keystore.password")
 _TRUST = _Store("ssl.truststore.type", "ssl.truststore.location", "ssl.truststore.password")
 _OWN_CHAIN, _OWN_KEY = "ssl.keystore.certificate.chain", "ssl.keystore.key"
+OWN_KEY = (_KEYS.location, _OWN_CHAIN, _OWN_KEY)
+"""The settings of which at least one is there if there is a private key."""
 
 
 class KeyAndChain(NamedTuple):
