@@ -76,7 +76,7 @@ def read_client_properties(name: str) -> ClientProperties:
             read_secret(name)
         given = resolved(given)
         return ClientProperties(
-            _opener(given), given.get("bootstrap.servers", ""), given.get("client.id", "")
+            opener(given), given.get("bootstrap.servers", ""), given.get("client.id", "")
         )
     except UnsafeFile as error:
         raise ClientFileError(f"--command-config: {error}") from None
@@ -89,7 +89,8 @@ def _is_secret(name: str) -> bool:
     return setting is not None and setting.is_sensitive and name != "ssl.truststore.certificates"
 
 
-def _opener(given: Mapping[str, str]) -> OpenStream:
+def opener(given: Mapping[str, str]) -> OpenStream:
+    """Opens streams as client properties say, whose references are resolved; ConfigError."""
     protocol = given.get(PROTOCOL, "PLAINTEXT").strip().upper()
     if protocol not in PROTOCOLS:
         raise ConfigError(PROTOCOL, protocol, f"must be one of {', '.join(PROTOCOLS)}")
