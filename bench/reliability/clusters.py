@@ -11,7 +11,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -114,6 +114,18 @@ class Trial:
         """Let a frozen broker go on."""
         os.kill(self.nodes[node_id].pid, signal.SIGCONT)
         self.down.discard(node_id)
+
+    def start_all(self) -> None:
+        """Whatever a scenario that broke off has left: bring every broker and etcd back."""
+        for node_id in sorted(self.down):
+            with suppress(ProcessLookupError):
+                os.kill(self.nodes[node_id].pid, signal.SIGCONT)
+            self.start(node_id)
+        for member in [] if self.etcd is None else self.etcd.members:
+            member.kill()
+            member.start()
+        for member in [] if self.etcd is None else self.etcd.members:
+            member.wait_ready()
 
     def rows(self, topic: str, node_id: int = -1) -> list[Row]:
         """The partitions of a topic as one broker that is up tells them, by default the first."""

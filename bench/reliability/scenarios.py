@@ -41,8 +41,19 @@ class Scenarios:
     def __init__(self, trial: Trial, times: int) -> None:
         self.trial = trial
         self.times = times
-        self.load = Load(trial.bootstrap, PARTITIONS, **CLIENT)
+        self._load: Load | None = None
         self._topics = 0
+
+    @property
+    def load(self) -> Load:
+        """The producers of the scenario that runs."""
+        assert self._load is not None
+        return self._load
+
+    def new_load(self) -> Load:
+        """Producers for the next scenario, which write behind those of the one before."""
+        self._load = Load(self.trial.bootstrap, PARTITIONS, after=self._load, **CLIENT)
+        return self._load
 
     @classmethod
     def by_name(cls) -> dict[str, Callable[["Scenarios"], Iterator[Seen]]]:

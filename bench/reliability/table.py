@@ -50,7 +50,7 @@ def table(seen: Mapping[str, Sequence[Seen]]) -> str:
         f"| | fault | seconds | {KWIRE} | {KAFKA} | bar | |",
         "| --- | --- | --- | ---: | ---: | ---: | --- |",
     ]
-    for key in sorted(keys, key=lambda k: (int(k[0][1:]), k[1])):
+    for key in sorted(keys, key=lambda k: (_number(k[0]), k[1])):
         scenario, what = key
         times = {
             name: [one.seconds for one in rows if (one.scenario, one.what) == key]
@@ -66,13 +66,18 @@ def table(seen: Mapping[str, Sequence[Seen]]) -> str:
     return "\n".join(lines)
 
 
-def outcomes(found: Mapping[str, Outcome]) -> str:
+def outcomes(found: Mapping[str, Mapping[str, Outcome]]) -> str:
     """What was lost, doubled, or told to the application, as Markdown."""
     lines = [
-        "| | acknowledged records | lost | doubled | errors told to the producers |",
-        "| --- | ---: | ---: | ---: | ---: |",
+        "| | | acknowledged records | lost | doubled | errors told to the producers |",
+        "| --- | --- | ---: | ---: | ---: | ---: |",
     ]
-    for name, one in found.items():
-        numbers = (one.acknowledged, one.lost, one.doubled, len(one.errors))
-        lines.append(f"| {name} | {' | '.join(f'{n:,}' for n in numbers)} |")
+    rows = [(_number(scenario), name) for name, rows in found.items() for scenario in rows]
+    for number, name in sorted(rows, key=lambda row: (row[0], list(found).index(row[1]))):
+        one = found[name][f"P{number}"]
+        lines.append(f"| P{number} | {name} | {' | '.join(f'{n:,}' for n in one)} |")
     return "\n".join(lines)
+
+
+def _number(scenario: str) -> int:
+    return int(scenario[1:])
