@@ -45,6 +45,12 @@ class EtcdMember:
         self._log = directory.with_suffix(".log")
         self._process: subprocess.Popen[bytes] | None = None
 
+    @property
+    def pid(self) -> int:
+        """The id of the running process."""
+        assert self._process is not None
+        return self._process.pid
+
     def start(self) -> None:
         """Start the process; ``wait_ready`` waits for it."""
         with self._log.open("ab") as log:
