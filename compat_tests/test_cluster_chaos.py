@@ -23,7 +23,7 @@ from compat_tests.conftest import Names
 from compat_tests.java_tools import QUICK, command, run_tool
 from compat_tests.raw_client import RawClient
 from compat_tests.reading import count_of, read_all, read_rows
-from compat_tests.test_cluster_kills import check_replicas
+from compat_tests.test_cluster_kills import REASSIGN, check_replicas
 from compat_tests.test_copiers import Copiers, copying
 from compat_tests.test_streams import (
     LINES_PER_ROUND,
@@ -50,7 +50,6 @@ from kwire.protocol.messages.describe_quorum import (
 )
 from kwire.testing.waiting import wait_until
 
-REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 PERFORMANCE = "org.apache.kafka.tools.ProducerPerformance"
 PATIENCE_S = 150
 LAG_MS = 4000

@@ -26,6 +26,7 @@ from compat_tests.three_brokers import (
 from compat_tests.verifiable import PATIENCE_S, Consuming, Producing, idempotent
 from kwire.testing.waiting import wait_until
 
+REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 DUMP = "org.apache.kafka.tools.DumpLogSegments"
 EPOCH = re.compile(r"partitionLeaderEpoch: (\d+)")
 

@@ -19,16 +19,17 @@ from bench.cluster.kills import TOPIC, create_topic
 from bench.compiled import NotCompiled, compiled_kwire
 from bench.machine import machine
 from bench.publish import between_markers
+from bench.reliability.catalogue import GROUPS, NAMES, Group, Scenario
 from bench.reliability.checks import check_equal, outcome
-from bench.reliability.clusters import KAFKA, KWIRE, REPLICAS, kafka, kwire
+from bench.reliability.clusters import KAFKA, KWIRE, REPLICAS
 from bench.reliability.kept import Kept, read
 from bench.reliability.scenarios import PARTITIONS, Scenarios
 from bench.reliability.table import outcomes, table
+from bench.rows.common import NotHere
 
 PAGE = ROOT / "docs" / "RELIABILITY.md"
 START = "<!-- reliability: made by `make reliability ARGS=--publish` -->\n"
 END = "<!-- end of reliability -->\n"
-SYSTEMS = {KWIRE: kwire, KAFKA: kafka}
 
 
 class Run:
@@ -41,30 +42,50 @@ class Run:
         self.is_whole = True
         """Whether no scenario has broken off, and none has lost or doubled a record."""
 
-    def hurt(self, system: str, directory: Path, package: Path) -> None:
-        """Run the scenarios on one system."""
+    def hurt(self, system: str, group: Group, directory: Path, package: Path) -> None:
+        """Run the scenarios of a group on one system; a note if there can't be such a cluster."""
+        wanted = {
+            name: scenario
+            for name, scenario in group.scenarios.items()
+            if name in (self.options.only or NAMES)
+        }
+        if not wanted:
+            return
+        try:
+            self._hurt(system, group, wanted, directory, package)
+        except NotHere as reason:
+            self._say(f"{system}, {', '.join(wanted)}: {reason}")
+
+    def _hurt(
+        self,
+        system: str,
+        group: Group,
+        wanted: dict[str, Scenario],
+        directory: Path,
+        package: Path,
+    ) -> None:
         times = self.options.times if system == KWIRE else self.options.kafka_times
-        with SYSTEMS[system](directory, package) as trial:
+        with group.makers[system](directory, package) as trial:
             create_topic(
                 trial.bootstrap, TOPIC, PARTITIONS, REPLICAS, config={"min.insync.replicas": "2"}
             )
             trial.wait_in_sync(TOPIC)
             scenarios = Scenarios(trial, times)
-            for name in self.options.only or Scenarios.by_name():
+            for name, scenario in wanted.items():
                 try:
-                    self._one(system, name, scenarios)
+                    self._one(system, name, scenario, scenarios)
                 except AssertionError as reason:
                     self.is_whole = False
                     self._say(f"{system}, {name} broke off: {reason}")
                     trial.start_all()
             check_equal(trial, range(PARTITIONS))
 
-    def _one(self, system: str, name: str, scenarios: Scenarios) -> None:
+    def _one(self, system: str, name: str, scenario: Scenario, scenarios: Scenarios) -> None:
         """One scenario, under a load of its own."""
         seen = []
         trial = scenarios.trial
         with scenarios.new_load() as load:
-            for one in Scenarios.by_name()[name](scenarios):
+            for one in scenario(scenarios):
                 self._say(f"{system}, {one.scenario}: {one.what}: {one.seconds:.2f} s")
                 seen.append(one)
         for writer in load.writers:
@@ -82,8 +103,7 @@ class Run:
 def main() -> int:
     """Run the scenarios, print the tables, perhaps publish them."""
     parser = argparse.ArgumentParser(prog="bench.reliability", description=__doc__)
-    names = tuple(Scenarios.by_name())
-    parser.add_argument("--only", choices=names, action="append", help="only this scenario")
+    parser.add_argument("--only", choices=NAMES, action="append", help="only this scenario")
     parser.add_argument("--times", type=int, default=20, help="how often P1 kills a leader")
     parser.add_argument("--kafka-times", type=int, default=5, help="the same on Apache Kafka")
     parser.add_argument("--publish", action="store_true", help="write docs/RELIABILITY.md")
@@ -96,11 +116,12 @@ def main() -> int:
     package = _package(console) if options.compiled else ROOT
     run = Run(options, console)
     with tempfile.TemporaryDirectory(prefix="kwire-reliability-") as name:
-        for system in systems:
-            run.hurt(system, Path(name) / system, package)
-            print(made(run.kept))
-            if options.publish:
-                publish(run.kept)
+        for number, group in enumerate(GROUPS):
+            for system in systems:
+                run.hurt(system, group, Path(name) / f"{system} {number}", package)
+                if options.publish:
+                    publish(run.kept)
+    print(made(run.kept))
     return int(not run.is_whole)
 
 

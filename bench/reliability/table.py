@@ -17,6 +17,9 @@ BARS_S = {
     ("P6", "longest pause of any partition"): 1.0,
     ("P6", "from its start until it is in sync"): 3.0,
     ("P7", "from the operator's command until it leads"): 1.0,
+    ("P8", "from the network's return until all have an answer"): 2.0,
+    ("P8", "the same where only a leader was cut off"): 2.0,
+    ("P10", "pause of its partitions"): 4.0,
     ("P11", "until a topic is created"): 2.0,
 }
 """The bar of the 95th percentile of kwire's trials."""
@@ -29,8 +32,11 @@ FAULTS = {
     "P5": "all brokers are restarted in turn",
     "P6": "all brokers get SIGKILL in turn",
     "P7": "only a replica that lacks records is up, and may lead",
+    "P8": "clients are cut off for 60 s; from a leader alone for 20 s",
+    "P10": "a leader is cut off from brokers and etcd, not from clients",
     "P11": "etcd loses its leader; then all of etcd is gone for 60 s",
     "P12": "a broker comes back with an empty disk",
+    "P13": "a broker's disk is full for 20 s",
 }
 
 

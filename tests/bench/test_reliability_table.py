@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
+from bench.reliability.catalogue import NAMES
 from bench.reliability.checks import Outcome, log_bytes
 from bench.reliability.clusters import KAFKA, KWIRE
 from bench.reliability.kept import Kept, read
-from bench.reliability.scenarios import Scenarios, Seen
+from bench.reliability.scenarios import Seen
 from bench.reliability.table import BARS_S, FAULTS, outcomes, shown, table
 
 PAUSE = "pause of the leader's partitions"
@@ -30,7 +31,7 @@ def test_figures_of_kafka_alone_are_not_judged() -> None:
 
 def test_every_scenario_has_a_fault_and_bars_belong_to_scenarios() -> None:
     """A scenario without a name of its fault would end the run at its last line."""
-    assert set(Scenarios.by_name()) == set(FAULTS)
+    assert set(NAMES) == set(FAULTS)
     assert {scenario for scenario, _ in BARS_S} <= set(FAULTS)
 
 
