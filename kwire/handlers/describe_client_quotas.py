@@ -36,7 +36,7 @@ async def _handle(
     request: DescribeClientQuotasRequest, context: RequestContext
 ) -> DescribeClientQuotasResponse:
     work = context.work
-    response = DescribeClientQuotasResponse(error_message=None, entries=[])
+    response = DescribeClientQuotasResponse(error_message="", entries=[])
     try:
         asked = _filter(request)
     except KafkaError as error:

@@ -27,8 +27,8 @@ REQUEST_PERCENTAGE = "request_percentage"
 MUTATION_RATE = "controller_mutation_rate"
 CONNECTION_RATE = "connection_creation_rate"
 
-_WHOLE = {PRODUCE_RATE: ("LONG", 2**63 - 1), FETCH_RATE: ("LONG", 2**63 - 1)}
-_WHOLE_OF_ADDRESSES = {CONNECTION_RATE: ("INT", 2**31 - 1)}
+_WHOLE = {PRODUCE_RATE: ("LONG", 2.0**63), FETCH_RATE: ("LONG", 2.0**63)}
+_WHOLE_OF_ADDRESSES = {CONNECTION_RATE: ("INT", 2.0**31 - 1)}
 KEYS = frozenset({PRODUCE_RATE, FETCH_RATE, REQUEST_PERCENTAGE, MUTATION_RATE})
 """The keys of users and client ids."""
 
@@ -116,7 +116,7 @@ class Alterations:
         self,
         entity: QuotaEntity,
         values: Iterable[tuple[str, float | None]],
-        whole: Mapping[str, tuple[str, int]],
+        whole: Mapping[str, tuple[str, float]],
     ) -> Iterator[ClientQuotaChanged]:
         known = self._known.get(entity, NONE)
         keys = _WHOLE_OF_ADDRESSES.keys() if whole is _WHOLE_OF_ADDRESSES else KEYS
@@ -144,7 +144,7 @@ def _shown(entity: QuotaEntity) -> str:
     return f"ClientQuotaEntity(entries={{{', '.join(pairs)}}})"
 
 
-def _checked(entity: QuotaEntity) -> Mapping[str, tuple[str, int]]:
+def _checked(entity: QuotaEntity) -> Mapping[str, tuple[str, float]]:
     """The keys of an entity whose values are whole numbers, with type and bound; KafkaError."""
     problem = _entity_problem(entity)
     if problem is not None:
@@ -184,7 +184,7 @@ def _address_problem(name: str | None) -> str | None:
     return None
 
 
-def _problem(key: str, value: float, whole: Mapping[str, tuple[str, int]]) -> str | None:
+def _problem(key: str, value: float, whole: Mapping[str, tuple[str, float]]) -> str | None:
     """Why an entity can't have this value; None if it can."""
     if value <= 0.0:
         return f"Quota {key} must be greater than 0"
