@@ -1,4 +1,4 @@
-"""The changes of who gets in and who may do what: SCRAM credentials and ACLs.
+"""The changes of who gets in and who may do what, how fast: SCRAM credentials, ACLs, quotas.
 
 ``kwire.metadata.changes`` calls this for all that it does with the kinds in ``ACCESS``.
 """
@@ -15,6 +15,7 @@ from kwire.metadata.acls import (
     size_of_acls,
 )
 from kwire.metadata.image import MetadataImage
+from kwire.metadata.quotas import ClientQuotaChanged, apply_quota, quota_changes, quota_difference
 from kwire.metadata.scram import (
     ScramCredentialChanged,
     change_credential,
@@ -23,9 +24,9 @@ from kwire.metadata.scram import (
     credential_to_json,
 )
 
-AccessChange: TypeAlias = AclsCreated | AclsDeleted | ScramCredentialChanged
+AccessChange: TypeAlias = AclsCreated | AclsDeleted | ScramCredentialChanged | ClientQuotaChanged
 
-ACCESS = (AclsCreated, AclsDeleted, ScramCredentialChanged)
+ACCESS = (AclsCreated, AclsDeleted, ScramCredentialChanged, ClientQuotaChanged)
 
 ACCESS_KINDS = {kind.__name__ for kind in ACCESS}
 """The names under which a store keeps them."""
@@ -37,25 +38,39 @@ def size_of_access(change: AccessChange) -> int:
     """About how many bytes a change takes in a store, beside what every change takes."""
     if isinstance(change, ScramCredentialChanged):
         return CREDENTIAL_BYTES + len(change.user)
+    if isinstance(change, ClientQuotaChanged):
+        return sum(len(kind) + len(name or "") for kind, name in change.entity)
     return size_of_acls(change)
 
 
 def mapping_of(change: AccessChange) -> str:
     """Which mapping of the image a change alters."""
-    return "scram_credentials" if isinstance(change, ScramCredentialChanged) else "acls"
+    return _MAPPINGS.get(type(change), "acls")
+
+
+_MAPPINGS: dict[type, str] = {
+    ScramCredentialChanged: "scram_credentials",
+    ClientQuotaChanged: "client_quotas",
+}
 
 
 def apply_access(mapping: dict[Any, Any], change: AccessChange) -> None:
     """Alter the mapping as a change says."""
     if isinstance(change, ScramCredentialChanged):
         change_credential(mapping, change)
+    elif isinstance(change, ClientQuotaChanged):
+        apply_quota(mapping, change)
     else:
         apply_acls(mapping, change)
 
 
 def access_snapshot(image: MetadataImage) -> list[AccessChange]:
     """The changes that make what an image has out of nothing."""
-    return [*in_changes(AclsCreated, image.acls), *credential_changes(image.scram_credentials)]
+    return [
+        *in_changes(AclsCreated, image.acls),
+        *credential_changes(image.scram_credentials),
+        *quota_changes(image.client_quotas),
+    ]
 
 
 def access_difference(old: MetadataImage, new: MetadataImage) -> Iterator[AccessChange]:
@@ -63,6 +78,8 @@ def access_difference(old: MetadataImage, new: MetadataImage) -> Iterator[Access
     if old.acls is not new.acls:
         yield from in_changes(AclsDeleted, (acl for acl in old.acls if acl not in new.acls))
         yield from in_changes(AclsCreated, (acl for acl in new.acls if acl not in old.acls))
+    if old.client_quotas is not new.client_quotas:
+        yield from quota_difference(old.client_quotas, new.client_quotas)
     before, after = old.scram_credentials, new.scram_credentials
     if before is not after:
         for mechanism, user in {**before, **after}:
@@ -83,5 +100,8 @@ def access_from_json(kind: str, item: dict[str, Any]) -> AccessChange:
     """The change of these fields; ValueError, TypeError or LookupError for any others."""
     if kind == "ScramCredentialChanged":
         return changed_from_json(**item)
+    if kind == "ClientQuotaChanged":
+        item["entity"] = tuple((one, name) for one, name in item["entity"])
+        return ClientQuotaChanged(**item)
     acls = bindings_from_json(item["acls"])
     return AclsCreated(acls) if kind == "AclsCreated" else AclsDeleted(acls)
