@@ -1,4 +1,4 @@
-"""The changes of who gets in and who may do what: SCRAM credentials and ACLs.
+"""The changes of who gets in and who may do what: SCRAM credentials, delegation tokens and ACLs.
 
 ``kwire.metadata.changes`` calls this for all that it does with the kinds in ``ACCESS``.
 """
@@ -22,10 +22,18 @@ from kwire.metadata.scram import (
     credential_changes,
     credential_to_json,
 )
+from kwire.metadata.tokens import (
+    TokenChanged,
+    change_token,
+    size_of_token,
+    token_changes,
+    token_from_json,
+    token_to_json,
+)
 
-AccessChange: TypeAlias = AclsCreated | AclsDeleted | ScramCredentialChanged
+AccessChange: TypeAlias = AclsCreated | AclsDeleted | ScramCredentialChanged | TokenChanged
 
-ACCESS = (AclsCreated, AclsDeleted, ScramCredentialChanged)
+ACCESS = (AclsCreated, AclsDeleted, ScramCredentialChanged, TokenChanged)
 
 ACCESS_KINDS = {kind.__name__ for kind in ACCESS}
 """The names under which a store keeps them."""
@@ -37,11 +45,15 @@ def size_of_access(change: AccessChange) -> int:
     """About how many bytes a change takes in a store, beside what every change takes."""
     if isinstance(change, ScramCredentialChanged):
         return CREDENTIAL_BYTES + len(change.user)
+    if isinstance(change, TokenChanged):
+        return size_of_token(change)
     return size_of_acls(change)
 
 
 def mapping_of(change: AccessChange) -> str:
     """Which mapping of the image a change alters."""
+    if isinstance(change, TokenChanged):
+        return "tokens"
     return "scram_credentials" if isinstance(change, ScramCredentialChanged) else "acls"
 
 
@@ -49,13 +61,19 @@ def apply_access(mapping: dict[Any, Any], change: AccessChange) -> None:
     """Alter the mapping as a change says."""
     if isinstance(change, ScramCredentialChanged):
         change_credential(mapping, change)
+    elif isinstance(change, TokenChanged):
+        change_token(mapping, change)
     else:
         apply_acls(mapping, change)
 
 
 def access_snapshot(image: MetadataImage) -> list[AccessChange]:
     """The changes that make what an image has out of nothing."""
-    return [*in_changes(AclsCreated, image.acls), *credential_changes(image.scram_credentials)]
+    return [
+        *in_changes(AclsCreated, image.acls),
+        *credential_changes(image.scram_credentials),
+        *token_changes(image.tokens),
+    ]
 
 
 def access_difference(old: MetadataImage, new: MetadataImage) -> Iterator[AccessChange]:
@@ -69,6 +87,10 @@ def access_difference(old: MetadataImage, new: MetadataImage) -> Iterator[Access
             key = mechanism, user
             if before.get(key) != after.get(key):
                 yield ScramCredentialChanged(mechanism, user, after.get(key))
+    if old.tokens is not new.tokens:
+        for token_id in {**old.tokens, **new.tokens}:
+            if old.tokens.get(token_id) != new.tokens.get(token_id):
+                yield TokenChanged(token_id, new.tokens.get(token_id))
 
 
 def access_fields(change: AccessChange) -> dict[str, Any]:
@@ -76,6 +98,8 @@ def access_fields(change: AccessChange) -> dict[str, Any]:
     fields: dict[str, Any] = change._asdict()
     if isinstance(change, ScramCredentialChanged):
         fields["credential"] = credential_to_json(change.credential)
+    elif isinstance(change, TokenChanged):
+        fields["token"] = token_to_json(change.token)
     return fields
 
 
@@ -83,5 +107,7 @@ def access_from_json(kind: str, item: dict[str, Any]) -> AccessChange:
     """The change of these fields; ValueError, TypeError or LookupError for any others."""
     if kind == "ScramCredentialChanged":
         return changed_from_json(**item)
+    if kind == "TokenChanged":
+        return token_from_json(**item)
     acls = bindings_from_json(item["acls"])
     return AclsCreated(acls) if kind == "AclsCreated" else AclsDeleted(acls)
