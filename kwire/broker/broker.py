@@ -252,6 +252,10 @@ class Broker:
         background.start_soon(self._commits.follow, self._publish)
         background.start_soon(self._commits.make)
         background.start_soon(self.flusher.run)
+        if self.config["delegation.token.secret.key"]:
+            from kwire.broker.token_expiry import remove_expired_tokens
+
+            background.start_soon(remove_expired_tokens, self)
         self._follow_leaders()
         if "isr_updates" in vars(self):
             background.start_soon(self.isr_updates.run)
