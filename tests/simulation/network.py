@@ -3,8 +3,8 @@
 Rules:
 
 - The bytes of a stream arrive in their order. Latency and chance come from the world's ``random``.
-- A cut between two places stops what is on its way until the cut is healed, in both directions or in
-  one. A new connection waits, as it needs both.
+- A cut between two places stops what is on its way until the cut is healed, in one direction or in
+  both. A new connection waits, as it needs both.
 - A connection that is reset loses what is on its way, and both ends learn of it.
 - A process that dies closes its streams, as a kernel does, and its address refuses connections. A
   machine that dies says nothing, and its address doesn't answer.
