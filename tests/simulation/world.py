@@ -9,6 +9,7 @@ Rules:
 - ``Checks`` looks at every step: each commit, and each image that a broker takes.
 """
 
+import os
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -66,6 +67,9 @@ NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
 
 IN_SYNC_S = 30.0
 """So long after all faults are over, every replica is in sync again."""
+
+TIMES_VARIABLE = "KWIRE_VIRTUAL_TIMES"
+"""The environment variable that names the file to which each run appends its seconds."""
 
 CLIENT = ClientSettings(connect_timeout_s=2.0, request_timeout_s=5.0, give_up_s=5.0)
 
@@ -322,6 +326,7 @@ def simulate(
                 world.start_all()
                 await world.all_ready()
                 await scenario(world)
+                _note_time()
                 world.nursery.cancel_scope.cancel()
 
     try:
@@ -333,6 +338,13 @@ def simulate(
         error.add_note(f"{tail}\nto repeat this run: pytest tests/simulation --seed {seed}")
         raise
     return world.notes
+
+
+def _note_time() -> None:
+    """Append how much virtual time a run took, where somebody wants to know."""
+    if path := os.environ.get(TIMES_VARIABLE):
+        with open(path, "a") as file:
+            file.write(f"{trio.current_time():.3f}\n")
 
 
 @contextmanager
