@@ -43,7 +43,7 @@ CHAOS := $(addprefix compat_tests/test_,cluster_kills.py cluster_chaos.py kafka_
 CLUSTER_SPARK := $(addprefix spark_tests/test_,batch.py streaming.py transactions.py sinks_topic.py \
 	pipeline_files.py pipeline_upkeep.py::test_verify_finds_a_gap_and_a_double)
 
-.PHONY: help run test check processes unit simulate compat compat-cluster cluster-chaos spark spark-cluster spark-chaos browser container compiled compiled-tests compiled-unit compiled-compat bench bench-cluster reliability pipelines costs hostile growth crash demo kafka etcd bring-etcd fuzz short-fuzz short-simulation mutants soak docs format lock clean usable-python bench-tls
+.PHONY: help run test check processes unit simulate compat compat-cluster cluster-chaos spark spark-cluster spark-chaos browser container compiled compiled-tests compiled-unit compiled-compat bench bench-cluster reliability pipelines costs hostile growth crash demo kafka etcd bring-etcd fuzz short-fuzz short-simulation mutants soak docs format lock clean usable-python bench-tls nightly
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -163,16 +163,19 @@ fuzz: $(VENV)/.test ## run the property tests with many new examples (EXAMPLES=5
 	KWIRE_FUZZ_EXAMPLES=$(or $(EXAMPLES),5000) KWIRE_FUZZ_SHRINK=$(SHRINK) $(BIN)/pytest $(QUIET) tests \
 		-m hypothesis --hypothesis-seed=$(SEED) $(PARALLEL) $(ARGS)
 
-short-simulation: ## three seeds of the simulation, as CI does
-	@$(MAKE) --no-print-directory simulate SEEDS=$(or $(SEEDS),1-3)
+short-simulation: ## 200 seeds of the simulation, each a cluster, and the seeded bugs, as CI does
+	@$(MAKE) --no-print-directory simulate SEEDS=$(or $(SEEDS),1-200) SPREAD=yes
 
 short-fuzz: ## run the property tests for about a minute, as CI does, with new examples each time
 	@$(MAKE) --no-print-directory fuzz EXAMPLES=$(or $(EXAMPLES),30)
 
-simulate: $(VENV)/.test ## three brokers in virtual time under faults, from many seeds (SEEDS=1-50 ARGS="-k kills"); --seed N in ARGS repeats one
+simulate: $(VENV)/.test ## three brokers in virtual time under faults, all scenarios from many seeds (SEEDS=1-50 ARGS="-k kills"), or one from each (SPREAD=yes); --seed N in ARGS repeats one
 	@[[ "$(or $(SEEDS),1)" =~ ^[0-9]+(-[0-9]+)?$$ ]] || { \
 		echo "SEEDS=$(SEEDS): give one seed or a range, as in SEEDS=1-200"; exit 1; }
-	KWIRE_SEEDS=$(or $(SEEDS),1-50) $(BIN)/pytest $(QUIET) $(AGAIN) tests/simulation $(PARALLEL) $(ARGS)
+	KWIRE_SEEDS=$(or $(SEEDS),1-50) KWIRE_SPREAD=$(SPREAD) $(BIN)/pytest $(QUIET) $(AGAIN) tests/simulation $(PARALLEL) $(ARGS)
+
+nightly: $(VENV)/.test ## simulate clusters from new seeds for 24 hours of virtual time, which takes about an hour (HOURS=24 SEED=1000)
+	$(BIN)/python -m tests.simulation.nightly --hours $(or $(HOURS),24) $(if $(SEED),--seed $(SEED))
 
 mutants: $(VENV)/.test ## seed bugs and check that a test catches each; takes half an hour (ARGS="--folder kwire/log --count 200 --seed 1")
 	nice $(BIN)/python -m tests.mutants $(ARGS)
