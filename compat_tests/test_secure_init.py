@@ -34,13 +34,24 @@ class Recipe:
         self.serve = first.splitlines()[-1]
         self.lines = dict(block.split("\n", 1) for block in blocks)
 
-    def client(self, what: str, names: dict[str, Any]) -> Any:
-        """What the lines of a client make."""
-        return eval(self.lines[what], {"open": open, **names})
+    def producer(self, what: str) -> Any:
+        """The producer that the lines make."""
+        names: dict[str, Any] = {}
+        exec(self.lines[what], names)
+        return names["producer"]
+
+    def settings(self, what: str, name: str) -> Any:
+        """What the lines give the class with this name."""
+        text = self.lines[what]
+        names: dict[str, Any] = {}
+        exec(
+            text[: text.index("\nfrom ")] + text[text.index("\n\n") :].replace(name, "dict"), names
+        )
+        return names["producer"]
 
     def spark(self) -> dict[str, str]:
         """The options that Spark hands to Kafka's client."""
-        names: dict[str, Any] = {"open": open}
+        names: dict[str, Any] = {}
         exec(self.lines["Spark"].rpartition("\n")[0], names)
         return {name.removeprefix("kafka."): text for name, text in names["secured"].items()}
 
@@ -69,12 +80,12 @@ def test_kwire(recipe: Recipe) -> None:
 def test_kafka_python(recipe: Recipe) -> None:
     """A record comes back."""
     topic = f"t-{uuid.uuid4().hex}"
-    make = recipe.client("kafka-python", {"KafkaProducer": dict})
-    producer = recipe.client("kafka-python", {"KafkaProducer": kafka.KafkaProducer})
+    producer = recipe.producer("kafka-python")
     producer.send(topic, b"hello").get(30)
     producer.close()
     reading = {"auto_offset_reset": "earliest", "consumer_timeout_ms": 20_000}
-    consumer = kafka.KafkaConsumer(topic, **make, **reading)
+    how = recipe.settings("kafka-python", "KafkaProducer")
+    consumer = kafka.KafkaConsumer(topic, **how, **reading)
     assert next(consumer).value == b"hello"
     consumer.close()
 
@@ -83,10 +94,10 @@ def test_librdkafka(recipe: Recipe) -> None:
     """A group reads what was produced."""
     topic = f"t-{uuid.uuid4().hex}"
     what = "librdkafka (confluent-kafka)"
-    producer = recipe.client(what, {"Producer": confluent_kafka.Producer})
+    producer = recipe.producer(what)
     producer.produce(topic, b"hello")
     assert producer.flush(30) == 0
-    how = recipe.client(what, {"Producer": dict})
+    how = recipe.settings(what, "Producer")
     consumer = confluent_kafka.Consumer({**how, "group.id": topic, "auto.offset.reset": "earliest"})
     consumer.subscribe([topic])
     found: list[bytes] = []
@@ -106,8 +117,8 @@ def test_java_tools(recipe: Recipe) -> None:
     password = "SCRAM-SHA-512=[iterations=8192,password=bobs]"
     run_tool("kafka.admin.ConfigCommand", *how, "--alter", *user, "--add-config", password)
     rights = ("--allow-principal", "User:bob", "--producer", "--topic", "orders")
-    run_tool("kafka.admin.AclCommand", *how, "--add", *rights)
-    assert "bob" in run_tool("kafka.admin.AclCommand", *how, "--list")
+    run_tool("org.apache.kafka.tools.AclCommand", *how, "--add", *rights)
+    assert "bob" in run_tool("org.apache.kafka.tools.AclCommand", *how, "--list")
 
 
 def test_the_options_of_spark(recipe: Recipe, tmp_path: Path) -> None:

@@ -97,6 +97,8 @@ class Peer:
 
     async def connected(self) -> tuple[Connection, Served]:
         """The open connection, after a pause if the last attempt failed; CannotConnect."""
+        if self._connection is not None and self._served is not None and self._connection.is_open:
+            return self._connection, self._served
         async with self._opening:
             if self._connection is None or self._served is None or not self._connection.is_open:
                 await trio.sleep_until(self._not_before_s)

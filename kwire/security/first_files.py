@@ -163,25 +163,33 @@ def client_lines(plan: Plan) -> dict[str, str]:
             f"kafka-topics.sh --bootstrap-server {plan.bootstrap} --command-config {client} --list"
         ),
         "kafka-python": f"""\
-KafkaProducer(
+from pathlib import Path
+from kafka import KafkaProducer
+
+producer = KafkaProducer(
     bootstrap_servers="{plan.bootstrap}".split(","),
     security_protocol="SASL_SSL",
     ssl_cafile="{ca}",
     sasl_mechanism="{MECHANISM}",
     sasl_plain_username="{plan.user}",
-    sasl_plain_password=open("{password}").read(),
+    sasl_plain_password=Path("{password}").read_text(),
 )""",
         "librdkafka (confluent-kafka)": f"""\
-Producer({{
+from pathlib import Path
+from confluent_kafka import Producer
+
+producer = Producer({{
     "bootstrap.servers": "{plan.bootstrap}",
     "security.protocol": "SASL_SSL",
     "ssl.ca.location": "{ca}",
     "sasl.mechanism": "{MECHANISM}",
     "sasl.username": "{plan.user}",
-    "sasl.password": open("{password}").read(),
+    "sasl.password": Path("{password}").read_text(),
 }})""",
         "Spark": f"""\
-password = open("{password}").read()
+from pathlib import Path
+
+password = Path("{password}").read_text()
 login = f'{_LOGIN} required username="{plan.user}" password="{{password}}";'
 secured = {{
     "kafka.bootstrap.servers": "{plan.bootstrap}",
@@ -189,7 +197,7 @@ secured = {{
     "kafka.sasl.mechanism": "{MECHANISM}",
     "kafka.sasl.jaas.config": login,
     "kafka.ssl.truststore.type": "PEM",
-    "kafka.ssl.truststore.certificates": open("{ca}").read(),
+    "kafka.ssl.truststore.certificates": Path("{ca}").read_text(),
 }}
 spark.read.format("kafka").options(**secured).option("subscribe", "TOPIC").load()""",
     }

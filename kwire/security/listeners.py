@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from kwire.security.oauth import TokenRules, Verify
     from kwire.security.scram import Unknown
     from kwire.security.tls import Tls
+    from kwire.security.token_logins import TokenLogins
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +54,7 @@ class ListenerSecurity:
         self._image = image
         self._secret = token_bytes(32)
         self._unknown: dict[str, tuple[Credentials, Unknown]] = {}
+        self._tokens = self._token_logins()
         self._mechanisms: dict[str, NewExchange] = {}
         if settings.is_sasl:
             for mechanism in settings.mechanisms:
@@ -133,7 +135,17 @@ class ListenerSecurity:
             unknown = Unknown.among(credentials, mechanism, self._secret)
             self._unknown[mechanism] = credentials, unknown
         nonce = token_urlsafe(24)
-        return ScramExchange(mechanism, lookup, nonce, unknown)
+        return ScramExchange(mechanism, lookup, nonce, unknown, self._tokens)
+
+    def _token_logins(self) -> "TokenLogins | None":
+        """The logins by delegation token; None where there are none."""
+        secret_key = self._config["delegation.token.secret.key"]
+        if not secret_key or not self.settings.is_sasl:
+            return None
+        from kwire.security.token_logins import TokenLogins
+
+        assert isinstance(secret_key, str)
+        return TokenLogins(secret_key, lambda: self._image().tokens)
 
 
 def _verify(settings: ListenerSettings) -> "Verify":

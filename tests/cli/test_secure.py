@@ -78,7 +78,7 @@ def test_a_cluster_of_several(tmp_path: Path) -> None:
         text = (directory / f"broker-{number}.properties").read_text()
         config = BrokerConfig.load(parse_properties(text))
         assert config.inter_broker_name == "BROKERS"
-        assert config["super.users"].split(";")[-1] == "User:CN=broker-3"
+        assert config.given["super.users"].split(";")[-1] == "User:CN=broker-3"
         assert set(secured_listeners(config, lambda: None)) == {"SASL_SSL", "BROKERS"}
         pem = (directory / f"broker-{number}.pem").read_bytes()
         certificate = x509.load_pem_x509_certificate(pem)

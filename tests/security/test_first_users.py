@@ -73,6 +73,9 @@ async def test_an_old_cluster_gets_none(tmp_path, caplog):
 
 async def test_a_mistake_stops_the_start(tmp_path):
     """In one line."""
-    with pytest.raises(StartError, match=f"configuration {SETTING}: must be users"):
+    with pytest.raises(ExceptionGroup) as caught:
         async with running_server(tmp_path, {SETTING: "nonsense"}):
             pass
+    [error] = caught.value.exceptions
+    assert isinstance(error, StartError)
+    assert f"configuration {SETTING}: must be users" in str(error)
