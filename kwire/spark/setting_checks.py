@@ -180,14 +180,18 @@ def _sink(given: Mapping[str, Any], checked: Checked) -> known.SinkSettings | No
                 checked.mistake(("sink", name), given["sink"][name], "not with the kind topic")
         if found.options.get("topic"):
             _check_topic(("sink", "topic"), found.options["topic"], checked)
-    for name, value in found.options.items():
+    _check_sink_options(found.options, checked)
+    return found
+
+
+def _check_sink_options(options: Mapping[str, Any], checked: Checked) -> None:
+    for name, value in options.items():
         if name in _SINK_OPTIONS and not isinstance(value, _SINK_OPTIONS[name][0]):
             checked.mistake(("sink", name), value, _SINK_OPTIONS[name][1])
         if name == "max_rows" and (not _is_whole(value) or value < 1):
             checked.mistake(("sink", name), value, "a whole number, 1 or more")
         if isinstance(value, list) and not all(isinstance(one, str) and one for one in value):
             checked.mistake(("sink", name), value, "a list of texts")
-    return found
 
 
 def _dead_letters(given: Mapping[str, Any], checked: Checked) -> known.DeadLetters | None:
