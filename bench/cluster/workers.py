@@ -4,7 +4,7 @@ Each worker leads one topic of one partition. Half of the connections go to each
 clients that know the leaders do. The load takes a part of the same processors. So beside each ratio
 stand what the workers did in a second of their own processor time, and the ratio that the
 processors leave room for: if load and broker need x and y seconds for a request, P processors can't
-serve more than P / (x + y) in a second.
+serve more than P / (x + y) in a second, and a worker no more than 1 / y.
 """
 
 import json
@@ -48,9 +48,9 @@ class Rate(NamedTuple):
 
     @property
     def room(self) -> float:
-        """How many times as much the processors leave room for, with a broker on each."""
-        count = len(os.sched_getaffinity(0))
-        return min(count / (self.broker_s + self.load_s), 2 / self.broker_s) / self.per_s
+        """How many times as much two workers could do as one on so many processors, at best."""
+        of_all = len(os.sched_getaffinity(0)) / (self.broker_s + self.load_s)
+        return min(of_all, 2 / self.broker_s) / min(of_all, 1 / self.broker_s)
 
 
 class Workers:
@@ -176,6 +176,6 @@ def numbers(directory: Path, package: Path, seconds: float) -> Iterator[Number]:
         yield Number(f"{name}, 1 worker", one.per_s, unit)
         yield Number(f"{name}, 2 workers", two.per_s, unit)
         yield Number(f"{name}, 2 workers / 1 worker", two.per_s / one.per_s, "x", bar, True)
-        yield Number(f"{name}, what the processors leave room for", one.room, "x")
+        yield Number(f"{name}, the most that load and processors allow", one.room, "x")
         ratio = one.broker_s / two.broker_s
         yield Number(f"{name}, for each second of the brokers' processor time", ratio, "x")
