@@ -13,11 +13,12 @@ import resource
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Thread
 from typing import NamedTuple
 
 from bench.brokers import SETTINGS, kwire_maker
 from bench.cluster.measure import Number
-from bench.load import Generator, ask, frame_of, new_generator, run_loads
+from bench.load import Generator, Load, ask, frame_of, new_generator, run_load
 from bench.rows.common import PRODUCE_VERSION, Running, next_offset, produce_request
 from bench.rows.librdkafka import PRODUCER, library, program
 from bench.usage import cpu_seconds, proportional_mb
@@ -108,16 +109,28 @@ def family(pid: int) -> list[int]:
     return found
 
 
-def requests(workers: Workers, generator: Generator, count: int, seconds: float) -> Rate:
-    """Produce requests with one small record each, over so many connections."""
-    targets = [
-        (address, frame_of(produce_request(topic, 1, RECORD_BYTES), PRODUCE_VERSION))
-        for address, topic in workers.targets
-    ]
+def requests(workers: Workers, generators: list[Generator], count: int, seconds: float) -> Rate:
+    """Produce requests with one small record each, over so many connections.
+
+    Each worker has a generator of its own: with one for both, the two wait for it in turn.
+    """
+    loads: list[Load] = []
+
+    def run(generator: Generator, address: str, topic: str) -> None:
+        frame = frame_of(produce_request(topic, 1, RECORD_BYTES), PRODUCE_VERSION)
+        loads.append(run_load(generator, address, frame, count // 2, 1, seconds))
+
     before = workers.cpu_s()
-    load = run_loads(generator, targets, count, 1, seconds)
+    pairs = zip(generators, workers.targets, strict=True)
+    threads = [Thread(target=run, args=(generator, *target)) for generator, target in pairs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     used_s = workers.cpu_s() - before
-    return Rate(load.requests_per_s, used_s / load.requests, load.cpu_s / load.requests)
+    done = sum(load.requests for load in loads)
+    rate = sum(load.requests_per_s for load in loads)
+    return Rate(rate, used_s / done, sum(load.cpu_s for load in loads) / done)
 
 
 def producers(workers: Workers, client: Path, seconds: float) -> Rate:
@@ -150,18 +163,20 @@ def _children_s() -> float:
 
 def numbers(directory: Path, package: Path, seconds: float) -> Iterator[Number]:
     """All rows."""
-    place = directory / "load"
-    place.mkdir(parents=True)
-    generator = new_generator(place)
+    generators = []
+    for number in range(2):
+        place = directory / f"load-{number}"
+        place.mkdir(parents=True)
+        generators.append(new_generator(place))
     found: dict[int, dict[str, Rate]] = {}
     idle_mb = {}
     for count in (1, 2):
         with Workers(directory / f"workers-{count}", package, count) as workers:
             idle_mb[count] = workers.memory_mb()
-            running = Running(workers.broker, kwire_maker(package), generator, seconds)
-            requests(workers, generator, 8, WARM_UP_S)
+            running = Running(workers.broker, kwire_maker(package), generators[0], seconds)
+            requests(workers, generators, 8, WARM_UP_S)
             rates = {
-                f"{many} connections": requests(workers, generator, many, seconds)
+                f"{many} connections": requests(workers, generators, many, seconds)
                 for many in CONNECTIONS
             }
             rates["2 librdkafka producers"] = producers(workers, program(running), seconds)
