@@ -108,6 +108,7 @@ class Broker:
         self.tally = Tally()
         self.bugs: list[Exception] = []
         self.is_stopping = self.has_followers = False
+        self.selects_nearest = config.selects_nearest_replica()
         self.reach: Reach | None = None
         self.suspects: Suspects | None = None
         self.do_afterwards: Callable[[Callable[[], object]], object] = lambda do: do()
@@ -132,6 +133,7 @@ class Broker:
         self.is_offline = self._served.is_offline
         self.partitions = self._served.all
         self.stable_offset = self._served.stable_offset
+        self.replica = self._served.replica
         self.hosted = self._served.hosted
         self.high_watermarks = self._served.high_watermarks
         self.gone = self._served.gone

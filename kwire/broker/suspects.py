@@ -10,6 +10,8 @@ Rules:
 - An answer waits until the broker is fenced, which elects other leaders, or answers a fetch again,
   and at most until ``PATIENCE_S`` after the connection broke. Further failures of the same
   registration begin no other wait.
+- Where something has followers, each answer waits ``NOTICE_S`` first: a client may have noticed a
+  death before this broker does.
 - Who waits is woken by the next image; a wait needs no task.
 """
 
@@ -21,6 +23,9 @@ from kwire.metadata.image import MetadataImage
 
 PATIENCE_S = 0.4
 """An election after a death takes 0.1 to 0.3 s; see ``proofs``."""
+
+NOTICE_S = 0.005
+"""A client may ask a moment before this broker notices that its own connection has broken, too."""
 
 
 class Waiter(Protocol):
@@ -55,9 +60,13 @@ class Suspects:
         for waiter in list(self.waiters):
             waiter.set()
 
-    def wait_until_s(self, image: MetadataImage) -> float | None:
-        """Until when to wait for an election, by trio's clock; None if none is to be expected."""
-        until_s, now_s = None, trio.current_time()
+    def wait_until_s(self, image: MetadataImage, notice_s: float) -> float | None:
+        """Until when to wait for an election, by trio's clock; None if none is to be expected.
+
+        It is at least ``notice_s``, the end of the time in which a death may be noticed.
+        """
+        now_s = trio.current_time()
+        until_s = notice_s if now_s < notice_s else None
         for node_id, (epoch, end_s) in self._lost.items():
             registered = image.brokers.get(node_id)
             is_here = registered is not None and registered.epoch == epoch

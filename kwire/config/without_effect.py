@@ -98,7 +98,6 @@ WITHOUT_EFFECT = (
     "queued.max.",
     "quota.window.",
     "remote.",
-    "replica.selector.class",
     "replica.socket.receive.buffer.bytes",
     "replication.quota.window.",
     "server.max.startup.time.ms",
