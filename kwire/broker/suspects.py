@@ -13,6 +13,10 @@ Rules:
 - Where something has followers, each answer waits ``NOTICE_S`` first: a client may have noticed a
   death before this broker does.
 - Who waits is woken by the next image; a wait needs no task.
+- Clients are told of a broker for ``REMEMBERED_S`` after it was fenced. librdkafka 2.16 loses the
+  partitions that move away from a broker with the same answer that no longer has the broker: it
+  finds their new leaders a second later, with its next question. Kafka's dead brokers are there
+  longer, until their sessions end.
 """
 
 from typing import Protocol
@@ -26,6 +30,8 @@ PATIENCE_S = 0.4
 
 NOTICE_S = 0.005
 """A client may ask a moment before this broker notices that its own connection has broken, too."""
+
+REMEMBERED_S = 3.0
 
 
 class Waiter(Protocol):
@@ -41,6 +47,7 @@ class Suspects:
     def __init__(self) -> None:
         self.waiters: set[Waiter] = set()
         self._lost: dict[int, tuple[int, float]] = {}  # broker epoch, end of the wait
+        self._fenced_s: dict[int, float] = {}
 
     def lost(self, node_id: int, image: MetadataImage) -> None:
         """Note that the connection to a broker has broken, or can't be opened."""
@@ -54,6 +61,20 @@ class Suspects:
         """Note that a broker lives."""
         if self._lost.pop(node_id, None) is not None:
             self.look()
+
+    def compare(self, before: MetadataImage, after: MetadataImage) -> None:
+        """Note which brokers have been fenced with an image."""
+        now_s = trio.current_time()
+        for node_id, registered in after.brokers.items():
+            known = before.brokers.get(node_id)
+            if registered.is_fenced and known is not None and not known.is_fenced:
+                self._fenced_s[node_id] = now_s
+
+    def remembered(self) -> set[int]:
+        """The brokers that were fenced just now: their node ids."""
+        since_s = trio.current_time() - REMEMBERED_S
+        self._fenced_s = {node: at_s for node, at_s in self._fenced_s.items() if at_s > since_s}
+        return set(self._fenced_s)
 
     def look(self) -> None:
         """Have those who wait look at the newest image."""
