@@ -362,13 +362,10 @@ class Broker:
         """Take a new image, and apply its changes to the partitions of this broker."""
         if image.brokers is not self.image.brokers:
             self._unreachable = unreachable_brokers(image, self.image, self._unreachable)
-<<<<<<< HEAD
-        if image.client_quotas is not self.image.client_quotas:
-            self._follow_quotas(image)
-=======
             if self.suspects is not None:
                 self.suspects.compare(self.image, image)
->>>>>>> repl
+        if image.client_quotas is not self.image.client_quotas:
+            self._follow_quotas(image)
         self.image = image
         if self.authorizer is not None:
             await tell_authorizer(self.authorizer, changes)
