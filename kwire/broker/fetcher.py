@@ -26,8 +26,8 @@ import trio
 from kwire.broker.fetching import Fetching, Limits, Outcome
 from kwire.broker.flusher import Flusher
 from kwire.broker.follower_partition import FollowerPartition
-from kwire.broker.suspects import Suspects
 from kwire.broker.leaders_ends import ends_of
+from kwire.broker.suspects import Suspects
 from kwire.budget.threads import Threads
 from kwire.client.errors import ClientError
 from kwire.client.peer import OpenStream, Peer
