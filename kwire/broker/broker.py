@@ -31,7 +31,7 @@ from kwire.broker.flusher import Flusher
 from kwire.broker.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from kwire.broker.partition import Partition
 from kwire.broker.served_partitions import ServedPartitions
-from kwire.broker.tally import Tally
+from kwire.broker.tally import Bugs, Tally
 from kwire.budget.threads import Threads
 from kwire.clock import Clock
 from kwire.config.broker import BrokerConfig
@@ -108,7 +108,7 @@ class Broker:
         self._unreachable = unreachable_brokers(image)
         self.settings: Mapping[str, Value] = broker_settings(config, image, self.node_id)
         self.tally = Tally()
-        self.bugs: list[Exception] = []
+        self.bugs = Bugs()
         self.is_stopping = self.has_followers = False
         self.selects_nearest = config.selects_nearest_replica()
         self.reach: Reach | None = None

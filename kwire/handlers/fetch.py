@@ -180,6 +180,8 @@ async def _session(
     uses_topic_ids = context.api_version >= TOPIC_IDS_SINCE
     steady_ms = context.broker.clock.steady_ms()
     wanted = await _wanted(request, work)
+    if len(wanted) > PIECE:
+        work.doomed.append(wanted)
     if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
         if request.session_id != NO_SESSION:
             sessions.remove(request.session_id)
@@ -360,7 +362,7 @@ def _check_readable(name: str, context: RequestContext) -> None:
     if not rule.is_allowed:
         from kwire.security.audit import note_answer
 
-        note_answer(client, "Fetch", question, rule)
+        note_answer(authorizer, client, "Fetch", question, rule)
         raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
