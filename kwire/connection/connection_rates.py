@@ -29,7 +29,7 @@ SETTING = "max.connection.creation.rate"
 UNLIMITED = 2**31 - 1
 MOST_HELD = 1000
 
-BY_ADDRESS, BY_LISTENER = "connection of an address", "connection"
+BY_ADDRESS, BY_LISTENER = "connection_of_address", "connection"
 
 
 class ConnectionRates:
