@@ -125,6 +125,8 @@ class Server:
                 clean = True  # nothing is written before something is served
                 self._listen()
                 image = await self._register(store, manager)
+                if self.config["kwire.scram.first.users"] is not None:
+                    image = await self._add_first_users(store, image)
                 self.broker = Broker(
                     self.config, manager, store, image, clock=self._clock, random=self._random
                 )
@@ -276,6 +278,16 @@ class Server:
                 raise no_room(directory, error.message) from error
             raise StartError(f"cannot use metadata.log.dir {directory}: {error.message}") from error
         return await store.read()
+
+    async def _add_first_users(self, store: MetadataStore, image: MetadataImage) -> MetadataImage:
+        """Give a cluster without SCRAM users those of ``kwire.scram.first.users``; StartError."""
+        from kwire.config.settings import ConfigError
+        from kwire.security.first_users import add_first_users
+
+        try:
+            return await add_first_users(self.config, store, image)
+        except (ConfigError, KafkaError) as error:
+            raise StartError(str(error)) from error
 
     def _leave_cluster(self, image: MetadataImage, broker: BrokerImage) -> list[Change]:
         """The changes that make this broker alone, which was a worker among others; StartError."""

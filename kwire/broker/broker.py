@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from kwire.broker.quotas import Quotas
     from kwire.broker.reach import Reach
     from kwire.broker.replica_sessions import ReplicaSessions
+    from kwire.broker.suspects import Suspects
     from kwire.broker.transactions import Transactions
     from kwire.security.authorizer import Authorizer
 
@@ -110,6 +111,7 @@ class Broker:
         self.bugs: list[Exception] = []
         self.is_stopping = self.has_followers = False
         self.reach: Reach | None = None
+        self.suspects: Suspects | None = None
         self.do_afterwards: Callable[[Callable[[], object]], object] = lambda do: do()
         self.fetch_sessions = FetchSessions(self.random)
         self.threads = Threads()
@@ -201,7 +203,9 @@ class Broker:
         """The tasks that fetch from the leaders of what this broker follows."""
         from kwire.broker.fetchers import Fetchers
 
-        return Fetchers(self, self.config.inter_broker_name, self.peers.open_stream)
+        made = Fetchers(self, self.config.inter_broker_name, self.peers.open_stream)
+        self.suspects = made.suspects
+        return made
 
     @cached_property
     def replica_sessions(self) -> "ReplicaSessions":
@@ -248,6 +252,10 @@ class Broker:
         background.start_soon(self._commits.follow, self._publish)
         background.start_soon(self._commits.make)
         background.start_soon(self.flusher.run)
+        if self.config["delegation.token.secret.key"]:
+            from kwire.broker.token_expiry import remove_expired_tokens
+
+            background.start_soon(remove_expired_tokens, self)
         self._follow_leaders()
         if "isr_updates" in vars(self):
             background.start_soon(self.isr_updates.run)
@@ -359,6 +367,8 @@ class Broker:
             await tell_authorizer(self.authorizer, changes)
         if await changes_broker(changes):
             self.settings = broker_settings(self.config, image, self.node_id)
+        if self.suspects is not None:
+            self.suspects.look()
         await self._served.take_roles(image, changes)
         self._follow_leaders()
         await self._served.publish(image, changes)

@@ -17,7 +17,6 @@ from kwire.config.synonyms import SYNONYMS
 
 PROTECTION = (
     "allow.everyone.if.no.acl.found",
-    "delegation.token.",
     "sasl.client.callback.handler.class",
     "sasl.kerberos.",
     "sasl.login.",

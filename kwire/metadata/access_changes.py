@@ -1,4 +1,6 @@
-"""The changes of who gets in and who may do what, how fast: SCRAM credentials, ACLs, quotas.
+"""The changes of who gets in, who may do what, and how fast.
+
+They are SCRAM credentials, delegation tokens, ACLs and client quotas.
 
 ``kwire.metadata.changes`` calls this for all that it does with the kinds in ``ACCESS``.
 """
@@ -23,10 +25,20 @@ from kwire.metadata.scram import (
     credential_changes,
     credential_to_json,
 )
+from kwire.metadata.tokens import (
+    TokenChanged,
+    change_token,
+    size_of_token,
+    token_changes,
+    token_from_json,
+    token_to_json,
+)
 
-AccessChange: TypeAlias = AclsCreated | AclsDeleted | ScramCredentialChanged | ClientQuotaChanged
+AccessChange: TypeAlias = (
+    AclsCreated | AclsDeleted | ScramCredentialChanged | TokenChanged | ClientQuotaChanged
+)
 
-ACCESS = (AclsCreated, AclsDeleted, ScramCredentialChanged, ClientQuotaChanged)
+ACCESS = (AclsCreated, AclsDeleted, ScramCredentialChanged, TokenChanged, ClientQuotaChanged)
 
 ACCESS_KINDS = {kind.__name__ for kind in ACCESS}
 """The names under which a store keeps them."""
@@ -40,6 +52,8 @@ def size_of_access(change: AccessChange) -> int:
         return CREDENTIAL_BYTES + len(change.user)
     if isinstance(change, ClientQuotaChanged):
         return sum(len(kind) + len(name or "") for kind, name in change.entity)
+    if isinstance(change, TokenChanged):
+        return size_of_token(change)
     return size_of_acls(change)
 
 
@@ -50,6 +64,7 @@ def mapping_of(change: AccessChange) -> str:
 
 _MAPPINGS: dict[type, str] = {
     ScramCredentialChanged: "scram_credentials",
+    TokenChanged: "tokens",
     ClientQuotaChanged: "client_quotas",
 }
 
@@ -60,6 +75,8 @@ def apply_access(mapping: dict[Any, Any], change: AccessChange) -> None:
         change_credential(mapping, change)
     elif isinstance(change, ClientQuotaChanged):
         apply_quota(mapping, change)
+    elif isinstance(change, TokenChanged):
+        change_token(mapping, change)
     else:
         apply_acls(mapping, change)
 
@@ -70,6 +87,7 @@ def access_snapshot(image: MetadataImage) -> list[AccessChange]:
         *in_changes(AclsCreated, image.acls),
         *credential_changes(image.scram_credentials),
         *quota_changes(image.client_quotas),
+        *token_changes(image.tokens),
     ]
 
 
@@ -86,6 +104,10 @@ def access_difference(old: MetadataImage, new: MetadataImage) -> Iterator[Access
             key = mechanism, user
             if before.get(key) != after.get(key):
                 yield ScramCredentialChanged(mechanism, user, after.get(key))
+    if old.tokens is not new.tokens:
+        for token_id in {**old.tokens, **new.tokens}:
+            if old.tokens.get(token_id) != new.tokens.get(token_id):
+                yield TokenChanged(token_id, new.tokens.get(token_id))
 
 
 def access_fields(change: AccessChange) -> dict[str, Any]:
@@ -93,6 +115,8 @@ def access_fields(change: AccessChange) -> dict[str, Any]:
     fields: dict[str, Any] = change._asdict()
     if isinstance(change, ScramCredentialChanged):
         fields["credential"] = credential_to_json(change.credential)
+    elif isinstance(change, TokenChanged):
+        fields["token"] = token_to_json(change.token)
     return fields
 
 
@@ -103,5 +127,7 @@ def access_from_json(kind: str, item: dict[str, Any]) -> AccessChange:
     if kind == "ClientQuotaChanged":
         item["entity"] = tuple((one, name) for one, name in item["entity"])
         return ClientQuotaChanged(**item)
+    if kind == "TokenChanged":
+        return token_from_json(**item)
     acls = bindings_from_json(item["acls"])
     return AclsCreated(acls) if kind == "AclsCreated" else AclsDeleted(acls)
