@@ -142,6 +142,13 @@ async def _response(
     """The partitions of the response; in a session, only those with news."""
     incremental = session is not None and request.session_epoch > INITIAL_EPOCH
     topics: list[FetchableTopicResponse] = []
+    session_id = session.session_id if session else NO_SESSION
+    wait_ms, quotas = 0, context.broker.quotas
+    if quotas is not None:
+        size_bytes = answer.size_bytes
+        wait_ms, is_allowed = quotas.fetched(context.principal, context.client_id, size_bytes)
+        if not is_allowed:
+            return FetchResponse(throttle_time_ms=wait_ms, session_id=session_id)
     for piece in pieces(answer.partitions):
         if len(answer.partitions) > PIECE and context.work.spend(UNITS_TO_TELL * len(piece)):
             await later(context.work.next_slice)
@@ -149,11 +156,8 @@ async def _response(
         if session is not None:
             piece = _remember(session, piece, incremental=incremental)
         _add_by_topic(topics, piece)
-    told = FetchResponse(session_id=session.session_id if session else NO_SESSION, responses=topics)
-    quotas = context.broker.quotas
-    if quotas is not None:
-        size_bytes = answer.size_bytes
-        told.throttle_time_ms = quotas.fetched(context.principal, context.client_id, size_bytes)
+    told = FetchResponse(session_id=session_id, responses=topics)
+    told.throttle_time_ms = wait_ms
     if answer.has_error:
         from kwire.handlers.leader_hints import hint_consumer
 
