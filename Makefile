@@ -37,12 +37,13 @@ COMPILED := PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/compiled:$(CURDIR)
 COMPILED_PYTEST = $(COMPILED) $(BIN)/pytest $(QUIET) $(AGAIN) -o "pythonpath=build/compiled ."
 COMPILED_COMPAT := $(addprefix compat_tests/test_,clients.py produce_records.py fetch_limits.py \
 	aborted.py compaction.py list_offsets.py broker_kills.py)
-CLUSTER_COMPAT := $(addprefix compat_tests/test_,cluster_tools.py cluster_replicas.py group_protocol.py group_rebalances.py \
+CLUSTER_COMPAT := $(addprefix compat_tests/test_,cluster_tools.py cluster_replicas.py cluster_secured.py group_protocol.py group_rebalances.py \
 	groups.py transactions.py transaction_errors.py streams.py::test_a_word_count_that_is_killed)
+SECURED_COMPAT := $(addprefix compat_tests/test_,clients.py admin.py groups.py consumer_group_protocol.py transactions.py java_tools.py)
 CLUSTER_SPARK := $(addprefix spark_tests/test_,batch.py streaming.py transactions.py sinks_topic.py \
 	pipeline_files.py pipeline_upkeep.py::test_verify_finds_a_gap_and_a_double)
 
-.PHONY: help run test check processes unit simulate compat compat-cluster spark spark-cluster spark-chaos browser container compiled compiled-tests compiled-unit compiled-compat bench bench-cluster reliability pipelines costs hostile growth crash demo kafka etcd bring-etcd fuzz short-fuzz short-simulation mutants soak docs format lock clean usable-python
+.PHONY: help run test check processes unit simulate compat compat-cluster compat-secured spark spark-cluster spark-chaos browser container compiled compiled-tests compiled-unit compiled-compat bench bench-cluster reliability pipelines costs hostile growth crash demo kafka etcd bring-etcd fuzz short-fuzz short-simulation mutants soak docs format lock clean usable-python
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -70,6 +71,9 @@ compat: $(VENV)/.test ## test with stock clients and Kafka's Java tools (kwire, 
 
 compat-cluster: $(VENV)/.test bring-etcd ## test replicas, groups, transactions, Streams and Kafka's tools on three kwires and an etcd (FILES=compat_tests: all tests; KWIRE_CLUSTER=kafka: replicas on Apache Kafka)
 	KWIRE_BOOTSTRAP=$(BOOTSTRAP) KWIRE_NODES=3 $(BIN)/pytest $(QUIET) $(AGAIN) $(or $(FILES),$(CLUSTER_COMPAT)) $(ARGS)
+
+compat-secured: $(VENV)/.test ## test stock clients and Kafka's tools over SASL_SSL with SCRAM, on a broker with an authorizer (KWIRE_SECURED=kafka: on Apache Kafka; FILES=…)
+	KWIRE_BOOTSTRAP= KWIRE_COMPAT_PROTOCOL=SASL_SSL $(BIN)/pytest $(QUIET) $(AGAIN) $(or $(FILES),$(SECURED_COMPAT)) $(ARGS)
 
 spark: $(VENV)/.test ## test with PySpark, both lanes (kwire, or BOOTSTRAP=host:port)
 	KWIRE_BOOTSTRAP=$(BOOTSTRAP) $(BIN)/python -m spark_tests.environment --lane stock $(AGAIN) $(ARGS)

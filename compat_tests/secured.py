@@ -4,9 +4,11 @@ It is a kwire, or with ``KWIRE_SECURED=kafka`` an Apache Kafka with the same set
 """
 
 import os
-from collections.abc import Iterator
+import uuid
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from compat_tests.apache_kafka import ApacheKafka
@@ -36,6 +38,19 @@ class SecuredBroker:
         self.certificate_file = directory / "client.crt"
         self.certificate_file.write_text(client.certificate_pem)
         self.bootstrap = {name: f"127.0.0.1:{free_port()}" for name in PROTOCOLS}
+
+    def tool(self, login: str, mechanism: str) -> str:
+        """The file with the settings of a Java client with this JAAS line, over SASL_SSL."""
+        lines = [
+            "security.protocol=SASL_SSL",
+            f"sasl.mechanism={mechanism}",
+            f"sasl.jaas.config={login}",
+            "ssl.truststore.type=PEM",
+            f"ssl.truststore.location={self.ca_file}",
+        ]
+        path = self.ca_file.with_name(f"client-{uuid.uuid4().hex}.properties")
+        path.write_text("\n".join(lines) + "\n")
+        return str(path)
 
     def settings(self) -> dict[str, str]:
         """Kafka's settings for its listeners."""
@@ -89,15 +104,18 @@ class SecuredBroker:
 
 
 @contextmanager
-def secured_broker(directory: Path) -> Iterator[tuple[SecuredBroker, str]]:
-    """A running broker, and the address of its PLAINTEXT listener."""
+def secured_broker(
+    directory: Path, settings: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[tuple[SecuredBroker, str]]:
+    """A running broker with further settings, and the address of its PLAINTEXT listener."""
     secured = SecuredBroker(directory)
+    every = {**secured.settings(), **settings}
     if os.environ.get("KWIRE_SECURED") == "kafka":
         kafka = ApacheKafka(directory / "data")
         listeners = [f"PLAINTEXT://{kafka.bootstrap}"]
         listeners += [f"{name}://{address}" for name, address in secured.bootstrap.items()]
         kafka.settings = {
-            **secured.settings(),
+            **every,
             "listeners": ",".join([*listeners, f"CONTROLLER://{kafka.controller}"]),
             "advertised.listeners": ",".join(listeners),
             "listener.security.protocol.map": ",".join(
@@ -110,7 +128,7 @@ def secured_broker(directory: Path) -> Iterator[tuple[SecuredBroker, str]]:
     options = []
     for name, address in secured.bootstrap.items():
         options += ["--listen", f"{name}://{address}"]
-    with BrokerProcess(directory / "data", secured.settings(), options=options) as kwire:
+    with BrokerProcess(directory / "data", every, options=options) as kwire:
         yield secured, kwire.bootstrap.split(",")[0]
         log = kwire.log()
     assert "bug in" not in log, log

@@ -343,9 +343,9 @@ class Broker:
         """Take a new image, and apply its changes to the partitions of this broker."""
         if image.brokers is not self.image.brokers:
             self._unreachable = unreachable_brokers(image, self.image, self._unreachable)
-        self.image = image
-        if self.authorizer is not None:
+        if self.authorizer is not None:  # before who sees the image asks it
             await tell_authorizer(self.authorizer, changes)
+        self.image = image
         if await changes_broker(changes):
             self.settings = broker_settings(self.config, image, self.node_id)
         await self._served.take_roles(image, changes)

@@ -154,10 +154,15 @@ def _plain(user: str, password: str) -> Messages:
     yield f"\0{user}\0{password}".encode()
 
 
-def scram_messages(name: str, user: str, password: str, nonce: str) -> Messages:
-    """The client's side of SCRAM with a hash; OSError if the broker doesn't know the password."""
+def scram_messages(
+    name: str, user: str, password: str, nonce: str, *, by_token: bool = False
+) -> Messages:
+    """The client's side of SCRAM with a hash; OSError if the broker doesn't know the password.
+
+    With ``by_token`` the user is the id of a delegation token, and the password its HMAC in base64.
+    """
     escaped = user.replace("=", "=3D").replace(",", "=2C")
-    bare = f"n={escaped},r={nonce}"
+    bare = f"n={escaped},r={nonce}{',tokenauth=true' if by_token else ''}"
     challenge = (yield f"n,,{bare}".encode()).decode()
     try:
         parts = dict(part.split("=", 1) for part in challenge.split(","))

@@ -5,6 +5,7 @@ from base64 import b64encode
 
 import pytest
 
+from kwire.client.secured import scram_messages
 from kwire.errors import ErrorCode
 from kwire.protocol.messages.create_delegation_token import (
     CreatableRenewers,
@@ -33,7 +34,6 @@ from kwire.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHan
 from kwire.security.principal import Principal
 from kwire.testing.clock import FakeClock
 from kwire.testing.in_process import running_server
-from tests.security.scram_client import ScramClient
 
 DAY_MS = 86_400_000
 SETTINGS = {
@@ -69,9 +69,9 @@ async def _login_by_token(server, token_id, hmac, mechanism="SCRAM-SHA-256", cli
     client = client or await server.connect()
     await client.request(SaslHandshakeRequest(mechanism=mechanism), 1, SaslHandshakeResponse)
     name = mechanism.removeprefix("SCRAM-").replace("-", "").lower()
-    scram = ScramClient(name, token_id, b64encode(hmac), by_token=True)
-    challenge = await _authenticate(client, scram.first())
-    return client, await _authenticate(client, scram.last(challenge.auth_bytes))
+    scram = scram_messages(name, token_id, b64encode(hmac).decode(), "nonce", by_token=True)
+    challenge = await _authenticate(client, next(scram))
+    return client, await _authenticate(client, scram.send(challenge.auth_bytes))
 
 
 async def _create(client, *renewers, version=3, **fields):
