@@ -17,17 +17,18 @@ LONGEST_WAIT_S = 40
 class Connection:
     """One connection: the send times of its requests in flight, and the state of its responses."""
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, request: bytes) -> None:
+        self.request = request
         self.socket = socket.create_connection((host, port))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.sent: deque[float] = deque()
         self.unread = bytearray()
         self.left = 0
 
-    def send(self, request: bytes) -> None:
+    def send(self) -> None:
         """Send one more request."""
         self.sent.append(time.perf_counter())
-        self.socket.sendall(request)
+        self.socket.sendall(self.request)
 
     def receive(self) -> tuple[int, list[float]]:
         """Bytes received, and the latencies in seconds of the responses they complete."""
@@ -51,17 +52,19 @@ class Connection:
             taken.append(now - self.sent.popleft())
 
 
-def run(host: str, port: int, count: int, in_flight: int, seconds: float, request: bytes) -> dict:
-    """Load the broker for a while; returns the fields of ``bench.load.Load``."""
+def run(
+    host: str, count: int, in_flight: int, seconds: float, targets: list[tuple[int, bytes]]
+) -> dict:
+    """Load the targets, each a port and its request; returns the fields of ``bench.load.Load``."""
     selector = selectors.DefaultSelector()
-    connections = [Connection(host, port) for _ in range(count)]
+    connections = [Connection(host, *targets[number % len(targets)]) for number in range(count)]
     for connection in connections:
         selector.register(connection.socket, selectors.EVENT_READ, connection)
     cpu_before = time.process_time()
     started = time.perf_counter()
     for connection in connections:
         for _ in range(in_flight):
-            connection.send(request)
+            connection.send()
     latencies: list[float] = []
     response_bytes = 0
     while any(connection.sent for connection in connections):
@@ -71,7 +74,7 @@ def run(host: str, port: int, count: int, in_flight: int, seconds: float, reques
             response_bytes += size_bytes
             latencies += taken
             for _ in taken if going else ():
-                key.data.send(request)
+                key.data.send()
     ended = time.perf_counter()
     for connection in connections:
         connection.socket.close()
@@ -92,6 +95,7 @@ def run(host: str, port: int, count: int, in_flight: int, seconds: float, reques
 
 
 if __name__ == "__main__":
-    host, port, count, in_flight, seconds, file = sys.argv[1:]
-    frame = Path(file).read_bytes()
-    print(json.dumps(run(host, int(port), int(count), int(in_flight), float(seconds), frame)))
+    host, port, count, in_flight, seconds, *rest = sys.argv[1:]
+    pairs = zip([port, *rest[1::2]], rest[0::2], strict=True)
+    targets = [(int(number), Path(file).read_bytes()) for number, file in pairs]
+    print(json.dumps(run(host, int(count), int(in_flight), float(seconds), targets)))

@@ -39,6 +39,7 @@ LINE = f"{MODULES}.plain.PlainLoginModule required " + " ".join(
     f'user_{user}="secret-of-{user}"' for user in USERS
 )
 DAY_MS = 86_400_000
+TOKEN_LOGIN = ",tokenauth=true"
 SETTINGS = {
     "listener.name.sasl_plaintext.plain.sasl.jaas.config": f"{LINE};",
     "listener.name.sasl_ssl.plain.sasl.jaas.config": f"{LINE};",
@@ -76,7 +77,7 @@ class User:
         self.ask(SaslHandshakeRequest(mechanism=mechanism), 1)
         name = mechanism.removeprefix("SCRAM-").replace("-", "").lower()
         password = b64encode(hmac).decode()
-        scram = scram_messages(name, token_id, password, uuid.uuid4().hex, by_token=True)
+        scram = scram_messages(name, token_id, password, uuid.uuid4().hex, extensions=TOKEN_LOGIN)
         answer = self.ask(SaslAuthenticateRequest(auth_bytes=next(scram)), 2)
         if answer.error_code:
             return answer

@@ -1,20 +1,23 @@
 """``--workers 2`` against one worker: requests by connections, and librdkafka's producers.
 
 Each worker leads one topic of one partition. Half of the connections go to each worker, as those of
-clients that know the leaders do. Beside the rates stands what the workers used of the processors:
-on a machine with two cores the load itself takes a part of them.
+clients that know the leaders do. The load takes a part of the same processors. So beside each ratio
+stand what the workers did in a second of their own processor time, and the ratio that the
+processors leave room for: if load and broker need x and y seconds for a request, P processors can't
+serve more than P / (x + y) in a second.
 """
 
 import json
+import os
+import resource
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from threading import Thread
 from typing import NamedTuple
 
 from bench.brokers import SETTINGS, kwire_maker
 from bench.cluster.measure import Number
-from bench.load import Generator, Load, ask, frame_of, new_generator, run_load
+from bench.load import Generator, ask, frame_of, new_generator, run_loads
 from bench.rows.common import PRODUCE_VERSION, Running, next_offset, produce_request
 from bench.rows.librdkafka import PRODUCER, library, program
 from bench.usage import cpu_seconds, proportional_mb
@@ -29,15 +32,25 @@ from kwire.testing.waiting import wait_until
 
 CONNECTIONS = (8, 64, 512)
 RECORD_BYTES = 100
+MANY_RECORDS = {**PRODUCER, "queue.buffering.max.messages": "1000000"}
+"""The producers' settings: those of bench/rows for small records, with room for a million."""
+
 RATE_BAR, PRODUCER_BAR, MEMORY_BAR_MB = 1.6, 1.5, 30
 WARM_UP_S = 1.0
 
 
 class Rate(NamedTuple):
-    """What was done in a second, and in a second of the brokers' processor time."""
+    """What was done in a second, and the processor time of broker and load for each, in seconds."""
 
     per_s: float
-    per_cpu_s: float
+    broker_s: float
+    load_s: float
+
+    @property
+    def room(self) -> float:
+        """How many times as much the processors leave room for, with a broker on each."""
+        count = len(os.sched_getaffinity(0))
+        return min(count / (self.broker_s + self.load_s), 2 / self.broker_s) / self.per_s
 
 
 class Workers:
@@ -95,29 +108,22 @@ def family(pid: int) -> list[int]:
     return found
 
 
-def requests(workers: Workers, generators: list[Generator], count: int, seconds: float) -> Rate:
+def requests(workers: Workers, generator: Generator, count: int, seconds: float) -> Rate:
     """Produce requests with one small record each, over so many connections."""
-    loads: list[Load] = []
-
-    def run(generator: Generator, address: str, topic: str) -> None:
-        frame = frame_of(produce_request(topic, 1, RECORD_BYTES), PRODUCE_VERSION)
-        loads.append(run_load(generator, address, frame, count // 2, 1, seconds))
-
+    targets = [
+        (address, frame_of(produce_request(topic, 1, RECORD_BYTES), PRODUCE_VERSION))
+        for address, topic in workers.targets
+    ]
     before = workers.cpu_s()
-    pairs = zip(generators, workers.targets, strict=True)
-    threads = [Thread(target=run, args=(generator, *target)) for generator, target in pairs]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    done = sum(load.requests for load in loads)
-    return Rate(sum(load.requests_per_s for load in loads), done / (workers.cpu_s() - before))
+    load = run_loads(generator, targets, count, 1, seconds)
+    used_s = workers.cpu_s() - before
+    return Rate(load.requests_per_s, used_s / load.requests, load.cpu_s / load.requests)
 
 
 def producers(workers: Workers, client: Path, seconds: float) -> Rate:
     """Two of librdkafka's producers, each with a topic of its own."""
-    settings = [f"{key}={value}" for key, value in PRODUCER.items()]
-    before = workers.cpu_s()
+    settings = [f"{key}={value}" for key, value in MANY_RECORDS.items()]
+    before, clients_before = workers.cpu_s(), _children_s()
     processes = [
         subprocess.Popen(
             [
@@ -132,25 +138,30 @@ def producers(workers: Workers, client: Path, seconds: float) -> Rate:
     said = [json.loads(process.communicate()[0]) for process in processes]
     done = sum(one["records"] for one in said)
     rate = sum(one["records"] / one["seconds"] for one in said)
-    return Rate(rate, done / (workers.cpu_s() - before))
+    clients_s = _children_s() - clients_before
+    return Rate(rate, (workers.cpu_s() - before) / done, clients_s / done)
+
+
+def _children_s() -> float:
+    """The processor time of all processes that were started here and have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def numbers(directory: Path, package: Path, seconds: float) -> Iterator[Number]:
     """All rows."""
-    generators = []
-    for number in range(2):
-        place = directory / f"load-{number}"
-        place.mkdir(parents=True)
-        generators.append(new_generator(place))
+    place = directory / "load"
+    place.mkdir(parents=True)
+    generator = new_generator(place)
     found: dict[int, dict[str, Rate]] = {}
     idle_mb = {}
     for count in (1, 2):
         with Workers(directory / f"workers-{count}", package, count) as workers:
             idle_mb[count] = workers.memory_mb()
-            running = Running(workers.broker, kwire_maker(package), generators[0], seconds)
-            requests(workers, generators, 8, WARM_UP_S)
+            running = Running(workers.broker, kwire_maker(package), generator, seconds)
+            requests(workers, generator, 8, WARM_UP_S)
             rates = {
-                f"{many} connections": requests(workers, generators, many, seconds)
+                f"{many} connections": requests(workers, generator, many, seconds)
                 for many in CONNECTIONS
             }
             rates["2 librdkafka producers"] = producers(workers, program(running), seconds)
@@ -165,5 +176,6 @@ def numbers(directory: Path, package: Path, seconds: float) -> Iterator[Number]:
         yield Number(f"{name}, 1 worker", one.per_s, unit)
         yield Number(f"{name}, 2 workers", two.per_s, unit)
         yield Number(f"{name}, 2 workers / 1 worker", two.per_s / one.per_s, "x", bar, True)
-        ratio = two.per_cpu_s / one.per_cpu_s
-        yield Number(f"{name}, the same for each second of the brokers' processors", ratio, "x")
+        yield Number(f"{name}, what the processors leave room for", one.room, "x")
+        ratio = one.broker_s / two.broker_s
+        yield Number(f"{name}, for each second of the brokers' processor time", ratio, "x")

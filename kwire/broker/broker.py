@@ -61,8 +61,10 @@ if TYPE_CHECKING:
     from kwire.broker.offline_replicas import OfflineReplicas
     from kwire.broker.peers import Peers
     from kwire.broker.producer_ids import ProducerIds
+    from kwire.broker.quotas import Quotas
     from kwire.broker.reach import Reach
     from kwire.broker.replica_sessions import ReplicaSessions
+    from kwire.broker.suspects import Suspects
     from kwire.broker.transactions import Transactions
     from kwire.security.authorizer import Authorizer
 
@@ -80,8 +82,9 @@ class Broker:
 
     ``image`` and ``settings`` are the ones in force. A change replaces them and never alters them.
     ``coordinators`` are those that were needed so far. ``authorizer`` is None
-    where everybody may do everything. ``verified`` are the questions about writes
-    of transactions that other brokers coordinate, by topic, partition and producer id.
+    where everybody may do everything, ``quotas`` is None while the cluster has none of clients.
+    ``verified`` are the questions about writes of transactions that other brokers coordinate, by
+    topic, partition and producer id.
     """
 
     def __init__(
@@ -108,6 +111,7 @@ class Broker:
         self.bugs: list[Exception] = []
         self.is_stopping = self.has_followers = False
         self.reach: Reach | None = None
+        self.suspects: Suspects | None = None
         self.do_afterwards: Callable[[Callable[[], object]], object] = lambda do: do()
         self.fetch_sessions = FetchSessions(self.random)
         self.threads = Threads()
@@ -118,6 +122,9 @@ class Broker:
         self.coordinators: list[Groups | Transactions] = []
         self.verified: dict[tuple[str, int, int], Note] = {}
         self.authorizer = self._authorizer()
+        self.quotas: Quotas | None = None
+        if image.client_quotas:
+            self._follow_quotas(image)
         self._commits = Commits(store, image, self.threads.logs, self.random)
         self._served = ServedPartitions(
             self.node_id, log_manager, self.flusher, self._log_config, self.clock, self.threads.logs
@@ -145,6 +152,12 @@ class Broker:
         from kwire.security.authorizer import Authorizer
 
         return Authorizer.of(wanted, self.image.acls)
+
+    def _follow_quotas(self, image: MetadataImage) -> None:
+        """Have the client quotas of an image in force."""
+        from kwire.broker.quotas import followed
+
+        self.quotas = followed(self.quotas, self, image.client_quotas)
 
     @property
     def cluster_id(self) -> str:
@@ -190,7 +203,9 @@ class Broker:
         """The tasks that fetch from the leaders of what this broker follows."""
         from kwire.broker.fetchers import Fetchers
 
-        return Fetchers(self, self.config.inter_broker_name, self.peers.open_stream)
+        made = Fetchers(self, self.config.inter_broker_name, self.peers.open_stream)
+        self.suspects = made.suspects
+        return made
 
     @cached_property
     def replica_sessions(self) -> "ReplicaSessions":
@@ -237,10 +252,6 @@ class Broker:
         background.start_soon(self._commits.follow, self._publish)
         background.start_soon(self._commits.make)
         background.start_soon(self.flusher.run)
-        if self.config["delegation.token.secret.key"]:
-            from kwire.broker.token_expiry import remove_expired_tokens
-
-            background.start_soon(remove_expired_tokens, self)
         self._follow_leaders()
         if "isr_updates" in vars(self):
             background.start_soon(self.isr_updates.run)
@@ -261,6 +272,8 @@ class Broker:
         """Refer clients that ask or wait for a coordinator to another broker."""
         self.is_stopping = True
         self.threads.close()
+        if self.quotas is not None:
+            self.quotas.end_pauses()
         for coordinators in self.coordinators:
             coordinators.close()
 
@@ -343,11 +356,15 @@ class Broker:
         """Take a new image, and apply its changes to the partitions of this broker."""
         if image.brokers is not self.image.brokers:
             self._unreachable = unreachable_brokers(image, self.image, self._unreachable)
+        if image.client_quotas is not self.image.client_quotas:
+            self._follow_quotas(image)
         if self.authorizer is not None:  # before who sees the image asks it
             await tell_authorizer(self.authorizer, changes)
         self.image = image
         if await changes_broker(changes):
             self.settings = broker_settings(self.config, image, self.node_id)
+        if self.suspects is not None:
+            self.suspects.look()
         await self._served.take_roles(image, changes)
         self._follow_leaders()
         await self._served.publish(image, changes)

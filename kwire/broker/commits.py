@@ -20,6 +20,7 @@ Rules:
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
 from inspect import isawaitable
 from random import Random
 from typing import TYPE_CHECKING, TypeAlias
@@ -31,7 +32,14 @@ from kwire.errors import ErrorCode, KafkaError
 from kwire.metadata.acls import AclsCreated, AclsDeleted
 from kwire.metadata.changes import Change, ConfigChanged, apply, size_of
 from kwire.metadata.image import ConfigResourceType, MetadataImage
-from kwire.metadata.store import Guard, GuardFailed, MetadataStore, RevisionConflict, RevisionGone
+from kwire.metadata.store import (
+    Commit,
+    Guard,
+    GuardFailed,
+    MetadataStore,
+    RevisionConflict,
+    RevisionGone,
+)
 
 if TYPE_CHECKING:
     from kwire.security.authorizer import Authorizer
@@ -331,16 +339,20 @@ class Commits:
         """Apply every commit of the store to the image and publish it, for ever."""
         while True:
             try:
-                async for commit in self._store.watch(self.image.revision):
-                    before, changes, revision = self.image, commit.changes, commit.revision
-                    if len(changes) > CHANGES_PER_TURN:
-                        image = await self._threads.run(apply, before, changes, revision)
-                    else:
-                        image = apply(before, changes, revision)
-                    await self._take(publish, image, changes)
+                async with aclosing(self._store.watch(self.image.revision)) as commits:
+                    async for commit in commits:
+                        await self._apply(publish, commit)
                 return
             except RevisionGone:
                 await self._catch_up(publish)
+
+    async def _apply(self, publish: Publish, commit: Commit) -> None:
+        before, changes, revision = self.image, commit.changes, commit.revision
+        if len(changes) > CHANGES_PER_TURN:
+            image = await self._threads.run(apply, before, changes, revision)
+        else:
+            image = apply(before, changes, revision)
+        await self._take(publish, image, changes)
 
     async def _catch_up(self, publish: Publish) -> None:
         """Take the newest image as a whole: the commits that lead to it are deleted."""

@@ -26,6 +26,7 @@ import trio
 from kwire.broker.fetching import Fetching, Limits, Outcome
 from kwire.broker.flusher import Flusher
 from kwire.broker.follower_partition import FollowerPartition
+from kwire.broker.suspects import Suspects
 from kwire.broker.leaders_ends import ends_of
 from kwire.budget.threads import Threads
 from kwire.client.errors import ClientError
@@ -80,6 +81,7 @@ class Fetcher:
         leader: int,
         address: Callable[[], tuple[str, int] | None],
         open_stream: OpenStream,
+        suspects: Suspects,
     ) -> None:
         self.leader = leader
         self.fetching: Fetching[FollowerPartition] = Fetching()
@@ -87,6 +89,7 @@ class Fetcher:
         self._broker = broker
         self._address = address
         self._open_stream = open_stream
+        self._suspects = suspects
         self._peer: Peer | None = None
         self._peer_is_at: object = None
         self._news = trio.Event()
@@ -181,9 +184,14 @@ class Fetcher:
         timeout_ms = self._broker.integer("replica.socket.timeout.ms") + request.max_wait_ms
         with trio.CancelScope() as self._asking:
             try:
-                return await peer.ask(request, FetchResponse, timeout_s=timeout_ms / 1000)
+                response = await peer.ask(request, FetchResponse, timeout_s=timeout_ms / 1000)
             except ClientError as error:
                 log.info("fetching from broker %d: %s", self.leader, error)
+                self._suspects.lost(self.leader, self._broker.image)
+            else:
+                if self._failures:
+                    self._suspects.answered(self.leader)
+                return response
             finally:
                 scope, self._asking = self._asking, None
         self._close()

@@ -15,6 +15,7 @@ from functools import partial
 from kwire.broker.fetcher import Fetcher, FetchingBroker
 from kwire.broker.follower_partition import FollowerPartition
 from kwire.broker.peers import inter_broker_address
+from kwire.broker.suspects import Suspects
 from kwire.client.peer import OpenStream, open_tcp
 
 NOBODY = -1
@@ -26,6 +27,7 @@ class Fetchers:
     def __init__(
         self, broker: FetchingBroker, listener: object = None, open_stream: OpenStream = open_tcp
     ) -> None:
+        self.suspects = Suspects()
         self._broker = broker
         self._listener = listener
         self._open_stream = open_stream
@@ -61,7 +63,7 @@ class Fetchers:
         fetcher = self._fetchers.get(leader)
         if fetcher is None:
             address = partial(self._address, leader)
-            fetcher = Fetcher(self._broker, leader, address, self._open_stream)
+            fetcher = Fetcher(self._broker, leader, address, self._open_stream, self.suspects)
             self._fetchers[leader] = fetcher
             self._broker.background.start_soon(self._run, fetcher)
         return fetcher

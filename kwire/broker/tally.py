@@ -71,6 +71,8 @@ class RequestTimes:
 class Tally:
     """The counters of one broker.
 
+    ``throttled`` and ``throttled_ms`` are the waits that quotas impose, by the kind of quota.
+
     ``fast`` holds the number of requests of Produce and Fetch, whose keys are 0 and 1, on their
     fast paths; ``fast_times`` their times. ``errors`` is keyed by API and error code. ``start_s``
     and ``start_logs_s`` are how long the start, and within it the loading of logs, has taken.
@@ -91,6 +93,8 @@ class Tally:
         "requests",
         "start_logs_s",
         "start_s",
+        "throttled",
+        "throttled_ms",
     )
 
     def __init__(self) -> None:
@@ -101,6 +105,8 @@ class Tally:
         self.errors: Counter[tuple[int, int]] = Counter()
         self.passes = Spread()
         self.loop_lag = Spread()
+        self.throttled: Counter[str] = Counter()
+        self.throttled_ms: Counter[str] = Counter()
         self.accepted = self.refused = self.malformed = 0
         self.start_s = self.start_logs_s = 0.0
         self._produced = self._fetched = 0

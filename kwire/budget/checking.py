@@ -102,6 +102,7 @@ class Lane:
             raise ClientGone  # the broker stops
         finally:
             work.thread_units = used + stretches.units
+            work.in_threads_units += stretches.units
             self._line.leave()
 
     def close(self) -> None:

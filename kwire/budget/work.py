@@ -124,6 +124,8 @@ class Work:
     - ``is_gone``: says whether the connection has ended; a thread may ask.
     - ``outlives_client``: whether the request in hand is carried out even then. A producer with
       acks=0 waits for no response, so it may close its connection right after its last record.
+    - ``is_exempt``: whether quotas don't count the request in hand.
+    - ``in_threads_units``: what threads have spent on it, since somebody set this to 0.
     - ``held_bytes``: the memory of a large request and of its response, while they are objects.
     - ``doomed``: large objects that nobody needs when the response is made. The thread that encodes
       the response frees them, piece by piece.
@@ -135,6 +137,8 @@ class Work:
         "_turns",
         "doomed",
         "held_bytes",
+        "in_threads_units",
+        "is_exempt",
         "is_gone",
         "is_large",
         "max_answer_bytes",
@@ -157,6 +161,8 @@ class Work:
         self.thread_units: int | None = None
         self.is_large = False
         self.outlives_client = False
+        self.is_exempt = False
+        self.in_threads_units = 0
 
     @property
     def answered_bytes(self) -> int:

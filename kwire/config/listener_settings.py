@@ -183,10 +183,7 @@ def check_listener(listener: ListenerSettings) -> None:
 
 
 def _check_tls(listener: ListenerSettings) -> None:
-    for name in ("ssl.keystore.type", "ssl.truststore.type"):
-        kind = listener.text(name).upper()
-        if kind not in _KEYSTORES:
-            raise listener.error(name, kind, f"must be one of {', '.join(_KEYSTORES)}")
+    check_tls_values(listener)
     has_inline = listener["ssl.keystore.key"] and listener["ssl.keystore.certificate.chain"]
     if not listener["ssl.keystore.location"] and not has_inline:
         name = f"{PREFIX}{listener.name.lower()}.ssl.keystore.location"
@@ -196,10 +193,18 @@ def _check_tls(listener: ListenerSettings) -> None:
             "and ssl.keystore.key"
         )
         raise ConfigError(name, None, problem)
-    for version in listener.strings("ssl.enabled.protocols"):
+
+
+def check_tls_values(settings: ListenerSettings) -> None:
+    """Raise ConfigError for kinds of stores and versions of TLS that kwire doesn't know."""
+    for name in ("ssl.keystore.type", "ssl.truststore.type"):
+        kind = settings.text(name).upper()
+        if kind not in _KEYSTORES:
+            raise settings.error(name, kind, f"must be one of {', '.join(_KEYSTORES)}")
+    for version in settings.strings("ssl.enabled.protocols"):
         if version not in ("TLSv1.2", "TLSv1.3"):
             problem = "kwire speaks TLSv1.2 and TLSv1.3 only"
-            raise listener.error("ssl.enabled.protocols", version, problem)
+            raise settings.error("ssl.enabled.protocols", version, problem)
 
 
 def _check_sasl(listener: ListenerSettings) -> None:

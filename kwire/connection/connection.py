@@ -82,6 +82,8 @@ class Connection:
             pipeline = self._pipeline
             if self._scope is not None or pipeline is None or not pipeline.takes_more:
                 self._watch.end(self)
+                if waiting is not None and not waiting.is_request and self.info.is_gone():
+                    self._end(ConnectionClosed())
             else:
                 self._read_behind(pipeline)
             return

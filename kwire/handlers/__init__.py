@@ -83,6 +83,8 @@ APIS: dict[int, Api] = {
     45: Api("AlterPartitionReassignments", 0, 1),
     46: Api("ListPartitionReassignments", 0, 0),
     47: Api("OffsetDelete", 0, 0),
+    48: Api("DescribeClientQuotas", 0, 1),
+    49: Api("AlterClientQuotas", 0, 1),
     50: Api("DescribeUserScramCredentials", 0, 0),
     51: Api("AlterUserScramCredentials", 0, 0),
     55: Api("DescribeQuorum", 0, 2),

@@ -35,6 +35,10 @@ UNITS_PER_CONFIGS = 400
 _NOT_READ = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
+STRICT_SINCE = 6
+"""The first version with the error THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
+
+
 async def handle(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
     """Create every topic that is allowed."""
     creation = _Creation(context)
@@ -45,7 +49,8 @@ async def handle(request: CreateTopicsRequest, context: RequestContext) -> Creat
         creation.refuse_all(error)
     except KafkaError as error:
         creation.fail(error)
-    return CreateTopicsResponse(topics=await creation.results())
+    wait_ms = 0 if creation.mutations is None else creation.mutations.wait_ms()
+    return CreateTopicsResponse(throttle_time_ms=wait_ms, topics=await creation.results())
 
 
 class _Creation:
@@ -53,6 +58,7 @@ class _Creation:
 
     def __init__(self, context: RequestContext) -> None:
         self.outcomes: dict[str, TopicImage | KafkaError] = {}
+        self.mutations = context.mutations(STRICT_SINCE)
         self._wanted: dict[str, NewTopic | KafkaError] = {}
         self._partitions = 0
         self._context = context
@@ -80,7 +86,11 @@ class _Creation:
 
     async def decide(self, image: MetadataImage, work: Price) -> Sequence[Change]:
         """The changes that create every allowed topic; RequestTooLarge."""
-        creation = TopicCreation(image, self._context.broker.random, self._partitions)
+        allow, random = None, self._context.broker.random
+        if self.mutations is not None:
+            self.mutations.begin()
+            allow = self.mutations.take
+        creation = TopicCreation(image, random, self._partitions, allow)
         for name, wanted in self._wanted.items():
             if isinstance(wanted, KafkaError):
                 self.outcomes[name] = wanted

@@ -72,6 +72,7 @@ def handle(request: FetchRequest, context: RequestContext) -> FetchResponse | Un
     if node_id >= 0:
         from kwire.handlers.replica_fetch import fetch_by_replica
 
+        context.work.is_exempt = True  # quotas are for clients
         epoch = -1 if replica is None else replica.replica_epoch
         return at_once_or_later(fetch_by_replica(request, context, node_id, epoch))
     return at_once_or_later(_handle(request, context))
@@ -84,6 +85,8 @@ async def _handle(request: FetchRequest, context: RequestContext) -> FetchRespon
         return FetchResponse(error_code=error.code)
     # A minimum above the maximum would always wait in vain.
     max_bytes = min(request.max_bytes, context.broker.integer("fetch.max.bytes"))
+    if context.broker.quotas is not None:
+        max_bytes = request.max_bytes = _allowed(max_bytes, context)
     min_bytes = min(request.min_bytes, max_bytes)
     waits_before = context.broker.cold_reads.count
     answer = await _read(wanted, session, request, context)
@@ -102,6 +105,13 @@ async def _handle(request: FetchRequest, context: RequestContext) -> FetchRespon
             for partition in partitions:
                 partition.waiters.discard(change)
     return await _response(answer, session, request, context)
+
+
+def _allowed(max_bytes: int, context: RequestContext) -> int:
+    """How many bytes a fetch may have by the quota of its client: more would be a long pause."""
+    quotas = context.broker.quotas
+    assert quotas is not None
+    return quotas.most_fetched(context.principal, context.client_id, max_bytes)
 
 
 async def _watch(
@@ -139,6 +149,10 @@ async def _response(
             piece = _remember(session, piece, incremental=incremental)
         _add_by_topic(topics, piece)
     told = FetchResponse(session_id=session.session_id if session else NO_SESSION, responses=topics)
+    quotas = context.broker.quotas
+    if quotas is not None:
+        size_bytes = answer.size_bytes
+        told.throttle_time_ms = quotas.fetched(context.principal, context.client_id, size_bytes)
     if answer.has_error:
         from kwire.handlers.leader_hints import hint_consumer
 

@@ -1,7 +1,8 @@
 """FindCoordinator: the broker that coordinates a group or a transactional id.
 
 Behaviour: it is the leader of the partition in which the group or id lives. The first request
-creates ``__consumer_offsets`` or ``__transaction_state``. kwire doesn't serve share groups yet:
+creates ``__consumer_offsets`` or ``__transaction_state``. While a broker is perhaps being found
+dead, the answer waits a moment for the election (``kwire.broker.suspects``). kwire doesn't serve share groups yet:
 their keys get an error at which clients give up at once.
 """
 
@@ -37,6 +38,10 @@ async def _handle(
     keys = request.coordinator_keys if context.api_version >= BATCHED_SINCE else [request.key]
     work = context.work
     address = context.advertised_address()
+    if context.broker.suspects is not None:
+        from kwire.handlers.elections import expected_elections
+
+        await expected_elections(context.broker)
     found: list[Coordinator] = []
     for key in keys:
         if found and work.spend(UNITS + id_units(key)):

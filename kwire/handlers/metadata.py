@@ -8,6 +8,8 @@ Behaviour:
   UNKNOWN_TOPIC_OR_PARTITION, as in Kafka: clients ask again and find the topic then. All topics of
   a request are created in one commit. If there are more than CreateTopics may create, none is
   created.
+- While a broker is perhaps being found dead, the answer waits a moment for the election (see
+  ``kwire.broker.suspects``).
 - By topic id (version 12): UNKNOWN_TOPIC_ID for a topic that is gone.
 """
 
@@ -61,6 +63,10 @@ def handle(request: MetadataRequest, context: RequestContext) -> MetadataRespons
 
 async def _handle(request: MetadataRequest, context: RequestContext) -> MetadataResponse:
     broker = context.broker
+    if broker.suspects is not None:
+        from kwire.handlers.elections import expected_elections
+
+        await expected_elections(broker)
     topics = await _topics(request, context)
     image, node_id = broker.image, broker.node_id
     # Every broker takes changes of metadata. The elected controller may have just died: a client

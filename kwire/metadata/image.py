@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
 from kwire.metadata.acls import NO_ACLS, Acls
+from kwire.metadata.quotas import ClientQuotas
 from kwire.metadata.scram import Credentials
 from kwire.metadata.tokens import Tokens
 
@@ -126,6 +127,7 @@ class MetadataImage(NamedTuple):
     controller_epoch: int = 0
     acls: Acls = NO_ACLS
     scram_credentials: Credentials = MappingProxyType({})
+    client_quotas: ClientQuotas = MappingProxyType({})
     tokens: Tokens = MappingProxyType({})
 
     def config(self, resource_type: ConfigResourceType, name: str) -> Mapping[str, str]:

@@ -20,7 +20,7 @@ from kwire.config.listener_settings import SCRAM, UNSECURED_VALIDATOR, ListenerS
 from kwire.config.settings import ConfigError
 from kwire.metadata.image import ConfigResourceType, MetadataImage
 from kwire.metadata.scram import Credentials, ScramCredential
-from kwire.security.jaas import JaasError, JaasLine, parse_jaas
+from kwire.security.jaas_settings import JAAS, jaas_line
 from kwire.security.login import Login
 from kwire.security.sasl import Exchange, NewExchange
 
@@ -35,7 +35,6 @@ log = logging.getLogger(__name__)
 LOOK_INTERVAL_S = 5.0
 """How often files are looked at while clients connect."""
 
-JAAS = "sasl.jaas.config"
 REAUTHENTICATION = "connections.max.reauth.ms"
 
 
@@ -182,18 +181,6 @@ def _token_rules(settings: ListenerSettings) -> "TokenRules":
         settings.text("sasl.oauthbearer.sub.claim.name"),
         settings.integer("sasl.oauthbearer.clock.skew.seconds"),
     )
-
-
-def jaas_line(settings: ListenerSettings, mechanism: str) -> JaasLine | None:
-    """The JAAS line of a mechanism; None where there is none. ConfigError never shows it."""
-    of_mechanism = settings.of_mechanism(mechanism)
-    text = of_mechanism.text(JAAS)
-    if not text:
-        return None
-    try:
-        return parse_jaas(text)
-    except JaasError as error:
-        raise of_mechanism.error(JAAS, "(hidden)", str(error)) from None
 
 
 def _no_line(settings: ListenerSettings, mechanism: str) -> ConfigError:

@@ -14,6 +14,7 @@ from math import isfinite
 from typing import Any, TypeVar
 
 from kwire.cli.profiles import ProfileError, parse_addresses
+from kwire.config.listener_settings import PROTOCOLS
 from kwire.spark import settings as known
 from kwire.spark.masking import masked
 
@@ -139,12 +140,8 @@ def _check_client(source: known.Source, checked: Checked) -> None:
             checked.mistake(path, value, f"Kafka's own name, {name.removeprefix('kafka.')}")
         elif name in _OURS:
             checked.mistake(path, value, "not here: the pipeline sets it by a key of its own")
-        elif name == "security.protocol" and value != "PLAINTEXT":
-            allowed = (
-                "PLAINTEXT, for now: the pipeline commits offsets and looks for lost data with "
-                "kwire's own client, which has no TLS and no SASL"
-            )
-            checked.mistake(path, value, allowed)
+        elif name == "security.protocol" and value.strip().upper() not in PROTOCOLS:
+            checked.mistake(path, value, near(value, PROTOCOLS))
 
 
 def is_start(text: str) -> bool:

@@ -36,6 +36,7 @@ from kwire.testing.clock import FakeClock
 from kwire.testing.in_process import running_server
 
 DAY_MS = 86_400_000
+TOKEN_LOGIN = ",tokenauth=true"
 SETTINGS = {
     "listeners": "LOGIN://127.0.0.1:0",
     "listener.security.protocol.map": "LOGIN:SASL_PLAINTEXT",
@@ -69,7 +70,9 @@ async def _login_by_token(server, token_id, hmac, mechanism="SCRAM-SHA-256", cli
     client = client or await server.connect()
     await client.request(SaslHandshakeRequest(mechanism=mechanism), 1, SaslHandshakeResponse)
     name = mechanism.removeprefix("SCRAM-").replace("-", "").lower()
-    scram = scram_messages(name, token_id, b64encode(hmac).decode(), "nonce", by_token=True)
+    scram = scram_messages(
+        name, token_id, b64encode(hmac).decode(), "nonce", extensions=TOKEN_LOGIN
+    )
     challenge = await _authenticate(client, next(scram))
     return client, await _authenticate(client, scram.send(challenge.auth_bytes))
 

@@ -1,0 +1,19 @@
+"""Answers about leaders wait for an election that is to come: ``kwire.broker.suspects``."""
+
+from kwire.broker.broker import Broker
+from kwire.handlers.waiting import Change, happens
+
+
+async def expected_elections(broker: Broker) -> None:
+    """Wait until no broker is suspected to be dead that others still take for a leader."""
+    suspects = broker.suspects
+    while suspects is not None and not broker.is_stopping:
+        until_s = suspects.wait_until_s(broker.image)
+        if until_s is None:
+            return
+        change = Change(until_s)
+        suspects.waiters.add(change)
+        try:
+            await happens(change)
+        finally:
+            suspects.waiters.discard(change)
