@@ -82,42 +82,33 @@ def patch() -> None:
 
 
 def _of_librdkafka(kind: Any) -> Any:
-    class Secured(kind):  # type: ignore[misc]
-        """The client with the settings of a login."""
+    def init(self: Any, config: Mapping[str, Any], *rest: Any, **named: Any) -> None:
+        secured = _broker_of(config, "bootstrap.servers")
+        login = {} if secured is None else secured.librdkafka(PROTOCOL, MECHANISM)
+        kind.__init__(self, {**login, **config}, *rest, **named)
 
-        def __init__(self, config: Mapping[str, Any], *rest: Any, **named: Any) -> None:
-            secured = _broker_of(config, "bootstrap.servers")
-            login = {} if secured is None else secured.librdkafka(PROTOCOL, MECHANISM)
-            super().__init__({**login, **config}, *rest, **named)
-
-    return Secured
+    return type(kind.__name__, (kind,), {"__init__": init})
 
 
 def _of_kafka_python(kind: Any) -> Any:
-    class Secured(kind):  # type: ignore[misc]
-        """The client with the settings of a login."""
+    def init(self: Any, *topics: str, **config: Any) -> None:
+        secured = _broker_of(config, "bootstrap_servers")
+        login = {} if secured is None else secured.kafka_python(PROTOCOL, MECHANISM)
+        kind.__init__(self, *topics, **{**login, **config})
 
-        def __init__(self, *topics: str, **config: Any) -> None:
-            secured = _broker_of(config, "bootstrap_servers")
-            login = {} if secured is None else secured.kafka_python(PROTOCOL, MECHANISM)
-            super().__init__(*topics, **{**login, **config})
-
-    return Secured
+    return type(kind.__name__, (kind,), {"__init__": init})
 
 
 def _of_aiokafka(kind: Any) -> Any:
-    class Secured(kind):  # type: ignore[misc]
-        """The client with the settings of a login."""
+    def init(self: Any, *topics: str, **config: Any) -> None:
+        secured = _broker_of(config, "bootstrap_servers")
+        login: dict[str, Any] = {}
+        if secured is not None:
+            login = secured.kafka_python(PROTOCOL, MECHANISM)
+            login["ssl_context"] = create_ssl_context(cafile=login.pop("ssl_cafile"))
+        kind.__init__(self, *topics, **{**login, **config})
 
-        def __init__(self, *topics: str, **config: Any) -> None:
-            secured = _broker_of(config, "bootstrap_servers")
-            login: dict[str, Any] = {}
-            if secured is not None:
-                login = secured.kafka_python(PROTOCOL, MECHANISM)
-                login["ssl_context"] = create_ssl_context(cafile=login.pop("ssl_cafile"))
-            super().__init__(*topics, **{**login, **config})
-
-    return Secured
+    return type(kind.__name__, (kind,), {"__init__": init})
 
 
 def _open_socket(address: tuple[str, int], own: tuple[str, int] | None) -> socket.socket:

@@ -280,3 +280,24 @@ async def test_expired_tokens_are_removed_and_others_outlive_a_restart(tmp_path,
     async with running_server(tmp_path, changed) as server:
         _, answer = await _login_by_token(server, left.token_id, left.hmac)
         assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+
+
+async def test_a_session_ends_with_its_token(tmp_path, mock_clock):
+    """A client that logs in again after a renewal has a longer session; then only logins count."""
+    clock = FakeClock()
+    async with running_server(tmp_path, SETTINGS, clock=clock) as server:
+        alice = await _login(server, "alice")
+        token = await _create(alice, max_lifetime_ms=60_000)
+        assert (await _expire(alice, token.hmac, 5000)).error_code == 0
+        client, answer = await _login_by_token(server, token.token_id, token.hmac)
+        assert answer.session_lifetime_ms == 5000
+        assert (await _renew(alice, token.hmac)).expiry_timestamp_ms == token.max_timestamp_ms
+        clock.pass_time(4000)
+        mock_clock.jump(4)
+        _, answer = await _login_by_token(server, token.token_id, token.hmac, client=client)
+        assert answer.session_lifetime_ms == 56_000
+        clock.pass_time(57_000)
+        mock_clock.jump(57)
+        await client.send(MetadataRequest(), 1)
+        assert await client.is_closed()
+        await alice.aclose()
