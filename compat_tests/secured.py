@@ -11,6 +11,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from aiokafka.helpers import create_ssl_context
+
 from compat_tests.apache_kafka import ApacheKafka
 from kwire.testing.certificates import Authority
 from kwire.testing.ports import free_port
@@ -39,12 +41,35 @@ class SecuredBroker:
         self.certificate_file.write_text(client.certificate_pem)
         self.bootstrap = {name: f"127.0.0.1:{free_port()}" for name in PROTOCOLS}
 
+    def java(self, protocol: str, mechanism: str) -> str:
+        """The file with the settings of a Java client of alice, over TLS."""
+        if protocol == "SSL":
+            keys = self.ca_file.with_name("client.pem")
+            keys.write_text(self.key_file.read_text() + self.certificate_file.read_text())
+            return self._java_file(
+                {
+                    "security.protocol": "SSL",
+                    "ssl.keystore.type": "PEM",
+                    "ssl.keystore.location": str(keys),
+                }
+            )
+        module = f"{_MODULES}.plain.Plain" if mechanism == "PLAIN" else f"{_MODULES}.scram.Scram"
+        login = f'{module}LoginModule required username="{USER}" password="{PASSWORD}";'
+        return self.tool(login, mechanism)
+
     def tool(self, login: str, mechanism: str) -> str:
         """The file with the settings of a Java client with this JAAS line, over SASL_SSL."""
-        lines = [
-            "security.protocol=SASL_SSL",
-            f"sasl.mechanism={mechanism}",
-            f"sasl.jaas.config={login}",
+        return self._java_file(
+            {
+                "security.protocol": "SASL_SSL",
+                "sasl.mechanism": mechanism,
+                "sasl.jaas.config": login,
+            }
+        )
+
+    def _java_file(self, settings: Mapping[str, str]) -> str:
+        lines = [f"{name}={value}" for name, value in settings.items()]
+        lines += [
             "ssl.truststore.type=PEM",
             f"ssl.truststore.location={self.ca_file}",
         ]
@@ -84,6 +109,14 @@ class SecuredBroker:
         else:
             login = {"sasl_plain_username": USER, "sasl_plain_password": password}
             given |= {"sasl_mechanism": mechanism, **login}
+        return given
+
+    def aiokafka(self, protocol: str, mechanism: str) -> dict[str, Any]:
+        """The settings of a client of aiokafka."""
+        given = self.kafka_python(protocol, mechanism)
+        files = {name: given.pop(f"ssl_{name}", None) for name in ("cafile", "certfile", "keyfile")}
+        if protocol.endswith("SSL"):
+            given["ssl_context"] = create_ssl_context(**files)
         return given
 
     def librdkafka(self, protocol: str, mechanism: str, password: str = PASSWORD) -> dict[str, Any]:

@@ -18,7 +18,6 @@ import aiokafka
 import confluent_kafka
 import confluent_kafka.admin
 import kafka
-from aiokafka.helpers import create_ssl_context
 
 from compat_tests import java_tools, raw_client
 from compat_tests.secured import PASSWORD, USER, SecuredBroker
@@ -36,11 +35,6 @@ AUTHORIZER = {
     "super.users": f"User:{USER};User:ANONYMOUS",
 }
 """On the listener under test nobody is anonymous; Kafka's broker itself is on its own listener."""
-
-SCRAM_LINE = (
-    "org.apache.kafka.common.security.scram.ScramLoginModule required "
-    f'username="{USER}" password="{PASSWORD}";'
-)
 
 _under_test: list[SecuredBroker] = []
 
@@ -102,10 +96,7 @@ def _of_kafka_python(kind: Any) -> Any:
 def _of_aiokafka(kind: Any) -> Any:
     def init(self: Any, *topics: str, **config: Any) -> None:
         secured = _broker_of(config, "bootstrap_servers")
-        login: dict[str, Any] = {}
-        if secured is not None:
-            login = secured.kafka_python(PROTOCOL, MECHANISM)
-            login["ssl_context"] = create_ssl_context(cafile=login.pop("ssl_cafile"))
+        login = {} if secured is None else secured.aiokafka(PROTOCOL, MECHANISM)
         kind.__init__(self, *topics, **{**login, **config})
 
     return type(kind.__name__, (kind,), {"__init__": init})
@@ -155,11 +146,11 @@ def _tool_options(arguments: tuple[str, ...]) -> tuple[str, ...]:
         return ()
     if "--command-config" in given:
         path = Path(given["--command-config"])
-        login = Path(secured.tool(SCRAM_LINE, MECHANISM)).read_text()
+        login = Path(secured.java(PROTOCOL, MECHANISM)).read_text()
         if "security.protocol" not in path.read_text():
             path.write_text(f"{path.read_text()}\n{login}")
         return ()
     file = _files.get(secured.bootstrap[PROTOCOL])
     if file is None:
-        file = _files[secured.bootstrap[PROTOCOL]] = secured.tool(SCRAM_LINE, MECHANISM)
+        file = _files[secured.bootstrap[PROTOCOL]] = secured.java(PROTOCOL, MECHANISM)
     return "--command-config", file
