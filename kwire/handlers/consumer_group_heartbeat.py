@@ -38,13 +38,6 @@ class _Sight(NamedTuple):
         return self.authorizer.allowed_names(self, AclOperation.DESCRIBE, ResourceType.TOPIC, names)
 
 
-def _sight(context: RequestContext) -> _Sight | None:
-    authorizer = context.broker.authorizer
-    if authorizer is None:
-        return None
-    return _Sight(authorizer, context.principal, context.connection.peer_host)
-
-
 def handle(
     request: ConsumerGroupHeartbeatRequest, context: RequestContext
 ) -> ConsumerGroupHeartbeatResponse | Unfinished:
@@ -55,9 +48,10 @@ def handle(
 async def _handle(
     request: ConsumerGroupHeartbeatRequest, context: RequestContext
 ) -> ConsumerGroupHeartbeatResponse:
-    client = Client(
-        context.client_id or "", context.client_host, context.api_version, _sight(context)
-    )
+    authorizer, visible = context.broker.authorizer, None
+    if authorizer is not None:
+        visible = _Sight(authorizer, context.principal, context.connection.peer_host)
+    client = Client(context.client_id or "", context.client_host, context.api_version, visible)
     reply = Reply()
     try:
         check_consumer_protocol(context.broker)

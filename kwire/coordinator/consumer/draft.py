@@ -113,14 +113,12 @@ class Draft:
         for regex in self.group.views.keys() - used:
             del self.group.views[regex]
 
-    def look_as(self, member: ConsumerMember, visible: Visible | None) -> None:
-        """Have a member's expression match only what the member may see; None: everything.
+    def look_as(self, member: ConsumerMember, visible: Visible) -> None:
+        """Have a member's expression match only what the member may see.
 
         Members that subscribe by the same expression share its topics: the first of them counts.
         """
         regex, views, members = member.about.regex, self.group.views, self.group.members
-        if visible is None or not regex:
-            return
         known = views.get(regex)
         if known is not None and known.member_id != member.member_id:
             first = members.get(known.member_id)
