@@ -303,6 +303,10 @@ class Server:
         async with trio.open_nursery() as background:
             broker = self.broker
             broker.begin(background)
+            if self.config["delegation.token.secret.key"]:
+                from kwire.broker.token_expiry import remove_expired_tokens
+
+                background.start_soon(remove_expired_tokens, broker)
             async with trio.open_nursery() as connections:
                 self.poller = Poller(connections, self._own_wait, broker.tally, self._open_frame)
                 self.poller.resting.max_bytes = partial(broker.integer, RESTING)

@@ -254,10 +254,6 @@ class Broker:
         background.start_soon(self._commits.follow, self._publish)
         background.start_soon(self._commits.make)
         background.start_soon(self.flusher.run)
-        if self.config["delegation.token.secret.key"]:
-            from kwire.broker.token_expiry import remove_expired_tokens
-
-            background.start_soon(remove_expired_tokens, self)
         self._follow_leaders()
         if "isr_updates" in vars(self):
             background.start_soon(self.isr_updates.run)
@@ -366,9 +362,9 @@ class Broker:
                 self.suspects.compare(self.image, image)
         if image.client_quotas is not self.image.client_quotas:
             self._follow_quotas(image)
-        self.image = image
-        if self.authorizer is not None:
+        if self.authorizer is not None:  # before who sees the image asks it
             await tell_authorizer(self.authorizer, changes)
+        self.image = image
         if await changes_broker(changes):
             self.settings = broker_settings(self.config, image, self.node_id)
         if self.suspects is not None:

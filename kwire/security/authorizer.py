@@ -104,6 +104,23 @@ _Question: TypeAlias = tuple[int, int, str]
 """Operation, resource type and name."""
 
 
+class _Patterns(NamedTuple):
+    """Literal names and prefixes."""
+
+    literals: frozenset[str]
+    prefixes: tuple[str, ...]
+
+    def among(self, names: frozenset[str]) -> frozenset[str]:
+        """Those of the names that a pattern names."""
+        if WILDCARD in self.literals:
+            return names
+        found = names & self.literals
+        if not self.prefixes:
+            return found
+        prefixes = self.prefixes
+        return found.union(name for name in names if name.startswith(prefixes))
+
+
 class Authorizer:
     """Answers by the ACLs that it was told of. ``super_users`` are texts as ``User:admin``.
 
@@ -167,6 +184,42 @@ class Authorizer:
             rule = Rule(is_allowed, "ResourceType")
             self._keep(client, question, rule)
         return rule.is_allowed
+
+    def allowed_names(
+        self, client: Client, operation: int, resource_type: int, names: frozenset[str]
+    ) -> frozenset[str]:
+        """Those of the names to which the client may do this; nothing of it is kept.
+
+        It looks at each ACL of the client once, and costs a fraction of a microsecond a name.
+        """
+        if str(client.principal) in self._super_users:
+            return names
+        if self._without_acl.is_allowed:  # who else has ACLs counts too
+            return frozenset(
+                name
+                for name in names
+                if self._find(client, operation, resource_type, name).is_allowed
+            )
+        allowed = self._patterns(client, operation, resource_type, Permission.ALLOW)
+        denied = self._patterns(client, operation, resource_type, Permission.DENY)
+        return allowed.among(names) - denied.among(names)
+
+    def _patterns(
+        self, client: Client, operation: int, resource_type: int, permission: Permission
+    ) -> "_Patterns":
+        """What the ACLs with this permission name that are about the client and an operation."""
+        acls = [
+            acl
+            for one in (str(client.principal), EVERYBODY)
+            for acl in self._by_principal.get((resource_type, one), ())
+            if acl.permission == permission
+            and acl.host in (WILDCARD, client.peer_host)
+            and _means(acl, operation)
+        ]
+        return _Patterns(
+            frozenset(acl.name for acl in acls if acl.pattern_type == PatternType.LITERAL),
+            tuple({acl.name for acl in acls if acl.pattern_type == PatternType.PREFIXED}),
+        )
 
     def operations(self, client: Client, resource_type: int, name: str) -> int:
         """The operations that the client may do to a resource, a bit for each number."""
