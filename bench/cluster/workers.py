@@ -112,7 +112,7 @@ def family(pid: int) -> list[int]:
 def requests(workers: Workers, generators: list[Generator], count: int, seconds: float) -> Rate:
     """Produce requests with one small record each, over so many connections.
 
-    Each worker has a generator of its own: with one for both, the two wait for it in turn.
+    Each worker has a generator of its own, so that none waits for what the other one is sent.
     """
     loads: list[Load] = []
 
