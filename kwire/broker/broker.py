@@ -110,6 +110,7 @@ class Broker:
         self.tally = Tally()
         self.bugs: list[Exception] = []
         self.is_stopping = self.has_followers = False
+        self.selects_nearest = config.selects_nearest_replica()
         self.reach: Reach | None = None
         self.suspects: Suspects | None = None
         self.do_afterwards: Callable[[Callable[[], object]], object] = lambda do: do()
@@ -137,6 +138,7 @@ class Broker:
         self.is_offline = self._served.is_offline
         self.partitions = self._served.all
         self.stable_offset = self._served.stable_offset
+        self.replica = self._served.replica
         self.hosted = self._served.hosted
         self.high_watermarks = self._served.high_watermarks
         self.gone = self._served.gone
@@ -360,8 +362,13 @@ class Broker:
         """Take a new image, and apply its changes to the partitions of this broker."""
         if image.brokers is not self.image.brokers:
             self._unreachable = unreachable_brokers(image, self.image, self._unreachable)
+<<<<<<< HEAD
         if image.client_quotas is not self.image.client_quotas:
             self._follow_quotas(image)
+=======
+            if self.suspects is not None:
+                self.suspects.compare(self.image, image)
+>>>>>>> repl
         self.image = image
         if self.authorizer is not None:
             await tell_authorizer(self.authorizer, changes)

@@ -95,7 +95,6 @@ WITHOUT_EFFECT = (
     "producer.purgatory.purge.interval.requests",
     "queued.max.",
     "remote.",
-    "replica.selector.class",
     "replica.socket.receive.buffer.bytes",
     "replication.quota.window.",
     "server.max.startup.time.ms",
