@@ -201,6 +201,7 @@ lock: $(VENV)/.test ## update requirements/*.txt from pyproject.toml
 	$(BIN)/python -m pip install -q uv
 	$(call lock,core,--extra build)
 	$(call lock,test,--extra dev)
+	$(call lock,gssapi,--extra gssapi -c requirements/test.txt)
 
 clean: ## remove the environments, caches and build output (never kwire-data)
 	rm -rf build .venv .venv-* .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis bench/out demo/out
@@ -227,9 +228,11 @@ $(VENV)/.core: requirements/core.txt pyproject.toml | usable-python $(BIN)/pytho
 	@$(PIP) --no-build-isolation --no-deps -e .
 	@touch $@
 
-$(VENV)/.test: requirements/test.txt pyproject.toml $(VENV)/.core
+$(VENV)/.test: requirements/test.txt requirements/gssapi.txt pyproject.toml $(VENV)/.core
 	@echo "installing the test tools (downloads about 150 MB once) …"
 	@$(PIP) --require-hashes -r requirements/test.txt
+	@! command -v krb5-config >/dev/null || $(PIP) --require-hashes -r requirements/gssapi.txt || \
+		echo "the package gssapi can't be compiled: the tests of Kerberos are skipped"
 	@touch $@
 
 # The files of the compiled wheel as `pip install` makes them; any changed source rebuilds all.

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
+from kwire.broker.authorizing import authorizer_of, tell_authorizer
 from kwire.broker.cold_reads import ColdReads
 from kwire.broker.commits import (
     Commits,
     Decide,
     changes_broker,
     nobody_is_gone,
-    tell_authorizer,
 )
 from kwire.broker.effective_settings import broker_settings, log_config, settings_of_topic
 from kwire.broker.fetch_sessions import FetchSessions
@@ -66,7 +66,6 @@ if TYPE_CHECKING:
     from kwire.broker.replica_sessions import ReplicaSessions
     from kwire.broker.suspects import Suspects
     from kwire.broker.transactions import Transactions
-    from kwire.security.authorizer import Authorizer
 
 _BROKERS = (BrokerRegistered, BrokerChanged, BrokerUnregistered)
 """Changes after which other followers may be in sync."""
@@ -122,7 +121,7 @@ class Broker:
         self.compaction: Compaction
         self.coordinators: list[Groups | Transactions] = []
         self.verified: dict[tuple[str, int, int], Note] = {}
-        self.authorizer = self._authorizer()
+        self.authorizer = authorizer_of(config, image.acls)
         self.quotas: Quotas | None = None
         if image.client_quotas:
             self._follow_quotas(image)
@@ -145,15 +144,6 @@ class Broker:
         self.offline_partitions = self._served.offline
         self.put_strays_aside = self._served.put_strays_aside
         self.compacts = self._served.compacts
-
-    def _authorizer(self) -> "Authorizer | None":
-        """Who may do what; None where everybody may do everything."""
-        wanted = self.config.authorizer()
-        if wanted is None:
-            return None
-        from kwire.security.authorizer import Authorizer
-
-        return Authorizer.of(wanted, self.image.acls)
 
     def _follow_quotas(self, image: MetadataImage) -> None:
         """Have the client quotas of an image in force."""

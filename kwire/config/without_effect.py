@@ -18,7 +18,9 @@ from kwire.config.synonyms import SYNONYMS
 PROTECTION = (
     "allow.everyone.if.no.acl.found",
     "sasl.client.callback.handler.class",
-    "sasl.kerberos.",
+    "sasl.kerberos.kinit.cmd",
+    "sasl.kerberos.min.time.before.relogin",
+    "sasl.kerberos.ticket.",
     "sasl.login.",
     "sasl.mechanism.controller.protocol",
     "sasl.oauthbearer.assertion.",
