@@ -4,15 +4,17 @@ Behaviour: a list of owners leaves only tokens that one of them owns, asked for 
 list means all, an empty one none. Whose tokens the client may see is its guard's affair.
 """
 
+from kwire.budget.work import Work
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
-from kwire.handlers.slices import pieces
+from kwire.handlers.slices import free_in_thread, pieces
 from kwire.handlers.tokens import may_ask, secret_key
 from kwire.handlers.waiting import Unfinished, at_once_or_later, later
 from kwire.metadata.tokens import DelegationToken, Name, secret_of
 from kwire.protocol.messages.describe_delegation_token import (
     DescribedDelegationToken,
     DescribedDelegationTokenRenewer,
+    DescribeDelegationTokenOwner,
     DescribeDelegationTokenRequest,
     DescribeDelegationTokenResponse,
 )
@@ -41,7 +43,7 @@ async def _handle(
     work, response = context.work, DescribeDelegationTokenResponse()
     owners: set[Name] | None = None
     if request.owners is not None:
-        owners = {(one.principal_type, one.principal_name) for one in request.owners}
+        owners = await _names_of(request.owners, work)
     if owners is not None and not owners:
         return response
     for piece in pieces(list(context.broker.image.tokens.items())):
@@ -55,6 +57,16 @@ async def _handle(
             work.answer(BYTES)
             response.tokens.append(_described(token_id, token, key))
     return response
+
+
+async def _names_of(owners: list[DescribeDelegationTokenOwner], work: Work) -> set[Name]:
+    names: set[Name] = set()
+    for piece in pieces(owners):
+        if work.spend(len(piece) // 4):
+            await later(work.next_slice)
+        names.update((one.principal_type, one.principal_name) for one in piece)
+    free_in_thread(names, work)
+    return names
 
 
 def _names(token: DelegationToken) -> tuple[Name, ...]:
