@@ -13,10 +13,18 @@ from kwire.protocol.messages.alter_user_scram_credentials import (
     ScramCredentialUpsertion,
 )
 from kwire.protocol.messages.create_acls import AclCreation, CreateAclsRequest
+from kwire.protocol.messages.create_delegation_token import (
+    CreatableRenewers,
+    CreateDelegationTokenRequest,
+)
 from kwire.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from kwire.protocol.messages.describe_client_quotas import (
     ComponentData,
     DescribeClientQuotasRequest,
+)
+from kwire.protocol.messages.describe_delegation_token import (
+    DescribeDelegationTokenOwner,
+    DescribeDelegationTokenRequest,
 )
 from kwire.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
@@ -90,7 +98,26 @@ def _alter_quotas(count: int) -> AlterClientQuotasRequest:
     return AlterClientQuotasRequest(entries=entries)
 
 
+def _create_token(count: int) -> CreateDelegationTokenRequest:
+    """More renewers than a token may have."""
+    renewers = [
+        CreatableRenewers(principal_type="User", principal_name=f"u-{n}") for n in range(count)
+    ]
+    return CreateDelegationTokenRequest(renewers=renewers, max_lifetime_ms=-1)
+
+
+def _describe_tokens(count: int) -> DescribeDelegationTokenRequest:
+    """Owners without tokens."""
+    owners = [
+        DescribeDelegationTokenOwner(principal_type="User", principal_name=f"u-{n}")
+        for n in range(count)
+    ]
+    return DescribeDelegationTokenRequest(owners=owners)
+
+
 WORST_OF_ACCESS = {
+    "CreateDelegationToken": _create_token,
+    "DescribeDelegationToken": _describe_tokens,
     "AlterClientQuotas": _alter_quotas,
     "DescribeClientQuotas": lambda count: DescribeClientQuotasRequest(
         components=[ComponentData(entity_type="user", match=f"user-{n}") for n in range(count)]
@@ -115,6 +142,8 @@ CONSTANT_OF_ACCESS = {
         "operation": AclOperation.ANY,
         "permission_type": Permission.ANY,
     },
+    39: {"hmac": b"unknown", "renew_period_ms": -1},
+    40: {"hmac": b"unknown", "expiry_time_period_ms": -1},
     36: {"auth_bytes": b"n,,n=user,r=nonce"},
 }
 """APIs whose requests have no arrays, by key; what the request says."""

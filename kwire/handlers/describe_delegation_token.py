@@ -7,13 +7,14 @@ list means all, an empty one none. Whose tokens the client may see is its guard'
 from kwire.budget.work import Work
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
-from kwire.handlers.slices import pieces
+from kwire.handlers.slices import free_in_thread, pieces
 from kwire.handlers.tokens import may_ask, secret_key
 from kwire.handlers.waiting import Unfinished, at_once_or_later, later
 from kwire.metadata.tokens import DelegationToken, Name, secret_of
 from kwire.protocol.messages.describe_delegation_token import (
     DescribedDelegationToken,
     DescribedDelegationTokenRenewer,
+    DescribeDelegationTokenOwner,
     DescribeDelegationTokenRequest,
     DescribeDelegationTokenResponse,
 )
@@ -40,7 +41,9 @@ async def _handle(
     except KafkaError as error:
         return DescribeDelegationTokenResponse(error_code=error.code)
     work, response = context.work, DescribeDelegationTokenResponse()
-    owners = await _owners(request, work)
+    owners: set[Name] | None = None
+    if request.owners is not None:
+        owners = await _names_of(request.owners, work)
     if owners is not None and not owners:
         return response
     for piece in pieces(list(context.broker.image.tokens.items())):
@@ -56,16 +59,14 @@ async def _handle(
     return response
 
 
-async def _owners(request: DescribeDelegationTokenRequest, work: Work) -> set[Name] | None:
-    """Whose tokens a client asks for; None: everybody's."""
-    if request.owners is None:
-        return None
-    owners: set[Name] = set()
-    for piece in pieces(request.owners):
+async def _names_of(owners: list[DescribeDelegationTokenOwner], work: Work) -> set[Name]:
+    names: set[Name] = set()
+    for piece in pieces(owners):
         if work.spend(len(piece) // 4):
             await later(work.next_slice)
-        owners.update((one.principal_type, one.principal_name) for one in piece)
-    return owners
+        names.update((one.principal_type, one.principal_name) for one in piece)
+    free_in_thread(names, work)
+    return names
 
 
 def _names(token: DelegationToken) -> tuple[Name, ...]:
