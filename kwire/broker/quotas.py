@@ -11,16 +11,25 @@ Rules:
 Source: QuotaFactory.QuotaManagers of Kafka; KIP-13, KIP-219.
 """
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from kwire.broker.tally import Tally
+from kwire.clock import Clock
 from kwire.errors import ErrorCode, KafkaError
 from kwire.metadata.quotas import IP, ClientQuotas
 from kwire.quotas.clients import BucketMeter, Clients, OwnQuotas
 from kwire.quotas.rates import Window
 from kwire.security.principal import Principal
 
-if TYPE_CHECKING:
-    from kwire.broker.broker import Broker
+
+class Metered(Protocol):
+    """The broker whose clients are counted."""
+
+    clock: Clock
+    tally: Tally
+
+    def integer(self, name: str) -> int:
+        """The effective value of a setting."""
 
 
 class Pausing(Protocol):
@@ -38,7 +47,7 @@ class Quotas:
     - ``throttled_ms``: how long these waits were together.
     """
 
-    def __init__(self, broker: "Broker") -> None:
+    def __init__(self, broker: Metered) -> None:
         integer = broker.integer
         self.clients = Clients(
             Window(integer("quota.window.num"), integer("quota.window.size.seconds") * 1000),
@@ -61,10 +70,24 @@ class Quotas:
         meter = self.of(principal, client_id).fetch
         return most_bytes if meter is None else int(min(most_bytes, meter.most_at_once))
 
-    def fetched(self, principal: Principal, client_id: str | None, size_bytes: int) -> int:
-        """Count the records that a consumer gets; return how many ms it has to wait."""
+    def fetched(
+        self, principal: Principal, client_id: str | None, size_bytes: int
+    ) -> tuple[int, bool]:
+        """Count the records that a consumer would get.
+
+        Returns how many ms it has to wait, and whether it gets them all the same. It does if it has
+        used nothing: a batch may be larger than all that the quota ever allows at once.
+        """
         meter = self.of(principal, client_id).fetch
-        return 0 if meter is None else meter.use(size_bytes, self.steady_ms())
+        if meter is None:
+            return 0, True
+        now_ms = self.steady_ms()
+        is_first = meter.counter.measure(now_ms)[0] <= 0
+        wait_ms = meter.use(size_bytes, now_ms)
+        if wait_ms and not is_first:
+            meter.counter.record(-size_bytes, now_ms)
+            return wait_ms, False
+        return wait_ms, True
 
     def note(self, kind: str, wait_ms: int) -> None:
         """Note that a client has to wait."""
@@ -77,7 +100,7 @@ class Quotas:
             pause.set()
 
 
-def followed(quotas: Quotas | None, broker: "Broker", wanted: ClientQuotas) -> Quotas | None:
+def followed(quotas: Quotas | None, broker: Metered, wanted: ClientQuotas) -> Quotas | None:
     """What ``broker.quotas`` is when the cluster has these quotas, which are others than before."""
     if all(entity[0][0] == IP for entity in wanted):
         if quotas is not None:
@@ -126,10 +149,9 @@ class Mutations:
 
 
 def mutations_of(
-    broker: "Broker", principal: Principal, client_id: str | None, *, is_strict: bool
+    quotas: Quotas | None, principal: Principal, client_id: str | None, *, is_strict: bool
 ) -> Mutations | None:
     """What counts the partitions of a request; None for a client without such a quota."""
-    quotas = broker.quotas
     meter = None if quotas is None else quotas.of(principal, client_id).mutation
     if quotas is None or meter is None:
         return None

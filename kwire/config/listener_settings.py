@@ -19,10 +19,13 @@ from kwire.config.without_effect import PREFIX
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
-MECHANISMS = ("PLAIN", *SCRAM, "OAUTHBEARER")
+MECHANISMS = ("PLAIN", *SCRAM, "OAUTHBEARER", "GSSAPI")
 """The SASL mechanisms that kwire serves."""
 
-_PREFIXED = ("ssl.", "sasl.", "connections.max.reauth.ms", "principal.builder.class")
+_PREFIXED = (
+    *("ssl.", "sasl.", "connections.max.reauth.ms", "principal.builder.class"),
+    "max.connection.creation.rate",
+)
 _KEYSTORES = ("PEM", "PKCS12", "JKS")
 _VALIDATOR = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
 UNSECURED_VALIDATOR = (
@@ -152,7 +155,7 @@ def prefixed_settings(properties: Mapping[str, str]) -> dict[str, str]:
             continue
         _, _, rest = name.removeprefix(PREFIX).partition(".")
         mechanism, _, base = rest.partition(".")
-        if mechanism.upper() not in (*MECHANISMS, "GSSAPI"):
+        if mechanism.upper() not in MECHANISMS:
             base = rest
         if base not in known or not base.startswith(_PREFIXED):
             continue

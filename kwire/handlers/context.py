@@ -129,7 +129,7 @@ class RequestContext:
         from kwire.broker.quotas import mutations_of
 
         is_strict = self.api_version >= strict_since
-        return mutations_of(self.broker, self.principal, self.client_id, is_strict=is_strict)
+        return mutations_of(self.broker.quotas, self.principal, self.client_id, is_strict=is_strict)
 
     def advertised_address(self) -> tuple[str, int]:
         """Host and port at which this client reaches this broker.
