@@ -14,7 +14,7 @@ from kwire.spark.lost import DataLost, LostTable
 from kwire.spark.progress import Progress
 from kwire.spark.settings import SinkSettings, Source
 from kwire.spark.sinks.claims import Claims
-from kwire.spark.sinks.files import _BY_TOPIC, FilesSink
+from kwire.spark.sinks.files import _BY_TOPIC, FilesSink, _by_range
 from kwire.spark.storage import LocalStorage
 
 SOURCE = Source("127.0.0.1:1", ("orders",))
@@ -138,3 +138,16 @@ def test_what_was_deleted_before_a_batch_is_known_to_the_sink(tmp_path: Path) ->
     assert guard.incomplete(ranges) == {RANGE}
     guard.after(ranges)
     assert guard.late is None
+
+
+def test_a_file_says_its_place_by_a_number() -> None:
+    """The partitions of a batch's topics are numbered through; no other number is taken."""
+    places = (("a", 0), ("a", 2), ("b", 0))
+    ranges = tuple(OffsetRange(topic, partition, 0, 10) for topic, partition in places)
+    batch = Batch("p", "q", 0, ranges)
+    written = [f"x/__kwire_number={number}/part-0.c000.snappy.parquet" for number in (0, 2, 3)]
+    found = [name.rpartition("/")[0] for name in _by_range(written, batch).values()]
+    assert found == [f"topic={topic}/partition={partition}" for topic, partition in places]
+    for number in ("1", "9", "__HIVE_DEFAULT_PARTITION__"):
+        with pytest.raises(ValueError, match="hasn't read"):
+            _by_range([f"x/__kwire_number={number}/part-0.c000.parquet"], batch)
