@@ -25,7 +25,12 @@ from kwire.broker.commits import (
     nobody_is_gone,
     tell_authorizer,
 )
-from kwire.broker.effective_settings import broker_settings, log_config, settings_of_topic
+from kwire.broker.effective_settings import (
+    broker_settings,
+    log_config,
+    settings_of_topic,
+    throttles_of,
+)
 from kwire.broker.fetch_sessions import FetchSessions
 from kwire.broker.flusher import Flusher
 from kwire.broker.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
@@ -111,6 +116,7 @@ class Broker:
         self.selects_nearest = config.selects_nearest_replica()
         self.reach: Reach | None = None
         self.suspects: Suspects | None = None
+        self.throttles = throttles_of(self, None)
         self.do_afterwards: Callable[[Callable[[], object]], object] = lambda do: do()
         self.fetch_sessions = FetchSessions(self.random)
         self.threads = Threads()
@@ -352,6 +358,9 @@ class Broker:
             await tell_authorizer(self.authorizer, changes)
         if await changes_broker(changes):
             self.settings = broker_settings(self.config, image, self.node_id)
+            self.throttles = throttles_of(self, self.throttles)
+            if self.suspects is not None:
+                self.fetchers.place(())  # there may have to be more tasks, or fewer
         if self.suspects is not None:
             self.suspects.look()
         await self._served.take_roles(image, changes)

@@ -22,9 +22,9 @@ def seen_brokers(
 ) -> list[SeenBroker]:
     """The brokers that have the listener through which this client came, by node id.
 
-    Fenced brokers are left out, unless they are asked for, or ``remembered``. This broker is always among them, at
-    the address that the client has dialled, or that is advertised. Workers on the same machine that
-    listen on every interface are at the host that the client has dialled.
+    Fenced brokers are left out, unless they are asked for, or ``remembered``. This broker is always
+    among them, at the address that the client has dialled, or that is advertised. Workers on the
+    same machine that listen on every interface are at the host that the client has dialled.
     """
     own, listener = context.broker.node_id, context.connection.listener
     seen = []
