@@ -37,12 +37,15 @@ COMPILED := PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/compiled:$(CURDIR)
 COMPILED_PYTEST = $(COMPILED) $(BIN)/pytest $(QUIET) $(AGAIN) -o "pythonpath=build/compiled ."
 COMPILED_COMPAT := $(addprefix compat_tests/test_,clients.py produce_records.py fetch_limits.py \
 	aborted.py compaction.py list_offsets.py broker_kills.py)
-CLUSTER_COMPAT := $(addprefix compat_tests/test_,cluster_tools.py cluster_replicas.py nearest_replica.py group_protocol.py group_rebalances.py \
+CLUSTER_COMPAT := $(addprefix compat_tests/test_,cluster_tools.py cluster_replicas.py nearest_replica.py cluster_kills.py cluster_secured.py \
+	group_protocol.py group_rebalances.py \
 	groups.py transactions.py transaction_errors.py streams.py::test_a_word_count_that_is_killed)
+SECURED_COMPAT := $(addprefix compat_tests/test_,clients.py admin.py groups.py consumer_group_protocol.py transactions.py java_tools.py)
+CHAOS := $(addprefix compat_tests/test_,cluster_kills.py cluster_chaos.py kafka_directory_in_cluster.py)
 CLUSTER_SPARK := $(addprefix spark_tests/test_,batch.py streaming.py transactions.py sinks_topic.py \
 	pipeline_files.py pipeline_upkeep.py::test_verify_finds_a_gap_and_a_double)
 
-.PHONY: help run test check processes unit simulate compat compat-cluster spark spark-cluster spark-chaos browser container compiled compiled-tests compiled-unit compiled-compat bench bench-cluster reliability pipelines costs hostile growth crash demo kafka etcd bring-etcd fuzz short-fuzz short-simulation mutants soak docs format lock clean usable-python
+.PHONY: help run test check processes unit simulate compat compat-cluster cluster-chaos compat-secured spark spark-cluster spark-chaos browser container compiled compiled-tests compiled-unit compiled-compat bench bench-cluster reliability pipelines costs hostile growth crash demo kafka etcd bring-etcd fuzz short-fuzz short-simulation mutants soak docs format lock clean usable-python bench-tls nightly
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -70,6 +73,9 @@ compat: $(VENV)/.test ## test with stock clients and Kafka's Java tools (kwire, 
 
 compat-cluster: $(VENV)/.test bring-etcd ## test replicas, groups, transactions, Streams and Kafka's tools on three kwires and an etcd (FILES=compat_tests: all tests; KWIRE_CLUSTER=kafka: replicas on Apache Kafka)
 	KWIRE_BOOTSTRAP=$(BOOTSTRAP) KWIRE_NODES=3 $(BIN)/pytest $(QUIET) $(AGAIN) $(or $(FILES),$(CLUSTER_COMPAT)) $(ARGS)
+
+cluster-chaos: $(VENV)/.test bring-etcd ## Kafka's own programs while brokers of three kwires are stopped and killed; takes some minutes (KWIRE_CLUSTER=kafka: on Apache Kafka)
+	KWIRE_BOOTSTRAP= KWIRE_NODES=3 $(BIN)/pytest $(QUIET) $(AGAIN) $(CHAOS) $(ARGS)
 
 spark: $(VENV)/.test ## test with PySpark, both lanes (kwire, or BOOTSTRAP=host:port)
 	KWIRE_BOOTSTRAP=$(BOOTSTRAP) $(BIN)/python -m spark_tests.environment --lane stock $(AGAIN) $(ARGS)
@@ -105,6 +111,9 @@ compiled-compat: build/compiled/.built
 
 bench: $(VENV)/.test ## measure kwire and Apache Kafka 4.3.1 in one table (KAFKA=no: only kwire)
 	$(BIN)/python -m bench $(ARGS)
+
+bench-tls: $(VENV)/.test ## measure produce, fetch and handshakes over TLS 1.3, kwire and Apache Kafka (KAFKA=no: only kwire)
+	$(BIN)/python -m bench.tls $(ARGS)
 
 bench-cluster: $(VENV)/.test bring-etcd ## measure three brokers on an etcd, and two workers against one (ARGS="--only metadata")
 	$(BIN)/python -m bench.cluster $(ARGS)
@@ -156,16 +165,19 @@ fuzz: $(VENV)/.test ## run the property tests with many new examples (EXAMPLES=5
 	KWIRE_FUZZ_EXAMPLES=$(or $(EXAMPLES),5000) KWIRE_FUZZ_SHRINK=$(SHRINK) $(BIN)/pytest $(QUIET) tests \
 		-m hypothesis --hypothesis-seed=$(SEED) $(PARALLEL) $(ARGS)
 
-short-simulation: ## three seeds of the simulation, as CI does
-	@$(MAKE) --no-print-directory simulate SEEDS=$(or $(SEEDS),1-3)
+short-simulation: ## 200 seeds of the simulation, each a cluster, and the seeded bugs, as CI does
+	@$(MAKE) --no-print-directory simulate SEEDS=$(or $(SEEDS),1-200) SPREAD=yes
 
 short-fuzz: ## run the property tests for about a minute, as CI does, with new examples each time
 	@$(MAKE) --no-print-directory fuzz EXAMPLES=$(or $(EXAMPLES),30)
 
-simulate: $(VENV)/.test ## three brokers in virtual time under faults, from many seeds (SEEDS=1-50 ARGS="-k kills"); --seed N in ARGS repeats one
+simulate: $(VENV)/.test ## three brokers in virtual time under faults, all scenarios from many seeds (SEEDS=1-50 ARGS="-k kills"), or one from each (SPREAD=yes); --seed N in ARGS repeats one
 	@[[ "$(or $(SEEDS),1)" =~ ^[0-9]+(-[0-9]+)?$$ ]] || { \
 		echo "SEEDS=$(SEEDS): give one seed or a range, as in SEEDS=1-200"; exit 1; }
-	KWIRE_SEEDS=$(or $(SEEDS),1-50) $(BIN)/pytest $(QUIET) $(AGAIN) tests/simulation $(PARALLEL) $(ARGS)
+	KWIRE_SEEDS=$(or $(SEEDS),1-50) KWIRE_SPREAD=$(SPREAD) $(BIN)/pytest $(QUIET) $(AGAIN) tests/simulation $(PARALLEL) $(ARGS)
+
+nightly: $(VENV)/.test ## simulate clusters from new seeds for 24 hours of virtual time, which takes about an hour (HOURS=24 SEED=1000)
+	$(BIN)/python -m tests.simulation.nightly --hours $(or $(HOURS),24) $(if $(SEED),--seed $(SEED))
 
 mutants: $(VENV)/.test ## seed bugs and check that a test catches each; takes half an hour (ARGS="--folder kwire/log --count 200 --seed 1")
 	nice $(BIN)/python -m tests.mutants $(ARGS)
@@ -190,6 +202,7 @@ lock: $(VENV)/.test ## update requirements/*.txt from pyproject.toml
 	$(BIN)/python -m pip install -q uv
 	$(call lock,core,--extra build)
 	$(call lock,test,--extra dev)
+	$(call lock,gssapi,--extra gssapi -c requirements/test.txt)
 
 clean: ## remove the environments, caches and build output (never kwire-data)
 	rm -rf build .venv .venv-* .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis bench/out demo/out
@@ -216,9 +229,11 @@ $(VENV)/.core: requirements/core.txt pyproject.toml | usable-python $(BIN)/pytho
 	@$(PIP) --no-build-isolation --no-deps -e .
 	@touch $@
 
-$(VENV)/.test: requirements/test.txt pyproject.toml $(VENV)/.core
+$(VENV)/.test: requirements/test.txt requirements/gssapi.txt pyproject.toml $(VENV)/.core
 	@echo "installing the test tools (downloads about 150 MB once) …"
 	@$(PIP) --require-hashes -r requirements/test.txt
+	@! command -v krb5-config >/dev/null || $(PIP) --require-hashes -r requirements/gssapi.txt || \
+		echo "the package gssapi can't be compiled: the tests of Kerberos are skipped"
 	@touch $@
 
 # The files of the compiled wheel as `pip install` makes them; any changed source rebuilds all.

@@ -53,6 +53,7 @@ COMPILED_MODULES = [
     "kwire/log/plain_batch.py",
     "kwire/log/producer_entry.py",
     "kwire/log/producer_state.py",
+    "kwire/log/replication.py",
     "kwire/log/rolling.py",
     "kwire/log/segment.py",
     "kwire/log/sparse_index.py",

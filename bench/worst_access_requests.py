@@ -1,6 +1,12 @@
-"""The requests about logins, users and ACLs that cost most; a part of ``bench.worst_requests``."""
+"""The requests about logins, users, quotas and ACLs that cost most."""
 
 from kwire.metadata.acls import AclOperation, PatternType, Permission, ResourceType
+from kwire.protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasRequestEntryData,
+    EntityData,
+    OpData,
+)
 from kwire.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
@@ -8,6 +14,10 @@ from kwire.protocol.messages.alter_user_scram_credentials import (
 )
 from kwire.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from kwire.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from kwire.protocol.messages.describe_client_quotas import (
+    ComponentData,
+    DescribeClientQuotasRequest,
+)
 from kwire.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     UserName,
@@ -68,7 +78,23 @@ def _alter_credentials(count: int) -> AlterUserScramCredentialsRequest:
     )
 
 
+def _alter_quotas(count: int) -> AlterClientQuotasRequest:
+    """The same values again cost as much, so that the cluster has room for all."""
+    entries = [
+        AlterClientQuotasRequestEntryData(
+            entity=[EntityData(entity_type="user", entity_name=f"user-{n}")],
+            ops=[OpData(key="producer_byte_rate", value=1000.0)],
+        )
+        for n in range(count)
+    ]
+    return AlterClientQuotasRequest(entries=entries)
+
+
 WORST_OF_ACCESS = {
+    "AlterClientQuotas": _alter_quotas,
+    "DescribeClientQuotas": lambda count: DescribeClientQuotasRequest(
+        components=[ComponentData(entity_type="user", match=f"user-{n}") for n in range(count)]
+    ),
     "CreateAcls": _create_acls,
     "DeleteAcls": _delete_acls,
     "DescribeUserScramCredentials": lambda count: DescribeUserScramCredentialsRequest(

@@ -73,6 +73,8 @@ class ApacheKafka:
         self.controller = f"127.0.0.1:{free_port()}"
         self.quorum = quorum
         """The options that tell Kafka's tool, when it formats, who the controllers are."""
+        self.prefix: Sequence[str] = ()
+        """A command that runs the command of its arguments, such as ``ip netns exec NAME``."""
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -100,7 +102,10 @@ class ApacheKafka:
         self.prepare()
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                command("kafka.Kafka", str(self._properties_file), options=JVM),
+                [
+                    *self.prefix,
+                    *command("kafka.Kafka", str(self._properties_file), options=JVM),
+                ],
                 stdout=log,
                 stderr=log,
             )
@@ -160,7 +165,8 @@ class ApacheKafka:
         self._raise_if_ended()
         try:
             # The client waits longer and longer between two attempts.
-            socket.create_connection(("127.0.0.1", int(self.bootstrap.rpartition(":")[2]))).close()
+            host, _, port = self.bootstrap.rpartition(":")
+            socket.create_connection((host, int(port))).close()
             KafkaAdminClient(bootstrap_servers=self.bootstrap, request_timeout_ms=5000).close()
         except (KafkaError, OSError):
             return False
@@ -222,6 +228,8 @@ class KafkaCluster:
             self.brokers[node_id] = ApacheKafka(
                 Path(data_dir) / str(node_id), own, f"127.0.0.1:{port}"
             )
+
+    def _form_quorum(self) -> None:
         voters = [
             f"{node_id}@{broker.controller}:{_new_id()}" for node_id, broker in self.brokers.items()
         ]
@@ -236,6 +244,7 @@ class KafkaCluster:
         return ",".join(broker.bootstrap for broker in self.brokers.values())
 
     def __enter__(self) -> "KafkaCluster":
+        self._form_quorum()
         with ExitStack() as stack:
             for broker in self.brokers.values():
                 broker.launch()

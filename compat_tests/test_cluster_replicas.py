@@ -1,65 +1,41 @@
 """Topics with three replicas, seen with stock clients and tools while brokers stop and are killed.
 
-The cluster is the tests' own, because they end its brokers: three kwires on an etcd (``make
-compat-cluster``), or with ``KWIRE_CLUSTER=kafka`` three Apache Kafkas.
+The cluster is the tests' own, because they end its brokers; see ``three_brokers``.
 """
 
 import json
-import os
-import threading
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Producer
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Consumer, Producer
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import NewTopic
 
-from compat_tests.apache_kafka import KafkaCluster
-from compat_tests.clients import QUIET, READ_TIMEOUT_S
-from compat_tests.cluster import KwireCluster
-from compat_tests.conftest import NODES, OWN, Names
+from compat_tests.clients import QUIET
+from compat_tests.conftest import Names
 from compat_tests.java_tools import run_tool
 from compat_tests.reading import read_all
-from compat_tests.test_java_tools import TOPICS
-from kwire.testing.etcd import MISSING, find_etcd
+from compat_tests.three_brokers import (
+    AFTER_S,
+    PARTITIONS,
+    Cluster,
+    Topic,
+    Writer,
+    three_brokers,
+)
 from kwire.testing.waiting import wait_until
 
 ELECTION = "org.apache.kafka.tools.LeaderElectionCommand"
 REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
-PARTITIONS = 3
-SETTINGS = {
-    "offsets.topic.replication.factor": "3",
-    "offsets.topic.num.partitions": "5",
-    "transaction.state.log.replication.factor": "3",
-    "transaction.state.log.min.isr": "2",
-    "transaction.state.log.num.partitions": "3",
-    "auto.leader.rebalance.enable": "false",
-}
-AFTER_S = 60
-"""How long something may take that follows the end of a broker."""
-
-Cluster = KwireCluster | KafkaCluster
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Three brokers."""
-    if NODES < PARTITIONS or os.environ.get("KWIRE_BOOTSTRAP"):
-        pytest.skip("needs three brokers of its own: make compat-cluster")
-    directory = tmp_path_factory.mktemp("replicas")
-    if os.environ.get("KWIRE_CLUSTER") == "kafka":
-        with KafkaCluster(directory, SETTINGS) as kafka:
-            yield kafka
-        return
-    if find_etcd() is None:
-        pytest.skip(MISSING)
-    with KwireCluster(directory, SETTINGS) as kwire:
-        yield kwire
-        log = kwire.log()
-    assert "bug in" not in log, f"{OWN}: {log}"
+    with three_brokers(tmp_path_factory.mktemp("replicas")) as cluster:
+        yield cluster
 
 
 @pytest.fixture
@@ -74,89 +50,10 @@ def names() -> Names:
     return Names()
 
 
-class Topic:
-    """A topic with three replicas for each partition."""
-
-    def __init__(self, cluster: Cluster, admin: KafkaAdminClient, name: str, min_isr: int) -> None:
-        self.name = name
-        self.cluster = cluster
-        configs = {"min.insync.replicas": str(min_isr)}
-        admin.create_topics([NewTopic(name, PARTITIONS, 3, topic_configs=configs)])
-        self.wait_in_sync(3)
-
-    def partitions(self) -> dict[int, tuple[int, list[int]]]:
-        """The leader and the replicas in sync of each partition."""
-        client = AdminClient({"bootstrap.servers": self.cluster.bootstrap}, logger=QUIET)
-        found = client.list_topics(self.name, timeout=READ_TIMEOUT_S).topics[self.name]
-        return {one.id: (one.leader, sorted(one.isrs)) for one in found.partitions.values()}
-
-    def wait_in_sync(self, count: int) -> None:
-        """Until so many replicas of each partition are in sync."""
-
-        def are_in_sync() -> bool:
-            found = self.partitions()
-            return len(found) == PARTITIONS and all(
-                leader >= 0 and len(isr) == count for leader, isr in found.values()
-            )
-
-        wait_until(are_in_sync, timeout_s=AFTER_S, what=f"{count} replicas in sync")
-
-    def tool(self, *arguments: str) -> str:
-        """What kafka-topics prints of the topic."""
-        server = ("--bootstrap-server", self.cluster.bootstrap)
-        return run_tool(TOPICS, *server, "--describe", "--topic", self.name, *arguments)
-
-
 @pytest.fixture
 def topic(cluster: Cluster, admin: KafkaAdminClient, names: Names) -> Topic:
     """A topic that needs two replicas in sync."""
     return Topic(cluster, admin, names.topic("replicas"), 2)
-
-
-class Writer:
-    """Writes numbered records, from a thread of its own, until it is stopped."""
-
-    def __init__(self, bootstrap: str, topic: str, **options: object) -> None:
-        config = {"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 1, **options}
-        self.acknowledged: list[str] = []
-        self.failed: list[str] = []
-        self._topic = topic
-        self._producer = Producer(config, logger=QUIET)
-        self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-
-    def _run(self) -> None:
-        number = 0
-        while not self._is_over.is_set():
-            value = str(number)
-            self._producer.produce(
-                self._topic, value, partition=number % PARTITIONS, on_delivery=self._told
-            )
-            number += 1
-            self._producer.poll(0.002)
-        assert not self._producer.flush(AFTER_S)
-
-    def _told(self, error: KafkaError | None, message: object) -> None:
-        value = message.value().decode()  # type: ignore[attr-defined]
-        if error is None:
-            self.acknowledged.append(value)
-        else:
-            self.failed.append(f"{value}: {error}")
-
-    def wait_for_more(self, count: int) -> None:
-        """Until so many more records are acknowledged."""
-        enough = len(self.acknowledged) + count
-        wait_until(
-            lambda: len(self.acknowledged) >= enough, timeout_s=AFTER_S, what="acknowledgements"
-        )
-
-    def __enter__(self) -> "Writer":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._is_over.set()
-        self._thread.join()
 
 
 def outcome(bootstrap: str, topic: str, acks: str) -> str:

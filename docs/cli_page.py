@@ -9,7 +9,7 @@ from pathlib import Path
 
 from kwire.cli import COMMANDS, actions_of, make_parser
 
-OF_THE_CLUSTER = {"bootstrap_server", "cluster", "timeout"}
+OF_THE_CLUSTER = {"bootstrap_server", "cluster", "command_config", "timeout"}
 """Options that the tour explains for all commands that have them."""
 
 PAGE = Path(__file__).with_name("CLI.md")

@@ -20,6 +20,7 @@ import trio
 
 from kwire.broker.broker import Broker
 from kwire.budget.large import SETTING as LARGE
+from kwire.budget.resting import ARRIVING
 from kwire.budget.resting import SETTING as RESTING
 from kwire.budget.threads import Kind
 from kwire.clock import Clock
@@ -125,6 +126,8 @@ class Server:
                 clean = True  # nothing is written before something is served
                 self._listen()
                 image = await self._register(store, manager)
+                if self.config["kwire.scram.first.users"] is not None:
+                    image = await self._add_first_users(store, image)
                 self.broker = Broker(
                     self.config, manager, store, image, clock=self._clock, random=self._random
                 )
@@ -277,6 +280,16 @@ class Server:
             raise StartError(f"cannot use metadata.log.dir {directory}: {error.message}") from error
         return await store.read()
 
+    async def _add_first_users(self, store: MetadataStore, image: MetadataImage) -> MetadataImage:
+        """Give a cluster without SCRAM users those of ``kwire.scram.first.users``; StartError."""
+        from kwire.config.settings import ConfigError
+        from kwire.security.first_users import add_first_users
+
+        try:
+            return await add_first_users(self.config, store, image)
+        except (ConfigError, KafkaError) as error:
+            raise StartError(str(error)) from error
+
     def _leave_cluster(self, image: MetadataImage, broker: BrokerImage) -> list[Change]:
         """The changes that make this broker alone, which was a worker among others; StartError."""
         from kwire.metadata.fewer_brokers import ReplicasElsewhere, be_alone
@@ -290,9 +303,14 @@ class Server:
         async with trio.open_nursery() as background:
             broker = self.broker
             broker.begin(background)
+            if self.config["delegation.token.secret.key"]:
+                from kwire.broker.token_expiry import remove_expired_tokens
+
+                background.start_soon(remove_expired_tokens, broker)
             async with trio.open_nursery() as connections:
                 self.poller = Poller(connections, self._own_wait, broker.tally, self._open_frame)
                 self.poller.resting.max_bytes = partial(broker.integer, RESTING)
+                self.poller.arriving.max_bytes = partial(broker.integer, ARRIVING)
                 self.poller.turns.large.max_bytes = partial(broker.integer, LARGE)
                 self.poller.reach = broker.reach
                 broker.do_afterwards = self.poller.do_afterwards

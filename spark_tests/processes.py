@@ -13,7 +13,7 @@ from typing import Any
 import pyspark
 
 from kwire.testing.waiting import wait_until
-from spark_tests.environment import QUICK_JVM
+from spark_tests.environment import JVM, QUICK_JVM
 
 START_TIMEOUT_S = 180
 """How long the first batch of a process may take, on a machine that does much else."""
@@ -123,7 +123,7 @@ class StandaloneCluster:
         self.environment = {
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_WORKER_DIR": str(directory / "work"),
-            "SPARK_DAEMON_JAVA_OPTS": QUICK_JVM,
+            "SPARK_DAEMON_JAVA_OPTS": os.environ.get(JVM, QUICK_JVM),
         }
         self.url = ""
         self._started: list[subprocess.Popen[bytes]] = []

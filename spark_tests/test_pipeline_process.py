@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from kwire.testing.waiting import wait_until
 from spark_tests.chaos.trial import Trial
-from spark_tests.environment import QUICK_JVM
+from spark_tests.environment import JVM, QUICK_JVM
 from spark_tests.pipelines import files, numbers, produce_json, settings_of
 from spark_tests.processes import START_TIMEOUT_S, StandaloneCluster, kwire, process, toml
 
@@ -93,7 +93,7 @@ def test_spark_submit_to_a_cluster(
             timeout=60,
             check=True,
         )
-        options = f"--conf spark.executor.extraJavaOptions='{QUICK_JVM}'"
+        options = f"--conf spark.executor.extraJavaOptions='{os.environ.get(JVM, QUICK_JVM)}'"
         options += " --conf spark.executor.memory=512m"
         submit = f"{cluster.bin}/spark-submit {options} {done.stdout}"
         with process(["bash", "-c", submit], log, **cluster.environment) as child:

@@ -46,7 +46,8 @@ BELOW_RUNTIME = {
 ALLOWED["runtime"] = BELOW_RUNTIME
 ALLOWED["client"] = {"errors", "config", "protocol", "record"}
 ALLOWED["security"] = BELOW_RUNTIME | {"runtime", "client"}
-ALLOWED["broker"] = BELOW_RUNTIME | {"runtime", "client", "security"}
+ALLOWED["quotas"] = {"errors", "metadata"}
+ALLOWED["broker"] = BELOW_RUNTIME | {"runtime", "client", "security", "quotas"}
 ALLOWED["handlers"] = ALLOWED["broker"] | {"broker", "security"}
 ALLOWED["connection"] = ALLOWED["handlers"] | {"handlers"}
 ALLOWED["housekeeping"] = ALLOWED["connection"] | {"connection"}
@@ -63,11 +64,11 @@ ALLOWED["testing"] = ALLOWED["cli"] | {"cli"}
 ALLOWED["spark"] = ALLOWED["testing"] | {"testing"}
 
 # Rooms that know no event loop, no clock, no files; the log knows files only.
-NO_TRIO = {"errors", "config", "protocol", "record", "log", "coordinator"}
-NO_WORLD = {"errors", "protocol", "record", "coordinator"}
+NO_TRIO = {"errors", "config", "protocol", "record", "log", "coordinator", "quotas"}
+NO_WORLD = {"errors", "protocol", "record", "coordinator", "quotas"}
 WORLD_MODULES = {"os", "time", "socket", "random", "pathlib", "threading", "subprocess", "datetime"}
 PURE_METADATA = {
-    *("image", "changes", "controller", "store", "acls"),
+    *("image", "changes", "controller", "store", "acls", "quotas"),
     *("placement", "partition_change", "topic_terms", "registration", "liveness", "lost_replicas"),
     *("fewer_brokers", "reassignment", "balance"),
 }

@@ -2,7 +2,8 @@
 
 etcd and all brokers run on this machine. ``--publish`` writes the table into docs/PERFORMANCE.md;
 do this on a machine that does nothing else. ``--only metadata|start|image|workers|kills`` measures
-a part. It exits with 1 if a bar is missed.
+a part. ``--only replicated`` measures three replicas against three Apache Kafkas, which has a table
+of its own. It exits with 1 if a bar is missed.
 """
 
 import argparse
@@ -20,6 +21,8 @@ from bench.choice import add_no
 from bench.cluster.kills import ClusterTrial, WorkersTrial
 from bench.cluster.measure import Number, table
 from bench.cluster.metadata import large, small
+from bench.cluster.replicated import measure
+from bench.cluster.replicated import table as replicated_table
 from bench.cluster.workers import numbers as workers
 from bench.compiled import NotCompiled, compiled_kwire
 from bench.machine import machine
@@ -27,6 +30,11 @@ from bench.publish import PERFORMANCE, between_markers
 
 START = "<!-- cluster: made by `make bench-cluster ARGS=--publish` -->\n"
 END = "<!-- end of cluster -->\n"
+REPLICATED_START = (
+    '<!-- replicated: made by `make bench-cluster ARGS="--only replicated --publish"` -->\n'
+)
+REPLICATED_END = "<!-- end of replicated -->\n"
+REPLICATED = "replicated"
 PARTS = ("metadata", "start", "image", "workers", "kills")
 PAPER = 1_000_000
 
@@ -34,16 +42,22 @@ PAPER = 1_000_000
 def main() -> int:
     """Measure, print, perhaps publish; 1 if a bar is missed."""
     parser = argparse.ArgumentParser(prog="bench.cluster", description="what a cluster costs")
-    parser.add_argument("--only", choices=PARTS, action="append", help="only this part")
+    parser.add_argument(
+        "--only", choices=(*PARTS, REPLICATED), action="append", help="only this part"
+    )
     parser.add_argument("--changes", type=int, default=1000, help="changes of metadata")
     parser.add_argument("--partitions", type=int, default=10_000, help="of three brokers")
     parser.add_argument("--image", type=int, default=100_000, help="partitions in the image")
     parser.add_argument("--seconds", type=float, default=5.0, help="of each load")
     parser.add_argument("--kills", type=int, default=12, help="of workers, in turn")
     parser.add_argument("--outage", type=float, default=60.0, help="seconds without an etcd")
+    parser.add_argument("--rounds", type=int, default=3, help="of loads on three replicas")
+    add_no(parser, "kafka", "three replicas of kwire alone")
     add_no(parser, "compiled", "in pure Python (COMPILED=no)")
     parser.add_argument("--publish", action="store_true", help="write docs/PERFORMANCE.md")
     options = parser.parse_args()
+    if options.only == [REPLICATED]:
+        return replicated(options)
     if options.publish and options.only:
         parser.error("--publish needs the whole table: leave out --only")
     console = Console()
@@ -99,6 +113,31 @@ def kills(directory: Path, package: Path, outage_s: float, count: int) -> Iterat
     """What the ends of processes cost; AssertionError where a record is lost, doubled or moved."""
     yield from ClusterTrial(directory / "cluster", package).run(outage_s)
     yield from WorkersTrial(directory / "workers", package).run(count)
+
+
+def replicated(options: argparse.Namespace) -> int:
+    """The table of three replicas; 1 if a bar is missed."""
+    console = Console()
+    package = _package(console) if options.compiled else ROOT
+    with tempfile.TemporaryDirectory(prefix="kwire-bench-") as name:
+        rows = list(
+            measure(
+                Path(name) / REPLICATED,
+                package,
+                seconds=options.seconds,
+                rounds=options.rounds,
+                with_kafka=options.kafka,
+                say=console.print,
+            )
+        )
+    made = replicated_table(rows)
+    print(made)
+    if options.publish:
+        text = PERFORMANCE.read_text(encoding="utf-8")
+        facts = "; ".join(f"{name}: {value}" for name, value in machine().items())
+        page = between_markers(text, f"{made}\n\n{facts}\n", REPLICATED_START, REPLICATED_END)
+        PERFORMANCE.write_text(page, encoding="utf-8")
+    return 0 if all(row.is_met for row in rows) else 1
 
 
 def publish(found: list[Number]) -> None:

@@ -132,20 +132,29 @@ def create_topic(
     replicas: int = 1,
     config: Mapping[str, str] | None = None,
 ) -> float:
-    """Create a topic as a stock client does, again where it fails; how long it took."""
+    """Create a topic as a stock client does, again where it fails; how long it took.
+
+    Each attempt has a client of its own: one that has taken a broker for the controller that was
+    killed asks for it again and again.
+    """
     began_s = time.monotonic()
-    admin = AdminClient({"bootstrap.servers": bootstrap}, logger=QUIET)
+    errors: list[str] = []
 
     def created() -> bool:
+        admin = AdminClient({"bootstrap.servers": bootstrap}, logger=QUIET)
         topic = NewTopic(name, partitions, replicas, config=dict(config or {}))
         made = admin.create_topics([topic], request_timeout=5, operation_timeout=5)
         try:
             made[name].result(WAIT_S)
         except KafkaException as error:
+            errors.append(str(error))
             return bool(error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS)
         return True
 
-    wait_until(created, timeout_s=WAIT_S, what=f"{name} to be created")
+    try:
+        wait_until(created, timeout_s=2 * WAIT_S, what=f"{name} to be created")
+    except AssertionError as error:
+        raise AssertionError(f"{error}: {errors[-1:]}") from error
     return time.monotonic() - began_s
 
 

@@ -18,6 +18,7 @@ WARM_UP = 20
 SEEN_BAR_MS, MEMORY_BAR_MB, START_BAR_S = 20, 30, 5
 PARTITIONS_PER_TOPIC = 1000
 GIVE_UP_S = 60
+BETWEEN_LOOKS_S = 0.0005
 
 
 def small(directory: Path, package: Path, changes: int) -> Iterator[Number]:
@@ -88,7 +89,7 @@ def _seen(cluster: KwireCluster, changes: int) -> Iterator[Number]:
 
 
 def _wait_for(connection: socket.socket, name: str) -> None:
-    """Ask one broker until it knows the topic."""
+    """Ask one broker until it knows the topic; in between the processors are the brokers'."""
     request = MetadataRequest(
         topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False
     )
@@ -97,6 +98,7 @@ def _wait_for(connection: socket.socket, name: str) -> None:
     while decoded(timed(connection, frame)[1], request, METADATA_VERSION).topics[0].error_code:
         if time.monotonic() > give_up_at:
             raise RuntimeError(f"{name} isn't seen by every broker")
+        time.sleep(BETWEEN_LOOKS_S)
 
 
 def _wait_until_led(bootstrap: str, topics: list[str]) -> None:

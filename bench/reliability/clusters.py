@@ -11,7 +11,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -63,6 +63,19 @@ class Node(Protocol):
         """What it has logged."""
 
 
+class Cables(Protocol):
+    """Networks of the brokers' own; see ``bench.reliability.network``."""
+
+    def cut(self, node_id: int, side: str) -> None:
+        """Pull a broker's cable to one side."""
+
+    def heal(self, node_id: int, side: str) -> None:
+        """Plug it in."""
+
+    def heal_all(self) -> None:
+        """Plug in every cable."""
+
+
 class Row(NamedTuple):
     """A partition as a broker tells it."""
 
@@ -75,9 +88,15 @@ class Trial:
     """A running cluster."""
 
     def __init__(
-        self, name: str, nodes: dict[int, Node], directories: dict[int, Path], etcd: Etcd | None
+        self,
+        name: str,
+        nodes: dict[int, Node],
+        directories: dict[int, Path],
+        etcd: Etcd | None,
+        network: Cables | None = None,
     ) -> None:
         self.name = name
+        self.network = network
         self.nodes = nodes
         self.directories = directories
         """Where the partitions of each broker are."""
@@ -105,6 +124,14 @@ class Trial:
         self.nodes[node_id].restart()
         self.down.discard(node_id)
 
+    def is_running(self, node_id: int) -> bool:
+        """Whether a broker's process hasn't ended by itself."""
+        try:
+            state = Path(f"/proc/{self.nodes[node_id].pid}/stat").read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return False
+        return ") Z " not in state
+
     def freeze(self, node_id: int) -> None:
         """Let a broker stand still: its connections stay, and nothing answers."""
         self.down.add(node_id)
@@ -114,6 +141,20 @@ class Trial:
         """Let a frozen broker go on."""
         os.kill(self.nodes[node_id].pid, signal.SIGCONT)
         self.down.discard(node_id)
+
+    def start_all(self) -> None:
+        """Whatever a scenario that broke off has left: bring every broker and etcd back."""
+        if self.network is not None:
+            self.network.heal_all()
+        for node_id in sorted(self.down):
+            with suppress(ProcessLookupError):
+                os.kill(self.nodes[node_id].pid, signal.SIGCONT)
+            self.start(node_id)
+        for member in [] if self.etcd is None else self.etcd.members:
+            member.kill()
+            member.start()
+        for member in [] if self.etcd is None else self.etcd.members:
+            member.wait_ready()
 
     def rows(self, topic: str, node_id: int = -1) -> list[Row]:
         """The partitions of a topic as one broker that is up tells them, by default the first."""

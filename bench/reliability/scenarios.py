@@ -41,8 +41,19 @@ class Scenarios:
     def __init__(self, trial: Trial, times: int) -> None:
         self.trial = trial
         self.times = times
-        self.load = Load(trial.bootstrap, PARTITIONS, **CLIENT)
+        self._load: Load | None = None
         self._topics = 0
+
+    @property
+    def load(self) -> Load:
+        """The producers of the scenario that runs."""
+        assert self._load is not None
+        return self._load
+
+    def new_load(self) -> Load:
+        """Producers for the next scenario, which write behind those of the one before."""
+        self._load = Load(self.trial.bootstrap, PARTITIONS, after=self._load, **CLIENT)
+        return self._load
 
     @classmethod
     def by_name(cls) -> dict[str, Callable[["Scenarios"], Iterator[Seen]]]:
@@ -59,63 +70,66 @@ class Scenarios:
             "P12": cls.wiped_disk,
         }
 
-    def _led_by(self, node_id: int) -> list[int]:
+    def led_by(self, node_id: int) -> list[int]:
+        """The partitions that a broker leads."""
         rows = self.trial.rows(TOPIC)
         return [index for index, row in enumerate(rows) if row.leader == node_id]
 
-    def _busiest(self) -> int:
+    def busiest(self) -> int:
         """The broker that leads the most partitions."""
         return Counter(row.leader for row in self.trial.rows(TOPIC)).most_common(1)[0][0]
 
-    def _pause(self, scenario: str, what: str, partitions: list[int], began_s: float) -> Seen:
+    def pause(self, scenario: str, what: str, partitions: list[int], began_s: float) -> Seen:
+        """The longest pause of some partitions since then."""
         return Seen(scenario, what, self.load.pause(what, partitions, began_s).value)
 
-    def _whole(self) -> float:
+    def whole(self) -> float:
+        """Wait until all replicas are in sync; the seconds that it took."""
         return self.trial.wait_in_sync(TOPIC)
 
     def leader_killed(self) -> Iterator[Seen]:
         """P1: SIGKILL of a leader."""
         for _ in range(self.times):
-            victim = self._busiest()
-            own = self._led_by(victim)
+            victim = self.busiest()
+            own = self.led_by(victim)
             began_s = time.monotonic()
             dead_s = self.trial.kill(victim)
             self.load.wait(own, dead_s + IN_FLIGHT_S)
-            yield self._pause("P1", "pause of the leader's partitions", own, began_s)
+            yield self.pause("P1", "pause of the leader's partitions", own, began_s)
             self.trial.start(victim)
-            self._whole()
+            self.whole()
 
     def leader_frozen(self) -> Iterator[Seen]:
         """P2: SIGSTOP of a leader, and SIGCONT half a minute later."""
-        victim = self._busiest()
-        own = self._led_by(victim)
+        victim = self.busiest()
+        own = self.led_by(victim)
         began_s = time.monotonic()
         self.trial.freeze(victim)
         try:
             self.load.wait(own, began_s + IN_FLIGHT_S)
-            yield self._pause("P2", "pause of the frozen leader's partitions", own, began_s)
+            yield self.pause("P2", "pause of the frozen leader's partitions", own, began_s)
             time.sleep(max(0.0, began_s + FROZEN_S - time.monotonic()))
         finally:
             self.trial.thaw(victim)
         began_s = time.monotonic()
-        self._whole()
+        self.whole()
         yield Seen("P2", "until it is in sync after SIGCONT", time.monotonic() - began_s)
 
     def controller_killed(self) -> Iterator[Seen]:
         """P3: SIGKILL of the controller."""
         victim = self.trial.controller()
-        own = self._led_by(victim)
+        own = self.led_by(victim)
         rest = [index for index in range(PARTITIONS) if index not in own]
         began_s = time.monotonic()
         dead_s = self.trial.kill(victim)
         yield self._created("P3")
         self.load.wait([*own, *rest], dead_s + IN_FLIGHT_S)
         if own:
-            yield self._pause("P3", "pause of the controller's partitions", own, began_s)
+            yield self.pause("P3", "pause of the controller's partitions", own, began_s)
         if rest:
-            yield self._pause("P3", "pause of other brokers' partitions", rest, began_s)
+            yield self.pause("P3", "pause of other brokers' partitions", rest, began_s)
         self.trial.start(victim)
-        self._whole()
+        self.whole()
 
     def _created(self, scenario: str) -> Seen:
         self._topics += 1
@@ -141,9 +155,9 @@ class Scenarios:
         began_s = time.monotonic()
         self.trial.stop(node_id)
         self.trial.start(node_id)
-        self._whole()
+        self.whole()
         self.load.wait(everything)
-        yield self._pause(scenario, "longest pause of any partition", everything, began_s)
+        yield self.pause(scenario, "longest pause of any partition", everything, began_s)
 
     def rolling_kill(self) -> Iterator[Seen]:
         """P6: SIGKILL of each broker, and its start."""
@@ -153,15 +167,15 @@ class Scenarios:
             self.trial.kill(node_id)
             started_s = time.monotonic()
             self.trial.start(node_id)
-            self._whole()
+            self.whole()
             yield Seen("P6", "from its start until it is in sync", time.monotonic() - started_s)
             self.load.wait(everything)
-            yield self._pause("P6", "longest pause of any partition", everything, began_s)
+            yield self.pause("P6", "longest pause of any partition", everything, began_s)
 
     def unclean(self) -> Iterator[Seen]:
         """P7: only a replica that lacks records is up."""
         yield Seen("P7", "from the operator's command until it leads", unclean_election(self.trial))
-        self._whole()
+        self.whole()
 
     def etcd_out_of_reach(self) -> Iterator[Seen]:
         """P11: the leader of etcd is killed; later no etcd answers for a minute."""
@@ -173,7 +187,7 @@ class Scenarios:
         leader.kill()
         yield self._created("P11")
         self.load.wait(everything)
-        yield self._pause("P11", "pause when etcd's leader is killed", everything, began_s)
+        yield self.pause("P11", "pause when etcd's leader is killed", everything, began_s)
         leader.start()
         leader.wait_ready()
         began_s = time.monotonic()
@@ -181,13 +195,13 @@ class Scenarios:
         for member in members:
             member.kill()
         self.load.wait(everything, began_s + OUTAGE_S)
-        yield self._pause("P11", "longest pause while etcd is stopped 60 s", everything, began_s)
+        yield self.pause("P11", "longest pause while etcd is stopped 60 s", everything, began_s)
         for member in members:
             member.start()
         for member in members:
             member.wait_ready()
         yield self._created("P11")
-        self._whole()
+        self.whole()
 
     def wiped_disk(self) -> Iterator[Seen]:
         """P12: a broker comes back with an empty directory, and copies everything."""
@@ -203,7 +217,7 @@ class Scenarios:
         self._prepare_wiped(node_id)
         began_s = time.monotonic()
         self.trial.start(node_id)
-        self._whole()
+        self.whole()
         yield Seen("P12", "from its start until it is in sync", time.monotonic() - began_s)
 
     def _prepare_wiped(self, node_id: int) -> None:

@@ -17,6 +17,9 @@ BARS_S = {
     ("P6", "longest pause of any partition"): 1.0,
     ("P6", "from its start until it is in sync"): 3.0,
     ("P7", "from the operator's command until it leads"): 1.0,
+    ("P8", "from the network's return until all have an answer"): 2.0,
+    ("P8", "the same where only a leader was cut off"): 2.0,
+    ("P10", "pause of its partitions"): 4.0,
     ("P11", "until a topic is created"): 2.0,
 }
 """The bar of the 95th percentile of kwire's trials."""
@@ -29,8 +32,11 @@ FAULTS = {
     "P5": "all brokers are restarted in turn",
     "P6": "all brokers get SIGKILL in turn",
     "P7": "only a replica that lacks records is up, and may lead",
+    "P8": "clients are cut off for 60 s; from a leader alone for 20 s",
+    "P10": "a leader is cut off from brokers and etcd, not from clients",
     "P11": "etcd loses its leader; then all of etcd is gone for 60 s",
     "P12": "a broker comes back with an empty disk",
+    "P13": "a broker's disk is full for 20 s",
 }
 
 
@@ -50,7 +56,7 @@ def table(seen: Mapping[str, Sequence[Seen]]) -> str:
         f"| | fault | seconds | {KWIRE} | {KAFKA} | bar | |",
         "| --- | --- | --- | ---: | ---: | ---: | --- |",
     ]
-    for key in sorted(keys, key=lambda k: (int(k[0][1:]), k[1])):
+    for key in sorted(keys, key=lambda k: (_number(k[0]), k[1])):
         scenario, what = key
         times = {
             name: [one.seconds for one in rows if (one.scenario, one.what) == key]
@@ -66,13 +72,18 @@ def table(seen: Mapping[str, Sequence[Seen]]) -> str:
     return "\n".join(lines)
 
 
-def outcomes(found: Mapping[str, Outcome]) -> str:
+def outcomes(found: Mapping[str, Mapping[str, Outcome]]) -> str:
     """What was lost, doubled, or told to the application, as Markdown."""
     lines = [
-        "| | acknowledged records | lost | doubled | errors told to the producers |",
-        "| --- | ---: | ---: | ---: | ---: |",
+        "| | | acknowledged records | lost | doubled | errors told to the producers |",
+        "| --- | --- | ---: | ---: | ---: | ---: |",
     ]
-    for name, one in found.items():
-        numbers = (one.acknowledged, one.lost, one.doubled, len(one.errors))
-        lines.append(f"| {name} | {' | '.join(f'{n:,}' for n in numbers)} |")
+    rows = [(_number(scenario), name) for name, rows in found.items() for scenario in rows]
+    for number, name in sorted(rows, key=lambda row: (row[0], list(found).index(row[1]))):
+        one = found[name][f"P{number}"]
+        lines.append(f"| P{number} | {name} | {' | '.join(f'{n:,}' for n in one)} |")
     return "\n".join(lines)
+
+
+def _number(scenario: str) -> int:
+    return int(scenario[1:])

@@ -85,6 +85,13 @@ def produce_to_fetch_us(running: Running) -> list[float]:
     """Times from sending a record until a long-polling fetch returns it, ascending."""
     bootstrap = running.broker.bootstrap
     topic = create_topic(bootstrap, f"bench-{time.monotonic_ns()}")
+    times = long_polls_us(bootstrap, topic)
+    delete_topic(bootstrap, topic)
+    return times
+
+
+def long_polls_us(bootstrap: str, topic: str) -> list[float]:
+    """The same times for a topic that exists; ``bootstrap`` leads its first partition."""
     request = produce_request(topic, 1, 100)
     offset = next_offset(bootstrap, request) + 1
     produce = frame_of(request, PRODUCE_VERSION)
@@ -108,7 +115,6 @@ def produce_to_fetch_us(running: Running) -> list[float]:
             [partition] = decoded(answer, fetch, FETCH_VERSION).responses[0].partitions
             assert partition.records, "the fetch brings nothing"
             read_response(writer, request, PRODUCE_VERSION)
-    delete_topic(bootstrap, topic)
     return sorted(taken * 1e6 for taken in times)
 
 

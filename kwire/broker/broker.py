@@ -17,14 +17,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
+from kwire.broker.authorizing import authorizer_of, tell_authorizer
 from kwire.broker.cold_reads import ColdReads
-from kwire.broker.commits import (
-    Commits,
-    Decide,
-    changes_broker,
-    nobody_is_gone,
-    tell_authorizer,
-)
+from kwire.broker.commits import Commits, Decide, changes_broker, nobody_is_gone
 from kwire.broker.effective_settings import (
     broker_settings,
     log_config,
@@ -36,7 +31,7 @@ from kwire.broker.flusher import Flusher
 from kwire.broker.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from kwire.broker.partition import Partition
 from kwire.broker.served_partitions import ServedPartitions
-from kwire.broker.tally import Tally
+from kwire.broker.tally import Bugs, Tally
 from kwire.budget.threads import Threads
 from kwire.clock import Clock
 from kwire.config.broker import BrokerConfig
@@ -66,11 +61,11 @@ if TYPE_CHECKING:
     from kwire.broker.offline_replicas import OfflineReplicas
     from kwire.broker.peers import Peers
     from kwire.broker.producer_ids import ProducerIds
+    from kwire.broker.quotas import Quotas
     from kwire.broker.reach import Reach
     from kwire.broker.replica_sessions import ReplicaSessions
     from kwire.broker.suspects import Suspects
     from kwire.broker.transactions import Transactions
-    from kwire.security.authorizer import Authorizer
 
 _BROKERS = (BrokerRegistered, BrokerChanged, BrokerUnregistered)
 """Changes after which other followers may be in sync."""
@@ -86,8 +81,9 @@ class Broker:
 
     ``image`` and ``settings`` are the ones in force. A change replaces them and never alters them.
     ``coordinators`` are those that were needed so far. ``authorizer`` is None
-    where everybody may do everything. ``verified`` are the questions about writes
-    of transactions that other brokers coordinate, by topic, partition and producer id.
+    where everybody may do everything, ``quotas`` is None while the cluster has none of clients.
+    ``verified`` are the questions about writes of transactions that other brokers coordinate, by
+    topic, partition and producer id.
     """
 
     def __init__(
@@ -111,7 +107,7 @@ class Broker:
         self._unreachable = unreachable_brokers(image)
         self.settings: Mapping[str, Value] = broker_settings(config, image, self.node_id)
         self.tally = Tally()
-        self.bugs: list[Exception] = []
+        self.bugs = Bugs()
         self.is_stopping = self.has_followers = False
         self.selects_nearest = config.selects_nearest_replica()
         self.reach: Reach | None = None
@@ -126,7 +122,10 @@ class Broker:
         self.compaction: Compaction
         self.coordinators: list[Groups | Transactions] = []
         self.verified: dict[tuple[str, int, int], Note] = {}
-        self.authorizer = self._authorizer()
+        self.authorizer = authorizer_of(config, image.acls)
+        self.quotas: Quotas | None = None
+        if image.client_quotas:
+            self._follow_quotas(image)
         self._commits = Commits(store, image, self.threads.logs, self.random)
         self._served = ServedPartitions(
             self.node_id, log_manager, self.flusher, self._log_config, self.clock, self.threads.logs
@@ -147,14 +146,11 @@ class Broker:
         self.put_strays_aside = self._served.put_strays_aside
         self.compacts = self._served.compacts
 
-    def _authorizer(self) -> "Authorizer | None":
-        """Who may do what; None where everybody may do everything."""
-        wanted = self.config.authorizer()
-        if wanted is None:
-            return None
-        from kwire.security.authorizer import Authorizer
+    def _follow_quotas(self, image: MetadataImage) -> None:
+        """Have the client quotas of an image in force."""
+        from kwire.broker.quotas import followed
 
-        return Authorizer.of(wanted, self.image.acls)
+        self.quotas = followed(self.quotas, self, image.client_quotas)
 
     @property
     def cluster_id(self) -> str:
@@ -269,6 +265,8 @@ class Broker:
         """Refer clients that ask or wait for a coordinator to another broker."""
         self.is_stopping = True
         self.threads.close()
+        if self.quotas is not None:
+            self.quotas.end_pauses()
         for coordinators in self.coordinators:
             coordinators.close()
 
@@ -353,9 +351,11 @@ class Broker:
             self._unreachable = unreachable_brokers(image, self.image, self._unreachable)
             if self.suspects is not None:
                 self.suspects.compare(self.image, image)
-        self.image = image
-        if self.authorizer is not None:
+        if image.client_quotas is not self.image.client_quotas:
+            self._follow_quotas(image)
+        if self.authorizer is not None:  # before who sees the image asks it
             await tell_authorizer(self.authorizer, changes)
+        self.image = image
         if await changes_broker(changes):
             self.settings = broker_settings(self.config, image, self.node_id)
             self.throttles = throttles_of(self, self.throttles)

@@ -20,6 +20,7 @@ Rules:
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
 from inspect import isawaitable
 from random import Random
 from typing import TYPE_CHECKING, TypeAlias
@@ -28,13 +29,19 @@ import trio
 
 from kwire.budget.threads import Kind
 from kwire.errors import ErrorCode, KafkaError
-from kwire.metadata.acls import AclsCreated, AclsDeleted
 from kwire.metadata.changes import Change, ConfigChanged, apply, size_of
 from kwire.metadata.image import ConfigResourceType, MetadataImage
-from kwire.metadata.store import Guard, GuardFailed, MetadataStore, RevisionConflict, RevisionGone
+from kwire.metadata.store import (
+    Commit,
+    Guard,
+    GuardFailed,
+    MetadataStore,
+    RevisionConflict,
+    RevisionGone,
+)
 
 if TYPE_CHECKING:
-    from kwire.security.authorizer import Authorizer
+    pass
 
 Decide: TypeAlias = Callable[[MetadataImage], Sequence[Change] | Awaitable[Sequence[Change]]]
 """Turns the image into changes, and may raise KafkaError. A decision about many things is a
@@ -76,14 +83,6 @@ async def changes_broker(changes: Sequence[Change]) -> bool:
         if isinstance(change, ConfigChanged) and change.resource_type == ConfigResourceType.BROKER:
             return True
     return False
-
-
-async def tell_authorizer(authorizer: "Authorizer", changes: Sequence[Change]) -> None:
-    """Have the authorizer take the ACLs of a commit; other tasks have their turn in between."""
-    for change in changes:
-        if isinstance(change, AclsCreated | AclsDeleted):
-            authorizer.apply(change)
-            await trio.lowlevel.checkpoint()
 
 
 class _Proposal:
@@ -235,6 +234,7 @@ class Commits:
                     with batch.scope:
                         await self._write(batch)
                     self._batch = None
+                del first, batch  # they hold large requests, which are freed in a thread
             self._asked = trio.Event()
             await self._asked.wait()
 
@@ -331,16 +331,20 @@ class Commits:
         """Apply every commit of the store to the image and publish it, for ever."""
         while True:
             try:
-                async for commit in self._store.watch(self.image.revision):
-                    before, changes, revision = self.image, commit.changes, commit.revision
-                    if len(changes) > CHANGES_PER_TURN:
-                        image = await self._threads.run(apply, before, changes, revision)
-                    else:
-                        image = apply(before, changes, revision)
-                    await self._take(publish, image, changes)
+                async with aclosing(self._store.watch(self.image.revision)) as commits:
+                    async for commit in commits:
+                        await self._apply(publish, commit)
                 return
             except RevisionGone:
                 await self._catch_up(publish)
+
+    async def _apply(self, publish: Publish, commit: Commit) -> None:
+        before, changes, revision = self.image, commit.changes, commit.revision
+        if len(changes) > CHANGES_PER_TURN:
+            image = await self._threads.run(apply, before, changes, revision)
+        else:
+            image = apply(before, changes, revision)
+        await self._take(publish, image, changes)
 
     async def _catch_up(self, publish: Publish) -> None:
         """Take the newest image as a whole: the commits that lead to it are deleted."""

@@ -31,6 +31,7 @@ from kwire.runtime import CoordinatorRuntime
 
 if TYPE_CHECKING:
     from kwire.broker.basis import Basis, Replication
+    from kwire.broker.remote_markers import RemoteMarkers
 
 log = logging.getLogger(__name__)
 
@@ -79,6 +80,7 @@ class Endings:
     def __init__(self, broker: MarkedBroker) -> None:
         self._broker = broker
         self._nursery: trio.Nursery | None = None
+        self._remote: RemoteMarkers | None = None
         self._under_way: dict[str, LoadedTransactions] = {}
         self._delayed: set[str] = set()
 
@@ -195,10 +197,13 @@ class Endings:
         elsewhere: dict[TopicPartition, int],
     ) -> _Written:
         """Have other brokers write the markers of the partitions that they lead."""
-        from kwire.broker.remote_markers import send_markers
+        if self._remote is None:
+            from kwire.broker.remote_markers import RemoteMarkers
 
+            assert self._nursery is not None  # this runs in it
+            self._remote = RemoteMarkers(self._broker, self._nursery)
         marker = _marker(loaded, prepared)
-        sent = await send_markers(self._broker, marker, elsewhere)
+        sent = await self._remote.send(marker, elsewhere)
         written = _Written({}, sent.failure)
         for (topic, index), code in sent.codes.items():
             if code is ErrorCode.NONE:

@@ -1,8 +1,14 @@
-"""Sends the markers that end a transaction to the brokers that lead its other partitions.
+"""Sends the markers that end transactions to the brokers that lead their other partitions.
 
-A marker counts as written when its broker has answered. A partition whose broker doesn't answer, or
-no longer leads it, is tried again with the newer image. So a marker may be written twice, which
-changes nothing: the transaction it ends is over.
+Rules:
+
+- A marker counts as written when its broker has answered. A partition whose broker doesn't answer,
+  or no longer leads it, is tried again with the newer image. So a marker may be written twice,
+  which changes nothing: the transaction it ends is over.
+- Each broker is asked one request at a time. Markers that are decided meanwhile wait, and go
+  together in the next one: many transactions that end at once cost few requests.
+
+Source: TransactionMarkerChannelManager of Kafka.
 """
 
 from collections.abc import Iterable
@@ -19,6 +25,9 @@ from kwire.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+
+MOST_PARTITIONS = 1000
+"""A request with this many partitions takes no further transaction."""
 
 
 class Sent(NamedTuple):
@@ -42,40 +51,97 @@ def leaders_elsewhere(
     return found
 
 
-async def send_markers(
-    broker: MarkedBroker, marker: EndMarker, leaders: dict[TopicPartition, int]
-) -> Sent:
-    """Send a marker to every leader, all at the same time."""
-    sent = Sent({}, None)
-    by_node: dict[int, list[TopicPartition]] = {}
-    for partition, leader in leaders.items():
-        by_node.setdefault(leader, []).append(partition)
-    failures: list[KafkaError] = []
+class _Wanted:
+    """A marker for partitions of one broker; ``done`` is set when its result is known."""
 
-    async def send(node_id: int, partitions: list[TopicPartition]) -> None:
-        try:
-            sent.codes.update(await _ask(broker, marker, node_id, partitions))
-        except KafkaError as error:
-            failures.append(error)
+    __slots__ = ("codes", "done", "failure", "marker", "partitions")
 
-    async with trio.open_nursery() as nursery:
-        for node_id, partitions in by_node.items():
-            nursery.start_soon(send, node_id, partitions)
-    return sent._replace(failure=failures[0] if failures else None)
+    def __init__(self, marker: EndMarker, partitions: list[TopicPartition]) -> None:
+        self.marker = marker
+        self.partitions = partitions
+        self.codes: dict[TopicPartition, ErrorCode] = {}
+        self.failure: KafkaError | None = None
+        self.done = trio.Event()
 
 
-async def _ask(
-    broker: MarkedBroker, marker: EndMarker, node_id: int, partitions: list[TopicPartition]
-) -> dict[TopicPartition, ErrorCode]:
-    """The error code of each partition that one broker leads; KafkaError."""
+class RemoteMarkers:
+    """The markers of one broker's transactions for other brokers; requests run in ``nursery``."""
+
+    def __init__(self, broker: MarkedBroker, nursery: trio.Nursery) -> None:
+        self._broker = broker
+        self._nursery = nursery
+        self._waiting: dict[int, list[_Wanted]] = {}
+
+    async def send(self, marker: EndMarker, leaders: dict[TopicPartition, int]) -> Sent:
+        """Send a marker to every leader, to all at the same time."""
+        by_node: dict[int, list[TopicPartition]] = {}
+        for partition, leader in leaders.items():
+            by_node.setdefault(leader, []).append(partition)
+        wanted = {node_id: _Wanted(marker, some) for node_id, some in by_node.items()}
+        for node_id, one in wanted.items():
+            if node_id in self._waiting:
+                self._waiting[node_id].append(one)
+            else:
+                self._waiting[node_id] = [one]
+                self._nursery.start_soon(self._ask_all, node_id)
+        sent = Sent({}, None)
+        for one in wanted.values():
+            await one.done.wait()
+            sent.codes.update(one.codes)
+            sent = sent._replace(failure=sent.failure or one.failure)
+        return sent
+
+    async def _ask_all(self, node_id: int) -> None:
+        """Ask a broker until no marker waits for it."""
+        waiting = self._waiting[node_id]
+        while waiting:
+            together = _taken(waiting)
+            try:
+                await _ask(self._broker, node_id, together)
+            except KafkaError as error:
+                for one in together:
+                    one.failure = KafkaError(error.code, error.message)
+                    one.failure.__cause__ = error
+            for one in together:
+                one.done.set()
+        del self._waiting[node_id]
+
+
+def _taken(waiting: list[_Wanted]) -> list[_Wanted]:
+    """Take what goes in the next request: one marker of each producer, and not too many."""
+    together: dict[int, _Wanted] = {}
+    partitions = 0
+    for one in waiting:
+        if one.marker.producer_id in together or (together and partitions >= MOST_PARTITIONS):
+            break
+        together[one.marker.producer_id] = one
+        partitions += len(one.partitions)
+    del waiting[: len(together)]
+    return list(together.values())
+
+
+async def _ask(broker: MarkedBroker, node_id: int, together: list[_Wanted]) -> None:
+    """Have one broker write markers, and note the error code of each partition; KafkaError."""
     if node_id < 0:
-        topic, index = partitions[0]
+        topic, index = together[0].partitions[0]
         raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{index} has no leader")
+    request = WriteTxnMarkersRequest(markers=[_encoded(one) for one in together])
+    answer = await broker.peers.ask(node_id, request, WriteTxnMarkersResponse)
+    by_producer = {one.marker.producer_id: one for one in together}
+    for result in answer.markers:
+        codes = by_producer[result.producer_id].codes
+        for told in result.topics:
+            for row in told.partitions:
+                codes[told.name, row.partition_index] = ErrorCode(row.error_code)
+
+
+def _encoded(wanted: _Wanted) -> WritableTxnMarker:
     topics: dict[str, WritableTxnMarkerTopic] = {}
-    for topic, index in partitions:
+    for topic, index in wanted.partitions:
         named = topics.setdefault(topic, WritableTxnMarkerTopic(name=topic, partition_indexes=[]))
         named.partition_indexes.append(index)
-    wanted = WritableTxnMarker(
+    marker = wanted.marker
+    return WritableTxnMarker(
         producer_id=marker.producer_id,
         producer_epoch=marker.producer_epoch,
         transaction_result=marker.committed,
@@ -83,12 +149,3 @@ async def _ask(
         coordinator_epoch=marker.coordinator_epoch,
         transaction_version=marker.transaction_version,
     )
-    answer = await broker.peers.ask(
-        node_id, WriteTxnMarkersRequest(markers=[wanted]), WriteTxnMarkersResponse
-    )
-    return {
-        (topic.name, row.partition_index): ErrorCode(row.error_code)
-        for result in answer.markers
-        for topic in result.topics
-        for row in topic.partitions
-    }

@@ -17,6 +17,26 @@ BUCKETS: Final = 28
 """Bucket ``n`` holds times of fewer than ``2**n`` µs that fit into no bucket before it."""
 
 
+MOST_BUGS: Final = 20
+
+
+class Bugs(list[Exception]):
+    """The unexpected exceptions; ``seen`` is how many there were.
+
+    Only the first ``MOST_BUGS`` are kept, because an exception keeps the objects of its request.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen = 0
+
+    def append(self, error: Exception) -> None:
+        """Count a bug, and keep it if it is one of the first."""
+        self.seen += 1
+        if len(self) < MOST_BUGS:
+            super().append(error)
+
+
 class Spread:
     """A histogram of times: how many fell into each bucket, and their sum in µs."""
 
@@ -71,6 +91,8 @@ class RequestTimes:
 class Tally:
     """The counters of one broker.
 
+    ``throttled`` and ``throttled_ms`` are the waits that quotas impose, by the kind of quota.
+
     ``fast`` holds the number of requests of Produce and Fetch, whose keys are 0 and 1, on their
     fast paths; ``fast_times`` their times. ``errors`` is keyed by API and error code. ``start_s``
     and ``start_logs_s`` are how long the start, and within it the loading of logs, has taken.
@@ -91,6 +113,8 @@ class Tally:
         "requests",
         "start_logs_s",
         "start_s",
+        "throttled",
+        "throttled_ms",
     )
 
     def __init__(self) -> None:
@@ -101,6 +125,8 @@ class Tally:
         self.errors: Counter[tuple[int, int]] = Counter()
         self.passes = Spread()
         self.loop_lag = Spread()
+        self.throttled: Counter[str] = Counter()
+        self.throttled_ms: Counter[str] = Counter()
         self.accepted = self.refused = self.malformed = 0
         self.start_s = self.start_logs_s = 0.0
         self._produced = self._fetched = 0

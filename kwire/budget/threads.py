@@ -38,6 +38,7 @@ class Threads:
       has used the thread least comes first.
     - ``telemetry``: metrics that clients push are read; whoever has used the threads least comes
       first.
+    - ``tokens``: the credentials of delegation tokens are derived, which takes milliseconds.
     - ``handshakes``: the steps of TLS handshakes, which take about a millisecond.
     """
 
@@ -52,6 +53,7 @@ class Threads:
         self.telemetry = Lane()
         self.matching = Kind(COMPUTING)
         self.regexes = Lane()
+        self.tokens = Kind(COMPUTING)
         self.handshakes = Kind(HANDSHAKES)
 
     def close(self) -> None:

@@ -32,6 +32,7 @@ COMMANDS = {
     "cluster": "kwire.cli.cluster",
     "health": "kwire.cli.health",
     "doctor": "kwire.cli.doctor",
+    "secure": "kwire.cli.secure",
     "bench": "kwire.cli.bench",
     "completion": "kwire.cli.completion",
     "dump-log": "kwire.cli.dump_log",

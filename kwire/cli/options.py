@@ -23,6 +23,12 @@ def add_cluster_options(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--cluster", metavar="NAME", help="a cluster of the profile file")
     group.add_argument(
+        "--command-config",
+        metavar="FILE",
+        help="Kafka's client properties, for listeners with TLS or a login (default: that of "
+        "KWIRE_COMMAND_CONFIG, or of the cluster in the profile file)",
+    )
+    group.add_argument(
         "--timeout",
         metavar="SECONDS",
         type=seconds,

@@ -11,11 +11,14 @@ variable ``KWIRE_CONFIG`` names another one::
     [clusters.staging]
     bootstrap-server = ["broker-1:9092", "broker-2:9092"]
     client-id = "me"
+    command-config = "/home/me/staging.properties"
 
 Rules:
 
 - The first of these that is there counts: ``--bootstrap-server``, ``--cluster``,
   ``KWIRE_BOOTSTRAP_SERVER``, ``KWIRE_CLUSTER``, the file's ``default``, 127.0.0.1:9092.
+- ``command-config`` is a file of Kafka's client properties, for listeners with TLS or a login.
+  ``--command-config`` counts first, then ``KWIRE_COMMAND_CONFIG``.
 - A key that the file must not have is an error, so that a misspelt key doesn't go unnoticed.
 """
 
@@ -27,7 +30,7 @@ from typing import Any, NamedTuple
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 _DEFAULT_CLIENT_ID = "kwire"
 _LAST_PORT = 65535
-_KEYS = {"bootstrap-server", "client-id"}
+_KEYS = {"bootstrap-server", "client-id", "command-config"}
 
 
 class ProfileError(Exception):
@@ -43,6 +46,9 @@ class Profile(NamedTuple):
 
     addresses: list[tuple[str, int]]
     client_id: str = _DEFAULT_CLIENT_ID
+    command_config: str | None = None
+    is_named: bool = True
+    """False if nothing named the cluster, so that its addresses are a guess."""
 
 
 def profile_file(environment: Mapping[str, str]) -> Path:
@@ -55,9 +61,20 @@ def profile_file(environment: Mapping[str, str]) -> Path:
 
 
 def find_profile(
-    bootstrap: str | None, cluster: str | None, environment: Mapping[str, str] = os.environ
+    bootstrap: str | None,
+    cluster: str | None,
+    command_config: str | None = None,
+    environment: Mapping[str, str] = os.environ,
 ) -> Profile:
-    """The cluster to talk to, by the two options and the environment; ProfileError."""
+    """The cluster to talk to, by the three options and the environment; ProfileError."""
+    found = _find_cluster(bootstrap, cluster, environment)
+    given = command_config or environment.get("KWIRE_COMMAND_CONFIG")
+    return found._replace(command_config=given) if given else found
+
+
+def _find_cluster(
+    bootstrap: str | None, cluster: str | None, environment: Mapping[str, str]
+) -> Profile:
     if bootstrap and cluster:
         raise WrongOption("--bootstrap-server and --cluster exclude each other: leave one out")
     if bootstrap:
@@ -81,7 +98,7 @@ def _named(cluster: str | None, path: Path) -> Profile:
         raise ProfileError(f"{path}: write a cluster as a table, [clusters.NAME]")
     name = cluster or content.get("default")
     if name is None:
-        return Profile(parse_addresses(DEFAULT_BOOTSTRAP))
+        return Profile(parse_addresses(DEFAULT_BOOTSTRAP), is_named=False)
     if not isinstance(name, str):
         raise ProfileError(f'{path}: default must be the name of a cluster, "{name}"')
     if name not in known:
@@ -98,7 +115,12 @@ def _named(cluster: str | None, path: Path) -> Profile:
         addresses = parse_addresses(text)
     except ProfileError as error:
         raise ProfileError(f"{path}, cluster {name}: bootstrap-server: {error}") from error
-    return Profile(addresses, str(entry.get("client-id", _DEFAULT_CLIENT_ID)))
+    command_config = entry.get("command-config")
+    return Profile(
+        addresses,
+        str(entry.get("client-id", _DEFAULT_CLIENT_ID)),
+        None if command_config is None else str(command_config),
+    )
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -11,7 +11,9 @@ from kwire.cli.output import CommandError as CommandError
 from kwire.cli.output import fail, wrong
 
 if TYPE_CHECKING:
+    from kwire.cli.profiles import Profile
     from kwire.client.cluster import Cluster
+    from kwire.client.peer import OpenStream
     from kwire.errors import KafkaError
 
 HINTS = {
@@ -36,7 +38,7 @@ def run_on_cluster(options: argparse.Namespace, work: "Callable[[Cluster], Await
     from kwire.cli.profiles import ProfileError, WrongOption, find_profile
 
     try:
-        profile = find_profile(options.bootstrap_server, options.cluster)
+        profile = find_profile(options.bootstrap_server, options.cluster, options.command_config)
     except ProfileError as error:
         refuse = wrong if isinstance(error, WrongOption) else fail
         return refuse(str(error))
@@ -50,14 +52,18 @@ def run_on_cluster(options: argparse.Namespace, work: "Callable[[Cluster], Await
     import trio
 
     from kwire.client.cluster import open_cluster
-    from kwire.client.errors import AnswerTimeout, BadAnswer, CannotConnect, ClientError
     from kwire.client.leaders import first_error
+    from kwire.client.peer import open_tcp
     from kwire.client.settings import ClientSettings
-    from kwire.errors import KafkaError
-    from kwire.protocol.wire import UnencodableMessage
 
     gc.freeze()
     gc.enable()
+    open_stream: OpenStream = open_tcp
+    try:
+        if profile.command_config:
+            profile, open_stream = _with_command_config(profile)
+    except ProfileError as error:
+        return fail(str(error))
     settings = ClientSettings(
         client_id=profile.client_id,
         connect_timeout_s=min(options.timeout, ClientSettings().connect_timeout_s),
@@ -66,29 +72,63 @@ def run_on_cluster(options: argparse.Namespace, work: "Callable[[Cluster], Await
     )
 
     async def whole() -> int:
-        async with open_cluster(profile.addresses, settings) as cluster:
+        async with open_cluster(profile.addresses, settings, open_stream) as cluster:
             return await work(cluster)
 
     try:
         return trio.run(whole)
     except BaseException as raised:
         cause = first_error(raised)
-        if isinstance(cause, CannotConnect):
-            return fail(
-                f"cannot connect to {cause}; start a broker with kwire serve, or name a running "
-                "one with --bootstrap-server HOST:PORT"
-            )
-        if isinstance(cause, KafkaError):
-            return fail(described(cause))
-        if isinstance(cause, BadAnswer | AnswerTimeout):
-            return fail(f"{cause}; is it a Kafka broker, and the port of a plaintext listener?")
-        if isinstance(cause, ClientError | CommandError):
-            return fail(str(cause))
-        if isinstance(cause, UnencodableMessage):
-            return fail(f"Kafka's protocol has no room for what was given: {cause}")
+        said = _said(cause, is_secured=profile.command_config is not None)
+        if said is not None:
+            return fail(said)
         if cause is raised:
             raise
         raise cause from raised
+
+
+def _with_command_config(profile: "Profile") -> "tuple[Profile, OpenStream]":
+    """The cluster as its file of client properties says, and what opens streams; ProfileError."""
+    from kwire.cli.profiles import ProfileError, parse_addresses
+    from kwire.security.client_properties import ClientFileError, read_client_properties
+
+    assert profile.command_config is not None
+    try:
+        found = read_client_properties(profile.command_config)
+    except ClientFileError as error:
+        raise ProfileError(str(error)) from error
+    if found.bootstrap_servers and not profile.is_named:
+        profile = profile._replace(addresses=parse_addresses(found.bootstrap_servers))
+    profile = profile._replace(client_id=found.client_id or profile.client_id)
+    return profile, found.open_stream
+
+
+def _said(cause: BaseException, *, is_secured: bool) -> str | None:
+    """The line about an error of a command; None for one that is a bug."""
+    from kwire.client.errors import BadAnswer, CannotConnect, ClientError, ConnectionLost, NotLetIn
+    from kwire.errors import KafkaError
+    from kwire.protocol.wire import UnencodableMessage
+
+    match cause:
+        case NotLetIn():
+            return f"cannot connect to {cause}; look at the file of --command-config"
+        case CannotConnect():
+            return (
+                f"cannot connect to {cause}; start a broker with kwire serve, or name a running "
+                "one with --bootstrap-server HOST:PORT"
+            )
+        case KafkaError():
+            return described(cause)
+        case BadAnswer() | ConnectionLost() if not is_secured:
+            return (
+                f"{cause}; is it a Kafka broker? If its listener has TLS or a login, name a file "
+                "of Kafka's client properties with --command-config"
+            )
+        case ClientError() | CommandError():
+            return str(cause)
+        case UnencodableMessage():
+            return f"Kafka's protocol has no room for what was given: {cause}"
+    return None
 
 
 def described(error: "KafkaError") -> str:

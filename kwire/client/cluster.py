@@ -20,7 +20,7 @@ from typing import TypeVar
 import trio
 
 from kwire.client.backoff import Backoff
-from kwire.client.errors import CannotConnect, ClientError, ConnectionLost, NoSuchBroker
+from kwire.client.errors import CannotConnect, ClientError, ConnectionLost, NoSuchBroker, NotLetIn
 from kwire.client.peer import OpenStream, Peer, open_tcp
 from kwire.client.settings import ClientSettings
 from kwire.errors import RETRIABLE, ErrorCode, KafkaError
@@ -93,7 +93,8 @@ class Cluster:
                 return peer
         if len(failures) == 1:
             raise failures[0]
-        raise CannotConnect("", "; ".join(map(str, failures)))
+        known = any(isinstance(one, NotLetIn) for one in failures)
+        raise (NotLetIn if known else CannotConnect)("", "; ".join(map(str, failures)))
 
     async def ask(
         self,

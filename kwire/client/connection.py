@@ -20,6 +20,7 @@ import trio
 
 from kwire.client.errors import AnswerTimeout, BadAnswer, ClientError, ConnectionLost
 from kwire.client.settings import ClientSettings
+from kwire.client.transport import Transport
 from kwire.protocol.codec import MalformedRequest, decode
 from kwire.protocol.frame import decode_response_header, encode_request
 from kwire.protocol.types import Request, Response
@@ -27,7 +28,10 @@ from kwire.protocol.types import Request, Response
 R = TypeVar("R", bound=Response)
 
 _SIZE_BYTES = 4
-_RECEIVE_BYTES = 256 * 1024
+_RECEIVE_BYTES = 64 * 1024
+_LARGE_BYTES = 2 * 1024 * 1024
+"""The memory that a large response gets at once; with more, as much as has arrived again."""
+
 _CORRELATION_IDS = 0x8000_0000
 
 
@@ -43,7 +47,7 @@ class Answer(Generic[R]):
         self._response = response
         self._version = version
         self._arrived = trio.Event()
-        self._frame = b""
+        self._frame: bytes | bytearray = b""
         self._failure: ClientError | None = None
         self.id = correlation_id
 
@@ -52,7 +56,7 @@ class Answer(Generic[R]):
         """The name of the request, as in Kafka's documentation."""
         return self._response.__name__.removesuffix("Response")
 
-    def arrive(self, frame: bytes) -> None:
+    def arrive(self, frame: bytes | bytearray) -> None:
         """The response's frame, without its size."""
         self._frame = frame
         self._arrived.set()
@@ -64,15 +68,15 @@ class Answer(Generic[R]):
 
     async def wait(self, timeout_s: float) -> R:
         """The response; ConnectionLost, AnswerTimeout after ``timeout_s``, or BadAnswer."""
-        frame = await self.wait_raw(timeout_s)
+        frame = memoryview(await self.wait_raw(timeout_s))
         try:
             _, position = decode_response_header(frame, self._response, self._version)
-            return decode(self._response, self._version, memoryview(frame)[position:])
+            return decode(self._response, self._version, frame[position:])
         except MalformedRequest as error:
             text = f"the answer to {self.name} version {self._version} is malformed ({error})"
             raise self._connection.close(BadAnswer(self._connection.address, text)) from error
 
-    async def wait_raw(self, timeout_s: float) -> bytes:
+    async def wait_raw(self, timeout_s: float) -> bytes | bytearray:
         """The response's frame without its size, header included; raises as ``wait`` does."""
         with trio.move_on_after(timeout_s) as patience:
             await self._arrived.wait()
@@ -90,7 +94,7 @@ class Connection:
     def __init__(self, stream: trio.abc.Stream, address: str, settings: ClientSettings) -> None:
         self.address = address
         self.settings = settings
-        self._stream = stream
+        self._transport = Transport(stream)
         self._waiting: deque[Answer[Response]] = deque()
         self._room = trio.Semaphore(settings.max_in_flight)
         self._turn = trio.StrictFIFOLock()
@@ -113,11 +117,13 @@ class Connection:
                     self._take(await self._receive_frame())
         except ClientError as error:
             failure = error
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
-            failure = ConnectionLost(self.address, "the connection was reset")
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            alert = getattr(error.__cause__, "reason", None)  # of an ssl.SSLError
+            text = f"the connection was reset ({alert})" if alert else "the connection was reset"
+            failure = ConnectionLost(self.address, text)
         finally:
             self.close(failure)
-            await trio.aclose_forcefully(self._stream)
+            await self._transport.close()
 
     def close(self, failure: ClientError | None = None) -> ClientError:
         """Close the connection: requests without an answer fail, with the first reason given."""
@@ -144,7 +150,10 @@ class Connection:
             request, version, self._next_correlation_id(), self.settings.client_id
         )
         correlation_id = self._correlation_id
-        await self._room.acquire()
+        try:
+            self._room.acquire_nowait()
+        except trio.WouldBlock:
+            await self._room.acquire()
         answer = Answer(self, response, version, correlation_id)
         await self._write(frame, answer)
         return answer
@@ -161,7 +170,11 @@ class Connection:
         return self._correlation_id
 
     async def _write(self, frame: bytearray, answer: "Answer[R] | None") -> None:
-        async with self._turn:
+        try:
+            self._turn.acquire_nowait()
+        except trio.WouldBlock:
+            await self._turn.acquire()
+        try:
             if self._failure is not None:
                 if answer is not None:
                     self._room.release()
@@ -170,15 +183,17 @@ class Connection:
                 self._waiting.append(answer)  # type: ignore[arg-type]  # only read from here on
             is_written = False
             try:
-                await self._stream.send_all(frame)
+                await self._transport.send_all(frame)
                 is_written = True
             except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
                 raise self.close(ConnectionLost(self.address, "the connection is lost")) from error
             finally:
                 if not is_written:
                     self.close(ConnectionLost(self.address, "a request was not written completely"))
+        finally:
+            self._turn.release()
 
-    def _take(self, frame: bytes) -> None:
+    def _take(self, frame: bytes | bytearray) -> None:
         """Give a response to the oldest request."""
         if not self._waiting:
             raise BadAnswer(self.address, "it sent an answer that nothing was asked for")
@@ -190,7 +205,7 @@ class Connection:
             raise failure
         answer.arrive(frame)
 
-    async def _receive_frame(self) -> bytes:
+    async def _receive_frame(self) -> bytes | bytearray:
         """The next frame without its size."""
         await self._receive(_SIZE_BYTES)
         size_bytes = int.from_bytes(self._buffer[:_SIZE_BYTES], signed=True)
@@ -201,15 +216,36 @@ class Connection:
             )
             raise BadAnswer(self.address, text)
         end = _SIZE_BYTES + size_bytes
+        if len(self._buffer) < end and size_bytes > _RECEIVE_BYTES:
+            return await self._receive_large(size_bytes)
         await self._receive(end)
         frame = bytes(memoryview(self._buffer)[_SIZE_BYTES:end])
         del self._buffer[:end]
         return frame
 
+    async def _receive_large(self, size_bytes: int) -> bytearray:
+        """The rest of a frame that has begun to arrive, received to where it stays.
+
+        Its memory is taken as it arrives: a broker's word for its size isn't enough.
+        """
+        frame = self._buffer
+        del frame[:_SIZE_BYTES]
+        self._buffer = bytearray()
+        done = len(frame)
+        while done < size_bytes:
+            if done == len(frame):
+                frame += bytes(min(size_bytes - done, max(done, _LARGE_BYTES)))
+            with memoryview(frame) as view:
+                received = await self._transport.receive_into(view[done:])
+            if not received:
+                raise ConnectionLost(self.address, "the broker closed the connection")
+            done += received
+        return frame
+
     async def _receive(self, size_bytes: int) -> None:
         """Receive until the buffer has ``size_bytes``; ConnectionLost at the end of the stream."""
         while len(self._buffer) < size_bytes:
-            received = await self._stream.receive_some(_RECEIVE_BYTES)
+            received = await self._transport.receive_some(_RECEIVE_BYTES)
             if not received:
                 raise ConnectionLost(self.address, "the broker closed the connection")
             self._buffer += received

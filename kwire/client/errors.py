@@ -17,6 +17,14 @@ class CannotConnect(ClientError):
     """No connection could be opened; the request was not sent."""
 
 
+class NotLetIn(CannotConnect):
+    """TLS or the login failed: one side doesn't trust the other, or doesn't know it."""
+
+
+class SecurityFailure(OSError):
+    """TLS or a login failed while a stream was opened."""
+
+
 class ConnectionLost(ClientError):
     """The connection ended before the answer came; the request may have been carried out."""
 

@@ -13,7 +13,7 @@ import trio
 
 from kwire.client.backoff import Backoff
 from kwire.client.connection import Connection
-from kwire.client.errors import CannotConnect, ClientError
+from kwire.client.errors import CannotConnect, ClientError, NotLetIn, SecurityFailure
 from kwire.client.settings import ClientSettings
 from kwire.client.versions import Served, negotiate, pick
 from kwire.protocol.types import Request, Response
@@ -97,6 +97,8 @@ class Peer:
 
     async def connected(self) -> tuple[Connection, Served]:
         """The open connection, after a pause if the last attempt failed; CannotConnect."""
+        if self._connection is not None and self._served is not None and self._connection.is_open:
+            return self._connection, self._served
         async with self._opening:
             if self._connection is None or self._served is None or not self._connection.is_open:
                 await trio.sleep_until(self._not_before_s)
@@ -113,6 +115,8 @@ class Peer:
         with trio.move_on_after(self._settings.connect_timeout_s):
             try:
                 stream = await self._open_stream(self._host, self._port)
+            except SecurityFailure as error:
+                raise NotLetIn(self.address, str(error)) from error
             except OSError as error:
                 raise CannotConnect(self.address, _reason(error)) from error
         if stream is None:

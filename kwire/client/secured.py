@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import trio
 
+from kwire.client.errors import SecurityFailure
 from kwire.client.peer import OpenStream, open_tcp
 from kwire.protocol.codec import MalformedRequest, decode
 from kwire.protocol.frame import decode_response_header, encode_request
@@ -49,11 +50,17 @@ InThread: TypeAlias = Callable[..., Awaitable[Any]]
 
 
 class Credentials(NamedTuple):
-    """A user, its password, and the SASL mechanism to log in with."""
+    """A user, its password, and the SASL mechanism to log in with.
+
+    ``is_delegation_token``: they are the id and the secret of one (KIP-48). For OAUTHBEARER
+    ``token`` gives the token of a login, in a thread; OSError.
+    """
 
     mechanism: str
-    user: str
-    password: str
+    user: str = ""
+    password: str = ""
+    is_delegation_token: bool = False
+    token: Callable[[], str] | None = None
 
 
 def open_secured(
@@ -85,8 +92,17 @@ async def _with_tls(stream: trio.abc.Stream, context: ssl.SSLContext, host: str)
     try:
         await secure.do_handshake()
     except trio.BrokenResourceError as error:
-        raise OSError(f"the TLS handshake failed: {error.__cause__ or error}") from error
+        raise SecurityFailure(f"the TLS handshake failed: {_told(error)}") from error
     return secure
+
+
+def _told(error: Exception) -> str:
+    """Why TLS failed, in a few words."""
+    cause = error.__cause__
+    if isinstance(cause, ssl.SSLError):
+        reason = getattr(cause, "verify_message", None) or cause.reason
+        return (reason or str(cause)).replace("_", " ").removesuffix(".").lower()
+    return str(cause or error)
 
 
 async def _log_in(stream: trio.abc.Stream, credentials: Credentials, in_thread: InThread) -> None:
@@ -94,23 +110,23 @@ async def _log_in(stream: trio.abc.Stream, credentials: Credentials, in_thread: 
         asked = SaslHandshakeRequest(mechanism=credentials.mechanism)
         handshake = await _ask(stream, asked, SaslHandshakeResponse, _HANDSHAKE_VERSION)
         if handshake.error_code:
-            raise OSError(
+            raise SecurityFailure(
                 f"the broker doesn't take logins with {credentials.mechanism}, only with "
                 f"{', '.join(handshake.mechanisms) or 'none'}"
             )
         messages = _messages(credentials)
-        message = next(messages)
+        message = await in_thread(next, messages)
         while True:
             request = SaslAuthenticateRequest(auth_bytes=message)
             answer = await _ask(stream, request, SaslAuthenticateResponse, _AUTHENTICATE_VERSION)
             if answer.error_code:
-                raise OSError(f"the login failed: {answer.error_message}")
+                raise SecurityFailure(f"the login failed: {answer.error_message}")
             following = await in_thread(_following, messages, answer.auth_bytes)
             if following is None:
                 return
             message = following
     except RuntimeError as error:
-        raise OSError("the login failed") from error
+        raise SecurityFailure("the login failed") from error
     except (MalformedRequest, trio.BrokenResourceError, trio.ClosedResourceError) as error:
         raise OSError(f"the connection was lost in the login ({error})") from error
 
@@ -144,29 +160,40 @@ def _following(messages: Messages, answer: bytes) -> bytes | None:
 
 
 def _messages(credentials: Credentials) -> Messages:
-    mechanism, user, password = credentials
+    mechanism, user, password, is_delegation_token, token = credentials
+    if token is not None:
+        return _bearer(token)
     if mechanism == "PLAIN":
         return _plain(user, password)
-    return scram_messages(_HASHES[mechanism], user, password, token_urlsafe(24))
+    extensions = ",tokenauth=true" if is_delegation_token else ""
+    return scram_messages(_HASHES[mechanism], user, password, token_urlsafe(24), extensions)
 
 
 def _plain(user: str, password: str) -> Messages:
     yield f"\0{user}\0{password}".encode()
 
 
-def scram_messages(name: str, user: str, password: str, nonce: str) -> Messages:
+def _bearer(token: Callable[[], str]) -> Messages:
+    if (yield f"n,,\x01auth=Bearer {token()}\x01\x01".encode()):
+        yield b"\x01"  # the broker has a reason to refuse the token, and tells it after this
+        raise SecurityFailure("the login failed: the broker doesn't take the token")
+
+
+def scram_messages(
+    name: str, user: str, password: str, nonce: str, extensions: str = ""
+) -> Messages:
     """The client's side of SCRAM with a hash; OSError if the broker doesn't know the password."""
     escaped = user.replace("=", "=3D").replace(",", "=2C")
-    bare = f"n={escaped},r={nonce}"
+    bare = f"n={escaped},r={nonce}{extensions}"
     challenge = (yield f"n,,{bare}".encode()).decode()
     try:
         parts = dict(part.split("=", 1) for part in challenge.split(","))
         salt, iterations = b64decode(parts["s"]), int(parts["i"])
         is_ours = parts["r"].startswith(nonce)
     except (ValueError, KeyError):
-        raise OSError("the broker's SCRAM message is malformed") from None
+        raise SecurityFailure("the broker's SCRAM message is malformed") from None
     if not is_ours or not LEAST_ITERATIONS <= iterations <= MOST_ITERATIONS:
-        raise OSError("the broker's SCRAM message is not an answer to this one")
+        raise SecurityFailure("the broker's SCRAM message is not an answer to this one")
     salted = hashlib.pbkdf2_hmac(name, password.encode(), salt, iterations)
     client_key = hmac.digest(salted, b"Client Key", name)
     without_proof = f"c=biws,r={parts['r']}"
@@ -176,4 +203,4 @@ def scram_messages(name: str, user: str, password: str, nonce: str) -> Messages:
     last = yield f"{without_proof},p={proof}".encode()
     expected = hmac.digest(hmac.digest(salted, b"Server Key", name), signed, name)
     if not hmac.compare_digest(last, b"v=" + b64encode(expected)):
-        raise OSError("the broker doesn't know the password that it checks")
+        raise SecurityFailure("the broker doesn't know the password that it checks")

@@ -251,6 +251,10 @@ class BrokerConfig(Mapping[str, Value]):
         if not self.strings("log.dirs"):
             raise ConfigError("log.dirs", "", "must name a directory")
         self.authorizer()
+        callback = self["client.quota.callback.class"]
+        if callback:
+            problem = "must be empty: kwire has Kafka's own quotas and runs no Java classes"
+            raise ConfigError("client.quota.callback.class", callback, problem)
         for name, least in _LEAST.items():
             value = self[name]
             unlimited = value == -1 and name.startswith("log.retention.")

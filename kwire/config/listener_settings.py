@@ -19,10 +19,13 @@ from kwire.config.without_effect import PREFIX
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
-MECHANISMS = ("PLAIN", *SCRAM, "OAUTHBEARER")
+MECHANISMS = ("PLAIN", *SCRAM, "OAUTHBEARER", "GSSAPI")
 """The SASL mechanisms that kwire serves."""
 
-_PREFIXED = ("ssl.", "sasl.", "connections.max.reauth.ms", "principal.builder.class")
+_PREFIXED = (
+    *("ssl.", "sasl.", "connections.max.reauth.ms", "principal.builder.class"),
+    "max.connection.creation.rate",
+)
 _KEYSTORES = ("PEM", "PKCS12", "JKS")
 _VALIDATOR = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
 UNSECURED_VALIDATOR = (
@@ -152,7 +155,7 @@ def prefixed_settings(properties: Mapping[str, str]) -> dict[str, str]:
             continue
         _, _, rest = name.removeprefix(PREFIX).partition(".")
         mechanism, _, base = rest.partition(".")
-        if mechanism.upper() not in (*MECHANISMS, "GSSAPI"):
+        if mechanism.upper() not in MECHANISMS:
             base = rest
         if base not in known or not base.startswith(_PREFIXED):
             continue
@@ -183,10 +186,7 @@ def check_listener(listener: ListenerSettings) -> None:
 
 
 def _check_tls(listener: ListenerSettings) -> None:
-    for name in ("ssl.keystore.type", "ssl.truststore.type"):
-        kind = listener.text(name).upper()
-        if kind not in _KEYSTORES:
-            raise listener.error(name, kind, f"must be one of {', '.join(_KEYSTORES)}")
+    check_tls_values(listener)
     has_inline = listener["ssl.keystore.key"] and listener["ssl.keystore.certificate.chain"]
     if not listener["ssl.keystore.location"] and not has_inline:
         name = f"{PREFIX}{listener.name.lower()}.ssl.keystore.location"
@@ -196,10 +196,18 @@ def _check_tls(listener: ListenerSettings) -> None:
             "and ssl.keystore.key"
         )
         raise ConfigError(name, None, problem)
-    for version in listener.strings("ssl.enabled.protocols"):
+
+
+def check_tls_values(settings: ListenerSettings) -> None:
+    """Raise ConfigError for kinds of stores and versions of TLS that kwire doesn't know."""
+    for name in ("ssl.keystore.type", "ssl.truststore.type"):
+        kind = settings.text(name).upper()
+        if kind not in _KEYSTORES:
+            raise settings.error(name, kind, f"must be one of {', '.join(_KEYSTORES)}")
+    for version in settings.strings("ssl.enabled.protocols"):
         if version not in ("TLSv1.2", "TLSv1.3"):
             problem = "kwire speaks TLSv1.2 and TLSv1.3 only"
-            raise listener.error("ssl.enabled.protocols", version, problem)
+            raise settings.error("ssl.enabled.protocols", version, problem)
 
 
 def _check_sasl(listener: ListenerSettings) -> None:

@@ -17,9 +17,10 @@ from kwire.config.synonyms import SYNONYMS
 
 PROTECTION = (
     "allow.everyone.if.no.acl.found",
-    "delegation.token.",
     "sasl.client.callback.handler.class",
-    "sasl.kerberos.",
+    "sasl.kerberos.kinit.cmd",
+    "sasl.kerberos.min.time.before.relogin",
+    "sasl.kerberos.ticket.",
     "sasl.login.",
     "sasl.mechanism.controller.protocol",
     "sasl.oauthbearer.assertion.",
@@ -56,11 +57,9 @@ WITHOUT_EFFECT = (
     "alter.config.policy.class.name",
     "alter.log.dirs.replication.quota.",
     "background.threads",
-    "client.quota.callback.class",
     "controlled.shutdown.enable",
     "controller.performance.",
     "controller.quorum.",
-    "controller.quota.window.",
     "controller.socket.timeout.ms",
     "cordoned.log.dirs",
     "create.topic.policy.class.name",
@@ -82,7 +81,6 @@ WITHOUT_EFFECT = (
     "log.initial.task.delay.ms",
     "log.local.retention.",
     "log.preallocate",
-    "max.connection.creation.rate",
     "max.connections.per.ip.overrides",
     "metadata.log.max.",
     "metadata.log.segment.",
@@ -96,7 +94,6 @@ WITHOUT_EFFECT = (
     "producer.id.expiration.check.interval.ms",
     "producer.purgatory.purge.interval.requests",
     "queued.max.",
-    "quota.window.",
     "remote.",
     "replica.socket.receive.buffer.bytes",
     "replication.quota.window.",
@@ -162,6 +159,9 @@ _OF_SECURED_LISTENERS = (
 )
 """Settings that protect nothing while every listener is PLAINTEXT."""
 
+_OF_ANY_LISTENER = ".max.connection.creation.rate"
+"""So ends a setting of one listener that has an effect on every one."""
+
 
 _UNPROTECTED = (
     "these settings of Kafka have no effect in kwire yet: {}; clients connect without a login or "
@@ -201,7 +201,8 @@ def _reason(name: str, secured_listeners: Sequence[str], *, is_alone: bool) -> s
     if is_among(name, PROTECTION):
         return _UNPROTECTED
     if is_among(name, _OF_SECURED_LISTENERS) or name.startswith(PREFIX):
-        return None if _is_in_use(name, secured_listeners) else _NO_LISTENER
+        is_in_use = _is_in_use(name, secured_listeners) or name.endswith(_OF_ANY_LISTENER)
+        return None if is_in_use else _NO_LISTENER
     if is_among(name, WITHOUT_EFFECT) and not name.startswith("config.providers."):
         return _NO_EFFECT
     return _ONE_REPLICA if is_alone and name in IN_A_CLUSTER else None

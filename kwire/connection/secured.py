@@ -176,17 +176,37 @@ class SecuredConnection(Connection):
         self.last_active_s = self._poller.now_s
         self._spend(HANDSHAKE_UNITS)
         try:
-            is_open = self._tls_socket.receive_handshake()
+            data = self._tls_socket.receive_handshake()
         except BlockingIOError:
             return
         except OSError:
-            is_open = False
-        if not is_open:
+            data = b""
+        if not data:
             self._close()
+            return
+        if self._tls_socket.is_last:
+            self._shake_last(self._tls_socket)
             return
         self._watch.end(self)
         self._scope = trio.CancelScope()
         self._poller.start_task(self._shake_hands)
+
+    def _shake_last(self, tls_socket: TlsSocket) -> None:
+        """End the handshake with a message of the client that is quick to take."""
+        try:
+            try:
+                is_done = tls_socket.shake_hands()
+            except ssl.SSLError as error:
+                raise _failed(error) from error
+            finally:
+                tls_socket.send_handshake()
+            if is_done:
+                self._end_handshake(tls_socket)
+        except (ConnectionClosed, OSError) as error:
+            tell(error, self._broker, self.info.peer)
+            self._close()
+            return
+        self._look()
 
     async def _shake_hands(self) -> None:
         """The task of a handshake's step, while the socket isn't watched."""
@@ -212,7 +232,7 @@ class SecuredConnection(Connection):
         try:
             return await self._broker.threads.handshakes.run(tls_socket.shake_hands)
         except ssl.SSLError as error:
-            raise ConnectionClosed(f"the TLS handshake failed: {reason_of(error)}") from error
+            raise _failed(error) from error
         finally:
             tls_socket.send_handshake()
 
@@ -245,6 +265,8 @@ class SecuredConnection(Connection):
         self._spend(units)
         if count == 0:
             raise ConnectionClosed
+        if self._tls_inbox.is_large:
+            self._count_arriving()
 
     def _spend(self, units: int) -> None:
         self._work.used_units += units
@@ -253,3 +275,7 @@ class SecuredConnection(Connection):
     def _close(self) -> None:
         super()._close()
         self._poller.newcomers.discard(self)
+
+
+def _failed(error: ssl.SSLError) -> ConnectionClosed:
+    return ConnectionClosed(f"the TLS handshake failed: {reason_of(error)}")

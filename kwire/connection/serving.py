@@ -5,10 +5,12 @@ Rules:
 - A handler that answers at once is served on the spot: its response is in the outbox.
 - Otherwise ``waiting`` is the request in hand. ``finish`` resumes it after its change, and
   ``finish_in_task`` does its slow work. The connection serves no other request meanwhile.
+- A request whose client has quotas has a ``Metering``. If the client has to wait afterwards,
+  ``waiting`` is a ``Pause`` then.
 - An error in a request is raised as ConnectionClosed: it ends that client's connection alone.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kwire.broker.broker import Broker
 from kwire.budget.work import Work
@@ -19,17 +21,29 @@ from kwire.connection.poller import Poller
 from kwire.connection.routing import unknown_api_versions
 from kwire.connection.stopwatch import Stopwatch
 from kwire.connection.waiting import COME_LATER, Waiting, held
-from kwire.handlers import Route
+from kwire.handlers import PRODUCE_KEY, Route
 from kwire.handlers.context import ConnectionInfo, RequestContext
 from kwire.handlers.waiting import Slow, Unfinished
 from kwire.protocol.frame import RequestHeader
 from kwire.protocol.wire import TooManyElements
 
+if TYPE_CHECKING:
+    from kwire.connection.metering import Metering
+
 
 class Serving:
     """Serves one connection's requests, one after the other."""
 
-    __slots__ = ("_broker", "_info", "_outbox", "_poller", "_stopwatch", "_work", "waiting")
+    __slots__ = (
+        "_broker",
+        "_info",
+        "_metering",
+        "_outbox",
+        "_poller",
+        "_stopwatch",
+        "_work",
+        "waiting",
+    )
 
     def __init__(
         self, info: ConnectionInfo, broker: Broker, poller: Poller, outbox: Outbox, work: Work
@@ -40,6 +54,7 @@ class Serving:
         self._outbox = outbox
         self._work = work
         self._stopwatch = Stopwatch(poller.tally) if poller.tally.is_on else None
+        self._metering: Metering | None = None
         self.waiting: Waiting | None = None
 
     def serve(self, frame: memoryview) -> None:
@@ -49,6 +64,8 @@ class Serving:
             self._outbox.append(*unknown_api_versions(self._context(header)), header.correlation_id)
             return
         try:
+            if self._broker.quotas is not None and self._meter(served_by, header, frame, position):
+                return
             answer = None
             if served_by.plain is not None:
                 answer = served_by.plain(frame, position, header, self._broker, self._info)
@@ -80,6 +97,8 @@ class Serving:
             return None  # it ends the connection, but only after the answers before it
         if served_by is None or served_by.plain is None:
             return None
+        if self._broker.quotas is not None and self._metering_of(header, frame) is not None:
+            return None  # it may have to be followed by a pause
         stopwatch = None
         if self._stopwatch is not None:
             stopwatch = Stopwatch(self._poller.tally)
@@ -100,6 +119,43 @@ class Serving:
         self._poller.tally.fast[header.api_key] += 1
         assert isinstance(answer, bytes)
         return answer
+
+    def _metering_of(self, header: RequestHeader, frame: memoryview) -> "Metering | None":
+        """What counts a request for the quotas of its client; None if it has none."""
+        from kwire.connection.metering import metering_of
+
+        quotas = self._broker.quotas
+        assert quotas is not None
+        return metering_of(quotas, self._info, header, len(frame), self._work)
+
+    def _meter(
+        self, served_by: Route, header: RequestHeader, frame: memoryview, position: int
+    ) -> bool:
+        """Serve a request whose client has quotas; False, and nothing is done, if it has none."""
+        metering = self._metering = self._metering_of(header, frame)
+        if metering is None:
+            return False
+        answer = None
+        if header.api_key == PRODUCE_KEY and served_by.plain is not None:
+            answer = served_by.plain(frame, position, header, self._broker, self._info)
+        if self._stopwatch is not None:
+            self._stopwatch.begin(header.api_key, self._poller.ready_s)
+        if answer is None:
+            self._decode(served_by, header, frame, position)
+        else:
+            self._work.begin_request(len(frame) // served_by.decoded_bytes_per_unit)
+            self._take(served_by, header, [answer] if isinstance(answer, bytes) else answer)
+        metering.rest()
+        return True
+
+    def _pause(self, served_by: Route, header: RequestHeader, wait_ms: int) -> None:
+        """Let the client wait, after its answer."""
+        from kwire.connection.metering import Pause
+
+        self._metering = None
+        quotas = self._broker.quotas
+        if wait_ms and quotas is not None and not self._broker.is_stopping:
+            self.waiting = Pause(served_by, header, quotas, wait_ms)
 
     def take_up(self, waiting: Waiting, stopwatch: Stopwatch | None) -> Waiting:
         """Make a request of ``serve_plain`` the one in hand."""
@@ -150,6 +206,9 @@ class Serving:
         if type(response) in COME_LATER:
             self.waiting = Waiting(served_by, header, response)
             return
+        metering = self._metering
+        if metering is not None:
+            metering.answer(response)
         if type(response) is list:
             self._outbox.append_plain(response)
         elif response is not None and self._work.is_large:
@@ -161,16 +220,26 @@ class Serving:
             self._outbox.append(served_by, response, header.correlation_id)
         if self._work.held_bytes or self._work.doomed:
             self._work.end_request()
+        if metering is not None:
+            self._pause(served_by, header, metering.wait_ms)
 
     def finish(self, waiting: Waiting) -> None:
         """Resume the handler of the request in hand; the handler may wait again."""
         self.waiting = None
+        metering = self._metering
+        if metering is not None:
+            metering.resume()
         try:
+            if not waiting.is_request:
+                waiting.close()
+                return
             response = waiting.go_on(self._broker.flusher)
             if type(response) is Slow:
                 self._decode(waiting.served_by, waiting.header, response.frame, response.position)
             else:
                 self._take(waiting.served_by, waiting.header, response)
+            if metering is not None:
+                metering.rest()
         except Exception as error:
             by, header = waiting.served_by, waiting.header
             raise failed(error, by, header, self._broker, self._info.peer) from error
@@ -179,8 +248,10 @@ class Serving:
         """Do the slow work of the request in hand."""
         assert self.waiting is not None
         waiting, self.waiting = self.waiting, None
+        metering = self._metering
+        work = waiting.work(self._broker.flusher)
         try:
-            response = await waiting.work(self._broker.flusher)
+            response = await (work if metering is None else metering.timed(work))
         except Exception as error:
             by, header = waiting.served_by, waiting.header
             raise failed(error, by, header, self._broker, self._info.peer) from error

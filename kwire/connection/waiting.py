@@ -47,6 +47,9 @@ class Waiting:
 
     __slots__ = ("header", "response", "served_by")
 
+    is_request = True
+    """False for a pause, which takes the place of a request in hand."""
+
     def __init__(self, served_by: Route, header: RequestHeader, response: Later) -> None:
         self.served_by = served_by
         self.header = header

@@ -9,6 +9,7 @@ from kwire.security.principal import ANONYMOUS, Principal
 if TYPE_CHECKING:
     from kwire.broker.broker import Broker
     from kwire.broker.commits import Decide
+    from kwire.broker.quotas import Mutations
     from kwire.security.login import Login
 
 NOT_ASKED = -(1 << 31)
@@ -116,6 +117,19 @@ class RequestContext:
     async def commit(self, decide: "Decide") -> None:
         """Make a decision true, unless the client is gone at its turn; see ``Broker.commit``."""
         await self.broker.commit(decide, self.connection.is_gone)
+
+    def mutations(self, strict_since: int) -> "Mutations | None":
+        """What counts the partitions that this request creates or deletes, for a quota.
+
+        None for a client without such a quota. From version ``strict_since`` on, clients understand
+        that a part of a request is refused (KIP-599).
+        """
+        if self.broker.quotas is None:
+            return None
+        from kwire.broker.quotas import mutations_of
+
+        is_strict = self.api_version >= strict_since
+        return mutations_of(self.broker.quotas, self.principal, self.client_id, is_strict=is_strict)
 
     def advertised_address(self) -> tuple[str, int]:
         """Host and port at which this client reaches this broker.

@@ -21,6 +21,8 @@ from kwire.protocol.messages.create_partitions import (
 
 UNITS = 2
 UNITS_PER_TOPIC = 12
+STRICT_SINCE = 3
+"""The first version with the error THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
 
 
 async def handle(
@@ -33,7 +35,9 @@ async def handle(
         await commit_in_slices(context, extension.decide, validate_only=request.validate_only)
     except KafkaError as error:
         extension.fail(error)
-    return CreatePartitionsResponse(results=list(extension.results.values()))
+    wait_ms = 0 if extension.mutations is None else extension.mutations.wait_ms()
+    results = list(extension.results.values())
+    return CreatePartitionsResponse(throttle_time_ms=wait_ms, results=results)
 
 
 class _Extension:
@@ -41,6 +45,7 @@ class _Extension:
 
     def __init__(self, context: RequestContext) -> None:
         self.results: dict[str, CreatePartitionsTopicResult] = {}
+        self.mutations = context.mutations(STRICT_SINCE)
         self._wanted: dict[str, CreatePartitionsTopic | None] = {}
         self._total = 0
         self._context = context
@@ -58,6 +63,8 @@ class _Extension:
         """The changes that extend every topic whose change is allowed."""
         changes: list[Change] = []
         self.results.clear()
+        if self.mutations is not None:
+            self.mutations.begin()
         for name, topic in self._wanted.items():
             if work.spend(UNITS_PER_TOPIC):
                 await work.next_slice()
@@ -82,9 +89,11 @@ class _Extension:
         assignments = None
         if topic.assignments is not None:
             assignments = [assignment.broker_ids for assignment in topic.assignments]
-        return add_partitions(
-            image, topic.name, topic.count, assignments, self._context.broker.random
-        )
+        random = self._context.broker.random
+        changes = add_partitions(image, topic.name, topic.count, assignments, random)
+        if self.mutations is not None:
+            self.mutations.take(_missing(topic, image))
+        return changes
 
 
 def _missing(wanted: CreatePartitionsTopic, image: MetadataImage) -> int:

@@ -14,6 +14,7 @@ from kwire.broker.topics import replicas
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
 from kwire.handlers.decisions import Price, commit_in_slices
+from kwire.handlers.slices import free_in_thread
 from kwire.metadata.changes import Change
 from kwire.metadata.config_checks import check_number
 from kwire.metadata.controller import NewTopic, RequestTooLarge, TopicCreation
@@ -35,6 +36,10 @@ UNITS_PER_CONFIGS = 400
 _NOT_READ = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
+STRICT_SINCE = 6
+"""The first version with the error THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
+
+
 async def handle(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
     """Create every topic that is allowed."""
     creation = _Creation(context)
@@ -45,15 +50,20 @@ async def handle(request: CreateTopicsRequest, context: RequestContext) -> Creat
         creation.refuse_all(error)
     except KafkaError as error:
         creation.fail(error)
-    return CreateTopicsResponse(topics=await creation.results())
+    wait_ms = 0 if creation.mutations is None else creation.mutations.wait_ms()
+    results = await creation.results()
+    free_in_thread(creation.outcomes, context.work)
+    free_in_thread(creation.wanted, context.work)
+    return CreateTopicsResponse(throttle_time_ms=wait_ms, topics=results)
 
 
 class _Creation:
-    """The topics of one request; ``outcomes`` by name are those of the last decision."""
+    """The topics of one request: ``wanted`` by name, and the ``outcomes`` of the last decision."""
 
     def __init__(self, context: RequestContext) -> None:
         self.outcomes: dict[str, TopicImage | KafkaError] = {}
-        self._wanted: dict[str, NewTopic | KafkaError] = {}
+        self.mutations = context.mutations(STRICT_SINCE)
+        self.wanted: dict[str, NewTopic | KafkaError] = {}
         self._partitions = 0
         self._context = context
 
@@ -64,24 +74,28 @@ class _Creation:
         for topic in topics:
             if work.spend(UNITS):
                 await work.next_slice()
-            is_named_twice = topic.name in self._wanted
-            self.outcomes[topic.name] = self._wanted[topic.name] = (
+            is_named_twice = topic.name in self.wanted
+            self.outcomes[topic.name] = self.wanted[topic.name] = (
                 KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
                 if is_named_twice
                 else _NOT_READ
             )
         for topic in topics:
-            if self._wanted[topic.name] is _NOT_READ:
+            if self.wanted[topic.name] is _NOT_READ:
                 if work.spend(UNITS + len(topic.assignments) + len(topic.configs)):
                     await work.next_slice()
-                self._wanted[topic.name] = _wish(topic, self._context)
+                self.wanted[topic.name] = _wish(topic, self._context)
                 count = default if topic.num_partitions == -1 else max(topic.num_partitions, 0)
                 self._partitions += len(topic.assignments) or count
 
     async def decide(self, image: MetadataImage, work: Price) -> Sequence[Change]:
         """The changes that create every allowed topic; RequestTooLarge."""
-        creation = TopicCreation(image, self._context.broker.random, self._partitions)
-        for name, wanted in self._wanted.items():
+        allow, random = None, self._context.broker.random
+        if self.mutations is not None:
+            self.mutations.begin()
+            allow = self.mutations.take
+        creation = TopicCreation(image, random, self._partitions, allow)
+        for name, wanted in self.wanted.items():
             if isinstance(wanted, KafkaError):
                 self.outcomes[name] = wanted
                 continue
@@ -116,7 +130,7 @@ class _Creation:
             if isinstance(outcome, KafkaError):
                 results.append(_refusal(name, outcome))
                 continue
-            wanted = self._wanted[name]
+            wanted = self.wanted[name]
             assert isinstance(wanted, NewTopic)
             configs = None if wanted.configs else without_own
             if configs is None:

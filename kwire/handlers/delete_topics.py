@@ -7,7 +7,8 @@ one commit.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
@@ -24,10 +25,16 @@ from kwire.protocol.messages.delete_topics import (
 )
 from kwire.protocol.types import ZERO_UUID
 
+if TYPE_CHECKING:
+    from kwire.broker.quotas import Mutations
+
 BY_ID_SINCE = 6
 UNITS = 8
 DISABLED_SINCE = 3
 """The first version with the error TOPIC_DELETION_DISABLED."""
+
+STRICT_SINCE = 5
+"""The first version with the error THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
 
 
 async def handle(request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
@@ -48,7 +55,8 @@ async def handle(request: DeleteTopicsRequest, context: RequestContext) -> Delet
         deletion.fail(error)
     await context.broker.forget_deleted_topics()
     context.work.doomed += (wanted, deletion.wanted)
-    return DeleteTopicsResponse(responses=deletion.results)
+    wait_ms = 0 if deletion.mutations is None else deletion.mutations.wait_ms()
+    return DeleteTopicsResponse(throttle_time_ms=wait_ms, responses=deletion.results)
 
 
 class _Deletion:
@@ -56,6 +64,7 @@ class _Deletion:
 
     def __init__(self, context: RequestContext) -> None:
         self.results: list[DeletableTopicResult] = []
+        self.mutations = context.mutations(STRICT_SINCE)
         self.wanted: Counter[tuple[str | None, bytes]] = Counter()
         self._context = context
 
@@ -86,8 +95,29 @@ class _Deletion:
                 first.error_code = ErrorCode.INVALID_REQUEST
                 first.error_message = "The topic was given by its name and by its id."
         self.results += found.values()
+        if self.mutations is not None:
+            await self._count(self.mutations, found, image, work)
         doomed = [topic_id for topic_id, result in found.items() if not result.error_code]
         return [change for topic_id in doomed for change in delete_topic(image, topic_id)]
+
+    async def _count(
+        self,
+        mutations: "Mutations",
+        found: Mapping[bytes, DeletableTopicResult],
+        image: MetadataImage,
+        work: Price,
+    ) -> None:
+        """Count the partitions of each topic for the quota of the client."""
+        mutations.begin()
+        for topic_id, result in found.items():
+            if work.spend(UNITS):
+                await work.next_slice()
+            if result.error_code:
+                continue
+            try:
+                mutations.take(len(image.topics_by_id[topic_id].partitions))
+            except KafkaError as error:
+                result.error_code, result.error_message = error.code, error.message
 
     def fail(self, error: KafkaError) -> None:
         """Give the error of a failed commit to every topic without an error."""

@@ -35,6 +35,7 @@ from kwire.budget.work import Work
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
 from kwire.handlers.lookups import look_without_waiting
+from kwire.handlers.readable import readable_partition
 from kwire.handlers.slices import PIECE, pieces
 from kwire.handlers.waiting import Change, Unfinished, at_once_or_later, happens, later
 from kwire.protocol.file_slice import FileSlice
@@ -47,7 +48,6 @@ from kwire.protocol.messages.fetch import (
 )
 
 READ_COMMITTED = 1
-READ, TOPIC = 3, 2
 TOPIC_IDS_SINCE = 13
 
 UNITS = 15
@@ -73,6 +73,7 @@ def handle(request: FetchRequest, context: RequestContext) -> FetchResponse | Un
     if node_id >= 0:
         from kwire.handlers.replica_fetch import fetch_by_replica
 
+        context.work.is_exempt = True  # quotas are for clients
         epoch = -1 if replica is None else replica.replica_epoch
         return at_once_or_later(fetch_by_replica(request, context, node_id, epoch))
     return at_once_or_later(_handle(request, context))
@@ -85,6 +86,8 @@ async def _handle(request: FetchRequest, context: RequestContext) -> FetchRespon
         return FetchResponse(error_code=error.code)
     # A minimum above the maximum would always wait in vain.
     max_bytes = min(request.max_bytes, context.broker.integer("fetch.max.bytes"))
+    if context.broker.quotas is not None:
+        max_bytes = request.max_bytes = _allowed(max_bytes, context)
     min_bytes = min(request.min_bytes, max_bytes)
     waits_before = context.broker.cold_reads.count
     answer = await _read(wanted, session, request, context)
@@ -105,6 +108,13 @@ async def _handle(request: FetchRequest, context: RequestContext) -> FetchRespon
     return await _response(answer, session, request, context)
 
 
+def _allowed(max_bytes: int, context: RequestContext) -> int:
+    """How many bytes a fetch may have by the quota of its client: more would be a long pause."""
+    quotas = context.broker.quotas
+    assert quotas is not None
+    return quotas.most_fetched(context.principal, context.client_id, max_bytes)
+
+
 async def _watch(
     change: Change,
     wanted: Wanted,
@@ -118,7 +128,7 @@ async def _watch(
             await later(context.work.next_slice)
         for key, one in piece:
             try:
-                partition = _partition(key, one, context)
+                partition = readable_partition(key, one, context)
             except KafkaError:
                 change.set()  # a deleted partition: the next look finds its error
             else:
@@ -132,6 +142,13 @@ async def _response(
     """The partitions of the response; in a session, only those with news."""
     incremental = session is not None and request.session_epoch > INITIAL_EPOCH
     topics: list[FetchableTopicResponse] = []
+    session_id = session.session_id if session else NO_SESSION
+    wait_ms, quotas = 0, context.broker.quotas
+    if quotas is not None:
+        size_bytes = answer.size_bytes
+        wait_ms, is_allowed = quotas.fetched(context.principal, context.client_id, size_bytes)
+        if not is_allowed:
+            return FetchResponse(throttle_time_ms=wait_ms, session_id=session_id)
     for piece in pieces(answer.partitions):
         if len(answer.partitions) > PIECE and context.work.spend(UNITS_TO_TELL * len(piece)):
             await later(context.work.next_slice)
@@ -139,7 +156,8 @@ async def _response(
         if session is not None:
             piece = _remember(session, piece, incremental=incremental)
         _add_by_topic(topics, piece)
-    told = FetchResponse(session_id=session.session_id if session else NO_SESSION, responses=topics)
+    told = FetchResponse(session_id=session_id, responses=topics)
+    told.throttle_time_ms = wait_ms
     if answer.has_error:
         from kwire.handlers.leader_hints import hint_consumer
 
@@ -166,6 +184,8 @@ async def _session(
     uses_topic_ids = context.api_version >= TOPIC_IDS_SINCE
     steady_ms = context.broker.clock.steady_ms()
     wanted = await _wanted(request, work)
+    if len(wanted) > PIECE:
+        work.doomed.append(wanted)
     if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
         if request.session_id != NO_SESSION:
             sessions.remove(request.session_id)
@@ -264,7 +284,7 @@ async def _read(
             has_error = True
         if cached is not None and not data.error_code:
             with suppress(KafkaError):  # the partition was deleted meanwhile
-                cached.answered_by(_partition(key, partition, context))
+                cached.answered_by(readable_partition(key, partition, context))
         partitions.append((key, data))
     return Answer(partitions, total, has_error)
 
@@ -283,7 +303,7 @@ def _read_partition(
     partition: Readable | None = None
     read_committed = request.isolation_level == READ_COMMITTED
     try:
-        partition = _partition(key, wanted, context)
+        partition = readable_partition(key, wanted, context)
         if request.rack_id and context.broker.selects_nearest:
             from kwire.handlers.nearest_replica import nearer
 
@@ -313,41 +333,6 @@ def _read_partition(
         aborted_transactions=aborted,
         records=b"" if records is None else records,
     )
-
-
-def _partition(key: PartitionKey, wanted: WantedPartition, context: RequestContext) -> Readable:
-    """The partition that a client may read; KafkaError otherwise."""
-    name, topic_id, index = key
-    broker = context.broker
-    by_id = context.api_version >= TOPIC_IDS_SINCE
-    if broker.authorizer is not None:
-        _check_readable(broker.topic_by_id(topic_id).name if by_id else name, context)
-    partition: Readable
-    try:
-        partition = (
-            broker.partition_by_id(topic_id, index) if by_id else broker.partition(name, index)
-        )
-    except KafkaError as error:
-        if error.code is not ErrorCode.NOT_LEADER_OR_FOLLOWER:
-            raise
-        from kwire.handlers.nearest_replica import followed
-
-        partition = followed(broker.topic_by_id(topic_id).name if by_id else name, index, context)
-    partition.check_leader_epoch(wanted.current_leader_epoch)
-    return partition
-
-
-def _check_readable(name: str, context: RequestContext) -> None:
-    """Raise KafkaError (TOPIC_AUTHORIZATION_FAILED) unless the client may read a topic."""
-    question = READ, TOPIC, name
-    authorizer, client = context.broker.authorizer, context.connection
-    assert authorizer is not None
-    rule = authorizer.rule(client, *question)
-    if not rule.is_allowed:
-        from kwire.security.audit import note_answer
-
-        note_answer(client, "Fetch", question, rule)
-        raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
 def _aborted(

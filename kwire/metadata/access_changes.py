@@ -1,4 +1,6 @@
-"""The changes of who gets in and who may do what: SCRAM credentials and ACLs.
+"""The changes of who gets in, who may do what, and how fast.
+
+They are SCRAM credentials, delegation tokens, ACLs and client quotas.
 
 ``kwire.metadata.changes`` calls this for all that it does with the kinds in ``ACCESS``.
 """
@@ -15,6 +17,7 @@ from kwire.metadata.acls import (
     size_of_acls,
 )
 from kwire.metadata.image import MetadataImage
+from kwire.metadata.quotas import ClientQuotaChanged, apply_quota, quota_changes, quota_difference
 from kwire.metadata.scram import (
     ScramCredentialChanged,
     change_credential,
@@ -22,10 +25,20 @@ from kwire.metadata.scram import (
     credential_changes,
     credential_to_json,
 )
+from kwire.metadata.tokens import (
+    TokenChanged,
+    change_token,
+    size_of_token,
+    token_changes,
+    token_from_json,
+    token_to_json,
+)
 
-AccessChange: TypeAlias = AclsCreated | AclsDeleted | ScramCredentialChanged
+AccessChange: TypeAlias = (
+    AclsCreated | AclsDeleted | ScramCredentialChanged | TokenChanged | ClientQuotaChanged
+)
 
-ACCESS = (AclsCreated, AclsDeleted, ScramCredentialChanged)
+ACCESS = (AclsCreated, AclsDeleted, ScramCredentialChanged, TokenChanged, ClientQuotaChanged)
 
 ACCESS_KINDS = {kind.__name__ for kind in ACCESS}
 """The names under which a store keeps them."""
@@ -37,25 +50,45 @@ def size_of_access(change: AccessChange) -> int:
     """About how many bytes a change takes in a store, beside what every change takes."""
     if isinstance(change, ScramCredentialChanged):
         return CREDENTIAL_BYTES + len(change.user)
+    if isinstance(change, ClientQuotaChanged):
+        return sum(len(kind) + len(name or "") for kind, name in change.entity)
+    if isinstance(change, TokenChanged):
+        return size_of_token(change)
     return size_of_acls(change)
 
 
 def mapping_of(change: AccessChange) -> str:
     """Which mapping of the image a change alters."""
-    return "scram_credentials" if isinstance(change, ScramCredentialChanged) else "acls"
+    return _MAPPINGS.get(type(change), "acls")
+
+
+_MAPPINGS: dict[type, str] = {
+    ScramCredentialChanged: "scram_credentials",
+    TokenChanged: "tokens",
+    ClientQuotaChanged: "client_quotas",
+}
 
 
 def apply_access(mapping: dict[Any, Any], change: AccessChange) -> None:
     """Alter the mapping as a change says."""
     if isinstance(change, ScramCredentialChanged):
         change_credential(mapping, change)
+    elif isinstance(change, ClientQuotaChanged):
+        apply_quota(mapping, change)
+    elif isinstance(change, TokenChanged):
+        change_token(mapping, change)
     else:
         apply_acls(mapping, change)
 
 
 def access_snapshot(image: MetadataImage) -> list[AccessChange]:
     """The changes that make what an image has out of nothing."""
-    return [*in_changes(AclsCreated, image.acls), *credential_changes(image.scram_credentials)]
+    return [
+        *in_changes(AclsCreated, image.acls),
+        *credential_changes(image.scram_credentials),
+        *quota_changes(image.client_quotas),
+        *token_changes(image.tokens),
+    ]
 
 
 def access_difference(old: MetadataImage, new: MetadataImage) -> Iterator[AccessChange]:
@@ -63,12 +96,18 @@ def access_difference(old: MetadataImage, new: MetadataImage) -> Iterator[Access
     if old.acls is not new.acls:
         yield from in_changes(AclsDeleted, (acl for acl in old.acls if acl not in new.acls))
         yield from in_changes(AclsCreated, (acl for acl in new.acls if acl not in old.acls))
+    if old.client_quotas is not new.client_quotas:
+        yield from quota_difference(old.client_quotas, new.client_quotas)
     before, after = old.scram_credentials, new.scram_credentials
     if before is not after:
         for mechanism, user in {**before, **after}:
             key = mechanism, user
             if before.get(key) != after.get(key):
                 yield ScramCredentialChanged(mechanism, user, after.get(key))
+    if old.tokens is not new.tokens:
+        for token_id in {**old.tokens, **new.tokens}:
+            if old.tokens.get(token_id) != new.tokens.get(token_id):
+                yield TokenChanged(token_id, new.tokens.get(token_id))
 
 
 def access_fields(change: AccessChange) -> dict[str, Any]:
@@ -76,6 +115,8 @@ def access_fields(change: AccessChange) -> dict[str, Any]:
     fields: dict[str, Any] = change._asdict()
     if isinstance(change, ScramCredentialChanged):
         fields["credential"] = credential_to_json(change.credential)
+    elif isinstance(change, TokenChanged):
+        fields["token"] = token_to_json(change.token)
     return fields
 
 
@@ -83,5 +124,10 @@ def access_from_json(kind: str, item: dict[str, Any]) -> AccessChange:
     """The change of these fields; ValueError, TypeError or LookupError for any others."""
     if kind == "ScramCredentialChanged":
         return changed_from_json(**item)
+    if kind == "ClientQuotaChanged":
+        item["entity"] = tuple((one, name) for one, name in item["entity"])
+        return ClientQuotaChanged(**item)
+    if kind == "TokenChanged":
+        return token_from_json(**item)
     acls = bindings_from_json(item["acls"])
     return AclsCreated(acls) if kind == "AclsCreated" else AclsDeleted(acls)

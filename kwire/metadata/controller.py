@@ -13,7 +13,7 @@ Source: ReplicationControlManager, ConfigurationControlManager of Kafka.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import NamedTuple
 
@@ -104,20 +104,33 @@ class TopicCreation:
     each topic, each partition and each config.
     """
 
-    def __init__(self, image: MetadataImage, random: Random, partitions: int) -> None:
-        """Begin a request for ``partitions`` partitions in all its topics; RequestTooLarge."""
+    def __init__(
+        self,
+        image: MetadataImage,
+        random: Random,
+        partitions: int,
+        allow: Callable[[int], None] | None = None,
+    ) -> None:
+        """Begin a request for ``partitions`` partitions in all its topics; RequestTooLarge.
+
+        ``allow`` is asked before each topic that could be created, with the number of its
+        partitions; it raises KafkaError for a topic that is too much for a quota.
+        """
         check_partition_total(partitions)
         self.changes: list[Change] = []
         self._image = image
         self._random = random
         self._taken = TakenNames(image)
         self._records = 0
+        self._allow = allow
 
     def add(self, topic: NewTopic) -> TopicImage:
         """Create one more topic; KafkaError as in ``create_topic``, or RequestTooLarge."""
         changes = create_topic(self._image, topic, self._random, self._taken)
         created = changes[-1]
         assert isinstance(created, TopicCreated)
+        if self._allow is not None:
+            self._allow(len(created.topic.partitions))
         self._records += len(changes) + len(created.topic.partitions)
         if self._records > MAX_RECORDS_PER_REQUEST:
             raise RequestTooLarge("Unable to perform excessively large batch operation.")

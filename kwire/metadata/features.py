@@ -9,8 +9,9 @@ Rules:
   the cluster has doesn't start.
 - ``kwire.changes`` is the level of the kinds of changes (``kwire.metadata.changes``). No broker can
   follow a log with a kind that it doesn't know. So a new kind raises the highest level here and is
-  written only while the cluster has this level. Level 2 has partitions with several replicas
-  SCRAM credentials and ACLs; it isn't lowered while there is one.
+  written only while the cluster has this level. Level 2 has partitions with several replicas,
+  SCRAM credentials, delegation tokens, ACLs and client quotas; it isn't lowered while there is
+  one.
 
 Source: FeatureControlManager, QuorumFeatures of Kafka.
 """
@@ -34,8 +35,14 @@ REPLICATION_LEVEL = 2
 CREDENTIALS_LEVEL = 2
 """The level from which on the metadata may have SCRAM credentials."""
 
+TOKENS_LEVEL = 2
+"""The level from which on the metadata may have delegation tokens."""
+
 ACLS_LEVEL = 2
 """The level from which on the metadata may have ACLs."""
+
+QUOTAS_LEVEL = 2
+"""The level from which on the metadata may have client quotas."""
 
 
 class FeatureRange(NamedTuple):
@@ -168,11 +175,15 @@ def _problem(image: MetadataImage, update: FeatureUpdate) -> str | None:
 
 
 def _access(image: MetadataImage) -> str | None:
-    """Why the level can't be lowered: there are SCRAM credentials or ACLs."""
+    """Why the level can't be lowered: there are credentials, tokens, ACLs or client quotas."""
     if image.scram_credentials:
         return f"There are SCRAM credentials, which need level {CREDENTIALS_LEVEL}."
+    if image.tokens:
+        return f"There are delegation tokens, which need level {TOKENS_LEVEL}."
     if image.acls:
         return f"There are ACLs, which need level {ACLS_LEVEL}."
+    if image.client_quotas:
+        return f"There are client quotas, which need level {QUOTAS_LEVEL}."
     return None
 
 

@@ -13,7 +13,9 @@ from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
 from kwire.metadata.acls import NO_ACLS, Acls
+from kwire.metadata.quotas import ClientQuotas
 from kwire.metadata.scram import Credentials
+from kwire.metadata.tokens import Tokens
 
 EMPTY: Mapping[str, str] = MappingProxyType({})
 
@@ -125,6 +127,8 @@ class MetadataImage(NamedTuple):
     controller_epoch: int = 0
     acls: Acls = NO_ACLS
     scram_credentials: Credentials = MappingProxyType({})
+    client_quotas: ClientQuotas = MappingProxyType({})
+    tokens: Tokens = MappingProxyType({})
 
     def config(self, resource_type: ConfigResourceType, name: str) -> Mapping[str, str]:
         """The dynamic configs of one resource, as text; empty for a resource without any."""

@@ -197,10 +197,14 @@ def changed_from_json(
     """A change as ``kwire.metadata.changes.to_json`` writes it."""
     if credential is None:
         return ScramCredentialChanged(mechanism, user, None)
-    *keys, iterations = credential
+    return ScramCredentialChanged(mechanism, user, stored_credential(credential))
+
+
+def stored_credential(fields: Sequence[str | int]) -> ScramCredential:
+    """A credential as ``credential_to_json`` writes it."""
+    *keys, iterations = fields
     salt, stored_key, server_key = (bytes.fromhex(str(key)) for key in keys)
-    parts = ScramCredential(salt, stored_key, server_key, int(iterations))
-    return ScramCredentialChanged(mechanism, user, parts)
+    return ScramCredential(salt, stored_key, server_key, int(iterations))
 
 
 def credential_to_json(credential: ScramCredential | None) -> list[str | int] | None:

@@ -10,7 +10,7 @@ from kwire.budget.kind import Kind
 from kwire.client.peer import OpenStream
 from kwire.client.secured import Credentials, open_secured
 from kwire.config.listener_settings import SCRAM, ListenerSettings
-from kwire.security.listeners import JAAS, jaas_line
+from kwire.security.jaas_settings import own_login
 
 DERIVATIONS = 1
 """So many threads derive the keys of logins at a time."""
@@ -35,8 +35,4 @@ def _credentials(settings: ListenerSettings) -> Credentials:
     if mechanism not in served:
         problem = f"brokers log in with one of the listener's mechanisms: {', '.join(served)}"
         raise settings.error(_MECHANISM, mechanism, problem)
-    line = jaas_line(settings, mechanism)
-    if line is None or not {"username", "password"} <= line.options.keys():
-        problem = "must have the username and the password with which brokers log in"
-        raise settings.of_mechanism(mechanism).error(JAAS, "(hidden)", problem)
-    return Credentials(mechanism, line.options["username"], line.options["password"])
+    return own_login(settings, mechanism)

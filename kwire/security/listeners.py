@@ -20,7 +20,7 @@ from kwire.config.listener_settings import SCRAM, UNSECURED_VALIDATOR, ListenerS
 from kwire.config.settings import ConfigError
 from kwire.metadata.image import ConfigResourceType, MetadataImage
 from kwire.metadata.scram import Credentials, ScramCredential
-from kwire.security.jaas import JaasError, JaasLine, parse_jaas
+from kwire.security.jaas_settings import JAAS, jaas_line
 from kwire.security.login import Login
 from kwire.security.sasl import Exchange, NewExchange
 
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from kwire.security.oauth import TokenRules, Verify
     from kwire.security.scram import Unknown
     from kwire.security.tls import Tls
+    from kwire.security.token_logins import TokenLogins
 
 log = logging.getLogger(__name__)
 
 LOOK_INTERVAL_S = 5.0
 """How often files are looked at while clients connect."""
 
-JAAS = "sasl.jaas.config"
 REAUTHENTICATION = "connections.max.reauth.ms"
 
 
@@ -54,6 +54,7 @@ class ListenerSecurity:
         self._image = image
         self._secret = token_bytes(32)
         self._unknown: dict[str, tuple[Credentials, Unknown]] = {}
+        self._tokens = self._token_logins()
         self._mechanisms: dict[str, NewExchange] = {}
         if settings.is_sasl:
             for mechanism in settings.mechanisms:
@@ -116,6 +117,10 @@ class ListenerSecurity:
             return partial(PlainExchange, users_of(line))
         if mechanism in SCRAM:
             return partial(self._scram, mechanism)
+        if mechanism == "GSSAPI":
+            from kwire.security.kerberos import kerberos_exchanges
+
+            return kerberos_exchanges(self.settings)
         from kwire.security.oauth import OauthExchange
 
         settings = self.settings.of_mechanism(mechanism)
@@ -134,7 +139,17 @@ class ListenerSecurity:
             unknown = Unknown.among(credentials, mechanism, self._secret)
             self._unknown[mechanism] = credentials, unknown
         nonce = token_urlsafe(24)
-        return ScramExchange(mechanism, lookup, nonce, unknown)
+        return ScramExchange(mechanism, lookup, nonce, unknown, self._tokens)
+
+    def _token_logins(self) -> "TokenLogins | None":
+        """The logins by delegation token; None where there are none."""
+        secret_key = self._config["delegation.token.secret.key"]
+        if not secret_key or not self.settings.is_sasl:
+            return None
+        from kwire.security.token_logins import TokenLogins
+
+        assert isinstance(secret_key, str)
+        return TokenLogins(secret_key, lambda: self._image().tokens)
 
 
 def _verify(settings: ListenerSettings) -> "Verify":
@@ -170,18 +185,6 @@ def _token_rules(settings: ListenerSettings) -> "TokenRules":
         settings.text("sasl.oauthbearer.sub.claim.name"),
         settings.integer("sasl.oauthbearer.clock.skew.seconds"),
     )
-
-
-def jaas_line(settings: ListenerSettings, mechanism: str) -> JaasLine | None:
-    """The JAAS line of a mechanism; None where there is none. ConfigError never shows it."""
-    of_mechanism = settings.of_mechanism(mechanism)
-    text = of_mechanism.text(JAAS)
-    if not text:
-        return None
-    try:
-        return parse_jaas(text)
-    except JaasError as error:
-        raise of_mechanism.error(JAAS, "(hidden)", str(error)) from None
 
 
 def _no_line(settings: ListenerSettings, mechanism: str) -> ConfigError:

@@ -38,6 +38,7 @@ class Login:
         "expires_s",
         "failure",
         "has_news",
+        "is_by_token",
         "is_open",
         "principal",
     )
@@ -51,6 +52,8 @@ class Login:
         self._exchange: Exchange | None = None
         self._began_s = -math.inf
         self.principal: Principal = ANONYMOUS
+        self.is_by_token = False
+        """Whether the client has logged in with a delegation token, which asks for no others."""
         self.is_open = False
         """Whether the client has logged in, and isn't about to do so again."""
         self.expires_s = math.inf
@@ -118,6 +121,7 @@ class Login:
         if identity.expires_ms is not None:
             session_ms = min(session_ms, max(identity.expires_ms - now_ms, 1))
         self.principal = identity.principal
+        self.is_by_token = identity.is_by_token
         self.expires_s = now_s + session_ms / 1000
         self._exchange = None
         self.is_open = self.has_news = True

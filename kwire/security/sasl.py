@@ -30,10 +30,14 @@ class LoginRefused(Exception):
 
 
 class Identity(NamedTuple):
-    """Who has logged in, and until when that counts (milliseconds since 1970; None: no end)."""
+    """Who has logged in, and until when that counts (milliseconds since 1970; None: no end).
+
+    ``is_by_token`` says that it was with a delegation token.
+    """
 
     principal: Principal
     expires_ms: int | None = None
+    is_by_token: bool = False
 
 
 class Exchange(Protocol):

@@ -7,6 +7,7 @@ Rules:
 - Each exchange has a nonce of the broker's own: the messages of another login are of no use.
 - An unknown user gets a salt too, always the same, and is refused at the end, like one with a wrong
   password. The salt has the form of a real one (``Unknown``), and is the same on all brokers.
+- A client that says ``tokenauth=true`` logs in with a delegation token (``token_logins``).
 - Channel binding isn't served, as in Kafka.
 
 Source: ScramSaslServer, ScramMessages of Kafka.
@@ -27,12 +28,14 @@ from kwire.security.sasl import (
     LoginRefused,
     printable,
 )
+from kwire.security.token_logins import TokenLogins
 
 _DIGITS = b"0123456789abcdefghijklmnopqrstuvwxyz"
 _KAFKAS_SALT = re.compile(rb"[0-9a-z]{20,26}")
 
 _VALUE = r"[^,\0]+"
-_CLIENT_FIRST = re.compile(rf"(n,(?:a=({_VALUE}))?,)(n=({_VALUE}),r=({_VALUE})(?:,{_VALUE})*)")
+_CLIENT_FIRST = re.compile(rf"(n,(?:a=({_VALUE}))?,)(n=({_VALUE}),r=({_VALUE})((?:,{_VALUE})*))")
+_BY_TOKEN = re.compile(r",tokenauth=true(?:,|$)", re.IGNORECASE)
 _CLIENT_FINAL = re.compile(rf"(c=({_VALUE}),r=({_VALUE})(?:,{_VALUE})*),p=({_VALUE})")
 
 
@@ -77,7 +80,10 @@ def _in_base_36(number: int) -> bytes:
 
 
 class ScramExchange:
-    """One login; ``nonce`` is fresh text. ``unknown`` says what is told of unknown users."""
+    """One login; ``nonce`` is fresh text. ``unknown`` says what is told of unknown users.
+
+    ``tokens`` are None where nobody logs in with a delegation token.
+    """
 
     def __init__(
         self,
@@ -85,8 +91,12 @@ class ScramExchange:
         lookup: Lookup,
         nonce: str,
         unknown: Unknown,
+        tokens: TokenLogins | None = None,
     ) -> None:
         self._unknown = unknown
+        self._mechanism = mechanism
+        self._tokens = tokens
+        self._claims: Identity | None = None
         self.identity: Identity | None = None
         self._hash = HASHES[mechanism]
         self._told = (
@@ -98,7 +108,6 @@ class ScramExchange:
         self._user = ""
         self._header = ""
         self._credential: ScramCredential | None = None
-        self._is_known = False
         self._messages: tuple[str, str] | None = None
 
     def step(self, message: bytes, now_ms: int) -> bytes:
@@ -107,29 +116,44 @@ class ScramExchange:
             raise LoginRefused("the SCRAM message is too long", self._told)
         try:
             text = message.decode()
-            return self._first(text) if self._messages is None else self._final(text)
+            return self._first(text, now_ms) if self._messages is None else self._final(text)
         except UnicodeDecodeError:
             raise LoginRefused("the SCRAM message isn't UTF-8", self._told) from None
         except LoginRefused as refused:
             raise LoginRefused(str(refused), self._told) from None
 
-    def _first(self, text: str) -> bytes:
+    def _first(self, text: str, now_ms: int) -> bytes:
         found = _CLIENT_FIRST.fullmatch(text)
         if found is None:
             raise LoginRefused("the first SCRAM message is malformed")
-        self._header, authorization_id, bare, name, nonce = found.groups()
+        self._header, authorization_id, bare, name, nonce, extensions = found.groups()
         self._user = _plain_name(name)
         if authorization_id is not None and _plain_name(authorization_id) != self._user:
             raise LoginRefused(f"user {printable(self._user)} asks for another authorization id")
-        credential = self._lookup(self._user)
-        self._is_known = credential is not None
-        made_up = self._unknown.credential(self._user)  # always, so that the time tells nothing
-        self._credential = credential or made_up
+        if _BY_TOKEN.search(extensions):
+            self._credential = self._look_up_token(now_ms)
+        else:
+            self._credential = self._look_up_user()
         self._nonce = nonce + self._nonce
         salt, iterations = b64encode(self._credential.salt).decode(), self._credential.iterations
         server_first = f"r={self._nonce},s={salt},i={iterations}"
         self._messages = bare, server_first
         return server_first.encode()
+
+    def _look_up_user(self) -> ScramCredential:
+        credential = self._lookup(self._user)
+        made_up = self._unknown.credential(self._user)  # always, so that the time tells nothing
+        if credential is not None:
+            self._claims = Identity(Principal(USER, self._user))
+        return credential or made_up
+
+    def _look_up_token(self, now_ms: int) -> ScramCredential:
+        if self._tokens is None:
+            return self._unknown.credential(self._user)
+        credential, token = self._tokens.find(self._mechanism, self._user, now_ms)
+        if token is not None:
+            self._claims = Identity(Principal(*token.owner), token.expires_ms, is_by_token=True)
+        return credential
 
     def _final(self, text: str) -> bytes:
         found = _CLIENT_FINAL.fullmatch(text)
@@ -149,9 +173,9 @@ class ScramExchange:
         signature = hmac.digest(stored_key, signed, self._hash)
         client_key = bytes(a ^ b for a, b in zip(signature, proof, strict=False))
         is_right = hmac.compare_digest(hashlib.new(self._hash, client_key).digest(), stored_key)
-        if not is_right or len(proof) != len(signature) or not self._is_known:
+        if not is_right or len(proof) != len(signature) or self._claims is None:
             raise LoginRefused(f"wrong name or password for user {printable(self._user)}")
-        self.identity = Identity(Principal(USER, self._user))
+        self.identity = self._claims
         verifier = hmac.digest(self._credential.server_key, signed, self._hash)
         return b"v=" + b64encode(verifier)
 

@@ -1,10 +1,10 @@
-"""Keys and certificates of a listener: PEM in files or settings, and PKCS12 files.
+"""Keys and certificates of a listener: PEM in files or settings, PKCS12 and JKS files.
 
 Rules:
 
 - A file with a private key is refused if everybody may read it.
 - PKCS12 needs the package cryptography (``kwire[security]``). Java reads a PKCS12 file where the
-  type is JKS too; so does kwire. It doesn't read Java's own old format.
+  type is JKS too, and a JKS file where it is PKCS12; so does kwire.
 
 Source: DefaultSslEngineFactory of Kafka.
 """
@@ -14,8 +14,7 @@ from typing import NamedTuple
 from kwire.config.listener_settings import ListenerSettings
 from kwire.config.secret_files import UnsafeFile, read_public, read_secret
 from kwire.config.settings import ConfigError
-
-_JKS = b"\xfe\xed\xfe\xed"
+from kwire.security.jks import MAGIC, JksError, read_jks
 
 
 class _Store(NamedTuple):
@@ -29,6 +28,8 @@ class _Store(NamedTuple):
 _KEYS = _Store("ssl.keystore.type", "ssl.keystore.location", "ssl.keystore.password")
 _TRUST = _Store("ssl.truststore.type", "ssl.truststore.location", "ssl.truststore.password")
 _OWN_CHAIN, _OWN_KEY = "ssl.keystore.certificate.chain", "ssl.keystore.key"
+OWN_KEY = (_KEYS.location, _OWN_CHAIN, _OWN_KEY)
+"""The settings of which at least one is there if there is a private key."""
 
 
 class KeyAndChain(NamedTuple):
@@ -48,7 +49,7 @@ def key_and_chain(settings: ListenerSettings) -> KeyAndChain:
     data = _read(settings, _KEYS.location, is_secret=True)
     if settings.text(_KEYS.type).upper() == "PEM":
         return KeyAndChain(data, password)
-    pem, _ = _pkcs12(settings, _KEYS, data)
+    pem, _ = _java_store(settings, _KEYS, data, password)
     if not pem:
         raise settings.error(_KEYS.location, location, "the file has no private key")
     return KeyAndChain(pem, "")
@@ -63,7 +64,7 @@ def trusted_certificates(settings: ListenerSettings) -> str | None:
         return None
     data = _read(settings, _TRUST.location, is_secret=False)
     if settings.text(_TRUST.type).upper() != "PEM":
-        _, data = _pkcs12(settings, _TRUST, data)
+        _, data = _java_store(settings, _TRUST, data, "")
     return data.decode("ascii", "replace")
 
 
@@ -81,15 +82,24 @@ def _read(settings: ListenerSettings, setting: str, *, is_secret: bool) -> bytes
         raise settings.error(setting, name, str(error)) from None
 
 
-def _pkcs12(settings: ListenerSettings, store: _Store, data: bytes) -> tuple[bytes, bytes]:
+def _java_store(
+    settings: ListenerSettings, store: _Store, data: bytes, key_password: str
+) -> tuple[bytes, bytes]:
     """The private key with its chain, and all other certificates, as PEM; ConfigError."""
+    if not data.startswith(MAGIC):
+        return _pkcs12(settings, store, data)
+    try:
+        found = read_jks(data, settings.text(store.password), key_password)
+    except JksError as error:
+        name = settings.text(store.location)
+        problem = f"no keys or certificates can be read from it ({error})"
+        raise settings.error(store.location, name, problem) from None
+    return found.key + found.chain if found.key else b"", found.trusted
+
+
+def _pkcs12(settings: ListenerSettings, store: _Store, data: bytes) -> tuple[bytes, bytes]:
+    """As ``_java_store``, of a PKCS12 file."""
     setting, name = store.location, settings.text(store.location)
-    if data.startswith(_JKS):
-        problem = (
-            "kwire doesn't read Java's old format; convert the file: keytool -importkeystore "
-            f"-srckeystore {name} -destkeystore {name}.p12 -deststoretype PKCS12"
-        )
-        raise settings.error(setting, name, problem)
     try:
         from cryptography.hazmat.primitives import serialization
         from cryptography.hazmat.primitives.serialization import pkcs12

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from kwire.config.listener_settings import ListenerSettings
 from kwire.security.mapping_rules import MappingRules, distinguished_name
 from kwire.security.principal import ANONYMOUS, USER, Principal
-from kwire.security.stores import key_and_chain, trusted_certificates, unusable
+from kwire.security.stores import OWN_KEY, key_and_chain, trusted_certificates, unusable
 
 _CLIENT_AUTH = {
     "none": ssl.CERT_NONE,
@@ -66,6 +66,7 @@ def server_context(settings: ListenerSettings) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
     context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE
+    context.num_tickets = 1  # as Java; a second one costs every handshake 40 us
     _choose_versions(context, settings)
     load_key(context, settings)
     context.verify_mode = _CLIENT_AUTH[settings.text("ssl.client.auth")]
@@ -79,12 +80,20 @@ def server_context(settings: ListenerSettings) -> ssl.SSLContext:
 
 
 def client_context(settings: ListenerSettings) -> ssl.SSLContext:
-    """The context with which a broker is a client of other brokers' listeners; ConfigError."""
+    """The context of a client of listeners with TLS: a broker or a command; ConfigError.
+
+    Without CAs in the settings, those count that this machine trusts.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     trusted = trusted_certificates(settings)
-    context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cadata=trusted)
+    if trusted is None:
+        context.load_default_certs()
+    else:
+        load_trusted(context, settings, trusted)
     context.check_hostname = bool(settings.text("ssl.endpoint.identification.algorithm"))
     _choose_versions(context, settings)
-    load_key(context, settings)
+    if any(settings.text(name) for name in OWN_KEY):
+        load_key(context, settings)
     return context
 
 

@@ -11,8 +11,7 @@ from typing import TypeVar
 
 import trio
 
-from kwire.cli.profiles import parse_addresses
-from kwire.client.cluster import Cluster, open_cluster
+from kwire.client.cluster import Cluster
 from kwire.client.configs import Resource, ResourceType, describe_configs
 from kwire.client.errors import ClientError
 from kwire.client.fetcher import Fetcher
@@ -22,6 +21,7 @@ from kwire.errors import KafkaError
 from kwire.spark.comparison import BrokerOffsets, Partition
 from kwire.spark.offset_runs import OffsetRuns
 from kwire.spark.settings import Source
+from kwire.spark.source_client import open_source
 
 T = TypeVar("T")
 
@@ -29,17 +29,11 @@ T = TypeVar("T")
 def ask_broker(source: Source, work: Callable[[Cluster], Awaitable[T]]) -> T:
     """Run ``work`` with a client of the source's cluster.
 
-    RuntimeError with one line if the cluster can't be reached, or isn't plaintext.
+    WrongSetting, and RuntimeError with one line if the cluster can't be reached.
     """
-    protocol = source.client.get("security.protocol", "PLAINTEXT")
-    if protocol != "PLAINTEXT":
-        raise RuntimeError(
-            f"source.client has security.protocol = {protocol}: kwire's own client, which compares "
-            "offsets, speaks PLAINTEXT only; name a plaintext listener of the cluster"
-        )
 
     async def whole() -> T:
-        async with open_cluster(parse_addresses(source.bootstrap_servers)) as cluster:
+        async with open_source(source) as cluster:
             return await work(cluster)
 
     try:

@@ -13,9 +13,8 @@ from typing import TypeVar
 
 import trio
 
-from kwire.cli.profiles import parse_addresses
 from kwire.client.cluster import Cluster, check, open_cluster
-from kwire.client.errors import ClientError
+from kwire.client.errors import ClientError, NotLetIn
 from kwire.client.group_offsets import commit_offsets, committed_offsets
 from kwire.client.leaders import TopicPartition
 from kwire.client.offsets import EARLIEST, LATEST, all_or_raise, list_offsets
@@ -26,6 +25,7 @@ from kwire.protocol.messages.describe_log_dirs import (
 )
 from kwire.spark.checkpoint import Offsets
 from kwire.spark.settings import Source
+from kwire.spark.source_client import addresses_of, opener_of
 
 T = TypeVar("T")
 
@@ -37,11 +37,15 @@ UNREACHABLE = (ClientError, KafkaError)
 
 
 class BrokerView:
-    """A cluster, as seen by a pipeline; use it as a context manager."""
+    """A cluster, as seen by a pipeline; use it as a context manager.
+
+    WrongSetting for client options that don't let kwire's client in.
+    """
 
     def __init__(self, source: Source, patience_s: float = RESTART_S) -> None:
         self._patience_s = patience_s
-        self._addresses = parse_addresses(source.bootstrap_servers)
+        self._addresses = addresses_of(source)
+        self._open_stream = opener_of(source)
         self._read_committed = source.isolation_level == "read_committed"
         self._ready: Future[tuple[trio.lowlevel.TrioToken, Cluster]] = Future()
         self._end = trio.Event()
@@ -63,7 +67,7 @@ class BrokerView:
 
     def _run(self) -> None:
         async def main() -> None:
-            async with open_cluster(self._addresses) as cluster:
+            async with open_cluster(self._addresses, open_stream=self._open_stream) as cluster:
                 self._ready.set_result((trio.lowlevel.current_trio_token(), cluster))
                 await self._end.wait()
 
@@ -82,6 +86,8 @@ class BrokerView:
         while True:
             try:
                 return await work()
+            except NotLetIn:
+                raise
             except ClientError:
                 if trio.current_time() > deadline_s:
                     raise

@@ -3,14 +3,19 @@
 import argparse
 import time
 from dataclasses import replace
+from typing import TYPE_CHECKING
 from urllib.parse import urlparse
 
 from kwire.cli.options import count, seconds
+from kwire.spark.checkpoint import Checkpoint
 from kwire.spark.expired import Expired
 from kwire.spark.incarnations import Incarnations
-from kwire.spark.storage import storage_at
+from kwire.spark.storage import Storage, storage_at
 from kwire.spark.upkeep import Cutoff, Done, upkeep_of
 from kwire.spark.upkeep.commands import add_common, report, session_of, settings_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 EXAMPLES = """examples:
   kwire pipeline expire orders.toml --older-than 30d
@@ -58,6 +63,22 @@ def cutoff_of(options: argparse.Namespace, now_ms: int) -> Cutoff:
     return Cutoff(None, options.topic, options.partition, options.before_offset)
 
 
+def bounded(cutoff: Cutoff, storage: Storage, spark: "SparkSession | None") -> Cutoff:
+    """A cutoff by offset for the topic as it is now, and not beyond what the pipeline has finished.
+
+    What is read later is not to expire. And ``verify`` begins where rows have expired: noted too
+    far, it would never see that they are gone.
+    """
+    topics = Incarnations(storage)
+    finished = Checkpoint(storage_at(storage.url(topics.directory), spark)).next_offsets()
+    end = finished.get((cutoff.topic, cutoff.partition), 0)
+    return replace(
+        cutoff,
+        before_offset=min(cutoff.before_offset, end),
+        incarnation=topics.of(cutoff.topic),
+    )
+
+
 def check_keep(kind: str, keep_s: float) -> None:
     """ValueError before anything is deleted, if VACUUM could meet the files of a running batch."""
     if kind in ("delta", "delta-rs") and keep_s < HOUR_S:
@@ -79,7 +100,7 @@ def run(options: argparse.Namespace) -> int:
         spark = session_of(settings) if upkeep.needs_spark or is_remote else None
         storage = storage_at(settings.checkpoint, spark)
         if cutoff.before_ms is None:
-            cutoff = replace(cutoff, incarnation=Incarnations(storage).of(cutoff.topic))
+            cutoff = bounded(cutoff, storage, spark)
         Expired(storage).note(cutoff)
         return upkeep.expire(spark, cutoff, int(options.keep_versions))
 

@@ -17,6 +17,7 @@ from kwire.spark.batch import Batch, OffsetRange
 from kwire.spark.batch_work import BatchWork
 from kwire.spark.checkpoint import Checkpoint
 from kwire.spark.guard import Guard
+from kwire.spark.masking import masked
 from kwire.spark.progress import Progress
 from kwire.spark.settings import PipelineSettings
 from kwire.spark.source import read_stream
@@ -145,7 +146,7 @@ class PipelineQuery:
 
 
 def told(error: BaseException) -> str:
-    """An error in one line: Spark's without the stack of its JVM."""
+    """An error in one line: Spark's without the stack of its JVM, and without passwords."""
     inner: Any = error
     text = str(getattr(inner, "desc", None) or getattr(inner, "_desc", None) or inner).strip()
-    return f"{type(error).__name__}: {text.splitlines()[0] if text else ''}"
+    return f"{type(error).__name__}: {masked('', text.splitlines()[0]) if text else ''}"

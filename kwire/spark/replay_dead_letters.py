@@ -159,19 +159,17 @@ def replay(
     """Send dead letters again; WrongSetting, OSError, KafkaError, ClientError."""
     import trio
 
-    from kwire.client.cluster import open_cluster
     from kwire.client.leaders import first_error
     from kwire.spark.dead_letters import check
-    from kwire.spark.retries import addresses_of
+    from kwire.spark.source_client import open_source
 
     if settings.dead_letters is None:
         raise ValueError("dead_letters: the pipeline keeps none")
     check(settings.dead_letters)
     dead = settings.dead_letters
-    addresses = addresses_of(settings.source)
 
     async def work() -> Replayed:
-        async with open_cluster(addresses) as cluster:
+        async with open_source(settings.source) as cluster:
             return await _replay(cluster, settings.name, dead, selection, to, execute)
 
     try:

@@ -25,8 +25,7 @@ from collections.abc import Callable
 
 import trio
 
-from kwire.cli.profiles import ProfileError, parse_addresses
-from kwire.client.cluster import Cluster, open_cluster
+from kwire.client.cluster import Cluster
 from kwire.client.errors import ClientError
 from kwire.client.group_offsets import commit_offsets, committed_offsets
 from kwire.client.leaders import TopicPartition, first_error
@@ -44,7 +43,8 @@ from kwire.spark.dead_letters import (
     retry_topic,
 )
 from kwire.spark.moving import Move, Mover, make_topic, open_mover, partitions_of, read_some
-from kwire.spark.settings import Source, WrongSetting
+from kwire.spark.settings import Source
+from kwire.spark.source_client import open_source, opener_of
 
 logger = logging.getLogger(__name__)
 
@@ -58,20 +58,6 @@ def header_of(headers: Headers, name: str) -> str:
     """The last header of a name as text; empty if there is none."""
     found = [value for key, value in headers if key == name]
     return (found[-1] or b"").decode("utf-8", "replace") if found else ""
-
-
-def addresses_of(source: Source) -> list[tuple[str, int]]:
-    """Hosts and ports of a pipeline's cluster; WrongSetting where kwire's client can't connect."""
-    protocol = source.client.get("security.protocol", "PLAINTEXT")
-    if protocol != "PLAINTEXT":
-        allowed = "retry topics and replay use kwire's own client, which speaks PLAINTEXT"
-        raise WrongSetting("source.client.security.protocol", protocol, allowed)
-    try:
-        return list(parse_addresses(source.bootstrap_servers))
-    except ProfileError as error:
-        raise WrongSetting(
-            "source.bootstrap_servers", source.bootstrap_servers, str(error)
-        ) from error
 
 
 def marks_topic(pipeline: str) -> str:
@@ -163,7 +149,8 @@ class Retries:
     """The thread beside a pipeline; use it as a context manager."""
 
     def __init__(self, pipeline: str, source: Source, delays_s: tuple[float, ...]) -> None:
-        self._addresses = addresses_of(source)
+        opener_of(source)  # what is wrong with it is said at once, not by the thread
+        self._source = source
         self._pipeline = pipeline
         self._topics = source.topics
         self._delays_s = delays_s
@@ -196,7 +183,7 @@ class Retries:
                 self._stop.wait(_PAUSE_AFTER_ERROR_S)
 
     async def _serve(self) -> None:
-        async with open_cluster(self._addresses) as cluster:
+        async with open_source(self._source) as cluster:
             work = await open_retries(cluster, self._pipeline, self._topics, len(self._delays_s))
             self._ready.set()
             while not self._stop.is_set():

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kwire.spark.java import java_home
+from kwire.spark.masking import masked
 from kwire.spark.settings import PipelineSettings
 from kwire.spark.sinks import delta, iceberg_table, make_sink
 
@@ -79,24 +80,30 @@ def open_session(settings: PipelineSettings) -> "SparkSession":
         cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
         os.environ["JAVA_HOME"] = str(java_home(Path(cache) / "kwire" / "java-home"))
     builder = SparkSession.builder.appName(settings.name)
-    for name, value in configuration(settings, pyspark.__version__, is_submitted).items():
+    wanted = configuration(settings, pyspark.__version__, is_submitted)
+    for name, value in wanted.items():
         builder = builder.config(name, value)
-    spark = _started(builder)
+    spark = _started(builder, wanted)
     spark.sparkContext.setLogLevel("ERROR")
     if not spark.sparkContext.master.startswith("local"):
         ship_package(spark)
     return spark
 
 
-def _started(builder: "SparkSession.Builder") -> "SparkSession":
+def _started(builder: "SparkSession.Builder", wanted: Mapping[str, str]) -> "SparkSession":
     """The session; NoSpark if Spark's process ends before it answers, after messages of its own.
 
-    Spark's process also gets the Ctrl-C of a terminal, and ends in whatever it was doing.
+    Spark's process also gets the Ctrl-C of a terminal, and ends in whatever it was doing. PySpark
+    gives it all settings as arguments, which everybody on a machine sees. So the process is started
+    with those that are no secrets. All of them follow over PySpark's connection.
     """
     from py4j.protocol import Py4JError
+    from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkRuntimeError
 
     try:
+        conf = SparkConf(loadDefaults=False).setAll(list(as_arguments(wanted).items()))
+        SparkContext._ensure_initialized(conf=conf)
         return builder.getOrCreate()
     except (PySparkRuntimeError, Py4JError) as error:
         raise NoSpark(
@@ -104,6 +111,18 @@ def _started(builder: "SparkSession.Builder") -> "SparkSession":
             'packages: KWIRE_SPARK_JARS, or [spark] "spark.jars", names jars that are there, and '
             '"spark.jars.ivySettings" another repository'
         ) from error
+
+
+def as_arguments(settings: Mapping[str, str]) -> dict[str, str]:
+    """The settings that may be arguments of Spark's process, because they are no secrets.
+
+    What the process needs before it has a connection, jars and options of Java, is among them.
+    """
+    return {
+        name: value
+        for name, value in settings.items()
+        if masked(name, value) == value or name.startswith(("spark.driver.", "spark.jars"))
+    }
 
 
 def check_version(settings: PipelineSettings) -> None:

@@ -39,11 +39,19 @@ def find_etcd() -> str | None:
 class EtcdMember:
     """One etcd process of a cluster."""
 
-    def __init__(self, program: str, directory: Path, options: Sequence[str], port: int) -> None:
-        self.endpoint = f"127.0.0.1:{port}"
+    def __init__(
+        self, program: str, directory: Path, options: Sequence[str], endpoint: str
+    ) -> None:
+        self.endpoint = endpoint
         self._command = [program, "--data-dir", str(directory), *options]
         self._log = directory.with_suffix(".log")
         self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        """The id of the running process."""
+        assert self._process is not None
+        return self._process.pid
 
     def start(self) -> None:
         """Start the process; ``wait_ready`` waits for it."""
@@ -97,7 +105,7 @@ class Etcd:
     """An etcd cluster of this many members; it ends with the ``with`` block.
 
     ``tls`` are the files of a certificate and its key: clients speak TLS and show the same
-    certificate. Then nothing waits for its start.
+    certificate. Then nothing waits for its start. ``host`` is the address where all members listen.
     """
 
     def __init__(
@@ -106,6 +114,7 @@ class Etcd:
         program: str | None = None,
         port: int = 0,
         tls: tuple[str, str] | None = None,
+        host: str = "127.0.0.1",
     ) -> None:
         found = program or find_etcd()
         if found is None:
@@ -117,11 +126,11 @@ class Etcd:
         client_ports = [port or free_port(), *(free_port() for _ in range(members - 1))]
         peer_ports = [free_port() for _ in range(members)]
         names = [f"m{number}" for number in range(members)]
-        peers = [f"http://127.0.0.1:{peer}" for peer in peer_ports]
+        peers = [f"http://{host}:{peer}" for peer in peer_ports]
         together = ",".join(f"{name}={peer}" for name, peer in zip(names, peers, strict=True))
         self.members = []
         for name, client_port, peer in zip(names, client_ports, peers, strict=True):
-            client = f"{'https' if tls else 'http'}://127.0.0.1:{client_port}"
+            client = f"{'https' if tls else 'http'}://{host}:{client_port}"
             options = ["--name", name, "--listen-client-urls", client]
             options += ["--advertise-client-urls", client, "--listen-peer-urls", peer]
             options += ["--initial-advertise-peer-urls", peer, "--initial-cluster", together]
@@ -132,7 +141,7 @@ class Etcd:
             if "3.4" in subprocess.check_output([found, "--version"], text=True):
                 options.remove("--unsafe-no-fsync")  # 3.4 always syncs
             directory = self._directory / name
-            self.members.append(EtcdMember(found, directory, options, client_port))
+            self.members.append(EtcdMember(found, directory, options, f"{host}:{client_port}"))
 
     @property
     def url(self) -> str:

@@ -44,6 +44,7 @@ class BrokerProcess:
     ``package_parent`` is the directory of the package ``kwire`` to run, by default this one's.
     ``http`` is the URL of its HTTP port, empty if it has none.
     ``log_file`` gets the log; by default it is a temporary file, which is removed with this object.
+    ``prefix`` is a command that runs the command of its arguments, such as ``ip netns exec NAME``.
     ``version`` is what the broker prints: ``0.1.0``, or ``0.1.0+compiled``.
     """
 
@@ -57,6 +58,7 @@ class BrokerProcess:
         options: Sequence[str] = (),
         dies_with_parent: bool = False,
         log_file: Path | None = None,
+        prefix: Sequence[str] = (),
     ) -> None:
         self.data_dir = Path(data_dir)
         self.bootstrap = ""
@@ -67,6 +69,7 @@ class BrokerProcess:
         self._package_parent = package_parent
         self._start_timeout_s = start_timeout_s
         self._options = options
+        self._prefix = prefix
         self._dies_with_parent = dies_with_parent
         self._process: subprocess.Popen[bytes] | None = None
         if log_file is None:
@@ -93,7 +96,16 @@ class BrokerProcess:
         if self._dies_with_parent and sys.platform == "linux" and is_main_thread:
             module = "kwire.testing.child"
             environment["KWIRE_DIES_WITH"] = str(os.getpid())
-        command = [sys.executable, "-P", "-m", module, "serve", "--data-dir", str(self.data_dir)]
+        command = [
+            *self._prefix,
+            sys.executable,
+            "-P",
+            "-m",
+            module,
+            "serve",
+            "--data-dir",
+            str(self.data_dir),
+        ]
         command += ["--listen", self._listen, *self._options]
         for name, value in self.settings.items():
             command += ["-o", f"{name}={value}"]

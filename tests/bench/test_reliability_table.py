@@ -2,9 +2,11 @@
 
 from pathlib import Path
 
+from bench.reliability.catalogue import NAMES
 from bench.reliability.checks import Outcome, log_bytes
 from bench.reliability.clusters import KAFKA, KWIRE
-from bench.reliability.scenarios import Scenarios, Seen
+from bench.reliability.kept import Kept, read
+from bench.reliability.scenarios import Seen
 from bench.reliability.table import BARS_S, FAULTS, outcomes, shown, table
 
 PAUSE = "pause of the leader's partitions"
@@ -29,7 +31,7 @@ def test_figures_of_kafka_alone_are_not_judged() -> None:
 
 def test_every_scenario_has_a_fault_and_bars_belong_to_scenarios() -> None:
     """A scenario without a name of its fault would end the run at its last line."""
-    assert set(Scenarios.by_name()) == set(FAULTS)
+    assert set(NAMES) == set(FAULTS)
     assert {scenario for scenario, _ in BARS_S} <= set(FAULTS)
 
 
@@ -41,10 +43,34 @@ def test_many_trials_are_shown_as_median_and_95th_percentile() -> None:
 
 
 def test_losses_and_errors_are_counted() -> None:
-    """Each system has a row."""
-    made = outcomes({KWIRE: Outcome(80_610, 0, 0, ()), KAFKA: Outcome(7, 1, 2, ("late",))})
-    assert "| kwire | 80,610 | 0 | 0 | 0 |" in made
-    assert "| Apache Kafka | 7 | 1 | 2 | 1 |" in made
+    """Each system has a row for each scenario, in the order of the scenarios."""
+    found = {
+        KWIRE: {"P12": Outcome(1, 0, 0, 0), "P2": Outcome(80_610, 0, 0, 0)},
+        KAFKA: {"P2": Outcome(7, 1, 2, 3)},
+    }
+    assert outcomes(found).splitlines()[2:] == [
+        "| P2 | kwire | 80,610 | 0 | 0 | 0 |",
+        "| P2 | Apache Kafka | 7 | 1 | 2 | 3 |",
+        "| P12 | kwire | 1 | 0 | 0 | 0 |",
+    ]
+
+
+def test_a_run_of_some_scenarios_keeps_the_others(tmp_path: Path) -> None:
+    """A long table is measured in pieces; what is measured again replaces what there was."""
+    file = tmp_path / "reliability.json"
+    first = Kept(machine="old")
+    first.add(KWIRE, "P1", [Seen("P1", PAUSE, 0.5)], Outcome(10, 0, 0, 0))
+    first.add(KWIRE, "P4", [Seen("P4", PAUSE, 0.1)], Outcome(20, 0, 0, 0))
+    first.write(file)
+    second = Kept(machine="new")
+    second.add(KWIRE, "P1", [Seen("P1", PAUSE, 0.75)], Outcome(30, 0, 0, 1))
+    both = read(file)
+    both.take(second)
+    both.write(file)
+    found = read(file)
+    assert found.machine == "new"
+    assert found.seen == {KWIRE: {"P1": [Seen("P1", PAUSE, 0.75)], "P4": [Seen("P4", PAUSE, 0.1)]}}
+    assert found.outcomes[KWIRE]["P1"] == Outcome(30, 0, 0, 1)
 
 
 def test_replicas_are_compared_without_what_is_set_aside(tmp_path: Path) -> None:

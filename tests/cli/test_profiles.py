@@ -13,6 +13,7 @@ bootstrap-server = "127.0.0.1:9093"
 [clusters.far]
 bootstrap-server = ["a:1", "[::1]:2"]
 client-id = "me"
+command-config = "far.properties"
 [clusters.wrong]
 bootstrap-servers = "a:1"
 [clusters.empty]
@@ -32,14 +33,23 @@ def environment(tmp_path: Path) -> dict[str, str]:
 def test_the_first_place_that_names_a_cluster_counts(environment: dict[str, str]) -> None:
     """Options, then the environment, then the file, then this machine."""
     both = environment | {"KWIRE_BOOTSTRAP_SERVER": "e:1", "KWIRE_CLUSTER": "far"}
-    assert find_profile("o:1", None, both).addresses == [("o", 1)]
-    assert find_profile(None, "local", both).addresses == [("127.0.0.1", 9093)]
-    assert find_profile(None, None, both).addresses == [("e", 1)]
+    assert find_profile("o:1", None, None, both).addresses == [("o", 1)]
+    assert find_profile(None, "local", None, both).addresses == [("127.0.0.1", 9093)]
+    assert find_profile(None, None, None, both).addresses == [("e", 1)]
     only_name = environment | {"KWIRE_CLUSTER": "far"}
-    assert find_profile(None, None, only_name) == ([("a", 1), ("::1", 2)], "me")
-    assert find_profile(None, None, environment).addresses == [("127.0.0.1", 9093)]
+    assert find_profile(None, None, None, only_name)[:2] == ([("a", 1), ("::1", 2)], "me")
+    assert find_profile(None, None, None, environment).addresses == [("127.0.0.1", 9093)]
     nowhere = {"KWIRE_CONFIG": "/nowhere"}
-    assert find_profile(None, None, nowhere).addresses == [("127.0.0.1", 9092)]
+    assert find_profile(None, None, None, nowhere).addresses == [("127.0.0.1", 9092)]
+
+
+def test_the_first_file_of_client_properties_counts(environment: dict[str, str]) -> None:
+    """The option's, then the environment's, then that of the named cluster."""
+    both = environment | {"KWIRE_COMMAND_CONFIG": "e.properties"}
+    assert find_profile(None, "far", "o.properties", both).command_config == "o.properties"
+    assert find_profile(None, "far", None, both).command_config == "e.properties"
+    assert find_profile(None, "far", None, environment).command_config == "far.properties"
+    assert find_profile(None, None, None, environment).command_config is None
 
 
 @pytest.mark.parametrize(
@@ -47,7 +57,11 @@ def test_the_first_place_that_names_a_cluster_counts(environment: dict[str, str]
     [
         ("a:1", "local", "exclude each other"),
         (None, "lokal", "there is no cluster lokal in .*it has: empty, far, local, wrong"),
-        (None, "wrong", "bootstrap-servers is unknown; it takes bootstrap-server, client-id"),
+        (
+            None,
+            "wrong",
+            "bootstrap-servers is unknown; it takes bootstrap-server, client-id, command-config",
+        ),
         (None, "empty", "bootstrap-server is missing"),
         ("localhost", None, "localhost is not HOST:PORT"),
         ("a:1,b", None, "b is not HOST:PORT"),
@@ -58,7 +72,7 @@ def test_a_mistake_is_named(
 ) -> None:
     """With the file, and with what may stand there."""
     with pytest.raises(ProfileError, match=said):
-        find_profile(bootstrap, cluster, environment)
+        find_profile(bootstrap, cluster, None, environment)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +87,7 @@ def test_a_file_that_is_wrong_is_named(tmp_path: Path, content: str, said: str) 
     path = tmp_path / "config.toml"
     path.write_text(content, encoding="utf-8")
     with pytest.raises(ProfileError, match=said):
-        find_profile(None, None, {"KWIRE_CONFIG": str(path)})
+        find_profile(None, None, None, {"KWIRE_CONFIG": str(path)})
 
 
 @pytest.mark.parametrize("port", ["0", "65536", "-1", "²", ""])
@@ -99,5 +113,5 @@ def test_a_value_of_the_wrong_type_is_named(tmp_path: Path, content: str, said: 
     path.write_text(content, encoding="utf-8")
     name = None if content.startswith("default") else "local"
     with pytest.raises(ProfileError, match=said) as raised:
-        find_profile(None, name, {"KWIRE_CONFIG": str(path)})
+        find_profile(None, name, None, {"KWIRE_CONFIG": str(path)})
     assert str(path) in str(raised.value)

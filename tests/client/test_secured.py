@@ -111,7 +111,7 @@ def test_what_brokers_need_to_log_in(settings):
         **settings,
         "listener.name.sasl_ssl.plain.sasl.jaas.config": "x.Y required user_a=b;",
     }
-    with pytest.raises(ConfigError, match="must have the username and the password") as caught:
+    with pytest.raises(ConfigError, match="must have the name and password of a login") as caught:
         _opener(without, "PLAIN")
     assert "user_a" not in str(caught.value)
 

@@ -19,8 +19,9 @@ SAYS_BUT_DOES_NOTHING = {
     "config/values.py",
     "config/without_effect.py",
     "metadata/config_checks.py",
+    "security/client_properties.py",
 }
-"""Modules that describe and check values; what they name goes no further."""
+"""Modules that describe and check values, or read a client's; what they name goes no further."""
 
 
 def _texts(path: Path) -> Iterator[str]:
@@ -77,7 +78,7 @@ def _said(caplog: pytest.LogCaptureFixture, given: dict[str, str]) -> list[str]:
     ("name", "value", "shown"),
     [
         ("super.users", "User:admin", "super.users"),
-        ("sasl.kerberos.service.name", "kafka", "sasl.kerberos.service.name=kafka"),
+        ("sasl.kerberos.kinit.cmd", "/kinit", "sasl.kerberos.kinit.cmd=/kinit"),
     ],
 )
 def test_who_asks_for_protection_is_told_that_there_is_none(caplog, name, value, shown):

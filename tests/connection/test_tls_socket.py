@@ -111,3 +111,45 @@ def test_some_new_keys_do_no_harm(peer):
             with suppress(BlockingIOError):
                 peer.server.recv_into(view)
     assert 270 < peer.server.take_overhead() < 2000
+
+
+@pytest.mark.parametrize("pieces", [1, 2])
+def test_the_last_message_of_a_handshake_is_known(tmp_path, pieces):
+    """It is taken without a thread; not the rest of a record, nor one with a certificate in it."""
+    assert _shaken(tmp_path, ssl.CERT_NONE, pieces) == [False, True, False][: pieces + 1]
+    assert _shaken(tmp_path, ssl.CERT_OPTIONAL, pieces) == [False] * (pieces + 1)
+
+
+def _shaken(tmp_path, verify_mode, pieces):
+    """What ``is_last`` was after the greeting, and after each piece of the last message."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(CA.sign("server").write_pem(tmp_path / "server.pem"))
+    context.verify_mode = verify_mode
+    accepted, sock = socket.socketpair()
+    accepted.setblocking(False)
+    server = TlsSocket(accepted, context)
+    inward, outward = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = ssl.create_default_context(cadata=CA.certificate_pem)
+    tls = client.wrap_bio(inward, outward, server_hostname="localhost")
+    with suppress(ssl.SSLWantReadError):
+        tls.do_handshake()
+    found = []
+    sock.sendall(outward.read())
+    server.receive_handshake()
+    found.append(server.is_last)
+    server.shake_hands()
+    server.send_handshake()
+    inward.write(sock.recv(1 << 16))
+    tls.do_handshake()
+    last = outward.read()
+    at = 0 if pieces == 1 else 20
+    is_done = False
+    for piece in filter(None, (last[:at], last[at:])):
+        sock.sendall(piece)
+        server.receive_handshake()
+        found.append(server.is_last)
+        is_done = server.shake_hands()
+    assert is_done
+    sock.close()
+    server.close()
+    return found

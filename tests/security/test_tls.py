@@ -98,11 +98,11 @@ def test_what_cannot_be_used_is_one_line(given, problem):
 
 
 def test_stores_of_java(tmp_path):
-    """The old format is refused with the command that converts it, a wrong password is named."""
+    """A file that isn't what it says, and a wrong password, are named."""
     path = tmp_path / "store.jks"
     path.touch(mode=0o600)
     path.write_bytes(b"\xfe\xed\xfe\xed\0\0\0\2")
-    assert "keytool -importkeystore" in _error({"ssl.keystore.location": str(path)})
+    assert "no keys or certificates can be read" in _error({"ssl.keystore.location": str(path)})
     SERVER.write_pkcs12(path, "hush")
     given = {"ssl.keystore.location": str(path), "ssl.keystore.password": "wrong"}
     assert "ssl.keystore.password is wrong" in _error(given)

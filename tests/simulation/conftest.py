@@ -1,4 +1,8 @@
-"""The seeds of the simulation: one by default, ``--seed N`` one, ``KWIRE_SEEDS=A-B`` many."""
+"""The seeds of the simulation: one by default, ``--seed N`` one, ``KWIRE_SEEDS=A-B`` many.
+
+With ``KWIRE_SPREAD`` each of the seeds runs one scenario, in turn, instead of all. So 200 seeds are
+200 clusters.
+"""
 
 import os
 
@@ -16,6 +20,36 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """A test that takes a seed runs once for each."""
     if "seed" in metafunc.fixturenames:
         metafunc.parametrize("seed", _seeds(metafunc.config))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave one scenario for each seed, if they are spread."""
+    if not os.environ.get("KWIRE_SPREAD"):
+        return
+    taking = dict.fromkeys(_scenario(item) for item in items if _seed(item) is not None)
+    numbers = {scenario: number for number, scenario in enumerate(taking)}
+    kept, left_out = [], []
+    for item in items:
+        seed = _seed(item)
+        is_kept = seed is None or numbers[_scenario(item)] == seed % len(numbers)
+        (kept if is_kept else left_out).append(item)
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = kept
+
+
+def _params(item: pytest.Item) -> dict[str, object]:
+    return item.callspec.params if hasattr(item, "callspec") else {}
+
+
+def _seed(item: pytest.Item) -> int | None:
+    seed = _params(item).get("seed")
+    return seed if isinstance(seed, int) else None
+
+
+def _scenario(item: pytest.Item) -> tuple[str, ...]:
+    """A test and its parameters but for the seed."""
+    others = [str(value) for name, value in _params(item).items() if name != "seed"]
+    return (item.nodeid.partition("[")[0], *others)
 
 
 def _seeds(config: pytest.Config) -> list[int]:

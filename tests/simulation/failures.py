@@ -284,7 +284,38 @@ async def coordinators_move(world: World) -> None:
         await back(world, node)
 
 
+async def one_way(world: World) -> None:
+    """What a broker sends doesn't arrive at another one, but what it is sent does."""
+    for _ in range(4):
+        node = world.random.choice((leader_of(world), *world.nodes.values()))
+        for other in world.random.sample(others_of(world, node), world.random.choice((1, 2))):
+            pair = [node.node_id, other.node_id]
+            world.random.shuffle(pair)
+            world.note(f"nothing passes from {pair[0]} to {pair[1]}")
+            world.network.cut_one_way(*pair)
+        if world.random.random() < 0.4:
+            world.network.cut_one_way(node.node_id, world.random.choice(WRITERS))
+        await pass_s(world.random.random() * world.random.choice((1, 1.3 * LAG_S)))
+        if world.random.random() < 0.4:
+            node.kill()
+            await pass_s(world.random.random())
+        world.network.heal()
+        world.start_all()
+        await world.all_ready(60)
+
+
+async def connections_break(world: World) -> None:
+    """Connections are reset at any moment, between brokers and with clients."""
+    places = (*world.nodes, *WRITERS)
+    for _ in range(60):
+        one, other = world.random.sample(places, 2)
+        world.network.reset(one, other)
+        await pass_s(world.random.random() * 0.3)
+
+
 SCENARIOS = [
+    one_way,
+    connections_break,
     leader_dies_with_tail,
     fast_double_election,
     epochs_without_records,

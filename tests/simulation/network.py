@@ -3,7 +3,9 @@
 Rules:
 
 - The bytes of a stream arrive in their order. Latency and chance come from the world's ``random``.
-- A cut between two places stops what is on its way until the cut is healed. A new connection waits.
+- A cut between two places stops what is on its way until the cut is healed, in one direction or in
+  both. A new connection waits, as it needs both.
+- A connection that is reset loses what is on its way, and both ends learn of it.
 - A process that dies closes its streams, as a kernel does, and its address refuses connections. A
   machine that dies says nothing, and its address doesn't answer.
 """
@@ -35,6 +37,7 @@ class Network:
         self.changed = trio.Event()
         self._random = random
         self._cuts: set[frozenset[object]] = set()
+        self._one_way: set[tuple[object, object]] = set()
         self._silent: set[object] = set()
         self._listening: dict[tuple[str, int], tuple[object, object, Accept]] = {}
         self._streams: dict[object, list[SimulatedStream]] = {}
@@ -62,7 +65,7 @@ class Network:
     async def _open(self, place: object, host: str, port: int) -> "SimulatedStream":
         await pass_s(self.latency_s())
         target = int(host.removeprefix("broker-"))
-        while self.is_cut(place, target):
+        while self.is_cut(place, target) or self.is_cut(target, place):
             await self.changed.wait()
         if (host, port) not in self._listening:
             raise ConnectionRefusedError(111, "connection refused")
@@ -78,15 +81,28 @@ class Network:
         """How long the next message takes."""
         return self._random.random() * self.delay_s
 
-    def is_cut(self, one: object, other: object) -> bool:
-        """Whether nothing passes between two places."""
+    def is_cut(self, sender: object, receiver: object) -> bool:
+        """Whether nothing passes from one place to another."""
         return bool(
-            frozenset((one, other)) in self._cuts or one in self._silent or other in self._silent
+            frozenset((sender, receiver)) in self._cuts
+            or (sender, receiver) in self._one_way
+            or sender in self._silent
+            or receiver in self._silent
         )
 
     def cut(self, one: object, other: object) -> None:
         """Let nothing pass between two places."""
         self._cuts.add(frozenset((one, other)))
+
+    def cut_one_way(self, sender: object, receiver: object) -> None:
+        """Let nothing pass from one place to another; the other direction works."""
+        self._one_way.add((sender, receiver))
+
+    def reset(self, one: object, other: object) -> None:
+        """Break all connections between two places; new ones can be opened at once."""
+        for stream in [*self._streams.get(one, []), *self._streams.get(other, [])]:
+            if {stream.place, stream.other} == {one, other}:
+                stream.reset()
 
     def pause(self, place: object) -> None:
         """Let nothing pass to and from a place: its process is frozen, or its machine is away."""
@@ -95,6 +111,7 @@ class Network:
     def heal(self) -> None:
         """Let everything pass."""
         self._cuts.clear()
+        self._one_way.clear()
         self._silent.clear()
         self._tell()
 
@@ -162,7 +179,7 @@ class SimulatedStream(trio.abc.Stream):
             if trio.current_time() < at_s:
                 with trio.move_on_at(at_s):
                     await changed.wait()
-            elif self._network.is_cut(self.place, self.other):
+            elif self._network.is_cut(self.other, self.place):
                 await self._network.changed.wait()
             else:
                 if data:
@@ -177,6 +194,11 @@ class SimulatedStream(trio.abc.Stream):
         """Close this end."""
         self.close()
         await trio.lowlevel.checkpoint()
+
+    def reset(self) -> None:
+        """Lose what is on its way to this end, and say that nothing more comes."""
+        self._arriving.clear()
+        self.arrive(trio.current_time(), b"")
 
     def close(self) -> None:
         """Close this end; the other one learns of it."""

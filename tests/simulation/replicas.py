@@ -10,6 +10,7 @@ high watermark (``Truth``). They ask no rule of the code under test:
 - A new leader has the whole truth.
 - A member of the ISR cuts nothing of the truth away.
 - Who joins the ISR or the ELR has the whole truth.
+- Only ``all_lost_power`` takes something from the truth: what the next leader lacks.
 - ISR and ELR are disjoint parts of the replicas, and no fenced broker is in the ISR.
 """
 
@@ -49,6 +50,11 @@ class ReplicaChecks(Checks):
         self.truths: dict[Key, Truth] = {}
         self._watermarks: dict[tuple[Key, int], int] = {}
         self._were_alone: set[Key] = set()
+        self._lost_power: set[Key] = set()
+
+    def all_lost_power(self) -> None:
+        """All machines lost what they hadn't flushed: what the next leaders have is the truth."""
+        self._lost_power = set(self.truths)
 
     def patch(self, patch: Any) -> None:
         """Look at every role and every watermark from now on."""
@@ -111,6 +117,9 @@ class ReplicaChecks(Checks):
             self._were_alone.remove(key)
             self._advanced(led)
         end_offset = led.log.log_end_offset
+        if key in self._lost_power:
+            self._lost_power.remove(key)
+            truth.end_offset = min(truth.end_offset, end_offset)
         self._check(
             end_offset >= truth.end_offset,
             f"{where} leads with {end_offset} of {truth.end_offset} replicated records",

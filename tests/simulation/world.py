@@ -4,15 +4,18 @@ Rules:
 
 - Everything that depends on chance takes it from the seed: the order of tasks, latency, faults and
   workloads. So a seed repeats its run exactly. Time passes only when all tasks wait.
-- Work for threads is done at once, in the event loop.
+- Work for threads is done in the event loop: at once, or a little later, or its result is late. So
+  what other tasks do meanwhile is a part of the run.
 - ``Checks`` looks at every step: each commit, and each image that a broker takes.
 """
 
-from collections.abc import Awaitable, Callable, Iterator
+import os
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from shutil import rmtree
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -31,6 +34,7 @@ from tests.simulation.checks import WatchedEtcd
 from tests.simulation.network import Network, pass_s
 from tests.simulation.replicas import ReplicaChecks
 from tests.simulation.serving import SimulatedServer
+from tests.simulation.threads import Threads
 
 NODES = (1, 2, 3)
 DATE_MS = 1_800_000_000_000
@@ -43,6 +47,7 @@ SETTINGS = {
     "broker.session.timeout.ms": str(SESSION_MS),
     "broker.heartbeat.interval.ms": str(KEEP_MS),
     "num.partitions": "6",
+    "log.index.size.max.bytes": "4096",
     "offsets.topic.num.partitions": "3",
     "transaction.state.log.num.partitions": "3",
     "default.replication.factor": "1",
@@ -58,8 +63,13 @@ REPLICATED = {
 }
 """What changes when each partition has a replica on every broker."""
 
+NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
+
 IN_SYNC_S = 30.0
 """So long after all faults are over, every replica is in sync again."""
+
+TIMES_VARIABLE = "KWIRE_VIRTUAL_TIMES"
+"""The environment variable that names the file to which each run appends its seconds."""
 
 CLIENT = ClientSettings(connect_timeout_s=2.0, request_timeout_s=5.0, give_up_s=5.0)
 
@@ -201,10 +211,18 @@ class World:
 
     nursery: trio.Nursery
 
-    def __init__(self, seed: int, root: Path, *, replicated: bool = False) -> None:
+    def __init__(
+        self,
+        seed: int,
+        root: Path,
+        *,
+        replicated: bool = False,
+        settings: Mapping[str, str] = NO_SETTINGS,
+    ) -> None:
         self.seed = seed
         self.root = root
         self.replicated = replicated
+        self._settings = {**SETTINGS, **(REPLICATED if replicated else {}), **settings}
         self.random = Random(seed)
         self.network = Network(Random(seed + 1))
         self.checks = ReplicaChecks()
@@ -222,8 +240,7 @@ class World:
             "log.dirs": str(directory),
             "listeners": f"PLAINTEXT://broker-{node_id}:9092",
         }
-        more = REPLICATED if self.replicated else {}
-        return BrokerConfig.load(SETTINGS | more | own)
+        return BrokerConfig.load(self._settings | own)
 
     def note(self, what: str) -> None:
         """Note what happens, for the report of a failure."""
@@ -293,12 +310,13 @@ def simulate(
     limit_s: float = 900.0,
     *,
     replicated: bool = False,
+    settings: Mapping[str, str] = NO_SETTINGS,
 ) -> list[str]:
     """Run a scenario from a seed; what happened. An error names the seed in its notes.
 
-    Each partition has one replica, or one on each broker.
+    Each partition has one replica, or one on each broker. ``settings`` are those of all brokers.
     """
-    world = World(seed, root, replicated=replicated)
+    world = World(seed, root, replicated=replicated, settings=settings)
 
     async def run() -> None:
         with trio.fail_after(limit_s):
@@ -308,6 +326,7 @@ def simulate(
                 world.start_all()
                 await world.all_ready()
                 await scenario(world)
+                _note_time()
                 world.nursery.cancel_scope.cancel()
 
     try:
@@ -321,15 +340,22 @@ def simulate(
     return world.notes
 
 
+def _note_time() -> None:
+    """Append how much virtual time a run took, where somebody wants to know."""
+    if path := os.environ.get(TIMES_VARIABLE):
+        with open(path, "a") as file:
+            file.write(f"{trio.current_time():.3f}\n")
+
+
 @contextmanager
 def _deterministic(seed: int) -> Iterator[pytest.MonkeyPatch]:
-    """Let a seed decide the order of tasks, and do the work of threads in the event loop."""
+    """Let a seed decide the order of tasks, and how late the work of threads is done."""
+    threads = Threads(Random(seed + 3))
 
     async def run(
         self: Kind, function: Callable[..., Any], *args: Any, abandon: bool = False
     ) -> Any:
-        await trio.lowlevel.checkpoint()
-        return function(*args)
+        return await threads.run(function, *args, abandon=abandon)
 
     before = trio_scheduler._r.getstate()
     with pytest.MonkeyPatch.context() as patch:

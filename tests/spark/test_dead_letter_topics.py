@@ -287,9 +287,9 @@ def _make_topic(broker: Kafka, topic: str, records: list[str | bytes]) -> str:
 
 
 def test_what_cannot_connect_is_said(broker: Kafka) -> None:
-    """kwire's own client has no TLS; a pipeline without dead letters has nothing to replay."""
-    source = Source(broker.bootstrap, ("t",), client={"security.protocol": "SSL"})
-    with pytest.raises(WrongSetting, match="speaks PLAINTEXT"):
+    """A login that isn't complete; a pipeline without dead letters has nothing to replay."""
+    source = Source(broker.bootstrap, ("t",), client={"security.protocol": "SASL_SSL"})
+    with pytest.raises(WrongSetting, match=r"source\.client\.sasl\.mechanism"):
         Retries("p", source, (1.0,))
     none = PipelineSettings("p", source, SinkSettings("parquet"), "")
     with pytest.raises(ValueError, match="keeps none"):

@@ -3,6 +3,7 @@
 import pytest
 
 from kwire.spark.pipeline_file import WrongPipeline, pipeline_of
+from kwire.spark.query import told
 from kwire.spark.settings import WrongSetting
 
 
@@ -200,3 +201,9 @@ def test_exceptions_have_no_secrets() -> None:
     error = WrongSetting("decode.registry", "ftp://u:geheim@h", "it is http")
     assert "geheim" not in str(error)
     assert error.value == "ftp://u:geheim@h"
+
+
+def test_failures_that_spark_tells_have_no_secrets() -> None:
+    """They end in status files and in logs, also with a line of JAAS in them."""
+    line = told(RuntimeError('no login: Module required username="u" password="geheim";\nat x.y'))
+    assert line == 'RuntimeError: no login: Module required username="u" password=***;'

@@ -91,7 +91,7 @@ IN_SOURCE = [
     ('pattern = "a.*"', "either topics or a pattern"),
     ('client = {"group.id" = "a"}', "not here: the pipeline sets it"),
     ('client = {"kafka.client.id" = "a"}', "Kafka's own name, client.id"),
-    ('client = {"security.protocol" = "SSL"}', "PLAINTEXT, for now"),
+    ('client = {"security.protocol" = "TLS"}', "one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
 ]
 IN_SINK = [
     ('metadata = ["offsets"]', 'sink.metadata = "offsets": one of topic, partition, offset'),

@@ -94,7 +94,7 @@ def test_a_cluster_that_cannot_be_asked_is_one_line() -> None:
         raise AssertionError
 
     source = Source("127.0.0.1:1", client={"security.protocol": "SASL_SSL"})
-    with pytest.raises(RuntimeError, match=r"security\.protocol = SASL_SSL"):
+    with pytest.raises(WrongSetting, match=r"source\.client\.sasl\.mechanism"):
         ask_broker(source, nothing)
 
 

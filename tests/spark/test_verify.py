@@ -10,6 +10,7 @@ from kwire.client.topics import create_topics, delete_topics
 from kwire.spark import expired
 from kwire.spark.checkpoint import Checkpoint, Offsets, as_json
 from kwire.spark.comparison import BrokerOffsets, Claim, Compared, compare, with_finished
+from kwire.spark.expire import bounded
 from kwire.spark.expired import Expired
 from kwire.spark.incarnations import Incarnations
 from kwire.spark.offset_runs import OffsetRuns
@@ -84,6 +85,15 @@ def test_what_expire_has_taken_is_not_missing(tmp_path: Path) -> None:
     Expired(LocalStorage(tmp_path)).note(Cutoff(before_ms=1))
     assert begin_of(tmp_path) is None
     assert (tmp_path / expired.FILE).exists()
+
+
+def test_an_offset_that_is_not_read_yet_does_not_expire(tmp_path: Path) -> None:
+    """Otherwise verify would be blind for records of the future: a typing error is enough."""
+    starts_at(tmp_path, {PLACE: 7})
+    storage = LocalStorage(tmp_path)
+    assert bounded(Cutoff(None, *PLACE, 10**12), storage, None).before_offset == 7
+    assert bounded(Cutoff(None, *PLACE, 5), storage, None).before_offset == 5
+    assert bounded(Cutoff(None, "t", 9, 5), storage, None).before_offset == 0
 
 
 async def test_a_topic_that_was_created_again_and_refilled(tmp_path: Path) -> None:

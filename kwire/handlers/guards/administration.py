@@ -3,13 +3,15 @@
 Source: KafkaApis, ControllerApis of Kafka.
 """
 
-from typing import Any
-
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.alter_user_scram_credentials import BYTES as REFUSAL_BYTES
 from kwire.handlers.alter_user_scram_credentials import refused
+from kwire.handlers.create_delegation_token import owner_of
+from kwire.handlers.create_delegation_token import refused as no_token
 from kwire.handlers.guards.cluster import needs
-from kwire.handlers.guards.gate import FAILED, Gate
+from kwire.handlers.guards.gate import FAILED, UNITS, Gate
+from kwire.handlers.slices import pieces
+from kwire.handlers.tokens import may_ask
 from kwire.handlers.waiting import later
 from kwire.metadata.acls import AclOperation, ResourceType
 from kwire.protocol.messages.alter_client_quotas import (
@@ -31,6 +33,7 @@ from kwire.protocol.messages.create_delegation_token import (
 )
 from kwire.protocol.messages.describe_client_quotas import DescribeClientQuotasResponse
 from kwire.protocol.messages.describe_delegation_token import (
+    DescribedDelegationToken,
     DescribeDelegationTokenRequest,
     DescribeDelegationTokenResponse,
 )
@@ -41,25 +44,10 @@ from kwire.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsResponse,
 )
 from kwire.protocol.messages.unregister_broker import UnregisterBrokerResponse
+from kwire.security.principal import Principal
 
 _FAILED = FAILED[ResourceType.CLUSTER]
 _MESSAGE = "Cluster authorization failed."
-
-
-def _no_quotas(request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
-    return AlterClientQuotasResponse(
-        entries=[
-            AlterClientQuotasResponseEntryData(
-                error_code=_FAILED,
-                error_message=_MESSAGE,
-                entity=[
-                    EntityData(entity_type=one.entity_type, entity_name=one.entity_name)
-                    for one in entry.entity
-                ],
-            )
-            for entry in request.entries
-        ]
-    )
 
 
 alter_partition_reassignments = needs(
@@ -84,7 +72,29 @@ describe_client_quotas = needs(
         error_code=_FAILED, error_message=_MESSAGE, entries=None
     ),
 )
-alter_client_quotas = needs(AclOperation.ALTER_CONFIGS, _no_quotas)
+
+
+async def alter_client_quotas(
+    request: AlterClientQuotasRequest, gate: Gate
+) -> AlterClientQuotasResponse:
+    """ALTER_CONFIGS on the cluster."""
+    if gate.may_on_cluster(AclOperation.ALTER_CONFIGS):
+        response: AlterClientQuotasResponse = await gate.serve(request)
+        return response
+
+    def part(one: EntityData) -> EntityData:
+        return EntityData(entity_type=one.entity_type, entity_name=one.entity_name)
+
+    return AlterClientQuotasResponse(
+        entries=[
+            AlterClientQuotasResponseEntryData(
+                error_code=_FAILED,
+                error_message=_MESSAGE,
+                entity=await gate.made(part, entry.entity),
+            )
+            for entry in request.entries
+        ]
+    )
 
 
 async def alter_user_scram_credentials(
@@ -104,18 +114,15 @@ async def create_delegation_token(
 ) -> CreateDelegationTokenResponse:
     """CREATE_TOKENS on the user, for a token of somebody else."""
     principal = gate.context.principal
-    owner = f"{request.owner_principal_type}:{request.owner_principal_name}"
-    is_own = not request.owner_principal_name or owner == str(principal)
-    if is_own or gate.may(AclOperation.CREATE_TOKENS, ResourceType.USER, owner):
+    owner = owner_of(request, principal)
+    if (
+        owner == principal
+        or not may_ask(gate.context)
+        or gate.may(AclOperation.CREATE_TOKENS, ResourceType.USER, str(owner))
+    ):
         own: CreateDelegationTokenResponse = await gate.serve(request)
         return own
-    return CreateDelegationTokenResponse(
-        error_code=ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
-        principal_type=request.owner_principal_type or "",
-        principal_name=request.owner_principal_name or "",
-        token_requester_principal_type=principal.type,
-        token_requester_principal_name=principal.name,
-    )
+    return no_token(request, principal, ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
 
 
 async def describe_delegation_token(
@@ -123,17 +130,22 @@ async def describe_delegation_token(
 ) -> DescribeDelegationTokenResponse:
     """Own tokens; DESCRIBE on another token, or DESCRIBE_TOKENS on its owner, shows it too."""
     response: DescribeDelegationTokenResponse = await gate.serve(request)
-    response.tokens = [token for token in response.tokens if _is_seen(token, gate)]
+    seen: list[DescribedDelegationToken] = []
+    for piece in pieces(response.tokens):
+        if gate.context.work.spend(UNITS * len(piece)):
+            await later(gate.context.work.next_slice)
+        seen.extend(token for token in piece if _is_seen(token, gate))
+    response.tokens = seen
     return response
 
 
-def _is_seen(token: Any, gate: Gate) -> bool:
+def _is_seen(token: DescribedDelegationToken, gate: Gate) -> bool:
     principal = gate.context.principal
+    owner = Principal(token.principal_type, token.principal_name)
     renewers = [(one.principal_type, one.principal_name) for one in token.renewers]
     requester = token.token_requester_principal_type, token.token_requester_principal_name
-    if principal in ((token.principal_type, token.principal_name), requester, *renewers):
+    if principal in (owner, requester, *renewers):
         return True
-    owner = f"{token.principal_type}:{token.principal_name}"
     return gate.may(
         AclOperation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token.token_id, tells_denied=False
-    ) or gate.may(AclOperation.DESCRIBE_TOKENS, ResourceType.USER, owner, tells_denied=False)
+    ) or gate.may(AclOperation.DESCRIBE_TOKENS, ResourceType.USER, str(owner), tells_denied=False)

@@ -1,6 +1,7 @@
 """The metadata store of a cluster: one log of commits on etcd, version 3.4 or newer.
 
-- ``gateway``: what the store asks of etcd's JSON gateway; ``http_gateway`` asks it, with httpx.
+- ``gateway``: what the store asks of etcd's JSON gateway; ``http_gateway`` asks it,
+  by ``http_client``.
 - ``keys`` and ``encoding``: what the keys are called, and what their values look like.
 - ``transactions``: the parts of etcd's requests and answers.
 - ``following``: the watch, which is a hint, and what was learnt from it.

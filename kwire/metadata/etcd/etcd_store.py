@@ -63,7 +63,7 @@ class EtcdStore:
             from kwire.metadata.etcd.http_gateway import HttpGateway
         except ImportError as error:
             raise StoreUnusable(
-                f"{SETTING} needs httpx, which isn't installed: pip install -e '.[cluster]' in "
+                f"{SETTING} needs h11, which isn't installed: pip install -e '.[cluster]' in "
                 "a checkout of kwire"
             ) from error
         gateway = HttpGateway(address, access, random)
@@ -100,7 +100,9 @@ class EtcdStore:
             if looks == following.looks and following.newest <= revision:
                 await changed.wait()
                 continue
-            looks = following.looks
+            brought = following.value(revision + 1)
+            if brought is None:
+                looks = following.looks
             try:
                 commits = await self._log.next_commits(revision)
             except (Unreachable, EtcdError):
@@ -110,8 +112,8 @@ class EtcdStore:
             for commit in commits:
                 yield commit
                 revision = commit.revision
-            if commits:
-                looks = -1  # there may be more
+            if commits and brought is None:
+                looks = -1  # the keys may have more
 
     async def begin_session(self, member: Member, ttl_ms: int) -> Session:
         """Begin the session of this process; NodeIdTaken."""

@@ -1,4 +1,4 @@
-"""Calls of a real etcd's JSON gateway, with httpx.
+"""Calls of a real etcd's JSON gateway.
 
 Rules:
 
@@ -9,14 +9,12 @@ Rules:
 """
 
 import json
-import logging
-import ssl
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
+from typing import TYPE_CHECKING
 
-import httpx
 import trio
 
 from kwire.config.metadata_store import SETTING, EtcdAddress
@@ -28,12 +26,13 @@ from kwire.metadata.etcd.gateway import (
     EtcdError,
     Unreachable,
 )
+from kwire.metadata.etcd.http_client import Headers, HttpClient, HttpError, Lines, NotConnected
 from kwire.metadata.etcd.transactions import Json
 from kwire.metadata.store import StoreUnusable
 
-logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs every call
+if TYPE_CHECKING:
+    import ssl
 
-CONNECT_S, ANSWER_S = 1.0, 2.0
 PAUSE_S = 0.1
 """The mean pause after every endpoint has failed."""
 
@@ -46,19 +45,22 @@ _NO_AUTHENTICATION = "authentication is not enabled"
 _OLD_TOKEN = ("invalid auth token", "revision in header is old", "user name is empty")
 
 
-class _Body(httpx.AsyncByteStream):
-    """The body of a request. httpx's own is a generator, which complains of a cancelled call."""
+class _Messages:
+    """The messages of a stream; EtcdError for one that is an error."""
 
-    def __init__(self, content: bytes) -> None:
-        self._left = [content]
+    def __init__(self, lines: Lines) -> None:
+        self._lines = lines
 
-    def __aiter__(self) -> AsyncIterator[bytes]:
+    def __aiter__(self) -> "_Messages":
         return self
 
-    async def __anext__(self) -> bytes:
-        if not self._left:
-            raise StopAsyncIteration
-        return self._left.pop()
+    async def __anext__(self) -> Json:
+        line = await anext(self._lines)
+        found = json.loads(line)
+        if "error" in found:
+            raise _error(line)
+        message: Json = found["result"]
+        return message
 
 
 class HttpGateway:
@@ -68,13 +70,10 @@ class HttpGateway:
         """StoreUnusable where a file for TLS can't be used."""
         self._endpoints = list(address.endpoints)
         random.shuffle(self._endpoints)  # or all brokers would ask the same one
-        self._scheme = "https" if address.is_tls else "http"
         self._access = access
         self._random = random
         self._token: str | None = None
-        timeout = httpx.Timeout(ANSWER_S, connect=CONNECT_S)
-        verify = _tls(access) if address.is_tls else True
-        self._client = httpx.AsyncClient(timeout=timeout, verify=verify, trust_env=False)
+        self._client = HttpClient(_tls(access) if address.is_tls else None)
 
     async def open(self) -> None:
         """Check that etcd answers and isn't too old; StoreUnusable, Unreachable."""
@@ -95,16 +94,18 @@ class HttpGateway:
             try:
                 with trio.fail_after(max(left_s, 0)):
                     return Answered(await self._authenticated(path, content), may_be_done)
-            except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            except NotConnected as error:
                 _check_certificate(error, endpoint)
-                reason = _reason(error)
-            except (httpx.HTTPError, trio.TooSlowError) as error:
-                reason, may_be_done = _reason(error), True
+                reason = str(error)
+            except HttpError as error:
+                reason, may_be_done = str(error), True
+            except trio.TooSlowError:
+                reason, may_be_done = "no answer in time", True
             except EtcdError as error:
                 if error.code not in _TRY_ELSEWHERE:
                     raise
                 reason, may_be_done = error.message, True
-            self._leave(endpoint)
+            await self._leave(endpoint)
             failures += 1
             pause_s = 0.0
             if failures % len(self._endpoints) == 0:
@@ -121,37 +122,29 @@ class HttpGateway:
 
         A stream that has ended, for whatever reason, leaves its endpoint.
         """
-        request = self._request(path, "\n".join(map(json.dumps, messages)).encode())
-        request.extensions["timeout"] = httpx.Timeout(None, connect=CONNECT_S).as_dict()
         endpoint = self._endpoints[0]
+        content = "\n".join(map(json.dumps, messages)).encode()
         try:
-            response = await self._client.send(request, stream=True)
-            try:
-                if response.status_code != 200:
-                    raise _error(await response.aread())
-                yield self._messages(response.aiter_lines())
-            finally:
-                await response.aclose()
-        except httpx.HTTPError as error:
-            raise Unreachable(self._endpoints, _reason(error), may_be_done=True) from error
+            sent = self._client.stream(endpoint, f"/v3/{path}", self._headers(endpoint), content)
+            async with sent as answer:
+                if answer.status != 200:
+                    raise _error(answer.content)
+                yield _Messages(answer.lines)
+        except HttpError as error:
+            raise Unreachable(self._endpoints, str(error), may_be_done=True) from error
         finally:
-            self._leave(endpoint)
+            with trio.CancelScope(shield=True):
+                await self._leave(endpoint)
 
-    async def _messages(self, lines: AsyncIterator[str]) -> AsyncIterator[Json]:
-        async for line in lines:
-            found = json.loads(line)
-            if "error" in found:
-                raise _error(line.encode())
-            yield found["result"]
-
-    def _leave(self, endpoint: str) -> None:
+    async def _leave(self, endpoint: str) -> None:
         """Use the next endpoint from now on, unless another call has changed it already."""
+        await self._client.drop(endpoint)
         if self._endpoints[0] == endpoint:
             self._endpoints.append(self._endpoints.pop(0))
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._client.aclose()
+        await self._client.close()
 
     async def _authenticated(self, path: str, content: bytes) -> Json:
         """One attempt; a call whose token is too old is repeated with a new one."""
@@ -192,21 +185,24 @@ class HttpGateway:
         self._token = str(answer["token"])
 
     async def _post(self, path: str, content: bytes) -> Json:
-        response = await self._client.send(self._request(path, content))
-        if response.status_code != 200:
-            raise _error(response.content)
-        found: Json = json.loads(response.content)
+        endpoint = self._endpoints[0]
+        headers = self._headers(endpoint)
+        answer = await self._client.post(endpoint, f"/v3/{path}", headers, content)
+        if answer.status != 200:
+            raise _error(answer.content)
+        try:
+            found: Json = json.loads(answer.content)
+        except ValueError:
+            raise _error(answer.content) from None
         if "error" in found:
-            raise _error(response.content)
+            raise _error(answer.content)
         return found
 
-    def _request(self, path: str, content: bytes) -> httpx.Request:
-        endpoint = self._endpoints[0]
-        headers = {"Host": endpoint, "Content-Length": str(len(content))}
+    def _headers(self, endpoint: str) -> Headers:
+        headers = [("Host", endpoint)]
         if self._token:
-            headers["Authorization"] = self._token
-        url = f"{self._scheme}://{endpoint}/v3/{path}"
-        return httpx.Request("POST", url, headers=headers, stream=_Body(content))
+            headers.append(("Authorization", self._token))
+        return headers
 
 
 def _error(content: bytes) -> EtcdError:
@@ -223,6 +219,8 @@ def _error(content: bytes) -> EtcdError:
 
 def _check_certificate(error: BaseException, endpoint: str) -> None:
     """StoreUnusable if an error comes from a certificate that isn't trusted."""
+    import ssl
+
     found: BaseException | None = error
     while found is not None:
         if isinstance(found, ssl.SSLCertVerificationError):
@@ -233,14 +231,6 @@ def _check_certificate(error: BaseException, endpoint: str) -> None:
         found = found.__cause__ or found.__context__
 
 
-def _reason(error: BaseException) -> str:
-    """What an error says, or the first error that led to it and says something."""
-    found: BaseException | None = error
-    while found is not None and not str(found):
-        found = found.__cause__ or found.__context__
-    return type(error).__name__ if found is None else str(found)
-
-
 def _denied(username: str | None) -> str:
     return (
         f"etcd denies the user {username} what kwire needs: give its role read and write access to "
@@ -248,8 +238,10 @@ def _denied(username: str | None) -> str:
     )
 
 
-def _tls(access: Access) -> ssl.SSLContext:
+def _tls(access: Access) -> "ssl.SSLContext":
     """The context for TLS; the system's CAs are trusted where no file names others."""
+    import ssl
+
     for name, file in zip(Access._fields, access, strict=True):
         if name.endswith("_file") and file is not None and not Path(file).is_file():
             setting = f"{SETTING}.tls.{name.replace('_', '.')}"

@@ -29,8 +29,11 @@ def run(options: argparse.Namespace) -> int:
         check_transforms(settings.transforms)
     except WrongSetting as error:
         return wrong(f"{options.file}: {error}")
-    if not options.offline and (missing := _missing(settings)):
-        return fail(missing)
+    try:
+        if not options.offline and (missing := _missing(settings)):
+            return fail(missing)
+    except WrongSetting as error:
+        return wrong(f"{options.file}: {error}")
     try:
         check_version(settings)
     except NoSpark as error:  # spark-submit may bring a connector, so the file isn't wrong

@@ -9,9 +9,9 @@ import time
 from typing import Any
 
 from kwire.cli.options import add_json
-from kwire.cli.output import fail
+from kwire.cli.output import fail, wrong
 from kwire.spark.commands.reading import add_examples, add_file, read_or_tell
-from kwire.spark.settings import PipelineSettings
+from kwire.spark.settings import PipelineSettings, WrongSetting
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,6 +33,8 @@ def run(options: argparse.Namespace) -> int:
         return 2
     try:
         found = status_of(settings)
+    except WrongSetting as error:
+        return wrong(f"{options.file}: {error}")
     except UNREACHABLE as error:
         return fail(f"the cluster at {settings.source.bootstrap_servers} doesn't answer: {error}")
     if options.json:

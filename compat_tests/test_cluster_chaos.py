@@ -1,0 +1,325 @@
+"""Kafka's own programs while brokers end again and again: what ``make cluster-chaos`` runs.
+
+The cases are those of Apache Kafka's system tests: replication_test, replication_replica_failure,
+reassign_partitions, transactions, consumer_test, streams_broker_bounce. They take some minutes.
+"""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kafka import KafkaAdminClient, KafkaConsumer
+from kafka.admin import NewTopic
+from kafka.structs import TopicPartition
+
+from compat_tests.clients import produce_confluent
+from compat_tests.conftest import Names
+from compat_tests.java_tools import QUICK, command, run_tool
+from compat_tests.raw_client import RawClient
+from compat_tests.reading import count_of, read_all, read_rows
+from compat_tests.test_cluster_kills import REASSIGN, check_replicas
+from compat_tests.test_copiers import Copiers, copying
+from compat_tests.test_streams import (
+    LINES_PER_ROUND,
+    SOURCE,
+    TARGET,
+    WORD_COUNT,
+    running,
+    settings,
+    write_lines,
+)
+from compat_tests.three_brokers import (
+    AFTER_S,
+    PARTITIONS,
+    Cluster,
+    Topic,
+    partition_directories,
+    three_brokers,
+)
+from compat_tests.verifiable import Consuming, Producing, idempotent
+from kwire.protocol.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumRequestPartitionData,
+    DescribeQuorumRequestTopicData,
+)
+from kwire.testing.waiting import wait_until
+
+PERFORMANCE = "org.apache.kafka.tools.ProducerPerformance"
+PATIENCE_S = 150
+LAG_MS = 4000
+BOUNCES = 3
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Three brokers; followers that stand still are soon out of sync."""
+    lag = {"replica.lag.time.max.ms": str(LAG_MS)}
+    with three_brokers(tmp_path_factory.mktemp("chaos"), lag) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def bootstrap(cluster: Cluster) -> str:
+    """The addresses of the brokers."""
+    return cluster.bootstrap
+
+
+@pytest.fixture
+def names() -> Names:
+    """Names for topics, which end with the cluster."""
+    return Names()
+
+
+@pytest.fixture
+def topic(cluster: Cluster, admin: KafkaAdminClient, names: Names) -> Topic:
+    """A topic that needs two replicas in sync."""
+    return Topic(cluster, admin, names.topic("chaos"), 2)
+
+
+@pytest.fixture
+def durable(tmp_path: Path) -> tuple[str, str]:
+    """The options of an idempotent VerifiableProducer."""
+    return idempotent(tmp_path)
+
+
+def controller(cluster: Cluster) -> int:
+    """The broker that is the controller."""
+    data = DescribeQuorumRequestPartitionData(partition_index=0)
+    topic = DescribeQuorumRequestTopicData(topic_name="__cluster_metadata", partitions=[data])
+    with RawClient(cluster.bootstrap.split(",")[0]) as raw:
+        answer = raw.ask(DescribeQuorumRequest(topics=[topic]), 1)
+    found: int = answer.topics[0].partitions[0].leader_id
+    return found
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+@pytest.mark.parametrize("whom", ["leader", "controller"])
+@pytest.mark.parametrize("times", [1, BOUNCES])
+def test_verifiable_clients(
+    cluster: Cluster,
+    topic: Topic,
+    names: Names,
+    durable: tuple[str, str],
+    end: str,
+    whom: str,
+    times: int,
+) -> None:
+    """What was acknowledged is consumed, once; the producer never learns of it."""
+    where = cluster.bootstrap
+    with (
+        Producing(where, topic.name, options=durable) as producing,
+        Consuming(where, topic.name, names.group()) as consuming,
+    ):
+        for _ in range(times):
+            producing.wait_for_more(200)
+            node = controller(cluster) if whom == "controller" else topic.partitions()[0][0]
+            getattr(cluster.brokers[node], end)()
+            producing.wait_for_more(200)
+            cluster.brokers[node].restart()
+            topic.wait_in_sync(3)
+        producing.stop()
+        told = set(producing.acknowledged)
+        wait_until(lambda: told <= set(consuming.values), timeout_s=PATIENCE_S, what="all records")
+    assert not producing.errors
+    found = [int(value) for _, _, value in read_all(where, topic.name, PARTITIONS)]
+    assert len(found) == len(set(found))
+    assert told <= set(found)
+    for number in range(PARTITIONS):
+        check_replicas(partition_directories(cluster, f"{topic.name}-{number}"))
+
+
+def test_a_follower_that_stands_still(cluster: Cluster, topic: Topic) -> None:
+    """It is out of sync after the lag limit and half of it, and in sync again when it goes on."""
+    leader = topic.partitions()[0][0]
+    follower = next(node for node in cluster.brokers if node != leader)
+    pid = cluster.brokers[follower].pid
+    with Producing(cluster.bootstrap, topic.name) as producing:
+        producing.wait_for_more(200)
+        os.kill(pid, signal.SIGSTOP)
+        began_s = time.monotonic()
+        try:
+            wait_until(
+                lambda: follower not in topic.partitions()[0][1], timeout_s=AFTER_S, what="the ISR"
+            )
+            # Brokers that fence it first do so after its session, which is longer than this lag.
+            assert time.monotonic() - began_s < 12
+            producing.wait_for_more(200)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        topic.wait_in_sync(3)
+
+
+def test_a_reassignment_while_brokers_bounce(
+    cluster: Cluster,
+    admin: KafkaAdminClient,
+    names: Names,
+    tmp_path: Path,
+    durable: tuple[str, str],
+) -> None:
+    """Twenty partitions that begin behind offset 0 get other leaders; nothing is lost."""
+    name, count = names.topic("moved"), 20
+    configs = {"min.insync.replicas": "3"}
+    admin.create_topics([NewTopic(name, count, 3, topic_configs=configs)])
+    topic = Topic.__new__(Topic)
+    topic.name, topic.cluster = name, cluster
+    rows = [(b"", b"-1", [])] * 400
+    produce_confluent(cluster.bootstrap, name, rows, partitioner="random")
+    consumer = KafkaConsumer(bootstrap_servers=cluster.bootstrap)
+    places = [TopicPartition(name, number) for number in range(count)]
+    ends = consumer.end_offsets(places)
+    consumer.close()
+    admin.delete_records(ends)
+    orders = ([1, 2, 3], [2, 3, 1], [3, 1, 2])
+    wanted = [
+        {"topic": name, "partition": number, "replicas": orders[(number + 1) % 3]}
+        for number in range(count)
+    ]
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps({"version": 1, "partitions": wanted}))
+    tool = ("--bootstrap-server", cluster.bootstrap, "--reassignment-json-file", str(plan))
+    with Producing(cluster.bootstrap, name, options=durable) as producing:
+        producing.wait_for_more(200)
+        run_tool(REASSIGN, *tool, "--execute")
+        for broker in cluster.brokers.values():
+            broker.stop()
+            broker.restart()
+        wait_until(
+            lambda: run_tool(REASSIGN, *tool, "--verify").count("is completed") == count,
+            timeout_s=PATIENCE_S,
+            what="the reassignment",
+        )
+        producing.wait_for_more(200)
+        producing.stop()
+    found = [int(value) for _, _, value in read_all(cluster.bootstrap, name, count)]
+    assert -1 not in found
+    assert len(found) == len(set(found))
+    assert set(producing.acknowledged) <= set(found)
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+def test_copiers_and_brokers_that_bounce(
+    cluster: Cluster, admin: KafkaAdminClient, names: Names, end: str
+) -> None:
+    """Each record is copied once, in order, whoever ends meanwhile."""
+    source, target = names.topic("source"), names.topic("target")
+    configs = {"min.insync.replicas": "2"}
+    admin.create_topics([NewTopic(name, 2, 3, topic_configs=configs) for name in (source, target)])
+    expected = [f"{number:05d}" for number in range(6000)]
+    rows = [(value.encode(), value.encode(), []) for value in expected]
+    where = cluster.bootstrap
+    produce_confluent(where, source, rows, partitioner="murmur2")
+    extra = ["--enable-random-aborts", "--use-group-metadata"]
+    with copying(Copiers(where, source, target, names.group("copiers"), *extra)) as copiers:
+        for broker in cluster.brokers.values():
+            copiers.wait_for_loops(0, 4)
+            getattr(broker, end)()
+            broker.restart()
+            copiers.kill(1)
+            copiers.start(1)
+
+        def is_done() -> bool:
+            copiers.replace_ended()
+            return count_of(where, target, 2) >= len(expected)
+
+        wait_until(is_done, timeout_s=PATIENCE_S, what="every record to be copied")
+    found = list(read_all(where, target, 2))
+    assert sorted(value for _, _, value in found) == expected
+    for partition in range(2):
+        mine = [value for index, _, value in found if index == partition]
+        assert mine == [v for index, _, v in read_all(where, source, 2) if index == partition]
+
+
+def test_consumers_go_on_without_a_rebalance(
+    cluster: Cluster, topic: Topic, names: Names, durable: tuple[str, str]
+) -> None:
+    """Brokers restart in turn: two members keep their partitions and see each record."""
+    where, group = cluster.bootstrap, names.group()
+    with (
+        Producing(where, topic.name, 200, durable) as producing,
+        Consuming(where, topic.name, group) as first,
+        Consuming(where, topic.name, group) as second,
+    ):
+        both = (first, second)
+        wait_until(
+            lambda: all(one.of("record_data") for one in both),
+            timeout_s=PATIENCE_S,
+            what="records for both members",
+        )
+        before = [len(one.of("partitions_assigned")) for one in both]
+        for broker in cluster.brokers.values():
+            broker.stop()
+            broker.restart()
+            topic.wait_in_sync(3)
+            producing.wait_for_more(100)
+        producing.stop()
+        told = set(producing.acknowledged)
+        wait_until(
+            lambda: told <= {*first.values, *second.values}, timeout_s=PATIENCE_S, what="records"
+        )
+        assert [len(one.of("partitions_assigned")) for one in both] == before
+    assert not producing.errors
+
+
+def test_a_word_count_while_brokers_are_killed(
+    cluster: Cluster, admin: KafkaAdminClient, tmp_path: Path
+) -> None:
+    """Streams with exactly once: of every word each count comes out once, in order."""
+    configs = {"min.insync.replicas": "2"}
+    admin.create_topics([NewTopic(name, 2, 3, topic_configs=configs) for name in (SOURCE, TARGET)])
+    where, written = cluster.bootstrap, 0
+    file = settings(tmp_path / "a", where, "words-chaos")
+    with Path(file).open("a", encoding="utf-8") as more:
+        more.write("replication.factor=3\n")
+    with running(WORD_COUNT, file):
+        for broker in cluster.brokers.values():
+            write_lines(where, written)
+            written += LINES_PER_ROUND
+            wait_until(
+                lambda n=written: count_of(where, TARGET, 2) >= (n - LINES_PER_ROUND // 2) * 4,  # type: ignore[misc]
+                timeout_s=PATIENCE_S,
+                what="counts",
+            )
+            broker.kill()
+            broker.restart()
+        wait_until(
+            lambda: count_of(where, TARGET, 2) >= written * 4, timeout_s=PATIENCE_S, what="counts"
+        )
+    counts: dict[str, list[int]] = {}
+    for key, value in read_rows(where, TARGET, 2):
+        counts.setdefault(key.decode(), []).append(int.from_bytes(value))
+    assert sum(map(len, counts.values())) == written * 4
+    for word, found in counts.items():
+        assert found == list(range(1, len(found) + 1)), word
+
+
+def test_the_performance_tool_while_a_leader_is_killed(cluster: Cluster, topic: Topic) -> None:
+    """kafka-producer-perf-test writes everything that it was told to, and nothing twice."""
+    count = 20_000
+    size = ("--num-records", str(count), "--record-size", "100", "--throughput", "2000")
+    properties = ("--command-property", "acks=all")
+    arguments = ("--bootstrap-server", cluster.bootstrap, "--topic", topic.name)
+    victim = cluster.brokers[topic.partitions()[0][0]]
+    start = command(PERFORMANCE, *arguments, *size, *properties, options=QUICK)
+    with subprocess.Popen(
+        start, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as run:
+        wait_until(
+            lambda: count_of(cluster.bootstrap, topic.name, PARTITIONS) > count // 10,
+            timeout_s=PATIENCE_S,
+            what="some records",
+        )
+        victim.kill()
+        try:
+            said = run.communicate(timeout=PATIENCE_S)[0]
+        finally:
+            victim.restart()
+            run.kill()
+    topic.wait_in_sync(3)
+    assert re.search(rf"^{count} records sent", said, re.MULTILINE), said
+    assert count_of(cluster.bootstrap, topic.name, PARTITIONS) == count

@@ -1,0 +1,145 @@
+"""Kafka's verifiable clients and tools while brokers of a replicated cluster are killed.
+
+The cluster is the tests' own; see ``three_brokers``. Longer tests of this kind are in
+``test_cluster_chaos.py``.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kafka import KafkaAdminClient
+
+from compat_tests.conftest import Names
+from compat_tests.java_tools import run_tool
+from compat_tests.reading import read_all
+from compat_tests.three_brokers import (
+    AFTER_S,
+    PARTITIONS,
+    Cluster,
+    Topic,
+    partition_directories,
+    three_brokers,
+)
+from compat_tests.verifiable import PATIENCE_S, Consuming, Producing, idempotent
+from kwire.testing.waiting import wait_until
+
+REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
+DUMP = "org.apache.kafka.tools.DumpLogSegments"
+EPOCH = re.compile(r"partitionLeaderEpoch: (\d+)")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Three brokers."""
+    with three_brokers(tmp_path_factory.mktemp("kills")) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def bootstrap(cluster: Cluster) -> str:
+    """The addresses of the brokers."""
+    return cluster.bootstrap
+
+
+@pytest.fixture
+def names() -> Names:
+    """Names for topics, which end with the cluster."""
+    return Names()
+
+
+@pytest.fixture
+def topic(cluster: Cluster, admin: KafkaAdminClient, names: Names) -> Topic:
+    """A topic that needs two replicas in sync."""
+    return Topic(cluster, admin, names.topic("kills"), 2)
+
+
+@pytest.fixture
+def durable(tmp_path: Path) -> tuple[str, str]:
+    """The options of an idempotent VerifiableProducer: by itself it never repeats a request."""
+    return idempotent(tmp_path)
+
+
+def named(printed: str) -> set[int]:
+    """The partitions that kafka-topics shows."""
+    return {int(number) for number in re.findall(r"Partition: (\d+)", printed)}
+
+
+def test_kafka_topics_shows_what_lacks_replicas(cluster: Cluster, topic: Topic) -> None:
+    """After a kill the tool names the partitions whose ISR lacks the broker, and none later."""
+    victim = topic.partitions()[0][0]
+    cluster.brokers[victim].kill()
+    try:
+        topic.wait_in_sync(2)
+        assert named(topic.tool("--under-replicated-partitions")) == set(range(PARTITIONS))
+        assert named(topic.tool("--at-min-isr-partitions")) == set(range(PARTITIONS))
+        assert named(topic.tool("--under-min-isr-partitions")) == set()
+    finally:
+        cluster.brokers[victim].restart()
+    topic.wait_in_sync(3)
+    assert named(topic.tool("--under-replicated-partitions")) == set()
+    assert named(topic.tool("--at-min-isr-partitions")) == set()
+
+
+def test_verifiable_clients_and_equal_logs(
+    cluster: Cluster, topic: Topic, names: Names, durable: tuple[str, str]
+) -> None:
+    """Each leader is killed: what was acknowledged is consumed, once, and no error is told.
+
+    Afterwards all replicas hold the same bytes, Kafka's tool reads them, and leader epochs ascend.
+    """
+    where = cluster.bootstrap
+    with (
+        Producing(where, topic.name, options=durable) as producing,
+        Consuming(where, topic.name, names.group()) as consuming,
+    ):
+        for victim in cluster.brokers.values():
+            producing.wait_for_more(300)
+            victim.kill()
+            producing.wait_for_more(300)
+            victim.restart()
+            topic.wait_in_sync(3)
+        producing.stop()
+        told = producing.acknowledged
+        wait_until(
+            lambda: set(told) <= set(consuming.values), timeout_s=PATIENCE_S, what="all records"
+        )
+    assert not producing.errors
+    found = [int(value) for _, _, value in read_all(where, topic.name, PARTITIONS)]
+    assert not [value for value, times in Counter(found).items() if times > 1]
+    assert set(told) <= set(found)
+    for number in range(PARTITIONS):
+        check_replicas(partition_directories(cluster, f"{topic.name}-{number}"))
+
+
+def check_replicas(directories: list[Path]) -> None:
+    """All replicas of a partition hold the same batches, as Kafka's DumpLogSegments shows them."""
+    held = [log_bytes(directory) for directory in directories]
+    wait_until(
+        lambda: len({log_bytes(one) for one in directories}) == 1,
+        timeout_s=AFTER_S,
+        what=f"equal logs, not {[len(one) for one in held]}",
+    )
+    files = [
+        ",".join(str(file) for file in sorted(directory.glob("*.log"))) for directory in directories
+    ]
+    shown = [batches(run_tool(DUMP, "--deep-iteration", "--files", one)) for one in files]
+    assert shown[0]
+    assert all(one == shown[0] for one in shown)
+    assert all("isvalid: true" in line for line in shown[0])
+    epochs = [int(match[1]) for line in shown[0] if (match := EPOCH.search(line))]
+    assert epochs == sorted(epochs)
+
+
+def batches(printed: str) -> list[str]:
+    """The lines of batches without their places, which differ where segments roll differently."""
+    lines = [line for line in printed.splitlines() if line.startswith("baseOffset: ")]
+    return [re.sub(r" position: \d+", "", line) for line in lines]
+
+
+def log_bytes(directory: Path) -> bytes:
+    """All records of a partition; zeros that a file got in advance don't count."""
+    segments = sorted(directory.glob("*.log"))
+    return b"".join(segment.read_bytes() for segment in segments).rstrip(b"\0")

@@ -1,0 +1,64 @@
+"""The task that removes expired delegation tokens: that of the controller, if there are tokens.
+
+A token that has expired is no login from that moment on, so this only makes room.
+
+Source: QuorumController.maybeScheduleNextExpiredDelegationTokenSweep of Kafka.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
+
+import trio
+
+from kwire.clock import Clock
+from kwire.errors import KafkaError
+from kwire.metadata.changes import Change
+from kwire.metadata.image import MetadataImage
+from kwire.metadata.tokens import TokenChanged, without_expired
+
+log = logging.getLogger(__name__)
+
+MOST_AT_ONCE = 1000
+"""So many tokens one commit removes; the next ones have their turn at the next look."""
+
+
+class _Broker(Protocol):
+    """What the task needs of the broker."""
+
+    node_id: int
+    clock: Clock
+    image: MetadataImage
+
+    @property
+    def controller_id(self) -> int:
+        """The node id of the controller."""
+
+    def integer(self, name: str) -> int:
+        """A setting."""
+
+    async def commit(self, decide: Callable[[MetadataImage], Awaitable[Sequence[Change]]]) -> None:
+        """Make a decision true; KafkaError."""
+
+
+async def remove_expired_tokens(broker: _Broker) -> None:
+    """Remove them every ``delegation.token.expiry.check.interval.ms``, for ever."""
+    while True:
+        await trio.sleep(broker.integer("delegation.token.expiry.check.interval.ms") / 1000)
+        now_ms = broker.clock.now_ms()
+        if broker.controller_id == broker.node_id and _found(broker.image, now_ms):
+            await _remove(broker, now_ms)
+
+
+async def _remove(broker: _Broker, now_ms: int) -> None:
+    async def decide(image: MetadataImage) -> Sequence[Change]:
+        return _found(image, now_ms)
+
+    try:
+        await broker.commit(decide)
+    except KafkaError as error:
+        log.warning("expired delegation tokens aren't removed yet: %s", error)
+
+
+def _found(image: MetadataImage, now_ms: int) -> list[TokenChanged]:
+    return without_expired(image.tokens, now_ms)[:MOST_AT_ONCE]

@@ -1,0 +1,101 @@
+"""``kwire secure``: makes the files with which a small team begins a secured cluster."""
+
+import argparse
+import re
+from pathlib import Path
+
+from kwire.cli.options import positive
+from kwire.cli.output import fail, wrong
+
+_USER = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_HOST = re.compile(r"[A-Za-z0-9.:-]{1,253}")
+_PATH = re.compile(r"[^\s\"'\\,]+")
+_MOST_BROKERS = 100
+_MOST_PORT = 50_000
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the command, its action and its options."""
+    secure = commands.add_parser("secure", help="make a CA, certificates, a first user, settings")
+    actions = secure.add_subparsers(dest="action", required=True, metavar="ACTION")
+    init = actions.add_parser(
+        "init",
+        help="make the files of a secured cluster",
+        description="Makes a CA, the brokers' certificates, a first user with a password for "
+        "SCRAM, settings that kwire serve starts with as they are, and client properties. "
+        "Prints what clients need. It overwrites nothing.",
+    )
+    init.add_argument("directory", metavar="DIR", type=Path, help="a directory to make")
+    init.add_argument(
+        "--host",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="a name or address by which clients reach the cluster; may be repeated: with one for "
+        "each broker, the first is the first broker's (default: this machine only)",
+    )
+    init.add_argument(
+        "--user", metavar="NAME", default="admin", help="who may do everything (default: admin)"
+    )
+    init.add_argument("--brokers", metavar="N", type=positive, default=1, help="default: 1")
+    init.add_argument(
+        "--port",
+        metavar="PORT",
+        type=positive,
+        default=9092,
+        help="of clients; brokers reach each other 10000 above it (default: 9092)",
+    )
+    init.add_argument(
+        "--metadata-store",
+        metavar="URL",
+        default="etcd://127.0.0.1:2379/kwire",
+        help="where several brokers keep their metadata (default: etcd://127.0.0.1:2379/kwire)",
+    )
+    init.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Make the files; returns the exit code."""
+    problem = _problem(options)
+    if problem:
+        return wrong(problem)
+    try:
+        from kwire.security.first_files import Plan, client_lines, write_files
+    except ImportError:
+        return fail("certificates need the package cryptography: pip install 'kwire[security]'")
+    plan = Plan(
+        options.directory.absolute(),
+        options.host,
+        options.user,
+        options.brokers,
+        options.port,
+        options.metadata_store,
+    )
+    try:
+        write_files(plan)
+    except FileExistsError as error:
+        return fail(f"{error}; kwire secure init overwrites nothing: name another directory")
+    except OSError as error:
+        return fail(f"cannot make {plan.directory}: {error.strerror}")
+    print(f"made {plan.directory}: keep its ca.key where no broker and no client is\n")
+    for number in range(1, plan.brokers + 1):
+        print(f"kwire serve --config {plan.settings_file(number)}")
+    for what, lines in client_lines(plan).items():
+        print(f"\n# {what}\n{lines}")
+    return 0
+
+
+def _problem(options: argparse.Namespace) -> str | None:
+    """What can't be used of the command line."""
+    if not _USER.fullmatch(options.user):
+        return f"--user {options.user}: write letters, digits, dots, hyphens, underscores"
+    for host in options.host:
+        if not _HOST.fullmatch(host):
+            return f"--host {host}: write a host's name or address, without a port"
+    if not _PATH.fullmatch(str(options.directory.absolute())):
+        return (
+            f"{options.directory}: blanks, quotes, commas and backslashes can't stand in settings"
+        )
+    if options.brokers > _MOST_BROKERS or options.port > _MOST_PORT:
+        return f"there may be {_MOST_BROKERS} brokers, and --port may be {_MOST_PORT}, at most"
+    return None

@@ -1,0 +1,198 @@
+"""A request whose client has quotas: what it uses, and how long the client has to wait after it.
+
+Rules:
+
+- The answer is sent at once, with the time to wait in it. Then kwire reads nothing more from the
+  connection until the time is over (KIP-219).
+- Produce counts the bytes of the request, whether its records are accepted or not. Fetch counts the
+  bytes of records, in its handler, which sends none of them to a consumer that has to wait. Of
+  several waits the longest counts.
+- The time of a request is what the event loop spends on it, by the clock, from its frame to its
+  answer, and what it costs the threads that decode, decompress and encode, in their units of 1 µs.
+  Time in which it waits, for a turn, a disk or a change, isn't counted.
+- Requests of brokers among themselves and logins are exempt.
+
+Source: RequestHandlerHelper, ClientRequestQuotaManager of Kafka; KIP-124.
+"""
+
+from collections.abc import Coroutine, Generator
+from struct import Struct
+from time import perf_counter
+from types import coroutine
+from typing import Any
+
+import trio
+
+from kwire.broker.quotas import Quotas
+from kwire.budget.work import Work
+from kwire.connection.waiting import Waiting
+from kwire.handlers import PRODUCE_KEY, Route
+from kwire.handlers.context import ConnectionInfo
+from kwire.handlers.waiting import Change
+from kwire.protocol.frame import RequestHeader
+from kwire.quotas.clients import OwnQuotas, RateMeter
+
+FETCH_KEY = 1
+ADD_PARTITIONS_TO_TXN_KEY, BROKERS_SINCE = 24, 4
+EXEMPT = frozenset({17, 27, 36, 20_001})
+"""SaslHandshake, WriteTxnMarkers, SaslAuthenticate, AnnounceMember."""
+
+MUTATING = frozenset({19, 20, 37})
+"""CreateTopics, DeleteTopics, CreatePartitions: their handlers say how long to wait."""
+
+FETCH, PRODUCE, REQUEST, MUTATION = "fetch", "produce", "request", "controller_mutation"
+
+_PLAIN_PRODUCE_END = Struct(">iB")
+"""How a response of a fast path ends: throttle time, no tags."""
+
+
+class Pause(Waiting):
+    """In place of a request in hand: the client has to wait until its next request is read."""
+
+    __slots__ = ("_pause", "_pauses")
+
+    is_request = False
+
+    def __init__(
+        self, served_by: Route, header: RequestHeader, quotas: Quotas, wait_ms: int
+    ) -> None:
+        self.served_by = served_by
+        self.header = header
+        self._pauses = quotas.pauses
+        self._pause = Change(trio.current_time() + wait_ms / 1000)
+        self._pauses.add(self._pause)
+
+    @property
+    def change(self) -> Change:
+        """The end of the pause."""
+        return self._pause
+
+    def close(self) -> None:
+        """The pause is over, or the connection has ended."""
+        self._pauses.discard(self._pause)
+
+
+class Metering:
+    """One request, from its frame to its answer; ``wait_ms`` is known with the answer."""
+
+    __slots__ = (
+        "_frame_bytes",
+        "_header",
+        "_is_answered",
+        "_own",
+        "_quotas",
+        "_since_s",
+        "_spent_s",
+        "_work",
+        "wait_ms",
+    )
+
+    def __init__(
+        self, quotas: Quotas, own: OwnQuotas, header: RequestHeader, frame_bytes: int, work: Work
+    ) -> None:
+        self._quotas = quotas
+        self._own = own
+        self._header = header
+        self._frame_bytes = frame_bytes
+        self._work = work
+        self._spent_s = 0.0
+        self._since_s = perf_counter()
+        self._is_answered = False
+        self.wait_ms = 0
+        work.is_exempt = False
+        work.in_threads_units = 0
+
+    def resume(self) -> None:
+        """The event loop works on the request again."""
+        self._since_s = perf_counter()
+
+    def rest(self) -> None:
+        """The event loop leaves the request. What came after the answer counts for the next."""
+        now_s = perf_counter()
+        self._spent_s += now_s - self._since_s
+        self._since_s = now_s
+        meter = self._own.request
+        if self._is_answered and meter is not None and not self._work.is_exempt:
+            meter.counter.record(self._spent_s * 100, self._quotas.steady_ms())
+            self._spent_s = 0.0
+
+    @coroutine
+    def timed(self, work: Coroutine[Any, Any, Any]) -> Generator[Any, Any, Any]:
+        """Run ``work``, and count the time of its steps on the event loop."""
+        result: Any = None
+        error: BaseException | None = None
+        while True:
+            self.resume()
+            try:
+                awaited = work.send(result) if error is None else work.throw(error)
+            except StopIteration as done:
+                return done.value
+            finally:
+                self.rest()
+            error = None
+            try:
+                result = yield awaited
+            except BaseException as raised:
+                error = raised
+
+    def answer(self, response: Any) -> None:
+        """Count a request that has its response, once; note in the response how long to wait.
+
+        A list is the response of a fast path of Produce.
+        """
+        if self._is_answered:
+            return
+        self._is_answered = True
+        if self._work.is_exempt:
+            return
+        now_ms = self._quotas.steady_ms()
+        key = self._header.api_key
+        kind, wait_ms = REQUEST, 0
+        own = self._own
+        if response is not None and own.request is not None:
+            wait_ms = self._use_time(own.request, now_ms)
+        if key == PRODUCE_KEY and own.produce is not None:
+            own_ms = own.produce.use(self._frame_bytes, now_ms)
+            if own_ms > wait_ms:
+                kind, wait_ms = PRODUCE, own_ms
+        elif (key == FETCH_KEY or key in MUTATING) and response.throttle_time_ms > wait_ms:
+            kind = FETCH if key == FETCH_KEY else MUTATION
+            wait_ms = response.throttle_time_ms
+        if wait_ms:
+            self.wait_ms = wait_ms
+            self._quotas.note(kind, wait_ms)
+            self._tell(response)
+
+    def _use_time(self, meter: RateMeter, now_ms: int) -> int:
+        now_s = perf_counter()
+        spent_s = self._spent_s + now_s - self._since_s + self._work.in_threads_units / 1e6
+        self._since_s, self._spent_s = now_s, 0.0
+        return meter.use(spent_s * 100, now_ms)
+
+    def _tell(self, response: Any) -> None:
+        if type(response) is list:
+            plain = response[-1]
+            end = _PLAIN_PRODUCE_END.pack(self.wait_ms, 0)
+            response[-1] = plain[: -len(end)] + end
+        elif hasattr(response, "throttle_time_ms"):
+            response.throttle_time_ms = self.wait_ms
+
+
+def metering_of(
+    quotas: Quotas, info: ConnectionInfo, header: RequestHeader, frame_bytes: int, work: Work
+) -> Metering | None:
+    """What counts a request; None if no quota counts for it."""
+    key = header.api_key
+    if key in EXEMPT or (key == ADD_PARTITIONS_TO_TXN_KEY and header.api_version >= BROKERS_SINCE):
+        return None
+    if info.login is not None and not info.login.is_open:
+        return None
+    own = quotas.of(info.principal, header.client_id)
+    counts = own.request is not None
+    if key == PRODUCE_KEY:
+        counts = counts or own.produce is not None
+    elif key == FETCH_KEY:
+        counts = counts or own.fetch is not None
+    elif key in MUTATING:
+        counts = counts or own.mutation is not None
+    return Metering(quotas, own, header, frame_bytes, work) if counts else None

@@ -1,0 +1,98 @@
+"""AlterClientQuotas: sets and removes quotas of users, client ids and addresses (KIP-546).
+
+Behaviour: each entity has its own result, and those without an error are changed in one commit.
+Other brokers follow with the metadata. An address is kept in its usual form; host names aren't
+looked up. UNSUPPORTED_VERSION while the cluster's ``kwire.changes`` is too low. A request with an
+entity of more than ``MOST_PARTS`` parts or values ends the connection.
+"""
+
+from collections.abc import Sequence
+
+from kwire.budget.work import Work
+from kwire.errors import ErrorCode, KafkaError
+from kwire.handlers.context import RequestContext
+from kwire.handlers.decisions import Price, commit_in_slices
+from kwire.handlers.slices import free_in_thread
+from kwire.metadata.changes import Change
+from kwire.metadata.features import CHANGES_VERSION, QUOTAS_LEVEL
+from kwire.metadata.image import MetadataImage
+from kwire.metadata.quotas import Alteration, Alterations, QuotaEntity, entity_of
+from kwire.protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasRequestEntryData,
+    AlterClientQuotasResponse,
+    AlterClientQuotasResponseEntryData,
+    EntityData,
+)
+
+UNITS = 5
+UNITS_PER_VALUE = 2
+UNITS_TO_TELL = 3
+BYTES = 60
+
+MOST_PARTS = 100
+"""Kafka has 3 types of entities and 5 keys, but accepts names and removals that mean nothing."""
+
+
+async def handle(
+    request: AlterClientQuotasRequest, context: RequestContext
+) -> AlterClientQuotasResponse:
+    """Alter the quotas of every entity that may be altered so."""
+    work = context.work
+    results: dict[QuotaEntity, KafkaError | None] = {}
+
+    async def decide(image: MetadataImage, work: Price) -> Sequence[Change]:
+        nonlocal results
+        if image.feature_level(CHANGES_VERSION) < QUOTAS_LEVEL:
+            text = f"Client quotas need level {QUOTAS_LEVEL} of {CHANGES_VERSION}"
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
+        if work.spend(len(image.client_quotas) // 10):
+            await work.next_slice()
+        alterations = Alterations(image.client_quotas)
+        for one in asked:
+            if work.spend(UNITS + UNITS_PER_VALUE * len(one.values)):
+                await work.next_slice()
+            alterations.take(one)
+        results = alterations.results
+        return list(alterations.changes)
+
+    asked = await _asked(request, work)
+    try:
+        await commit_in_slices(context, decide, validate_only=request.validate_only)
+    except KafkaError as error:
+        results = {one.entity: error for one in asked}
+    free_in_thread(asked, work)
+    free_in_thread(results, work)
+    return await _told(results, work)
+
+
+async def _asked(request: AlterClientQuotasRequest, work: Work) -> list[Alteration]:
+    asked = []
+    for entry in request.entries:
+        if work.spend(UNITS + len(entry.entity) + len(entry.ops)):
+            await work.next_slice()
+        asked.append(_alteration(entry))
+    return asked
+
+
+def _alteration(entry: AlterClientQuotasRequestEntryData) -> Alteration:
+    if max(len(entry.entity), len(entry.ops)) > MOST_PARTS:
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, f"an entity of more than {MOST_PARTS} parts")
+    entity = entity_of((one.entity_type, one.entity_name) for one in entry.entity)
+    return Alteration(entity, [(op.key, None if op.remove else op.value) for op in entry.ops])
+
+
+async def _told(
+    results: dict[QuotaEntity, KafkaError | None], work: Work
+) -> AlterClientQuotasResponse:
+    response = AlterClientQuotasResponse()
+    for entity, error in results.items():
+        if work.spend(UNITS_TO_TELL + len(entity)):
+            await work.next_slice()
+        told = AlterClientQuotasResponseEntryData(error_message=None)
+        told.entity = [EntityData(entity_type=kind, entity_name=name) for kind, name in entity]
+        if error is not None:
+            told.error_code, told.error_message = error.code, error.message
+        work.answer(BYTES + sum(len(kind) + len(name or "") for kind, name in entity))
+        response.entries.append(told)
+    return response

@@ -1,0 +1,118 @@
+"""CreateDelegationToken: makes a token with which jobs log in as its owner (KIP-48, KIP-373).
+
+Behaviour: only who has logged in, and not by a token, may ask. The owner is a user, because a login
+by token makes a user of its name.
+"""
+
+from collections.abc import Sequence
+
+from kwire.errors import ErrorCode, KafkaError
+from kwire.handlers.context import RequestContext
+from kwire.handlers.tokens import NO_TIME_MS, TOKENS_PER_UNIT, lifetimes, may_ask, secret_key
+from kwire.metadata.changes import Change
+from kwire.metadata.features import CHANGES_VERSION, TOKENS_LEVEL
+from kwire.metadata.image import MetadataImage
+from kwire.metadata.tokens import (
+    MOST_RENEWERS,
+    Name,
+    TokenChanged,
+    check_room,
+    new_token,
+    salt_of,
+    secret_of,
+)
+from kwire.protocol.messages.create_delegation_token import (
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+)
+from kwire.protocol.types import uuid_to_str
+from kwire.security.principal import Principal
+
+UNITS = 50
+"""The slow part, the credentials, is computed in a thread."""
+
+
+def owner_of(request: CreateDelegationTokenRequest, requester: Principal) -> Principal:
+    """Whose token a client asks for."""
+    if not request.owner_principal_name:
+        return requester
+    return Principal(request.owner_principal_type or "", request.owner_principal_name)
+
+
+def refused(
+    request: CreateDelegationTokenRequest, requester: Principal, error: ErrorCode
+) -> CreateDelegationTokenResponse:
+    """The response to a client that may not ask for this."""
+    response = _response(request, requester, error)
+    response.issue_timestamp_ms = NO_TIME_MS
+    response.expiry_timestamp_ms = response.max_timestamp_ms = NO_TIME_MS
+    return response
+
+
+def _response(
+    request: CreateDelegationTokenRequest, requester: Principal, error: ErrorCode
+) -> CreateDelegationTokenResponse:
+    owner = owner_of(request, requester)
+    return CreateDelegationTokenResponse(
+        error_code=error,
+        principal_type=owner.type,
+        principal_name=owner.name,
+        token_requester_principal_type=requester.type,
+        token_requester_principal_name=requester.name,
+    )
+
+
+async def handle(
+    request: CreateDelegationTokenRequest, context: RequestContext
+) -> CreateDelegationTokenResponse:
+    """Create a token."""
+    requester = context.principal
+    if not may_ask(context):
+        return refused(request, requester, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
+    try:
+        return await _created(request, context)
+    except KafkaError as error:
+        if error.code == ErrorCode.INVALID_PRINCIPAL_TYPE:
+            return refused(request, requester, error.code)
+        return _response(request, requester, error.code)
+
+
+async def _created(
+    request: CreateDelegationTokenRequest, context: RequestContext
+) -> CreateDelegationTokenResponse:
+    renewers: list[Name] = [
+        (one.principal_type, one.principal_name) for one in request.renewers[: MOST_RENEWERS + 1]
+    ]
+    broker, requester = context.broker, context.principal
+    owner, asked_ms = owner_of(request, requester), request.max_lifetime_ms
+    now_ms = broker.clock.now_ms()
+    token = new_token(owner, requester, renewers, asked_ms, now_ms, lifetimes(context))
+    key = secret_key(context)
+    check_room(broker.image.tokens, requester)
+    context.work.spend(UNITS + len(broker.image.tokens) // TOKENS_PER_UNIT)
+    token_id = _new_id(context)
+    secret = secret_of(key, token_id)
+    salt = salt_of(key, token_id)
+    credentials = await broker.threads.tokens.run(secret.credentials, salt)
+    token = token._replace(digest=secret.digest, credentials=credentials)
+
+    async def decide(image: MetadataImage) -> Sequence[Change]:
+        if image.feature_level(CHANGES_VERSION) < TOKENS_LEVEL:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+        check_room(image.tokens, requester)
+        return [TokenChanged(token_id, token)]
+
+    await context.commit(decide)
+    response = _response(request, requester, ErrorCode.NONE)
+    response.issue_timestamp_ms, response.max_timestamp_ms = token.issued_ms, token.max_ms
+    response.expiry_timestamp_ms = token.expires_ms
+    response.token_id, response.hmac = token_id, secret.hmac
+    return response
+
+
+def _new_id(context: RequestContext) -> str:
+    """A new id; none begins with a dash, which tools would take for an option."""
+    while True:
+        token_id = uuid_to_str(context.broker.random.randbytes(16))
+        if not token_id.startswith("-"):
+            return token_id

@@ -1,0 +1,91 @@
+"""DescribeDelegationToken: the tokens that the client may see, with their HMACs (KIP-48).
+
+Behaviour: a list of owners leaves only tokens that one of them owns, asked for or may renew. No
+list means all, an empty one none. Whose tokens the client may see is its guard's affair.
+"""
+
+from kwire.budget.work import Work
+from kwire.errors import ErrorCode, KafkaError
+from kwire.handlers.context import RequestContext
+from kwire.handlers.slices import pieces
+from kwire.handlers.tokens import may_ask, secret_key
+from kwire.handlers.waiting import Unfinished, at_once_or_later, later
+from kwire.metadata.tokens import DelegationToken, Name, secret_of
+from kwire.protocol.messages.describe_delegation_token import (
+    DescribedDelegationToken,
+    DescribedDelegationTokenRenewer,
+    DescribeDelegationTokenRequest,
+    DescribeDelegationTokenResponse,
+)
+
+UNITS = 10
+BYTES = 300
+
+
+def handle(
+    request: DescribeDelegationTokenRequest, context: RequestContext
+) -> DescribeDelegationTokenResponse | Unfinished:
+    """Describe tokens."""
+    return at_once_or_later(_handle(request, context))
+
+
+async def _handle(
+    request: DescribeDelegationTokenRequest, context: RequestContext
+) -> DescribeDelegationTokenResponse:
+    if not may_ask(context):
+        code = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+        return DescribeDelegationTokenResponse(error_code=code)
+    try:
+        key = secret_key(context)
+    except KafkaError as error:
+        return DescribeDelegationTokenResponse(error_code=error.code)
+    work, response = context.work, DescribeDelegationTokenResponse()
+    owners = await _owners(request, work)
+    if owners is not None and not owners:
+        return response
+    for piece in pieces(list(context.broker.image.tokens.items())):
+        if work.spend(len(piece)):
+            await later(work.next_slice)
+        for token_id, token in piece:
+            if owners is not None and owners.isdisjoint(_names(token)):
+                continue
+            if work.spend(UNITS):
+                await later(work.next_slice)
+            work.answer(BYTES)
+            response.tokens.append(_described(token_id, token, key))
+    return response
+
+
+async def _owners(request: DescribeDelegationTokenRequest, work: Work) -> set[Name] | None:
+    """Whose tokens a client asks for; None: everybody's."""
+    if request.owners is None:
+        return None
+    owners: set[Name] = set()
+    for piece in pieces(request.owners):
+        if work.spend(len(piece) // 4):
+            await later(work.next_slice)
+        owners.update((one.principal_type, one.principal_name) for one in piece)
+    return owners
+
+
+def _names(token: DelegationToken) -> tuple[Name, ...]:
+    """Whose token it is when a client asks for those of some owners."""
+    return token.owner, token.requester, *token.renewers
+
+
+def _described(token_id: str, token: DelegationToken, key: str) -> DescribedDelegationToken:
+    return DescribedDelegationToken(
+        principal_type=token.owner[0],
+        principal_name=token.owner[1],
+        token_requester_principal_type=token.requester[0],
+        token_requester_principal_name=token.requester[1],
+        issue_timestamp=token.issued_ms,
+        expiry_timestamp=token.expires_ms,
+        max_timestamp=token.max_ms,
+        token_id=token_id,
+        hmac=secret_of(key, token_id).hmac,
+        renewers=[
+            DescribedDelegationTokenRenewer(principal_type=kind, principal_name=name)
+            for kind, name in token.renewers
+        ],
+    )

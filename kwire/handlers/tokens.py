@@ -1,0 +1,75 @@
+"""What the APIs of delegation tokens share: who may ask for them, and the changes of one token.
+
+Source: KafkaApis.allowTokenRequests, DelegationTokenManager of Kafka.
+"""
+
+from collections.abc import Callable
+
+from kwire.errors import ErrorCode, KafkaError
+from kwire.handlers.context import RequestContext
+from kwire.metadata.changes import Change
+from kwire.metadata.image import MetadataImage
+from kwire.metadata.tokens import DelegationToken, Lifetimes, Secret, TokenChanged, find
+from kwire.security.principal import ANONYMOUS
+
+_KEY = "delegation.token.secret.key"
+
+UNITS_TO_FIND = 1
+TOKENS_PER_UNIT = 20
+
+NO_TIME_MS = -1
+"""The times in a response to a client that may not ask."""
+
+
+def may_ask(context: RequestContext) -> bool:
+    """Whether the client has proven who it is, and not by a token.
+
+    So nobody makes new tokens from a token, which could outlive it.
+    """
+    login = context.connection.login
+    return context.principal != ANONYMOUS if login is None else not login.is_by_token
+
+
+def secret_key(context: RequestContext) -> str:
+    """The key that tokens are made with; KafkaError (DELEGATION_TOKEN_AUTH_DISABLED)."""
+    key = context.broker.config[_KEY]
+    if not key:
+        raise KafkaError(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
+    assert isinstance(key, str)
+    return key
+
+
+def lifetimes(context: RequestContext) -> Lifetimes:
+    """How long tokens live."""
+    integer = context.broker.config.integer
+    return Lifetimes(
+        integer("delegation.token.max.lifetime.ms"), integer("delegation.token.expiry.time.ms")
+    )
+
+
+async def change(
+    hmac: bytes, context: RequestContext, expires: Callable[[DelegationToken], int | None]
+) -> int | None:
+    """Have the token of an HMAC expire at another time; None removes it at once.
+
+    ``expires`` decides when, perhaps more than once; the decision that counts is returned. Raises
+    KafkaError, also that of ``expires``.
+    """
+    secret_key(context)
+    tokens = context.broker.image.tokens
+    if context.work.spend(UNITS_TO_FIND + len(tokens) // TOKENS_PER_UNIT):
+        await context.work.next_slice()
+    token_id = find(tokens, Secret(hmac))
+    expires_ms: int | None = None
+
+    async def decide(image: MetadataImage) -> list[Change]:
+        nonlocal expires_ms
+        token = image.tokens.get(token_id)
+        if token is None:
+            raise KafkaError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND)
+        expires_ms = expires(token)
+        left = None if expires_ms is None else token._replace(expires_ms=expires_ms)
+        return [TokenChanged(token_id, left)]
+
+    await context.commit(decide)
+    return expires_ms

@@ -1,0 +1,203 @@
+"""The quotas of each client on one broker: which one counts for it, and how much it has used.
+
+Rules:
+
+- Of several quotas the one counts that says most about the user, and then about the client id, for
+  each key on its own: user with client id, user with any client id, user, any user with client id,
+  any user with any client id, any user, client id, any client id.
+- A quota of a user is shared by all its connections, whatever client ids they name. A quota that
+  names client ids, or any client id, counts for each of these on its own.
+- What was used is forgotten after ``IDLE_MS`` without use. Beyond ``MOST`` meters of a key, those
+  are forgotten that were used longest ago; there are never twice as many.
+- A new value of a quota counts at once, and what was used before counts against it.
+
+Source: ClientQuotaManager, DefaultQuotaCallback of Kafka; KIP-13, KIP-55, KIP-124, KIP-599.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Generic, NamedTuple, TypeVar
+
+from kwire.metadata.quotas import (
+    CLIENT_ID,
+    FETCH_RATE,
+    MUTATION_RATE,
+    NONE,
+    PRODUCE_RATE,
+    REQUEST_PERCENTAGE,
+    USER,
+    ClientQuotas,
+    QuotaEntity,
+)
+from kwire.quotas.rates import MOST_MS, Bucket, Rate, Window
+
+IDLE_MS = 3_600_000
+"""Kafka's InactiveSensorExpirationTimeSeconds."""
+
+MOST = 10_000
+
+Names = tuple[str, str]
+"""A user and a client id; empty where a quota doesn't distinguish them."""
+
+
+class RateMeter:
+    """The rate of those who share a quota, with its present limit; ``most_ms`` bounds a wait."""
+
+    __slots__ = ("counter", "limit", "most_ms", "used_ms")
+
+    def __init__(self, window: Window, limit: float, now_ms: int, most_ms: int = MOST_MS) -> None:
+        self.counter = Rate(window, now_ms)
+        self.limit = limit
+        self.used_ms = now_ms
+        self.most_ms = most_ms
+
+    def use(self, value: float, now_ms: int) -> int:
+        """Count what was used; return how many ms its user has to wait."""
+        self.used_ms = now_ms
+        self.counter.record(value, now_ms)
+        return min(self.counter.wait_ms(self.limit, now_ms), self.most_ms)
+
+    @property
+    def most_at_once(self) -> float:
+        """What the limit allows in all full windows: more at once would mean a long wait."""
+        window = self.counter.window
+        return self.limit * (window.samples - 1) * window.size_ms / 1000
+
+
+class BucketMeter:
+    """The bucket of those who share a quota, with its present limit."""
+
+    __slots__ = ("counter", "limit", "used_ms")
+
+    def __init__(self, window: Window, limit: float, now_ms: int) -> None:
+        self.counter = Bucket(window, limit, now_ms)
+        self.limit = limit
+        self.used_ms = now_ms
+
+    def take(self, tokens: float, now_ms: int) -> None:
+        """Take tokens, or give them back."""
+        self.used_ms = now_ms
+        self.counter.take(tokens, self.limit, now_ms)
+
+    def wait_ms(self, now_ms: int) -> int:
+        """How long to wait until something is given again."""
+        return self.counter.wait_ms(self.limit, now_ms)
+
+
+class OwnQuotas(NamedTuple):
+    """The meters of one client; None where it has no quota."""
+
+    produce: RateMeter | None
+    fetch: RateMeter | None
+    request: RateMeter | None
+    mutation: BucketMeter | None
+
+
+_Meter = TypeVar("_Meter", bound=RateMeter | BucketMeter)
+
+
+class Meters(Generic[_Meter]):
+    """The meters of one key, by who shares them, those used longest ago first."""
+
+    def __init__(self, key: str, make: Callable[[float, int], _Meter]) -> None:
+        self._key = key
+        self._make: Callable[[float, int], _Meter] = make
+        self.known: OrderedDict[Names, _Meter] = OrderedDict()
+
+    def of(self, quotas: ClientQuotas, user: str, client_id: str, now_ms: int) -> _Meter | None:
+        """The meter of a client, with the limit of today; None without a quota."""
+        found = limit_of(quotas, self._key, user, client_id)
+        if found is None:
+            return None
+        names, limit = found
+        meter = self.known.get(names)
+        if meter is None:
+            meter = self.known[names] = self._make(limit, now_ms)
+        else:
+            self.known.move_to_end(names)
+        meter.limit = limit
+        return meter
+
+    def forget(self, now_ms: int) -> None:
+        """Forget the idle ones, and if there are too many, the tenth that was used longest ago."""
+        if len(self.known) > MOST:
+            in_order = sorted(self.known, key=lambda names: self.known[names].used_ms)
+            for names in in_order[: len(in_order) - MOST + MOST // 10]:
+                del self.known[names]
+        idle = [names for names, one in self.known.items() if now_ms - one.used_ms >= IDLE_MS]
+        for names in idle:
+            del self.known[names]
+
+
+class Clients:
+    """The quotas of all clients of one broker."""
+
+    def __init__(self, window: Window, mutation_window: Window) -> None:
+        def percentage(limit: float, now_ms: int) -> RateMeter:
+            return RateMeter(window, limit, now_ms, window.size_ms)
+
+        def rate(limit: float, now_ms: int) -> RateMeter:
+            return RateMeter(window, limit, now_ms)
+
+        self._quotas: ClientQuotas = {}
+        self._produce = Meters(PRODUCE_RATE, rate)
+        self._fetch = Meters(FETCH_RATE, rate)
+        self._request = Meters(REQUEST_PERCENTAGE, percentage)
+        self._mutation = Meters(
+            MUTATION_RATE, lambda limit, now_ms: BucketMeter(mutation_window, limit, now_ms)
+        )
+        self._known: dict[Names, OwnQuotas] = {}
+        self._swept_ms = 0
+
+    def change(self, quotas: ClientQuotas) -> None:
+        """These are the quotas from now on."""
+        self._quotas = quotas
+        self._known.clear()
+
+    def of(self, user: str, client_id: str, now_ms: int) -> OwnQuotas:
+        """The quotas of a client: this is asked for each request."""
+        own = self._known.get((user, client_id))
+        if own is None or now_ms - self._swept_ms >= IDLE_MS // 10:
+            own = self._find(user, client_id, now_ms)
+        return own
+
+    def _find(self, user: str, client_id: str, now_ms: int) -> OwnQuotas:
+        if len(self._known) >= MOST or now_ms - self._swept_ms >= IDLE_MS // 10:
+            self._known.clear()
+            self._swept_ms = now_ms
+            for meters in (self._produce, self._fetch, self._request, self._mutation):
+                meters.forget(now_ms)
+        asked = self._quotas, user, client_id, now_ms
+        own = self._known[user, client_id] = OwnQuotas(
+            self._produce.of(*asked),
+            self._fetch.of(*asked),
+            self._request.of(*asked),
+            self._mutation.of(*asked),
+        )
+        return own
+
+
+def limit_of(
+    quotas: ClientQuotas, key: str, user: str, client_id: str
+) -> tuple[Names, float] | None:
+    """The quota that counts for a client: who shares it, and its value; None without one."""
+    both, only_user, only_client = (user, client_id), (user, ""), ("", client_id)
+    for entity, names in (
+        (((CLIENT_ID, client_id), (USER, user)), both),
+        (((CLIENT_ID, None), (USER, user)), both),
+        (((USER, user),), only_user),
+        (((CLIENT_ID, client_id), (USER, None)), both),
+        (((CLIENT_ID, None), (USER, None)), both),
+        (((USER, None),), only_user),
+        (((CLIENT_ID, client_id),), only_client),
+        (((CLIENT_ID, None),), only_client),
+    ):
+        limit = _value(quotas, entity, key)
+        if limit is not None:
+            return names, limit
+    return None
+
+
+def _value(quotas: ClientQuotas, entity: QuotaEntity, key: str) -> float | None:
+    values: Mapping[str, float] = quotas.get(entity, NONE)
+    return values.get(key)

@@ -1,0 +1,117 @@
+"""A CA of one's own, and the certificates that it signs. Needs the package cryptography.
+
+Rules:
+
+- Keys are of the curve P-256, which every client of TLS 1.2 and 1.3 knows.
+- A certificate has everything that strict clients look for (RFC 5280): what it may be used for, and
+  whose key it is.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+_PEM = serialization.Encoding.PEM
+_BOTH_SIDES = (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH)
+_BEFORE = timedelta(hours=1)
+"""The clocks of machines differ."""
+
+
+class Pair:
+    """A private key and its certificate."""
+
+    def __init__(self, key: ec.EllipticCurvePrivateKey, certificate: x509.Certificate) -> None:
+        self.key = key
+        self.certificate = certificate
+
+    @property
+    def certificate_pem(self) -> str:
+        """The certificate."""
+        return self.certificate.public_bytes(_PEM).decode()
+
+    @property
+    def key_pem(self) -> str:
+        """The private key, not encrypted."""
+        how = serialization.NoEncryption()
+        return self.key.private_bytes(_PEM, serialization.PrivateFormat.PKCS8, how).decode()
+
+
+class NewAuthority(Pair):
+    """A CA that has just been made; it may sign for ``days``."""
+
+    def __init__(self, name: str, days: int) -> None:
+        key = ec.generate_private_key(ec.SECP256R1())
+        builder = _builder(name, name, key, key, days)
+        builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), True)
+        builder = builder.add_extension(_usage(is_authority=True), True)
+        super().__init__(key, builder.sign(key, hashes.SHA256()))
+        self._name = name
+
+    def sign(self, name: str, hosts: Sequence[str], days: int) -> Pair:
+        """A key and a certificate for a broker that is reached by these names and addresses."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        builder = _builder(name, self._name, key, self.key, days)
+        for extension, is_critical in (
+            (x509.BasicConstraints(ca=False, path_length=None), True),
+            (_usage(is_authority=False), True),
+            (x509.ExtendedKeyUsage(_BOTH_SIDES), False),
+            (x509.SubjectAlternativeName([_alternative(host) for host in hosts]), False),
+        ):
+            builder = builder.add_extension(extension, is_critical)
+        return Pair(key, builder.sign(self.key, hashes.SHA256()))
+
+
+def is_address(host: str) -> bool:
+    """Whether a host is an IP address, not a name."""
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _alternative(host: str) -> x509.GeneralName:
+    return x509.IPAddress(ip_address(host)) if is_address(host) else x509.DNSName(host)
+
+
+def _builder(
+    name: str,
+    issuer: str,
+    key: ec.EllipticCurvePrivateKey,
+    issuer_key: ec.EllipticCurvePrivateKey,
+    days: int,
+) -> x509.CertificateBuilder:
+    now = datetime.now(UTC)
+    public = key.public_key()
+    own = x509.SubjectKeyIdentifier.from_public_key(public)
+    issuers = x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key())
+    return (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
+        .issuer_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, issuer)]))
+        .public_key(public)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _BEFORE)
+        .not_valid_after(now + timedelta(days=days))
+        .add_extension(own, False)
+        .add_extension(issuers, False)
+    )
+
+
+def _usage(*, is_authority: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not is_authority,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=is_authority,
+        crl_sign=is_authority,
+        encipher_only=False,
+        decipher_only=False,
+    )

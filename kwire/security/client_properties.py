@@ -1,0 +1,181 @@
+"""Kafka's client properties, with which a command reaches a secured listener.
+
+Rules:
+
+- The file is Kafka's ``--command-config``: ``security.protocol``, ``sasl.…``, ``ssl.…``, and what
+  ``config.providers`` stand for. Settings of producers and consumers may stand there too and don't
+  count. A misspelt setting of security is an error: it would leave something unprotected.
+- A file that holds a secret, and that everybody on the machine may read, is refused.
+- An error names the file, the setting, its value and what is allowed, and never a secret.
+
+Source: CommonClientConfigs, SslConfigs, SaslConfigs of Kafka.
+"""
+
+import json
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping
+from functools import partial
+from time import time
+from typing import NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from kwire.budget.kind import Kind
+from kwire.client.peer import OpenStream, open_tcp
+from kwire.client.secured import Credentials, open_secured
+from kwire.config.listener_settings import (
+    PROTOCOLS,
+    SCRAM,
+    ListenerSettings,
+    check_tls_values,
+)
+from kwire.config.properties import parse_properties
+from kwire.config.providers import resolved
+from kwire.config.secret_files import UnsafeFile, read_public, read_secret
+from kwire.config.settings import BROKER, ConfigError, Value, settings
+from kwire.security.among_brokers import DERIVATIONS
+from kwire.security.jaas import JaasLine
+from kwire.security.jaas_settings import JAAS, jaas_line, own_login
+
+PROTOCOL, MECHANISM = "security.protocol", "sasl.mechanism"
+_MECHANISMS = ("PLAIN", *SCRAM, "OAUTHBEARER")
+TOKEN_URL = "sasl.oauthbearer.token.endpoint.url"  # noqa: S105
+_OWN = {PROTOCOL, MECHANISM, "client.id", "bootstrap.servers"}
+_SECURITY = ("ssl.", "sasl.", "security.")
+_OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
+_JAVA = {
+    "sasl.login.callback.handler.class": _OAUTH,
+    "sasl.client.callback.handler.class": "",
+    "sasl.login.class": "",
+    "ssl.engine.factory.class": "",
+    "ssl.provider": "",
+    "security.providers": "",
+}
+"""Settings that name a Java class, and the class whose work kwire does."""
+
+_CLAIM = "unsecuredLoginStringClaim_"
+_UNSECURED_S = 3600
+
+
+class ClientProperties(NamedTuple):
+    """What a file says about reaching a cluster; empty texts where it says nothing."""
+
+    open_stream: OpenStream
+    bootstrap_servers: str
+    client_id: str
+
+
+class ClientFileError(ValueError):
+    """The file can't be used; the text names it and says why, in one line."""
+
+
+def read_client_properties(name: str) -> ClientProperties:
+    """How a file of Kafka's client properties reaches a cluster; ClientFileError."""
+    try:
+        given = parse_properties(read_public(name).decode("utf-8", "replace"))
+        if any(_is_secret(key) and "${" not in text for key, text in given.items()):
+            read_secret(name)
+        given = resolved(given)
+        return ClientProperties(
+            opener(given), given.get("bootstrap.servers", ""), given.get("client.id", "")
+        )
+    except UnsafeFile as error:
+        raise ClientFileError(f"--command-config: {error}") from None
+    except ConfigError as error:
+        raise ClientFileError(f"{name}: {error}") from None
+
+
+def _is_secret(name: str) -> bool:
+    setting = settings(BROKER).get(name)
+    return setting is not None and setting.is_sensitive and name != "ssl.truststore.certificates"
+
+
+def opener(given: Mapping[str, str]) -> OpenStream:
+    """Opens streams as client properties say, whose references are resolved; ConfigError."""
+    protocol = given.get(PROTOCOL, "PLAINTEXT").strip().upper()
+    if protocol not in PROTOCOLS:
+        raise ConfigError(PROTOCOL, protocol, f"must be one of {', '.join(PROTOCOLS)}")
+    values: dict[str, Value] = {}
+    known = settings(BROKER)
+    for name, text in given.items():
+        _check_name(name, text)
+    for name, setting in known.items():
+        if name.startswith(_SECURITY):
+            values[name] = _value(name, given.get(name, setting.default))
+    found = ListenerSettings("CLIENT", protocol, values, {})
+    check_tls_values(found)
+    if protocol == "PLAINTEXT":
+        return open_tcp
+    context = None
+    if found.is_tls:
+        from kwire.security.tls import client_context
+
+        context = client_context(found)
+    login = _login(found, given) if found.is_sasl else None
+    return open_secured(context, login, Kind(DERIVATIONS).run)
+
+
+def _check_name(name: str, text: str) -> None:
+    """Raise ConfigError for a setting of security that isn't there, or that needs Java."""
+    if name in _JAVA:
+        if text.strip() not in ("", _JAVA[name]):
+            raise ConfigError(name, text, "kwire loads no Java classes; leave it out")
+    elif name.startswith(_SECURITY) and name not in _OWN and name not in settings(BROKER):
+        raise ConfigError(name, "(hidden)", "there is no setting of this name")
+
+
+def _value(name: str, text: str | None) -> Value:
+    setting = settings(BROKER)[name]
+    try:
+        return setting.parse(text)
+    except ConfigError as error:
+        shown = "(hidden)" if setting.is_sensitive else text
+        raise ConfigError(name, shown, error.allowed) from None
+
+
+def _login(found: ListenerSettings, given: Mapping[str, str]) -> Credentials:
+    mechanism = given.get(MECHANISM, "").strip().upper()
+    if mechanism not in _MECHANISMS:
+        allowed = f"must be one of {', '.join(_MECHANISMS)}"
+        raise ConfigError(MECHANISM, given.get(MECHANISM), allowed)
+    if mechanism in ("PLAIN", *SCRAM):
+        return own_login(found, mechanism)
+    return Credentials(mechanism, token=partial(_token, *_source_of_tokens(found, mechanism)))
+
+
+def _source_of_tokens(found: ListenerSettings, mechanism: str) -> tuple[str, JaasLine | None]:
+    """The file that tokens are read from, or the JAAS line that unsecured tokens are made of."""
+    url = found.text(TOKEN_URL)
+    parts = urlsplit(url)
+    if url:
+        if parts.scheme != "file":
+            problem = "kwire reads tokens from files only: file:/path/to/token.jwt"
+            raise ConfigError(TOKEN_URL, url, problem)
+        path = unquote(parts.path)
+        read_secret(path)
+        return path, None
+    line = jaas_line(found, mechanism)
+    if line is None or f"{_CLAIM}sub" not in line.options:
+        problem = f'must name a file with a token (file:/…), or {JAAS} a {_CLAIM}sub="…"'
+        raise ConfigError(TOKEN_URL, None, problem)
+    return "", line
+
+
+def _token(path: str, line: JaasLine | None) -> str:
+    """The token of a login: the file's, or one that nobody signed; OSError."""
+    if line is None:
+        try:
+            return read_secret(path).decode("ascii", "replace").strip()
+        except UnsafeFile as error:
+            raise OSError(str(error)) from None
+    claims: dict[str, object] = {
+        name.removeprefix(_CLAIM): text
+        for name, text in line.options.items()
+        if name.startswith(_CLAIM)
+    }
+    now_s = int(time())
+    claims |= {"iat": now_s, "exp": now_s + _UNSECURED_S}
+    return f"{_encoded({'alg': 'none'})}.{_encoded(claims)}."
+
+
+def _encoded(part: Mapping[str, object]) -> str:
+    return urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode()

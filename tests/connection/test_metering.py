@@ -1,0 +1,277 @@
+"""A client over its quota is answered at once and then not read, as KIP-219 says.
+
+The clock of the quotas stands still, so that the waits are the same in every run.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+
+from kwire.clock import Clock
+from kwire.protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasRequestEntryData,
+    AlterClientQuotasResponse,
+    EntityData,
+    OpData,
+)
+from kwire.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from kwire.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ReplicaState,
+)
+from kwire.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from kwire.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from kwire.record.records import BatchBuilder
+from kwire.testing.in_process import RawClient, RunningServer, running_server
+
+USER = (("user", "ANONYMOUS"),)
+PAUSE_MS = 300
+PRODUCE_VERSIONS = (3, 8, 9, 12)
+
+
+@asynccontextmanager
+async def _running(tmp_path) -> AsyncIterator[RunningServer]:
+    async with running_server(tmp_path, clock=Clock(steady_ms=lambda: 0)) as server:
+        client = await server.connect()
+        topic = CreatableTopic(name="t", num_partitions=2, replication_factor=1)
+        request = CreateTopicsRequest(topics=[topic])
+        created = await client.request(request, 5, CreateTopicsResponse)
+        assert created.topics[0].error_code == 0
+        await client.aclose()
+        yield server
+
+
+async def alter(server, entity=USER, **values) -> None:
+    """Set quotas of an entity; None removes one."""
+    client = await server.connect()
+    entry = AlterClientQuotasRequestEntryData(
+        entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
+        ops=[
+            OpData(key=key, value=value or 0.0, remove=value is None)
+            for key, value in values.items()
+        ],
+    )
+    request = AlterClientQuotasRequest(entries=[entry])
+    answer = await client.request(request, 1, AlterClientQuotasResponse)
+    assert answer.entries[0].error_code == 0
+    await client.aclose()
+
+
+def _batch(size: int = 10) -> bytes:
+    builder = BatchBuilder()
+    builder.add(timestamp=1, key=None, value=bytes(size))
+    return builder.build()
+
+
+def _produce(acks: int = 1, partitions=(0,), size: int = 10) -> ProduceRequest:
+    data = [PartitionProduceData(index=index, records=_batch(size)) for index in partitions]
+    topic = TopicProduceData(name="t", partition_data=data)
+    return ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[topic])
+
+
+def _fetch(max_bytes: int = 1 << 20, **fields: object) -> FetchRequest:
+    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    topic = FetchTopic(topic="t", partitions=[partition])
+    return FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=max_bytes, topics=[topic], **fields)
+
+
+async def _throttled(server, pause_ms: int = PAUSE_MS) -> RawClient:
+    """A client that has to wait as long as this, from now on."""
+    client = await server.connect()
+    first = await client.request(_produce(), 9, ProduceResponse)
+    assert first.throttle_time_ms == 0
+    meter = next(iter(server.broker.quotas.clients._produce.known.values()))
+    used = meter.counter.measure(0)[0] * 10
+    meter.counter.record(meter.limit * (10 + pause_ms / 1000) - used - _frame_bytes(9), 0)
+    return client
+
+
+def _frame_bytes(version: int, request: ProduceRequest | None = None) -> int:
+    from kwire.protocol.frame import encode_request
+
+    return len(bytes(encode_request(request or _produce(), version, 1, "raw"))) - 4
+
+
+@pytest.mark.parametrize("version", PRODUCE_VERSIONS)
+@pytest.mark.parametrize("partitions", [(0,), (0, 1)])
+async def test_produce_is_answered_at_once_and_then_the_client_waits(tmp_path, version, partitions):
+    """On the fast path and on its slow twin; the wait is (rate - quota) / quota * window."""
+    async with _running(tmp_path) as server:
+        request = _produce(partitions=partitions)
+        size = _frame_bytes(version, request)
+        await alter(server, producer_byte_rate=size / 5 // 1)
+        limit = size / 5 // 1
+        client = await server.connect()
+        waits = []
+        for _ in range(51):
+            sent_s = trio.current_time()
+            answer = await client.request(request, version, ProduceResponse)
+            assert trio.current_time() - sent_s < 5
+            waits.append(answer.throttle_time_ms)
+            if answer.throttle_time_ms:
+                break
+        wait_ms = (len(waits) * size / 10 - limit) / limit * 10_000
+        assert waits[-1] == pytest.approx(wait_ms, abs=1)
+        assert not any(waits[:-1])
+        assert server.broker.quotas.pauses
+        await client.send(request, version)
+        with trio.move_on_after(0.02) as read:
+            await client.receive_frame()
+        assert read.cancelled_caught
+        assert server.broker.tally.throttled == {"produce": 1}
+
+
+async def test_requests_that_were_sent_ahead_wait_too(tmp_path):
+    async with _running(tmp_path) as server:
+        await alter(server, producer_byte_rate=1000.0)
+        client = await _throttled(server)
+        for _ in range(3):
+            await client.send(_produce(), 9)
+        await client.receive_frame()
+        began_s = trio.current_time()
+        await client.receive_frame()
+        assert trio.current_time() - began_s >= PAUSE_MS / 1000 - 0.01
+        assert len(server.broker.quotas.pauses) == 1
+
+
+async def test_a_producer_without_acknowledgements_waits_as_well(tmp_path):
+    async with _running(tmp_path) as server:
+        await alter(server, producer_byte_rate=1000.0)
+        client = await _throttled(server)
+        began_s = trio.current_time()
+        await client.send(_produce(acks=0), 9)
+        await client.request(MetadataRequest(), 4, MetadataResponse)
+        assert trio.current_time() - began_s >= PAUSE_MS / 1000 - 0.02
+
+
+async def test_another_connection_does_not_get_around_a_quota(tmp_path):
+    async with _running(tmp_path) as server:
+        await alter(server, producer_byte_rate=1000.0)
+        await _throttled(server)
+        other = RawClient(await trio.open_tcp_stream(server.host, server.port), "another-id")
+        answer = await other.request(_produce(), 9, ProduceResponse)
+        assert answer.throttle_time_ms > 0
+
+
+async def test_a_consumer_gets_no_more_at_once_than_ten_windows_and_then_waits(tmp_path):
+    """Nothing is lost by the answer without records, in a session or not."""
+    async with _running(tmp_path) as server:
+        client = await server.connect()
+        for _ in range(30):
+            await client.request(_produce(size=1000), 9, ProduceResponse)
+        await alter(server, consumer_byte_rate=500.0)
+        answer = await client.request(_fetch(), 11, FetchResponse)
+        size = len(answer.responses[0].partitions[0].records)
+        assert 0 < size <= 5000
+        assert answer.throttle_time_ms == 0
+        client = await server.connect()
+        answer = await client.request(_fetch(session_epoch=0), 11, FetchResponse)
+        assert answer.session_id
+        assert answer.responses == []
+        assert answer.throttle_time_ms == pytest.approx(2 * size / 0.5 - 10_000, abs=1)
+        assert len(server.broker.quotas.pauses) == 1
+        await alter(server, consumer_byte_rate=5000.0)
+        client = await server.connect()
+        again = _fetch(session_id=answer.session_id, session_epoch=1)
+        again.topics = []
+        answer = await client.request(again, 11, FetchResponse)
+        assert len(answer.responses[0].partitions[0].records) > 0
+
+
+async def test_a_batch_larger_than_the_quota_is_sent_to_who_has_used_nothing(tmp_path):
+    async with _running(tmp_path) as server:
+        client = await server.connect()
+        for _ in range(2):
+            await client.request(_produce(size=1000), 9, ProduceResponse)
+        await alter(server, consumer_byte_rate=1.0)
+        client = await server.connect()
+        answer = await client.request(_fetch(), 11, FetchResponse)
+        assert len(answer.responses[0].partitions[0].records) > 1000
+        assert answer.throttle_time_ms > 0
+
+
+async def test_replication_and_its_bytes_are_exempt(tmp_path):
+    async with _running(tmp_path) as server:
+        client = await server.connect()
+        await client.request(_produce(size=1000), 9, ProduceResponse)
+        await alter(server, consumer_byte_rate=1.0, request_percentage=0.000001)
+        client = await server.connect()
+        asked = _fetch(replica_state=ReplicaState(replica_id=5, replica_epoch=1))
+        topic_id = server.broker.image.topics_by_name["t"].topic_id
+        asked.topics[0].topic_id = topic_id
+        answer = await client.request(asked, 16, FetchResponse)
+        assert answer.throttle_time_ms == 0
+        assert not server.broker.tally.throttled
+
+
+@pytest.mark.parametrize("version", [2, 3, 12])
+async def test_the_time_of_requests_counts(tmp_path, version):
+    """Versions without the field wait as well; never longer than a window."""
+    async with _running(tmp_path) as server:
+        await alter(server, request_percentage=0.000001)
+        client = await server.connect()
+        began_s = trio.current_time()
+        answer = await client.request(MetadataRequest(), version, MetadataResponse)
+        assert answer.throttle_time_ms == (1000 if version >= 3 else 0)
+        assert trio.current_time() - began_s < 0.9
+        assert server.broker.tally.throttled == {"request": 1}
+
+
+async def test_who_has_no_quota_does_not_wait(tmp_path):
+    async with _running(tmp_path) as server:
+        await alter(server, (("client-id", "other"),), producer_byte_rate=1.0)
+        client = await server.connect()
+        for _ in range(3):
+            answer = await client.request(_produce(), 9, ProduceResponse)
+            assert answer.throttle_time_ms == 0
+        assert server.broker.tally.fast[0] == 2  # all but the first, which makes the segment
+        await alter(server, (("client-id", "other"),), producer_byte_rate=None)
+        assert server.broker.quotas is None
+
+
+async def test_a_stop_waits_for_nobody_who_waits(tmp_path):
+    with trio.fail_after(5):
+        async with _running(tmp_path) as server:
+            await alter(server, producer_byte_rate=1000.0)
+            client = await _throttled(server, 3_600_000)
+            answer = await client.request(_produce(), 9, ProduceResponse)
+            assert answer.throttle_time_ms == pytest.approx(3_600_000, abs=1)
+
+
+async def test_the_last_quota_that_is_removed_ends_the_waits(tmp_path):
+    with trio.fail_after(5):
+        async with _running(tmp_path) as server:
+            await alter(server, producer_byte_rate=1000.0)
+            client = await _throttled(server, 3_600_000)
+            await client.request(_produce(), 9, ProduceResponse)
+            await client.send(_produce(), 9)
+            await alter(server, producer_byte_rate=None)
+            assert await client.receive_frame() is not None
+
+
+async def test_a_client_that_leaves_while_it_waits_is_forgotten(tmp_path):
+    with trio.fail_after(5):
+        async with _running(tmp_path) as server:
+            await alter(server, producer_byte_rate=1000.0)
+            client = await _throttled(server, 3_600_000)
+            await client.request(_produce(), 9, ProduceResponse)
+            pauses = server.broker.quotas.pauses
+            assert len(pauses) == 1
+            await client.aclose()
+            while pauses:
+                await trio.lowlevel.checkpoint()

@@ -1,0 +1,61 @@
+"""All machines of a simulated cluster lose their power at once."""
+
+from pathlib import Path
+
+from kwire.client.topics import create_topics
+from kwire.errors import KafkaError
+from tests.simulation import failures
+from tests.simulation.network import pass_s
+from tests.simulation.readers import Careless
+from tests.simulation.scenarios import finish
+from tests.simulation.world import World, simulate
+
+TOPIC = "t"
+FLUSHED = {"log.flush.interval.messages": "1"}
+
+
+async def all_lose_power(world: World) -> None:
+    """S13: in any order, within a moment; the machines come back in any order."""
+    for _ in range(3):
+        nodes = world.random.sample(list(world.nodes.values()), 3)
+        for node in nodes:
+            node.cut_power()
+            await pass_s(world.random.choice((0, 0, 0.5)) * world.random.random())
+        await pass_s(world.random.random() * 3)
+        for node in world.random.sample(nodes, 3):
+            node.start()
+            await pass_s(world.random.choice((0, 0, 5)) * world.random.random())
+        await world.all_ready(60)
+        await pass_s(1)
+
+
+def test_what_was_flushed_survives_a_power_cut_of_all(seed: int, tmp_path: Path) -> None:
+    """With ``flush.messages=1`` nothing that was acknowledged is lost, whoever starts first."""
+
+    async def scenario(world: World) -> None:
+        await failures.replicated(world, all_lose_power)
+
+    simulate(seed, tmp_path, scenario, replicated=True, settings=FLUSHED)
+
+
+def test_replicas_agree_after_a_power_cut_of_all(seed: int, tmp_path: Path) -> None:
+    """Without flushes records may be lost, but the cluster is back by itself, and is one log."""
+
+    async def scenario(world: World) -> None:
+        made = await create_topics(world.client("setup"), [TOPIC], partitions=6)
+        assert not isinstance(made[TOPIC], KafkaError), made
+        writers = [Careless(world, name, TOPIC) for name in ("one", "two")]
+        for writer in writers:
+            writer.pause_s = 0.05
+            world.nursery.start_soon(writer.run)
+        for _ in range(3):
+            await pass_s(world.random.random() * 5)
+            for node in world.nodes.values():
+                node.cut_power()
+            world.checks.all_lost_power()
+            await pass_s(1)
+            world.start_all()
+            await world.all_ready(60)
+        await finish(world, writers)
+
+    simulate(seed, tmp_path, scenario, replicated=True)
