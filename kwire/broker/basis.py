@@ -8,6 +8,8 @@ Rules:
 - Only a partition with several replicas has a ``Basis``. With one replica nothing can be taken back
   but by a power cut, and ``Flush`` is there for who fears that.
 - A handler notes the bases of its answer (``Flusher.rest_on``), and the connection waits for them.
+- A broker that is cut off from the metadata store may have a successor with newer records. It
+  answers only while the followers in sync fetch from it, as they don't from a former leader.
 - A partition that is led no longer, or led in a newer epoch, is another object. What still waits
   for the old one can't be told any more.
 """
@@ -19,6 +21,7 @@ from typing import Protocol
 import trio
 
 from kwire.broker.flusher import Demand
+from kwire.broker.leader_partition import LeaderPartition
 from kwire.broker.partition import Partition
 from kwire.errors import ErrorCode, KafkaError
 
@@ -84,7 +87,9 @@ class Basis(Demand):
         NOT_COORDINATOR if another leader may not have them, else COORDINATOR_NOT_AVAILABLE.
         """
         if self.covers(offset):
-            return ErrorCode.NONE
+            partition = self.partition
+            is_sure = not isinstance(partition, LeaderPartition) or partition.is_surely_led
+            return ErrorCode.NONE if is_sure else ErrorCode.COORDINATOR_NOT_AVAILABLE
         return ErrorCode.COORDINATOR_NOT_AVAILABLE if self._leads() else ErrorCode.NOT_COORDINATOR
 
     def _leads(self) -> bool:

@@ -19,13 +19,13 @@ import trio
 
 from kwire.broker.authorizing import authorizer_of, tell_authorizer
 from kwire.broker.cold_reads import ColdReads
-from kwire.broker.commits import (
-    Commits,
-    Decide,
-    changes_broker,
-    nobody_is_gone,
+from kwire.broker.commits import Commits, Decide, changes_broker, nobody_is_gone
+from kwire.broker.effective_settings import (
+    broker_settings,
+    log_config,
+    settings_of_topic,
+    throttles_of,
 )
-from kwire.broker.effective_settings import broker_settings, log_config, settings_of_topic
 from kwire.broker.fetch_sessions import FetchSessions
 from kwire.broker.flusher import Flusher
 from kwire.broker.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
@@ -112,6 +112,7 @@ class Broker:
         self.selects_nearest = config.selects_nearest_replica()
         self.reach: Reach | None = None
         self.suspects: Suspects | None = None
+        self.throttles = throttles_of(self, None)
         self.do_afterwards: Callable[[Callable[[], object]], object] = lambda do: do()
         self.fetch_sessions = FetchSessions(self.random)
         self.threads = Threads()
@@ -357,6 +358,9 @@ class Broker:
         self.image = image
         if await changes_broker(changes):
             self.settings = broker_settings(self.config, image, self.node_id)
+            self.throttles = throttles_of(self, self.throttles)
+            if self.suspects is not None:
+                self.fetchers.place(())  # there may have to be more tasks, or fewer
         if self.suspects is not None:
             self.suspects.look()
         await self._served.take_roles(image, changes)

@@ -5,11 +5,15 @@ configs of all brokers, then the configuration that the broker was started with.
 """
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from kwire.config.settings import BROKER, Value, settings
 from kwire.config.topic import topic_settings
 from kwire.log.log_config import LogConfig
 from kwire.metadata.image import ConfigResourceType, MetadataImage
+
+if TYPE_CHECKING:
+    from kwire.broker.throttles import ThrottledBroker, Throttles
 
 
 def broker_settings(
@@ -36,3 +40,14 @@ def settings_of_topic(
 def log_config(topic: str, image: MetadataImage, broker: Mapping[str, Value]) -> LogConfig:
     """The effective settings of a topic, in the form that its logs use."""
     return LogConfig.from_settings(settings_of_topic(topic, image, broker), broker)
+
+
+def throttles_of(broker: "ThrottledBroker", before: "Throttles | None") -> "Throttles | None":
+    """How fast a broker's replicas catch up; None where no rate is set."""
+    image, kind = broker.image, ConfigResourceType.BROKER
+    names = (*image.config(kind, ""), *image.config(kind, str(broker.node_id)))
+    if not any(name.endswith(".replication.throttled.rate") for name in names):
+        return None
+    from kwire.broker.throttles import updated
+
+    return updated(before, broker)

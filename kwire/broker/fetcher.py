@@ -29,6 +29,7 @@ from kwire.broker.flusher import Flusher
 from kwire.broker.follower_partition import FollowerPartition
 from kwire.broker.leaders_ends import ends_of
 from kwire.broker.suspects import Suspects
+from kwire.broker.throttles import Throttle, Throttles
 from kwire.budget.threads import Threads
 from kwire.client.errors import ClientError
 from kwire.client.peer import OpenStream, Peer
@@ -71,13 +72,17 @@ class FetchingBroker(Protocol):
     clock: Clock
     random: Random
     background: trio.Nursery
+    throttles: Throttles | None
 
     def integer(self, name: str) -> int:
         """The effective value of a setting that is a whole number."""
 
 
 class Fetcher:
-    """What is fetched from one leader; ``address`` gives where it listens now, None if nowhere."""
+    """What is fetched from one leader; ``address`` gives where it listens now, None if nowhere.
+
+    ``number`` tells the tasks apart that fetch from the same leader.
+    """
 
     def __init__(
         self,
@@ -86,6 +91,7 @@ class Fetcher:
         address: Callable[[], tuple[str, int] | None],
         open_stream: OpenStream,
         suspects: Suspects,
+        number: int = 0,
     ) -> None:
         self.leader = leader
         self.fetching: Fetching[FollowerPartition] = Fetching()
@@ -94,6 +100,7 @@ class Fetcher:
         self._address = address
         self._open_stream = open_stream
         self._suspects = suspects
+        self._client_id = f"broker-{broker.node_id}-fetcher-{number}"
         self._peer: Peer | None = None
         self._peer_is_at: object = None
         self._news = trio.Event()
@@ -210,9 +217,7 @@ class Fetcher:
             return None
         if self._peer is None or self._peer_is_at != (address, leader.epoch):
             self._close()
-            settings = ClientSettings(
-                client_id=f"broker-{self._broker.node_id}-fetcher-0", backoff_s=0.0
-            )
+            settings = ClientSettings(client_id=self._client_id, backoff_s=0.0)
             broker = self._broker
             self._peer_is_at = (address, leader.epoch)
             self._peer = Peer(
@@ -303,6 +308,20 @@ class Fetcher:
         if records:
             partition.append(records, self._broker.clock.now_ms())
         partition.advance(data.high_watermark, data.log_start_offset)
+        if self._broker.throttles is not None:
+            is_behind = partition.log.log_end_offset < data.high_watermark
+            self._slow_down(partition, len(records), self._broker.throttles.follower, is_behind)
+
+    def _slow_down(
+        self, partition: FollowerPartition, size_bytes: int, throttle: Throttle, is_behind: bool
+    ) -> None:
+        """Count what was copied, and hold a throttled replica back while it isn't in sync."""
+        if throttle.names(partition.topic, partition.index):
+            now_s = trio.current_time()
+            throttle.record(size_bytes, now_s)
+            pause_s = throttle.pause_s(now_s)
+            if is_behind and pause_s > 0:
+                self.fetching.pause(partition, now_s + pause_s)
 
     def _failed(self, partition: FollowerPartition, error: Exception) -> None:
         if not partition.is_deleted:

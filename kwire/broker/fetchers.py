@@ -1,16 +1,21 @@
-"""Which partition is fetched from whom: one task for each leader, compared with the roles.
+"""Which partition is fetched from whom: tasks for each leader, compared with the roles.
 
 Rules:
 
 - A partition is fetched from the leader that its object names, and from nobody while it has no
   leader, if its data directory has failed, or when its role has ended.
-- A task begins with the first partition of a leader and ends with the last.
+- ``num.replica.fetchers`` tasks fetch from one leader, at most ``MOST_FETCHERS``. The name of a
+  partition decides which of them fetches it. When the setting changes, partitions move to other
+  tasks; one whose log is being cut stays where it is.
+- A task begins with its first partition and ends with its last.
 
 Source: ReplicaFetcherManager, AbstractFetcherManager of Kafka.
 """
 
 from collections.abc import Iterable
 from functools import partial
+from typing import TypeAlias
+from zlib import crc32
 
 from kwire.broker.fetcher import Fetcher, FetchingBroker
 from kwire.broker.follower_partition import FollowerPartition
@@ -19,6 +24,11 @@ from kwire.broker.suspects import Suspects
 from kwire.client.peer import OpenStream, open_tcp
 
 NOBODY = -1
+MOST_FETCHERS = 8
+"""More sessions of one follower would end each other (``replica_sessions.MOST_OF_A_BROKER``)."""
+
+Place: TypeAlias = tuple[int, int]
+"""The leader from which a partition is fetched, and the number of the task."""
 
 
 class Fetchers:
@@ -31,47 +41,64 @@ class Fetchers:
         self._broker = broker
         self._listener = listener
         self._open_stream = open_stream
-        self._fetchers: dict[int, Fetcher] = {}
-        self._leaders: dict[FollowerPartition, int] = {}
+        self._fetchers: dict[Place, Fetcher] = {}
+        self._places: dict[FollowerPartition, Place] = {}
+        self._count = 1
 
     @property
     def leaders(self) -> list[int]:
         """The brokers from which something is fetched."""
-        return sorted(self._fetchers)
+        return sorted({leader for leader, _ in self._fetchers})
 
     def place(self, moved: Iterable[FollowerPartition]) -> None:
         """Fetch partitions from their present leaders; see ``ServedPartitions.moved_followers``."""
-        woken: dict[int, bool] = {}
+        count = min(self._broker.integer("num.replica.fetchers"), MOST_FETCHERS)
+        if count != self._count:
+            self._count = count
+            moved = dict.fromkeys((*self._places, *moved))
+        woken: dict[Place, bool] = {}
         for partition in moved:
-            before = self._leaders.get(partition, NOBODY)
-            leader = partition.leader
-            if partition.is_deleted or partition.is_offline:
-                leader = NOBODY
-            if before not in (NOBODY, leader):
+            before, place = self._places.get(partition), self._place_of(partition)
+            if before and place and before[0] == place[0] and partition.cutting is not None:
+                place = before
+            if before is not None and before != place:
                 self._fetchers[before].leave(partition)
                 woken.setdefault(before, False)
-            if leader == NOBODY:
-                self._leaders.pop(partition, None)
+            if place is None:
+                self._places.pop(partition, None)
             else:
-                self._leaders[partition] = leader
-                self._fetcher(leader).follow(partition)
-                woken[leader] = True
-        for leader, is_urgent in woken.items():
-            self._fetchers[leader].wake(is_urgent=is_urgent)
+                self._places[partition] = place
+                self._fetcher(place).follow(partition)
+                woken[place] = True
+        for place, is_urgent in woken.items():
+            self._fetchers[place].wake(is_urgent=is_urgent)
 
-    def _fetcher(self, leader: int) -> Fetcher:
-        fetcher = self._fetchers.get(leader)
+    def _place_of(self, partition: FollowerPartition) -> Place | None:
+        if partition.is_deleted or partition.is_offline or partition.leader == NOBODY:
+            return None
+        name = f"{partition.topic}-{partition.index}".encode()
+        return partition.leader, crc32(name) % self._count if self._count > 1 else 0
+
+    def _fetcher(self, place: Place) -> Fetcher:
+        fetcher = self._fetchers.get(place)
         if fetcher is None:
-            address = partial(self._address, leader)
-            fetcher = Fetcher(self._broker, leader, address, self._open_stream, self.suspects)
-            self._fetchers[leader] = fetcher
-            self._broker.background.start_soon(self._run, fetcher)
+            leader, number = place
+            fetcher = Fetcher(
+                self._broker,
+                leader,
+                partial(self._address, leader),
+                self._open_stream,
+                self.suspects,
+                number,
+            )
+            self._fetchers[place] = fetcher
+            self._broker.background.start_soon(self._run, place, fetcher)
         return fetcher
 
-    async def _run(self, fetcher: Fetcher) -> None:
+    async def _run(self, place: Place, fetcher: Fetcher) -> None:
         """Fetch while something is followed; partitions may come while the task ends."""
         await fetcher.run()
-        del self._fetchers[fetcher.leader]
+        del self._fetchers[place]
 
     def _address(self, leader: int) -> tuple[str, int] | None:
         broker = self._broker.image.brokers.get(leader)

@@ -130,6 +130,10 @@ class Fetching(Generic[P]):
         errors = self._errors[key] = self._errors.get(key, 0) + 1
         self._rest(key, now_s + min(FIRST_REST_S * 2 ** min(errors - 1, 20), backoff_s))
 
+    def pause(self, partition: P, until_s: float) -> None:
+        """Leave a partition out for a while, without an error."""
+        self._rest((partition.topic_id, partition.index), until_s)
+
     def _rest(self, key: Key, until_s: float) -> None:
         self._resting[key] = until_s
         self._to_look_at[key] = None

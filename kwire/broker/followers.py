@@ -59,6 +59,10 @@ class NoUpdates:
         """False for every partition."""
         return False
 
+    def surely_leads(self, partition: object) -> bool:
+        """True for every partition."""
+        return True
+
     def is_active(self, node_id: int) -> bool:
         """True for every broker."""
         return True

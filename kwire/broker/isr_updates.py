@@ -14,6 +14,8 @@ Rules:
   It acknowledges only what a follower in sync has: whoever leads then is one of those, and fetches
   from this broker no more. So acks 0 and 1 are refused, a partition whose only replica in sync is
   here, and one that a replica out of sync may come to lead (unclean elections).
+- A coordinator that is cut off answers only while each follower in sync has fetched the partition
+  within ``LATELY_S`` (``surely_leads``): whoever leads instead fetches from this broker no more.
 
 Source: AlterPartitionManager of Kafka, KIP-497.
 """
@@ -28,6 +30,7 @@ import trio
 from kwire.broker.commits import Decide
 from kwire.broker.leader_partition import LeaderPartition
 from kwire.broker.partition import ACKS_ALL, Partition
+from kwire.broker.replica_sessions import ReplicaPosition
 from kwire.errors import ErrorCode, KafkaError
 from kwire.metadata.changes import Change, PartitionsChanged
 from kwire.metadata.image import MetadataImage, PartitionImage
@@ -42,6 +45,8 @@ PARTITIONS_PER_TURN = 200
 
 REST_S = 0.25
 """How long a partition rests after a refusal before it proposes again."""
+
+LATELY_S = 1.0
 
 LONGEST_REST_S = 1.0
 """The longest rest after commits that failed in a row: the metadata store is out of reach."""
@@ -97,6 +102,19 @@ class IsrUpdates:
             or len(partition.maximal_isr) == 1
             or TopicTerms(self._broker.image).allows_unclean(partition.topic)
         )
+
+    def surely_leads(self, partition: LeaderPartition) -> bool:
+        """Whether no other broker leads, or hasn't for longer than ``LATELY_S``."""
+        if not self.is_cut_off:
+            return True
+        since_s = trio.current_time() - LATELY_S
+        lately = {
+            waiter.session.node_id
+            for waiter in partition.replica_waiters
+            if isinstance(waiter, ReplicaPosition) and waiter.session.asked_s >= since_s
+        }
+        others = set(partition.maximal_isr) - {self._broker.node_id}
+        return bool(others) and others <= lately
 
     def is_active(self, node_id: int) -> bool:
         """Whether a broker is registered, not fenced, and not shutting down."""

@@ -45,6 +45,9 @@ class InSyncUpdates(Protocol):
     def refuses(self, partition: "LeaderPartition", required_acks: int) -> bool:
         """Whether an append that is acknowledged while cut off could be lost."""
 
+    def surely_leads(self, partition: "LeaderPartition") -> bool:
+        """Whether no other broker leads, or hasn't for longer than a second."""
+
     def is_active(self, node_id: int) -> bool:
         """Whether the broker is registered, not fenced, and not shutting down."""
 
@@ -109,6 +112,11 @@ class LeaderPartition(Partition):
         """The replicas in sync, and those that this leader has proposed to add."""
         added = [node for node in self.proposed if node not in self.in_sync]
         return (*self.in_sync, *added)
+
+    @property
+    def is_surely_led(self) -> bool:
+        """See ``InSyncUpdates.surely_leads``."""
+        return self._updates.surely_leads(self)
 
     @property
     def is_under_min_isr(self) -> bool:

@@ -13,6 +13,7 @@ Rules:
 """
 
 from collections.abc import Callable
+from math import inf
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -25,8 +26,8 @@ from kwire.protocol.messages.fetch import FetchPartition
 if TYPE_CHECKING:
     from kwire.broker.partition import Waiter
 
-MOST_OF_A_BROKER = 8
-"""So many sessions a broker has; Kafka's have as many as ``num.replica.fetchers``."""
+MOST_OF_A_BROKER = 16
+"""So many sessions a broker has; it needs ``num.replica.fetchers``, and as many that are ending."""
 
 NOT_TOLD = 0x7FFFFFFFFFFFFFFF
 """The high watermark of a follower that doesn't tell it: nothing is news to it."""
@@ -132,9 +133,13 @@ class ReplicaPosition:
 
 
 class ReplicaSession:
-    """One session of a follower; ``change`` wakes its fetch that waits."""
+    """One session of a follower; ``change`` wakes its fetch that waits.
+
+    ``asked_s`` is when its newest fetch arrived, by trio's clock.
+    """
 
     __slots__ = (
+        "asked_s",
         "broker_epoch",
         "change",
         "dirty",
@@ -147,6 +152,7 @@ class ReplicaSession:
 
     def __init__(self, node_id: int, broker_epoch: int, *, uses_topic_ids: bool) -> None:
         self.session_id = 0
+        self.asked_s = -inf
         self.node_id = node_id
         self.broker_epoch = broker_epoch
         self.uses_topic_ids = uses_topic_ids

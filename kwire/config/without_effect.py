@@ -89,7 +89,7 @@ WITHOUT_EFFECT = (
     "metrics.",
     "num.io.threads",
     "num.network.threads",
-    "num.replica.",
+    "num.replica.alter.log.dirs.threads",
     "offsets.load.buffer.size",
     "producer.id.expiration.check.interval.ms",
     "producer.purgatory.purge.interval.requests",
@@ -117,9 +117,7 @@ IN_A_CLUSTER = (
 """Settings that have an effect only where ``kwire.metadata.store`` is set."""
 
 TOPICS_WITHOUT_EFFECT = (
-    "follower.replication.throttled.replicas",
     "internal.segment.bytes",
-    "leader.replication.throttled.replicas",
     "remote.",
 )
 """Topic settings without an effect, beside those whose synonyms have no effect."""
@@ -139,7 +137,9 @@ def has_effect(scope: str, name: str) -> bool:
             return not is_among(f"group.{name}", WITHOUT_EFFECT)
         case "client-metrics":
             return True
-    return False  # one broker has nothing to throttle
+        case "dynamic-broker":
+            return name != "replica.alter.log.dirs.io.max.bytes.per.second"
+    return False
 
 
 def is_among(name: str, names: tuple[str, ...]) -> bool:

@@ -35,6 +35,7 @@ from kwire.budget.work import Work
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
 from kwire.handlers.lookups import look_without_waiting
+from kwire.handlers.readable import readable_partition
 from kwire.handlers.slices import PIECE, pieces
 from kwire.handlers.waiting import Change, Unfinished, at_once_or_later, happens, later
 from kwire.protocol.file_slice import FileSlice
@@ -47,7 +48,6 @@ from kwire.protocol.messages.fetch import (
 )
 
 READ_COMMITTED = 1
-READ, TOPIC = 3, 2
 TOPIC_IDS_SINCE = 13
 
 UNITS = 15
@@ -128,7 +128,7 @@ async def _watch(
             await later(context.work.next_slice)
         for key, one in piece:
             try:
-                partition = _partition(key, one, context)
+                partition = readable_partition(key, one, context)
             except KafkaError:
                 change.set()  # a deleted partition: the next look finds its error
             else:
@@ -284,7 +284,7 @@ async def _read(
             has_error = True
         if cached is not None and not data.error_code:
             with suppress(KafkaError):  # the partition was deleted meanwhile
-                cached.answered_by(_partition(key, partition, context))
+                cached.answered_by(readable_partition(key, partition, context))
         partitions.append((key, data))
     return Answer(partitions, total, has_error)
 
@@ -303,7 +303,7 @@ def _read_partition(
     partition: Readable | None = None
     read_committed = request.isolation_level == READ_COMMITTED
     try:
-        partition = _partition(key, wanted, context)
+        partition = readable_partition(key, wanted, context)
         if request.rack_id and context.broker.selects_nearest:
             from kwire.handlers.nearest_replica import nearer
 
@@ -333,41 +333,6 @@ def _read_partition(
         aborted_transactions=aborted,
         records=b"" if records is None else records,
     )
-
-
-def _partition(key: PartitionKey, wanted: WantedPartition, context: RequestContext) -> Readable:
-    """The partition that a client may read; KafkaError otherwise."""
-    name, topic_id, index = key
-    broker = context.broker
-    by_id = context.api_version >= TOPIC_IDS_SINCE
-    if broker.authorizer is not None:
-        _check_readable(broker.topic_by_id(topic_id).name if by_id else name, context)
-    partition: Readable
-    try:
-        partition = (
-            broker.partition_by_id(topic_id, index) if by_id else broker.partition(name, index)
-        )
-    except KafkaError as error:
-        if error.code is not ErrorCode.NOT_LEADER_OR_FOLLOWER:
-            raise
-        from kwire.handlers.nearest_replica import followed
-
-        partition = followed(broker.topic_by_id(topic_id).name if by_id else name, index, context)
-    partition.check_leader_epoch(wanted.current_leader_epoch)
-    return partition
-
-
-def _check_readable(name: str, context: RequestContext) -> None:
-    """Raise KafkaError (TOPIC_AUTHORIZATION_FAILED) unless the client may read a topic."""
-    question = READ, TOPIC, name
-    authorizer, client = context.broker.authorizer, context.connection
-    assert authorizer is not None
-    rule = authorizer.rule(client, *question)
-    if not rule.is_allowed:
-        from kwire.security.audit import note_answer
-
-        note_answer(authorizer, client, "Fetch", question, rule)
-        raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
 def _aborted(

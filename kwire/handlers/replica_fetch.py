@@ -16,6 +16,7 @@ Behaviour:
 - If the follower tells its high watermark (since version 18, KIP-1166) and that is older than the
   leader's, it is answered after ``WATERMARK_DELAY_S`` at the latest. Records that come meanwhile
   bring the watermark along: a busy partition costs one fetch for each append, not two.
+- A throttle may hold records back from a follower out of sync (``kwire.broker.throttles``).
 - ``max_bytes`` is soft, as for consumers. Partitions for which there was no room come first in the
   next answer, and what their followers tell is noted even so.
 
@@ -163,7 +164,8 @@ async def when_due(
     """
     max_bytes = min(wish.max_bytes, broker.integer("fetch.max.bytes"))
     min_bytes = min(wish.min_bytes, max_bytes)
-    deadline_s = trio.current_time() + max(wish.max_wait_ms, 0) / 1000
+    session.asked_s = trio.current_time()
+    deadline_s = session.asked_s + max(wish.max_wait_ms, 0) / 1000
     is_late = False
     while True:
         session.change = change = Change(deadline_s)
@@ -243,7 +245,10 @@ def _look_at(
         diverging = _diverging(partition, position)
         if diverging is None:
             _note(partition, position)
-            records = _read(position, log, min(left, position.max_bytes), first, hurry)
+            records = None
+            if broker.throttles is None or not _is_held_back(partition, position, broker):
+                records = _read(position, log, min(left, position.max_bytes), first, hurry)
+                _count(partition, records, broker)
     except KafkaError as error:
         is_outside = error.code is ErrorCode.OFFSET_OUT_OF_RANGE and partition is not None
         return PartitionData(
@@ -263,6 +268,24 @@ def _look_at(
         aborted_transactions=None,
         records=b"" if diverging is not None or records is None else records,
     )
+
+
+def _is_held_back(partition: LeaderPartition, position: ReplicaPosition, broker: Broker) -> bool:
+    """Whether a follower out of sync gets no records now (``kwire.broker.throttles``)."""
+    assert broker.throttles is not None
+    throttle, follower = broker.throttles.leader, position.session.node_id
+    return (
+        follower not in partition.in_sync
+        and throttle.pause_s(trio.current_time()) > 0
+        and throttle.names(partition.topic, partition.index)
+    )
+
+
+def _count(partition: LeaderPartition, records: FileSlice | None, broker: Broker) -> None:
+    if broker.throttles is not None and records is not None:
+        throttle = broker.throttles.leader
+        if throttle.names(partition.topic, partition.index):
+            throttle.record(records.size_bytes, trio.current_time())
 
 
 def _read(

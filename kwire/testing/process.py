@@ -64,7 +64,7 @@ class BrokerProcess:
         self.bootstrap = ""
         self.cluster_id = self.http = ""
         self.version = ""
-        self._settings = dict(settings or {})
+        self.settings = dict(settings or {})
         self._listen = listen
         self._package_parent = package_parent
         self._start_timeout_s = start_timeout_s
@@ -107,7 +107,7 @@ class BrokerProcess:
             str(self.data_dir),
         ]
         command += ["--listen", self._listen, *self._options]
-        for name, value in self._settings.items():
+        for name, value in self.settings.items():
             command += ["-o", f"{name}={value}"]
         paths = [str(self._package_parent), environment.get("PYTHONPATH", "")]
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))

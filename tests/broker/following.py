@@ -10,6 +10,7 @@ import trio
 from kwire.broker.fetchers import Fetchers
 from kwire.broker.flusher import Flusher
 from kwire.broker.follower_partition import FollowerPartition
+from kwire.broker.throttles import Throttles
 from kwire.budget.threads import Threads
 from kwire.clock import Clock
 from kwire.config.broker import BrokerConfig
@@ -87,6 +88,7 @@ class Following:
         self.clock = Clock()
         self.flusher = Flusher(self.clock.steady_ms, self.threads.syncing)
         self.random = Random(1)
+        self.throttles: Throttles | None = None
         self.background = nursery
         self.leader = ScriptedBrokers(nursery)
         self.leader.answer = self._answer

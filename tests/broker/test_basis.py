@@ -9,6 +9,7 @@ import trio
 import trio.testing
 
 from kwire.broker.leader_partition import LeaderPartition
+from kwire.broker.replica_sessions import ReplicaPosition, ReplicaSession
 from kwire.coordinator.transaction.state import TransactionState
 from kwire.errors import ErrorCode
 from kwire.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
@@ -32,7 +33,7 @@ from kwire.protocol.messages.write_txn_markers import (
 from kwire.testing.in_process import RawClient, RunningServer, running_server
 from kwire.testing.raw_producer import RawProducer
 from kwire.testing.waiting import until
-from tests.broker.replicated import create_replicated, follow, led, move
+from tests.broker.replicated import FOLLOWERS, create_replicated, follow, led, move
 
 OFFSETS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
 
@@ -105,6 +106,32 @@ async def test_replicas_that_do_not_come_are_an_error(tmp_path: Path) -> None:
         assert await commit(client, 5) == ErrorCode.COORDINATOR_NOT_AVAILABLE
         code, _ = await fetch(client)
         assert code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+async def test_a_coordinator_that_is_cut_off_answers_while_its_followers_fetch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A successor may have newer commits. It is one of the followers, and fetches no more."""
+    monkeypatch.setattr("kwire.broker.isr_updates.LATELY_S", 60.0)
+    async with replicated(tmp_path, OFFSETS) as server:
+        client = await server.connect()
+        partition = led(server.broker, OFFSETS)
+        assert await fetch(client) == (0, [])
+        server.broker.cut_off(True)
+        assert await fetch(client) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, [])
+        sessions = [ReplicaSession(node_id, 1, uses_topic_ids=True) for node_id in FOLLOWERS]
+        for session in sessions:
+            position = ReplicaPosition((OFFSETS, partition.topic_id, 0), session)
+            position.want(partition.leader_epoch, 0, -1, 0, 100)
+            position.bind(partition)
+        sessions[0].asked_s = trio.current_time()
+        assert await fetch(client) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, [])
+        sessions[1].asked_s = trio.current_time()
+        assert await fetch(client) == (0, [])
+        sessions[0].asked_s -= 61
+        assert await fetch(client) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, [])
+        server.broker.cut_off(False)
+        assert await fetch(client) == (0, [])
 
 
 @pytest.mark.parametrize("leader", [8, 1])

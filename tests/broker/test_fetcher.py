@@ -9,10 +9,11 @@ import pytest
 import trio
 import trio.testing
 
+from kwire.config.broker import BrokerConfig
 from kwire.errors import ErrorCode
 from kwire.log.checkpoints import RECOVERY_POINTS, read_offsets
 from kwire.log.disk import Disk
-from kwire.protocol.messages.fetch import EpochEndOffset
+from kwire.protocol.messages.fetch import EpochEndOffset, FetchRequest
 from kwire.protocol.messages.list_offsets import ListOffsetsRequest
 from kwire.protocol.types import Request, Response
 from kwire.testing.log_scan import check_log
@@ -190,6 +191,32 @@ async def test_a_partition_that_is_added_joins_the_session(
         assert request is not None
         assert (request.session_id, request.session_epoch) == (SESSION, 1)
         assert len(request.topics[0].partitions) == len(broker.leader.opened) == 1
+
+
+async def test_several_tasks_fetch_from_one_leader(tmp_path: Path) -> None:
+    """Each partition by one of them, on a connection of its own; also after a change."""
+    async with following(tmp_path) as broker:
+        partitions = [broker.follower(index) for index in range(8)]
+        broker.follow(*partitions)
+        await asks(broker, 0, index=7)
+        before = len(broker.leader.requests)
+        broker.config = BrokerConfig.load({"num.replica.fetchers": "3"})
+        broker.fetchers.place(())
+
+        def begun() -> list[set[int]]:
+            return [
+                {one.partition for topic in request.topics for one in topic.partitions}
+                for _, request, _ in broker.leader.requests[before:]
+                if isinstance(request, FetchRequest) and not request.session_epoch
+            ]
+
+        await until(lambda: len(begun()) == 2)
+        second, third = begun()
+        assert second
+        assert third
+        assert not second & third
+        assert second | third < set(range(8)), "the first task keeps the others"
+        assert broker.fetchers.leaders == [LEADER]
 
 
 async def test_nothing_is_fetched_for_roles_that_are_over(tmp_path: Path) -> None:
