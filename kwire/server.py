@@ -341,6 +341,8 @@ class Server:
         promised anything.
         """
         self.broker.stop()
+        if self.broker.quotas is not None:
+            self.broker.quotas.end_pauses()
         self.poller.turns.close()
         connections.deadline = trio.current_time() + STOP_GRACE_S
         for connection in self.poller.connections:

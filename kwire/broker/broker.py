@@ -81,10 +81,9 @@ class Broker:
     """One broker, made of its settings, its logs and its metadata store.
 
     ``image`` and ``settings`` are the ones in force. A change replaces them and never alters them.
-    ``coordinators`` are those that were needed so far. ``authorizer`` is None
-    where everybody may do everything, ``quotas`` is None while the cluster has none of clients.
-    ``verified`` are the questions about writes of transactions that other brokers coordinate, by
-    topic, partition and producer id.
+    ``coordinators`` are those that were needed so far. ``authorizer`` is None where everybody may do
+    everything, ``quotas`` while the cluster has none of clients. ``verified`` are the questions
+    about writes of transactions that other brokers coordinate, by topic, partition and producer id.
     """
 
     def __init__(
@@ -276,8 +275,6 @@ class Broker:
         """Refer clients that ask or wait for a coordinator to another broker."""
         self.is_stopping = True
         self.threads.close()
-        if self.quotas is not None:
-            self.quotas.end_pauses()
         for coordinators in self.coordinators:
             coordinators.close()
 

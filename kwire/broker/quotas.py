@@ -11,16 +11,25 @@ Rules:
 Source: QuotaFactory.QuotaManagers of Kafka; KIP-13, KIP-219.
 """
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from kwire.broker.tally import Tally
+from kwire.clock import Clock
 from kwire.errors import ErrorCode, KafkaError
 from kwire.metadata.quotas import IP, ClientQuotas
 from kwire.quotas.clients import BucketMeter, Clients, OwnQuotas
 from kwire.quotas.rates import Window
 from kwire.security.principal import Principal
 
-if TYPE_CHECKING:
-    from kwire.broker.broker import Broker
+
+class Counting(Protocol):
+    """A broker, as its quotas see it."""
+
+    clock: Clock
+    tally: Tally
+
+    def integer(self, name: str) -> int:
+        """A setting that is a whole number."""
 
 
 class Pausing(Protocol):
@@ -38,7 +47,7 @@ class Quotas:
     - ``throttled_ms``: how long these waits were together.
     """
 
-    def __init__(self, broker: "Broker") -> None:
+    def __init__(self, broker: Counting) -> None:
         integer = broker.integer
         self.clients = Clients(
             Window(integer("quota.window.num"), integer("quota.window.size.seconds") * 1000),
@@ -91,7 +100,7 @@ class Quotas:
             pause.set()
 
 
-def followed(quotas: Quotas | None, broker: "Broker", wanted: ClientQuotas) -> Quotas | None:
+def followed(quotas: Quotas | None, broker: Counting, wanted: ClientQuotas) -> Quotas | None:
     """What ``broker.quotas`` is when the cluster has these quotas, which are others than before."""
     if all(entity[0][0] == IP for entity in wanted):
         if quotas is not None:
@@ -140,11 +149,8 @@ class Mutations:
 
 
 def mutations_of(
-    broker: "Broker", principal: Principal, client_id: str | None, *, is_strict: bool
+    quotas: Quotas, principal: Principal, client_id: str | None, *, is_strict: bool
 ) -> Mutations | None:
     """What counts the partitions of a request; None for a client without such a quota."""
-    quotas = broker.quotas
-    meter = None if quotas is None else quotas.of(principal, client_id).mutation
-    if quotas is None or meter is None:
-        return None
-    return Mutations(quotas, meter, is_strict=is_strict)
+    meter = quotas.of(principal, client_id).mutation
+    return None if meter is None else Mutations(quotas, meter, is_strict=is_strict)
