@@ -81,7 +81,7 @@ class Broker:
     """One broker, made of its settings, its logs and its metadata store.
 
     ``image`` and ``settings`` are the ones in force. A change replaces them and never alters them.
-    ``coordinators`` are those that were needed so far. ``authorizer`` is None where everybody may do
+    ``coordinators`` are those that were needed so far. ``authorizer`` is None if everybody may do
     everything, ``quotas`` while the cluster has none of clients. ``verified`` are the questions
     about writes of transactions that other brokers coordinate, by topic, partition and producer id.
     """
