@@ -37,13 +37,14 @@ COMPILED := PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/compiled:$(CURDIR)
 COMPILED_PYTEST = $(COMPILED) $(BIN)/pytest $(QUIET) $(AGAIN) -o "pythonpath=build/compiled ."
 COMPILED_COMPAT := $(addprefix compat_tests/test_,clients.py produce_records.py fetch_limits.py \
 	aborted.py compaction.py list_offsets.py broker_kills.py)
-CLUSTER_COMPAT := $(addprefix compat_tests/test_,cluster_tools.py cluster_replicas.py cluster_kills.py group_protocol.py group_rebalances.py \
+CLUSTER_COMPAT := $(addprefix compat_tests/test_,cluster_tools.py cluster_replicas.py cluster_kills.py cluster_secured.py group_protocol.py group_rebalances.py \
 	groups.py transactions.py transaction_errors.py streams.py::test_a_word_count_that_is_killed)
+SECURED_COMPAT := $(addprefix compat_tests/test_,clients.py admin.py groups.py consumer_group_protocol.py transactions.py java_tools.py)
 CHAOS := $(addprefix compat_tests/test_,cluster_kills.py cluster_chaos.py kafka_directory_in_cluster.py)
 CLUSTER_SPARK := $(addprefix spark_tests/test_,batch.py streaming.py transactions.py sinks_topic.py \
 	pipeline_files.py pipeline_upkeep.py::test_verify_finds_a_gap_and_a_double)
 
-.PHONY: help run test check processes unit simulate compat compat-cluster cluster-chaos spark spark-cluster spark-chaos browser container compiled compiled-tests compiled-unit compiled-compat bench bench-cluster reliability pipelines costs hostile growth crash demo kafka etcd bring-etcd fuzz short-fuzz short-simulation mutants soak docs format lock clean usable-python bench-tls nightly
+.PHONY: help run test check processes unit simulate compat compat-cluster cluster-chaos compat-secured spark spark-cluster spark-chaos browser container compiled compiled-tests compiled-unit compiled-compat bench bench-cluster reliability pipelines costs hostile growth crash demo kafka etcd bring-etcd fuzz short-fuzz short-simulation mutants soak docs format lock clean usable-python bench-tls nightly
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -200,6 +201,7 @@ lock: $(VENV)/.test ## update requirements/*.txt from pyproject.toml
 	$(BIN)/python -m pip install -q uv
 	$(call lock,core,--extra build)
 	$(call lock,test,--extra dev)
+	$(call lock,gssapi,--extra gssapi -c requirements/test.txt)
 
 clean: ## remove the environments, caches and build output (never kwire-data)
 	rm -rf build .venv .venv-* .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis bench/out demo/out
@@ -226,9 +228,11 @@ $(VENV)/.core: requirements/core.txt pyproject.toml | usable-python $(BIN)/pytho
 	@$(PIP) --no-build-isolation --no-deps -e .
 	@touch $@
 
-$(VENV)/.test: requirements/test.txt pyproject.toml $(VENV)/.core
+$(VENV)/.test: requirements/test.txt requirements/gssapi.txt pyproject.toml $(VENV)/.core
 	@echo "installing the test tools (downloads about 150 MB once) …"
 	@$(PIP) --require-hashes -r requirements/test.txt
+	@! command -v krb5-config >/dev/null || $(PIP) --require-hashes -r requirements/gssapi.txt || \
+		echo "the package gssapi can't be compiled: the tests of Kerberos are skipped"
 	@touch $@
 
 # The files of the compiled wheel as `pip install` makes them; any changed source rebuilds all.

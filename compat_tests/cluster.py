@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 
 from kwire.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kwire.testing.asking import Asker
@@ -30,6 +30,7 @@ _SETTINGS = {"broker.session.timeout.ms": "6000", "broker.heartbeat.interval.ms"
 class KwireCluster:
     """Brokers 1, 2, … with their etcd; they run during the ``with`` block.
 
+    ``listeners`` are those of each broker beside its plain one, as ``--listen`` takes them.
     FileNotFoundError says in one line that there is no etcd.
     """
 
@@ -41,6 +42,7 @@ class KwireCluster:
         first_port: int = 0,
         package_parent: Path = ROOT,
         etcd_members: int = 1,
+        listeners: Mapping[int, str] = MappingProxyType({}),
     ) -> None:
         self.etcd = Etcd(etcd_members)
         self.brokers: dict[int, BrokerProcess] = {}
@@ -49,15 +51,16 @@ class KwireCluster:
             own = {"node.id": str(node_id), **store, **_SETTINGS, **(settings or {})}
             port = first_port + node_id - 1 if first_port else 0
             directory = Path(data_dir) / str(node_id)
+            more = ("--listen", listeners[node_id]) if node_id in listeners else ()
             self.brokers[node_id] = BrokerProcess(
-                directory, own, f"127.0.0.1:{port}", package_parent
+                directory, own, f"127.0.0.1:{port}", package_parent, options=more
             )
         self._running = ExitStack()
 
     @property
     def bootstrap(self) -> str:
         """The addresses of all brokers."""
-        return ",".join(broker.bootstrap for broker in self.brokers.values())
+        return ",".join(broker.bootstrap.split(",")[0] for broker in self.brokers.values())
 
     def log(self) -> str:
         """Everything that the brokers have logged so far."""
@@ -74,9 +77,9 @@ class KwireCluster:
         return self
 
     def _is_seen_by(self, broker: BrokerProcess) -> bool:
-        asker = Asker()
+        asker, plain = Asker(), broker.bootstrap.split(",")[0]
         try:
-            answer = asker.ask(broker.bootstrap, MetadataRequest(topics=[]), 12, MetadataResponse)
+            answer = asker.ask(plain, MetadataRequest(topics=[]), 12, MetadataResponse)
         finally:
             asker.close()
         return len(answer.brokers) == len(self.brokers)

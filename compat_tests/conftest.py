@@ -3,7 +3,7 @@
 ``KWIRE_BOOTSTRAP=host:port`` (``make compat BOOTSTRAP=…``) names a broker that runs already; of a
 cluster it names several brokers, separated by commas. Without it a kwire is started for the run, in
 a process of its own. With ``KWIRE_NODES=3`` (``make compat-cluster``) these are three kwires on an
-etcd.
+etcd. With ``KWIRE_COMPAT_PROTOCOL=SASL_SSL`` (``make compat-secured``) all clients log in.
 """
 
 import os
@@ -12,13 +12,18 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+import kafka
 import pytest
-from kafka import KafkaAdminClient
 
+from compat_tests import secured_clients
 from compat_tests.cluster import KwireCluster
 from compat_tests.command_line import CommandLine
+from compat_tests.secured import secured_broker
 from kwire.testing.etcd import MISSING, find_etcd
 from kwire.testing.process import BrokerProcess
+
+if secured_clients.IS_ON:
+    secured_clients.patch()
 
 NODES = int(os.environ.get("KWIRE_NODES") or 1)
 
@@ -44,6 +49,10 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if NODES > 1 and find_etcd() is None:
         pytest.skip(MISSING)
     data_dir: Path = tmp_path_factory.mktemp("kwire")
+    if secured_clients.IS_ON:
+        with secured_broker(data_dir, secured_clients.AUTHORIZER) as (secured, _):
+            yield secured_clients.use(secured)
+        return
     with KwireCluster(data_dir, nodes=NODES) if NODES > 1 else BrokerProcess(data_dir) as broker:
         yield broker.bootstrap
         log = broker.log()
@@ -51,9 +60,9 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture
-def admin(bootstrap: str) -> Iterator[KafkaAdminClient]:
+def admin(bootstrap: str) -> Iterator[kafka.KafkaAdminClient]:
     """kafka-python's admin client."""
-    client = KafkaAdminClient(bootstrap_servers=bootstrap)
+    client = kafka.KafkaAdminClient(bootstrap_servers=bootstrap)
     yield client
     client.close()
 
@@ -75,7 +84,7 @@ class Names:
 
 
 @pytest.fixture
-def names(admin: KafkaAdminClient) -> Iterator[Names]:
+def names(admin: kafka.KafkaAdminClient) -> Iterator[Names]:
     """Names for this test."""
     used = Names()
     yield used

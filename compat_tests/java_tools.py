@@ -127,6 +127,11 @@ def connect_command(main_class: str, *arguments: str) -> list[str]:
     return [*start[:place], f"{jars}/*", *start[place + 1 :]]
 
 
+def further_options(arguments: tuple[str, ...]) -> tuple[str, ...]:
+    """What a tool is told besides. ``secured_clients`` has another function in this place."""
+    return ()
+
+
 def run_tool(main_class: str, *arguments: str, stdin: str = "", fails: bool = False) -> str:
     """Run a tool to its end and return what it printed.
 
@@ -134,7 +139,7 @@ def run_tool(main_class: str, *arguments: str, stdin: str = "", fails: bool = Fa
     what it printed on stderr is returned too.
     """
     run = subprocess.run(
-        command(main_class, *arguments, options=QUICK),
+        command(main_class, *arguments, *further_options(arguments), options=QUICK),
         input=stdin,
         capture_output=True,
         text=True,
@@ -150,7 +155,7 @@ def run_tool(main_class: str, *arguments: str, stdin: str = "", fails: bool = Fa
 def running_tool(main_class: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     """A tool that runs during the ``with`` block, with a pipe for its stdout."""
     process = subprocess.Popen(
-        command(main_class, *arguments, options=QUICK),
+        command(main_class, *arguments, *further_options(arguments), options=QUICK),
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,

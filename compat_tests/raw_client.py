@@ -13,6 +13,11 @@ from kwire.protocol.types import Request
 TIMEOUT_S = 30
 
 
+def open_socket(address: tuple[str, int], own: tuple[str, int] | None) -> socket.socket:
+    """A connection to a broker. ``secured_clients`` has another function in this place."""
+    return socket.create_connection(address, TIMEOUT_S, own)
+
+
 class ConnectionClosed(Exception):
     """The broker has closed the connection."""
 
@@ -23,7 +28,7 @@ class RawConnection:
     def __init__(self, address: str, own_host: str | None = None) -> None:
         host, _, port = address.rpartition(":")
         own = (own_host, 0) if own_host else None
-        self._socket = socket.create_connection((host, int(port)), TIMEOUT_S, own)
+        self._socket = open_socket((host, int(port)), own)
         self._file = self._socket.makefile("rb")
         self._correlation_id = 0
 

@@ -4,10 +4,14 @@ It is a kwire, or with ``KWIRE_SECURED=kafka`` an Apache Kafka with the same set
 """
 
 import os
-from collections.abc import Iterator
+import uuid
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
+
+from aiokafka.helpers import create_ssl_context
 
 from compat_tests.apache_kafka import ApacheKafka
 from kwire.testing.certificates import Authority
@@ -36,6 +40,42 @@ class SecuredBroker:
         self.certificate_file = directory / "client.crt"
         self.certificate_file.write_text(client.certificate_pem)
         self.bootstrap = {name: f"127.0.0.1:{free_port()}" for name in PROTOCOLS}
+
+    def java(self, protocol: str, mechanism: str) -> str:
+        """The file with the settings of a Java client of alice, over TLS."""
+        if protocol == "SSL":
+            keys = self.ca_file.with_name("client.pem")
+            keys.write_text(self.key_file.read_text() + self.certificate_file.read_text())
+            return self._java_file(
+                {
+                    "security.protocol": "SSL",
+                    "ssl.keystore.type": "PEM",
+                    "ssl.keystore.location": str(keys),
+                }
+            )
+        module = f"{_MODULES}.plain.Plain" if mechanism == "PLAIN" else f"{_MODULES}.scram.Scram"
+        login = f'{module}LoginModule required username="{USER}" password="{PASSWORD}";'
+        return self.tool(login, mechanism)
+
+    def tool(self, login: str, mechanism: str) -> str:
+        """The file with the settings of a Java client with this JAAS line, over SASL_SSL."""
+        return self._java_file(
+            {
+                "security.protocol": "SASL_SSL",
+                "sasl.mechanism": mechanism,
+                "sasl.jaas.config": login,
+            }
+        )
+
+    def _java_file(self, settings: Mapping[str, str]) -> str:
+        lines = [f"{name}={value}" for name, value in settings.items()]
+        lines += [
+            "ssl.truststore.type=PEM",
+            f"ssl.truststore.location={self.ca_file}",
+        ]
+        path = self.ca_file.with_name(f"client-{uuid.uuid4().hex}.properties")
+        path.write_text("\n".join(lines) + "\n")
+        return str(path)
 
     def settings(self) -> dict[str, str]:
         """Kafka's settings for its listeners."""
@@ -71,6 +111,14 @@ class SecuredBroker:
             given |= {"sasl_mechanism": mechanism, **login}
         return given
 
+    def aiokafka(self, protocol: str, mechanism: str) -> dict[str, Any]:
+        """The settings of a client of aiokafka."""
+        given = self.kafka_python(protocol, mechanism)
+        files = {name: given.pop(f"ssl_{name}", None) for name in ("cafile", "certfile", "keyfile")}
+        if protocol.endswith("SSL"):
+            given["ssl_context"] = create_ssl_context(**files)
+        return given
+
     def librdkafka(self, protocol: str, mechanism: str, password: str = PASSWORD) -> dict[str, Any]:
         """The settings of a client of confluent-kafka."""
         given: dict[str, Any] = {
@@ -89,15 +137,18 @@ class SecuredBroker:
 
 
 @contextmanager
-def secured_broker(directory: Path) -> Iterator[tuple[SecuredBroker, str]]:
-    """A running broker, and the address of its PLAINTEXT listener."""
+def secured_broker(
+    directory: Path, settings: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[tuple[SecuredBroker, str]]:
+    """A running broker with further settings, and the address of its PLAINTEXT listener."""
     secured = SecuredBroker(directory)
+    every = {**secured.settings(), **settings}
     if os.environ.get("KWIRE_SECURED") == "kafka":
         kafka = ApacheKafka(directory / "data")
         listeners = [f"PLAINTEXT://{kafka.bootstrap}"]
         listeners += [f"{name}://{address}" for name, address in secured.bootstrap.items()]
         kafka.settings = {
-            **secured.settings(),
+            **every,
             "listeners": ",".join([*listeners, f"CONTROLLER://{kafka.controller}"]),
             "advertised.listeners": ",".join(listeners),
             "listener.security.protocol.map": ",".join(
@@ -110,7 +161,7 @@ def secured_broker(directory: Path) -> Iterator[tuple[SecuredBroker, str]]:
     options = []
     for name, address in secured.bootstrap.items():
         options += ["--listen", f"{name}://{address}"]
-    with BrokerProcess(directory / "data", secured.settings(), options=options) as kwire:
+    with BrokerProcess(directory / "data", every, options=options) as kwire:
         yield secured, kwire.bootstrap.split(",")[0]
         log = kwire.log()
     assert "bug in" not in log, log

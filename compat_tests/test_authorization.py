@@ -11,6 +11,7 @@ import pytest
 
 from compat_tests import authorization_of_groups, authorization_of_topics
 from compat_tests.apache_kafka import ApacheKafka
+from compat_tests.authorization_bypasses import BYPASSES
 from compat_tests.authorization_cases import SETTINGS, Admin, Case, Client, check
 from compat_tests.authorization_hiding import CHECKS, Check
 from kwire.testing.process import BrokerProcess
@@ -37,9 +38,9 @@ def test_each_api_asks_for_its_rights(admin: Admin, case: Case) -> None:
     check(case, admin, TRIES)
 
 
-@pytest.mark.parametrize("hides", CHECKS, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("hides", [*CHECKS, *BYPASSES], ids=lambda one: one.__name__)
 def test_what_a_client_may_not_see_is_hidden(admin: Admin, hides: Check) -> None:
-    """In each response that could tell it."""
+    """In each response that could tell it, and on ways that lead around an ACL."""
     client = Client(admin, admin.bootstrap)
     try:
         hides(admin, client, TRIES)

@@ -3,10 +3,12 @@
 With ``KWIRE_SECURED=kafka`` the same tests run on Apache Kafka.
 """
 
+import asyncio
 import uuid
 from collections.abc import Iterator
 
 import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import AdminClient
 from kafka import KafkaConsumer, KafkaProducer
@@ -71,6 +73,36 @@ def test_librdkafka(secured: SecuredBroker, protocol: str, mechanism: str) -> No
     )
     consumer.close()
     assert found == [b"%d" % number * 500 for number in range(1000)]
+
+
+@pytest.mark.parametrize(("protocol", "mechanism"), WAYS)
+def test_aiokafka(secured: SecuredBroker, protocol: str, mechanism: str) -> None:
+    """Records come back as they were."""
+    topic = f"t-{uuid.uuid4().hex}"
+    values = [bytes([size % 251]) * size for size in (1, 20_000, 900_000)]
+
+    async def run() -> list[bytes | None]:
+        how = secured.aiokafka(protocol, mechanism)
+        async with AIOKafkaProducer(**how) as producer:
+            for value in values:
+                await producer.send_and_wait(topic, value)
+        async with AIOKafkaConsumer(topic, auto_offset_reset="earliest", **how) as consumer:
+            return [(await consumer.getone()).value for _ in values]
+
+    assert asyncio.run(asyncio.wait_for(run(), 60)) == values
+
+
+@pytest.mark.parametrize(("protocol", "mechanism"), [WAYS[0], *WAYS[-3:]])
+def test_java(secured: SecuredBroker, protocol: str, mechanism: str) -> None:
+    """Kafka's console tools, with TLS."""
+    how = "--bootstrap-server", secured.bootstrap[protocol]
+    how = *how, "--command-config", secured.java(protocol, mechanism)
+    topic = f"t-{uuid.uuid4().hex}"
+    producer = "org.apache.kafka.tools.ConsoleProducer"
+    run_tool(producer, *how, "--topic", topic, stdin="first\nsecond\n")
+    consumer = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+    out = run_tool(consumer, *how, "--topic", topic, "--from-beginning", "--max-messages", "2")
+    assert out.splitlines() == ["first", "second"]
 
 
 @pytest.mark.parametrize(("protocol", "mechanism"), WAYS[1:])

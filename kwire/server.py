@@ -20,6 +20,7 @@ import trio
 
 from kwire.broker.broker import Broker
 from kwire.budget.large import SETTING as LARGE
+from kwire.budget.resting import ARRIVING
 from kwire.budget.resting import SETTING as RESTING
 from kwire.budget.threads import Kind
 from kwire.clock import Clock
@@ -302,9 +303,14 @@ class Server:
         async with trio.open_nursery() as background:
             broker = self.broker
             broker.begin(background)
+            if self.config["delegation.token.secret.key"]:
+                from kwire.broker.token_expiry import remove_expired_tokens
+
+                background.start_soon(remove_expired_tokens, broker)
             async with trio.open_nursery() as connections:
                 self.poller = Poller(connections, self._own_wait, broker.tally, self._open_frame)
                 self.poller.resting.max_bytes = partial(broker.integer, RESTING)
+                self.poller.arriving.max_bytes = partial(broker.integer, ARRIVING)
                 self.poller.turns.large.max_bytes = partial(broker.integer, LARGE)
                 self.poller.reach = broker.reach
                 broker.do_afterwards = self.poller.do_afterwards
@@ -341,8 +347,6 @@ class Server:
         promised anything.
         """
         self.broker.stop()
-        if self.broker.quotas is not None:
-            self.broker.quotas.end_pauses()
         self.poller.turns.close()
         connections.deadline = trio.current_time() + STOP_GRACE_S
         for connection in self.poller.connections:

@@ -13,7 +13,8 @@ def test_every_attack_has_its_tests() -> None:
     table = rest.partition("\n## ")[0]
     named = set(re.findall(r"`(test_\w+)`", table))
     assert len(named) > 20
-    sources = [path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py")]
+    paths = [path for folder in ("tests", "compat_tests") for path in (ROOT / folder).rglob("*.py")]
+    sources = [path.read_text(encoding="utf-8") for path in paths]
     found = {name for text in sources for name in re.findall(r"def (test_\w+)", text)}
     assert named <= found, named - found
     rows = [line for line in table.splitlines() if line.startswith("| ")][2:]

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
+from kwire.broker.authorizing import authorizer_of, tell_authorizer
 from kwire.broker.cold_reads import ColdReads
 from kwire.broker.commits import (
     Commits,
     Decide,
     changes_broker,
     nobody_is_gone,
-    tell_authorizer,
 )
 from kwire.broker.effective_settings import broker_settings, log_config, settings_of_topic
 from kwire.broker.fetch_sessions import FetchSessions
@@ -31,7 +31,7 @@ from kwire.broker.flusher import Flusher
 from kwire.broker.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from kwire.broker.partition import Partition
 from kwire.broker.served_partitions import ServedPartitions
-from kwire.broker.tally import Tally
+from kwire.broker.tally import Bugs, Tally
 from kwire.budget.threads import Threads
 from kwire.clock import Clock
 from kwire.config.broker import BrokerConfig
@@ -66,7 +66,6 @@ if TYPE_CHECKING:
     from kwire.broker.replica_sessions import ReplicaSessions
     from kwire.broker.suspects import Suspects
     from kwire.broker.transactions import Transactions
-    from kwire.security.authorizer import Authorizer
 
 _BROKERS = (BrokerRegistered, BrokerChanged, BrokerUnregistered)
 """Changes after which other followers may be in sync."""
@@ -81,9 +80,10 @@ class Broker:
     """One broker, made of its settings, its logs and its metadata store.
 
     ``image`` and ``settings`` are the ones in force. A change replaces them and never alters them.
-    ``coordinators`` are those that were needed so far. ``authorizer`` is None if everybody may do
-    everything, ``quotas`` while the cluster has none of clients. ``verified`` are the questions
-    about writes of transactions that other brokers coordinate, by topic, partition and producer id.
+    ``coordinators`` are those that were needed so far. ``authorizer`` is None
+    where everybody may do everything, ``quotas`` is None while the cluster has none of clients.
+    ``verified`` are the questions about writes of transactions that other brokers coordinate, by
+    topic, partition and producer id.
     """
 
     def __init__(
@@ -107,8 +107,9 @@ class Broker:
         self._unreachable = unreachable_brokers(image)
         self.settings: Mapping[str, Value] = broker_settings(config, image, self.node_id)
         self.tally = Tally()
-        self.bugs: list[Exception] = []
+        self.bugs = Bugs()
         self.is_stopping = self.has_followers = False
+        self.selects_nearest = config.selects_nearest_replica()
         self.reach: Reach | None = None
         self.suspects: Suspects | None = None
         self.do_afterwards: Callable[[Callable[[], object]], object] = lambda do: do()
@@ -120,7 +121,7 @@ class Broker:
         self.compaction: Compaction
         self.coordinators: list[Groups | Transactions] = []
         self.verified: dict[tuple[str, int, int], Note] = {}
-        self.authorizer = self._authorizer()
+        self.authorizer = authorizer_of(config, image.acls)
         self.quotas: Quotas | None = None
         if image.client_quotas:
             self._follow_quotas(image)
@@ -136,21 +137,13 @@ class Broker:
         self.is_offline = self._served.is_offline
         self.partitions = self._served.all
         self.stable_offset = self._served.stable_offset
+        self.replica = self._served.replica
         self.hosted = self._served.hosted
         self.high_watermarks = self._served.high_watermarks
         self.gone = self._served.gone
         self.offline_partitions = self._served.offline
         self.put_strays_aside = self._served.put_strays_aside
         self.compacts = self._served.compacts
-
-    def _authorizer(self) -> "Authorizer | None":
-        """Who may do what; None where everybody may do everything."""
-        wanted = self.config.authorizer()
-        if wanted is None:
-            return None
-        from kwire.security.authorizer import Authorizer
-
-        return Authorizer.of(wanted, self.image.acls)
 
     def _follow_quotas(self, image: MetadataImage) -> None:
         """Have the client quotas of an image in force."""
@@ -251,10 +244,6 @@ class Broker:
         background.start_soon(self._commits.follow, self._publish)
         background.start_soon(self._commits.make)
         background.start_soon(self.flusher.run)
-        if self.config["delegation.token.secret.key"]:
-            from kwire.broker.token_expiry import remove_expired_tokens
-
-            background.start_soon(remove_expired_tokens, self)
         self._follow_leaders()
         if "isr_updates" in vars(self):
             background.start_soon(self.isr_updates.run)
@@ -275,6 +264,8 @@ class Broker:
         """Refer clients that ask or wait for a coordinator to another broker."""
         self.is_stopping = True
         self.threads.close()
+        if self.quotas is not None:
+            self.quotas.end_pauses()
         for coordinators in self.coordinators:
             coordinators.close()
 
@@ -357,11 +348,13 @@ class Broker:
         """Take a new image, and apply its changes to the partitions of this broker."""
         if image.brokers is not self.image.brokers:
             self._unreachable = unreachable_brokers(image, self.image, self._unreachable)
+            if self.suspects is not None:
+                self.suspects.compare(self.image, image)
         if image.client_quotas is not self.image.client_quotas:
             self._follow_quotas(image)
-        self.image = image
-        if self.authorizer is not None:
+        if self.authorizer is not None:  # before who sees the image asks it
             await tell_authorizer(self.authorizer, changes)
+        self.image = image
         if await changes_broker(changes):
             self.settings = broker_settings(self.config, image, self.node_id)
         if self.suspects is not None:

@@ -29,7 +29,6 @@ import trio
 
 from kwire.budget.threads import Kind
 from kwire.errors import ErrorCode, KafkaError
-from kwire.metadata.acls import AclsCreated, AclsDeleted
 from kwire.metadata.changes import Change, ConfigChanged, apply, size_of
 from kwire.metadata.image import ConfigResourceType, MetadataImage
 from kwire.metadata.store import (
@@ -42,7 +41,7 @@ from kwire.metadata.store import (
 )
 
 if TYPE_CHECKING:
-    from kwire.security.authorizer import Authorizer
+    pass
 
 Decide: TypeAlias = Callable[[MetadataImage], Sequence[Change] | Awaitable[Sequence[Change]]]
 """Turns the image into changes, and may raise KafkaError. A decision about many things is a
@@ -84,14 +83,6 @@ async def changes_broker(changes: Sequence[Change]) -> bool:
         if isinstance(change, ConfigChanged) and change.resource_type == ConfigResourceType.BROKER:
             return True
     return False
-
-
-async def tell_authorizer(authorizer: "Authorizer", changes: Sequence[Change]) -> None:
-    """Have the authorizer take the ACLs of a commit; other tasks have their turn in between."""
-    for change in changes:
-        if isinstance(change, AclsCreated | AclsDeleted):
-            authorizer.apply(change)
-            await trio.lowlevel.checkpoint()
 
 
 class _Proposal:
@@ -243,6 +234,7 @@ class Commits:
                     with batch.scope:
                         await self._write(batch)
                     self._batch = None
+                del first, batch  # they hold large requests, which are freed in a thread
             self._asked = trio.Event()
             await self._asked.wait()
 

@@ -22,14 +22,14 @@ from kwire.quotas.rates import Window
 from kwire.security.principal import Principal
 
 
-class Counting(Protocol):
-    """A broker, as its quotas see it."""
+class Metered(Protocol):
+    """The broker whose clients are counted."""
 
     clock: Clock
     tally: Tally
 
     def integer(self, name: str) -> int:
-        """A setting that is a whole number."""
+        """The effective value of a setting."""
 
 
 class Pausing(Protocol):
@@ -47,7 +47,7 @@ class Quotas:
     - ``throttled_ms``: how long these waits were together.
     """
 
-    def __init__(self, broker: Counting) -> None:
+    def __init__(self, broker: Metered) -> None:
         integer = broker.integer
         self.clients = Clients(
             Window(integer("quota.window.num"), integer("quota.window.size.seconds") * 1000),
@@ -100,7 +100,7 @@ class Quotas:
             pause.set()
 
 
-def followed(quotas: Quotas | None, broker: Counting, wanted: ClientQuotas) -> Quotas | None:
+def followed(quotas: Quotas | None, broker: Metered, wanted: ClientQuotas) -> Quotas | None:
     """What ``broker.quotas`` is when the cluster has these quotas, which are others than before."""
     if all(entity[0][0] == IP for entity in wanted):
         if quotas is not None:
@@ -149,8 +149,10 @@ class Mutations:
 
 
 def mutations_of(
-    quotas: Quotas, principal: Principal, client_id: str | None, *, is_strict: bool
+    quotas: Quotas | None, principal: Principal, client_id: str | None, *, is_strict: bool
 ) -> Mutations | None:
     """What counts the partitions of a request; None for a client without such a quota."""
-    meter = quotas.of(principal, client_id).mutation
-    return None if meter is None else Mutations(quotas, meter, is_strict=is_strict)
+    meter = None if quotas is None else quotas.of(principal, client_id).mutation
+    if quotas is None or meter is None:
+        return None
+    return Mutations(quotas, meter, is_strict=is_strict)

@@ -68,10 +68,10 @@ class Answer(Generic[R]):
 
     async def wait(self, timeout_s: float) -> R:
         """The response; ConnectionLost, AnswerTimeout after ``timeout_s``, or BadAnswer."""
-        frame = await self.wait_raw(timeout_s)
+        frame = memoryview(await self.wait_raw(timeout_s))
         try:
             _, position = decode_response_header(frame, self._response, self._version)
-            return decode(self._response, self._version, memoryview(frame)[position:])
+            return decode(self._response, self._version, frame[position:])
         except MalformedRequest as error:
             text = f"the answer to {self.name} version {self._version} is malformed ({error})"
             raise self._connection.close(BadAnswer(self._connection.address, text)) from error

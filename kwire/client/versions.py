@@ -50,12 +50,12 @@ async def _ask(connection: Connection, version: int) -> ApiVersionsResponse:
         client_software_name=_SOFTWARE, client_software_version=__version__
     )
     pending = await connection.send(request, ApiVersionsResponse, version)
-    frame = await pending.wait_raw(connection.settings.request_timeout_s)
+    frame = memoryview(await pending.wait_raw(connection.settings.request_timeout_s))
     try:
         _, position = decode_response_header(frame, ApiVersionsResponse, version)
         code = int.from_bytes(frame[position : position + _CODE_BYTES], signed=True)
         spoken = 0 if code == ErrorCode.UNSUPPORTED_VERSION else version
-        return decode(ApiVersionsResponse, spoken, memoryview(frame)[position:])
+        return decode(ApiVersionsResponse, spoken, frame[position:])
     except MalformedRequest as error:
         text = f"its answer to ApiVersions is malformed ({error}): is it a Kafka broker?"
         raise connection.close(BadAnswer(connection.address, text)) from error

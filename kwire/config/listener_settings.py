@@ -19,7 +19,7 @@ from kwire.config.without_effect import PREFIX
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
-MECHANISMS = ("PLAIN", *SCRAM, "OAUTHBEARER")
+MECHANISMS = ("PLAIN", *SCRAM, "OAUTHBEARER", "GSSAPI")
 """The SASL mechanisms that kwire serves."""
 
 _PREFIXED = (
@@ -155,7 +155,7 @@ def prefixed_settings(properties: Mapping[str, str]) -> dict[str, str]:
             continue
         _, _, rest = name.removeprefix(PREFIX).partition(".")
         mechanism, _, base = rest.partition(".")
-        if mechanism.upper() not in (*MECHANISMS, "GSSAPI"):
+        if mechanism.upper() not in MECHANISMS:
             base = rest
         if base not in known or not base.startswith(_PREFIXED):
             continue

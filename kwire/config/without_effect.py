@@ -18,7 +18,9 @@ from kwire.config.synonyms import SYNONYMS
 PROTECTION = (
     "allow.everyone.if.no.acl.found",
     "sasl.client.callback.handler.class",
-    "sasl.kerberos.",
+    "sasl.kerberos.kinit.cmd",
+    "sasl.kerberos.min.time.before.relogin",
+    "sasl.kerberos.ticket.",
     "sasl.login.",
     "sasl.mechanism.controller.protocol",
     "sasl.oauthbearer.assertion.",
@@ -93,7 +95,6 @@ WITHOUT_EFFECT = (
     "producer.purgatory.purge.interval.requests",
     "queued.max.",
     "remote.",
-    "replica.selector.class",
     "replica.socket.receive.buffer.bytes",
     "replication.quota.window.",
     "server.max.startup.time.ms",

@@ -83,6 +83,7 @@ class TlsSocket:
             self.tls.do_handshake()
         except ssl.SSLWantReadError:
             return False
+        self._record = b""
         self.has_pending = True
         return True
 

@@ -15,8 +15,9 @@ Rules:
 Source: classicGroupJoin… of GroupMetadataManager.
 """
 
+from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from kwire.coordinator import classic_protocol as protocol
 from kwire.coordinator.classic_group import ClassicGroup, GroupState
@@ -39,12 +40,20 @@ MAX_PENDING_CHARACTERS = 1_048_576
 """How many characters the pending ids of a group have together; of long ids fewer fit."""
 
 
+Visible: TypeAlias = Callable[[frozenset[str]], frozenset[str]]
+"""Leaves out the topics whose names a client may not know."""
+
+
 class Client(NamedTuple):
-    """The sender: its client id, its host as Kafka prints it, and the version of its request."""
+    """The sender: its client id, its host as Kafka prints it, and the version of its request.
+
+    ``visible`` is None where everybody may know all topics. Equal clients have equal ones.
+    """
 
     client_id: str
     host: str
     api_version: int
+    visible: Visible | None = None
 
 
 class JoinAttempt(NamedTuple):

@@ -2,8 +2,10 @@
 
 Behaviour: the answer comes at once. It says when the member has to send its next heartbeat: soon
 while the group is unsettled. Version 1 brought regular expressions and member ids that clients
-make.
+make. Behind an authorizer a regular expression matches only topics that the member may DESCRIBE.
 """
+
+from typing import TYPE_CHECKING, NamedTuple
 
 from kwire.coordinator.joining import Client
 from kwire.errors import KafkaError
@@ -13,11 +15,27 @@ from kwire.handlers.member_size import check_member_size
 from kwire.handlers.regexes import compile_ahead
 from kwire.handlers.replies import answer
 from kwire.handlers.waiting import Unfinished, at_once_or_later
+from kwire.metadata.acls import AclOperation, ResourceType
 from kwire.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
 from kwire.runtime import Reply
+from kwire.security.principal import Principal
+
+if TYPE_CHECKING:
+    from kwire.security.authorizer import Authorizer
+
+
+class _Sight(NamedTuple):
+    """The topics that a client may DESCRIBE."""
+
+    authorizer: "Authorizer"
+    principal: Principal
+    peer_host: str
+
+    def __call__(self, names: frozenset[str]) -> frozenset[str]:
+        return self.authorizer.allowed_names(self, AclOperation.DESCRIBE, ResourceType.TOPIC, names)
 
 
 def handle(
@@ -30,7 +48,10 @@ def handle(
 async def _handle(
     request: ConsumerGroupHeartbeatRequest, context: RequestContext
 ) -> ConsumerGroupHeartbeatResponse:
-    client = Client(context.client_id or "", context.client_host, context.api_version)
+    authorizer, visible = context.broker.authorizer, None
+    if authorizer is not None:
+        visible = _Sight(authorizer, context.principal, context.connection.peer_host)
+    client = Client(context.client_id or "", context.client_host, context.api_version, visible)
     reply = Reply()
     try:
         check_consumer_protocol(context.broker)

@@ -124,13 +124,12 @@ class RequestContext:
         None for a client without such a quota. From version ``strict_since`` on, clients understand
         that a part of a request is refused (KIP-599).
         """
-        quotas = self.broker.quotas
-        if quotas is None:
+        if self.broker.quotas is None:
             return None
         from kwire.broker.quotas import mutations_of
 
         is_strict = self.api_version >= strict_since
-        return mutations_of(quotas, self.principal, self.client_id, is_strict=is_strict)
+        return mutations_of(self.broker.quotas, self.principal, self.client_id, is_strict=is_strict)
 
     def advertised_address(self) -> tuple[str, int]:
         """Host and port at which this client reaches this broker.

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
-from kwire.handlers.tokens import NO_TIME_MS, lifetimes, may_ask, secret_key
+from kwire.handlers.tokens import NO_TIME_MS, TOKENS_PER_UNIT, lifetimes, may_ask, secret_key
 from kwire.metadata.changes import Change
 from kwire.metadata.features import CHANGES_VERSION, TOKENS_LEVEL
 from kwire.metadata.image import MetadataImage
@@ -89,7 +89,7 @@ async def _created(
     token = new_token(owner, requester, renewers, asked_ms, now_ms, lifetimes(context))
     key = secret_key(context)
     check_room(broker.image.tokens, requester)
-    context.work.spend(UNITS)
+    context.work.spend(UNITS + len(broker.image.tokens) // TOKENS_PER_UNIT)
     token_id = _new_id(context)
     secret = secret_of(key, token_id)
     salt = salt_of(key, token_id)

@@ -4,6 +4,7 @@ Behaviour: a list of owners leaves only tokens that one of them owns, asked for 
 list means all, an empty one none. Whose tokens the client may see is its guard's affair.
 """
 
+from kwire.budget.work import Work
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
 from kwire.handlers.slices import pieces
@@ -39,9 +40,7 @@ async def _handle(
     except KafkaError as error:
         return DescribeDelegationTokenResponse(error_code=error.code)
     work, response = context.work, DescribeDelegationTokenResponse()
-    owners: set[Name] | None = None
-    if request.owners is not None:
-        owners = {(one.principal_type, one.principal_name) for one in request.owners}
+    owners = await _owners(request, work)
     if owners is not None and not owners:
         return response
     for piece in pieces(list(context.broker.image.tokens.items())):
@@ -55,6 +54,18 @@ async def _handle(
             work.answer(BYTES)
             response.tokens.append(_described(token_id, token, key))
     return response
+
+
+async def _owners(request: DescribeDelegationTokenRequest, work: Work) -> set[Name] | None:
+    """Whose tokens a client asks for; None: everybody's."""
+    if request.owners is None:
+        return None
+    owners: set[Name] = set()
+    for piece in pieces(request.owners):
+        if work.spend(len(piece) // 4):
+            await later(work.next_slice)
+        owners.update((one.principal_type, one.principal_name) for one in piece)
+    return owners
 
 
 def _names(token: DelegationToken) -> tuple[Name, ...]:

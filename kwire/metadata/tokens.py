@@ -32,7 +32,7 @@ MOST_PER_REQUESTER = 1_000
 MOST_RENEWERS = 100
 MOST_NAME_CHARACTERS = 1_000
 
-_HMAC = "sha512"
+_HMAC, HMAC_BYTES = "sha512", 64
 
 Name: TypeAlias = tuple[str, str]
 """A principal: its type and its name."""
@@ -179,6 +179,8 @@ def check_room(tokens: Tokens, requester: Name) -> None:
 
 def find(tokens: Tokens, secret: Secret) -> str:
     """The id of the token with this secret; KafkaError (DELEGATION_TOKEN_NOT_FOUND)."""
+    if len(secret.hmac) != HMAC_BYTES:  # a client may send a hundred megabytes
+        raise KafkaError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND)
     digest = secret.digest
     for token_id, token in tokens.items():
         if token.digest == digest:

@@ -23,7 +23,6 @@ from kwire.budget.kind import Kind
 from kwire.client.peer import OpenStream, open_tcp
 from kwire.client.secured import Credentials, open_secured
 from kwire.config.listener_settings import (
-    MECHANISMS,
     PROTOCOLS,
     SCRAM,
     ListenerSettings,
@@ -38,6 +37,7 @@ from kwire.security.jaas import JaasLine
 from kwire.security.jaas_settings import JAAS, jaas_line, own_login
 
 PROTOCOL, MECHANISM = "security.protocol", "sasl.mechanism"
+_MECHANISMS = ("PLAIN", *SCRAM, "OAUTHBEARER")
 TOKEN_URL = "sasl.oauthbearer.token.endpoint.url"  # noqa: S105
 _OWN = {PROTOCOL, MECHANISM, "client.id", "bootstrap.servers"}
 _SECURITY = ("ssl.", "sasl.", "security.")
@@ -134,8 +134,8 @@ def _value(name: str, text: str | None) -> Value:
 
 def _login(found: ListenerSettings, given: Mapping[str, str]) -> Credentials:
     mechanism = given.get(MECHANISM, "").strip().upper()
-    if mechanism not in MECHANISMS:
-        allowed = f"must be one of {', '.join(MECHANISMS)}"
+    if mechanism not in _MECHANISMS:
+        allowed = f"must be one of {', '.join(_MECHANISMS)}"
         raise ConfigError(MECHANISM, given.get(MECHANISM), allowed)
     if mechanism in ("PLAIN", *SCRAM):
         return own_login(found, mechanism)

@@ -26,6 +26,7 @@ _ITERATIONS = 8192
 _PORTS_APART = 10_000
 """Brokers reach each other at a port so far above that of the clients."""
 
+_MOST_REPLICAS = 3
 _HERE = ("localhost", "127.0.0.1", "::1")
 _AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 _LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule"
@@ -125,7 +126,12 @@ class Plan(NamedTuple):
     def _among_brokers(self) -> dict[str, str]:
         """Brokers show each other their certificates, on a listener of their own."""
         names = [f"User:CN={self._name(number)}" for number in range(1, self.brokers + 1)]
+        replicas = str(min(self.brokers, _MOST_REPLICAS))
         return {
+            "default.replication.factor": replicas,
+            "offsets.topic.replication.factor": replicas,
+            "transaction.state.log.replication.factor": replicas,
+            "transaction.state.log.min.isr": str(int(replicas) - 1),
             "kwire.metadata.store": self.store,
             "listener.security.protocol.map": "SASL_SSL:SASL_SSL,BROKERS:SSL",
             "inter.broker.listener.name": "BROKERS",

@@ -117,6 +117,10 @@ class ListenerSecurity:
             return partial(PlainExchange, users_of(line))
         if mechanism in SCRAM:
             return partial(self._scram, mechanism)
+        if mechanism == "GSSAPI":
+            from kwire.security.kerberos import kerberos_exchanges
+
+            return kerberos_exchanges(self.settings)
         from kwire.security.oauth import OauthExchange
 
         settings = self.settings.of_mechanism(mechanism)

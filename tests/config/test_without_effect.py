@@ -78,7 +78,7 @@ def _said(caplog: pytest.LogCaptureFixture, given: dict[str, str]) -> list[str]:
     ("name", "value", "shown"),
     [
         ("super.users", "User:admin", "super.users"),
-        ("sasl.kerberos.service.name", "kafka", "sasl.kerberos.service.name=kafka"),
+        ("sasl.kerberos.kinit.cmd", "/kinit", "sasl.kerberos.kinit.cmd=/kinit"),
     ],
 )
 def test_who_asks_for_protection_is_told_that_there_is_none(caplog, name, value, shown):

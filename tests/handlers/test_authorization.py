@@ -6,6 +6,7 @@ The table is that of compat_tests/test_authorization.py, which Apache Kafka pass
 import pytest
 
 from compat_tests import authorization_of_groups, authorization_of_topics
+from compat_tests.authorization_bypasses import BYPASSES
 from compat_tests.authorization_cases import SETTINGS, Admin, Client, check
 from compat_tests.authorization_hiding import CHECKS
 from kwire.testing.kafka import Kafka
@@ -27,7 +28,7 @@ def test_each_api_asks_for_its_rights(admin, case):
     check(case, admin)
 
 
-@pytest.mark.parametrize("hides", CHECKS, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("hides", [*CHECKS, *BYPASSES], ids=lambda one: one.__name__)
 def test_what_a_client_may_not_see_is_hidden(admin, hides):
     client = Client(admin, admin.bootstrap)
     try:

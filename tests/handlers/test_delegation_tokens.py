@@ -5,6 +5,7 @@ from base64 import b64encode
 
 import pytest
 
+from kwire.client.secured import scram_messages
 from kwire.errors import ErrorCode
 from kwire.protocol.messages.create_delegation_token import (
     CreatableRenewers,
@@ -33,9 +34,9 @@ from kwire.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHan
 from kwire.security.principal import Principal
 from kwire.testing.clock import FakeClock
 from kwire.testing.in_process import running_server
-from tests.security.scram_client import ScramClient
 
 DAY_MS = 86_400_000
+TOKEN_LOGIN = ",tokenauth=true"
 SETTINGS = {
     "listeners": "LOGIN://127.0.0.1:0",
     "listener.security.protocol.map": "LOGIN:SASL_PLAINTEXT",
@@ -69,9 +70,11 @@ async def _login_by_token(server, token_id, hmac, mechanism="SCRAM-SHA-256", cli
     client = client or await server.connect()
     await client.request(SaslHandshakeRequest(mechanism=mechanism), 1, SaslHandshakeResponse)
     name = mechanism.removeprefix("SCRAM-").replace("-", "").lower()
-    scram = ScramClient(name, token_id, b64encode(hmac), by_token=True)
-    challenge = await _authenticate(client, scram.first())
-    return client, await _authenticate(client, scram.last(challenge.auth_bytes))
+    scram = scram_messages(
+        name, token_id, b64encode(hmac).decode(), "nonce", extensions=TOKEN_LOGIN
+    )
+    challenge = await _authenticate(client, next(scram))
+    return client, await _authenticate(client, scram.send(challenge.auth_bytes))
 
 
 async def _create(client, *renewers, version=3, **fields):
@@ -277,3 +280,24 @@ async def test_expired_tokens_are_removed_and_others_outlive_a_restart(tmp_path,
     async with running_server(tmp_path, changed) as server:
         _, answer = await _login_by_token(server, left.token_id, left.hmac)
         assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+
+
+async def test_a_session_ends_with_its_token(tmp_path, mock_clock):
+    """A client that logs in again after a renewal has a longer session; then only logins count."""
+    clock = FakeClock()
+    async with running_server(tmp_path, SETTINGS, clock=clock) as server:
+        alice = await _login(server, "alice")
+        token = await _create(alice, max_lifetime_ms=60_000)
+        assert (await _expire(alice, token.hmac, 5000)).error_code == 0
+        client, answer = await _login_by_token(server, token.token_id, token.hmac)
+        assert answer.session_lifetime_ms == 5000
+        assert (await _renew(alice, token.hmac)).expiry_timestamp_ms == token.max_timestamp_ms
+        clock.pass_time(4000)
+        mock_clock.jump(4)
+        _, answer = await _login_by_token(server, token.token_id, token.hmac, client=client)
+        assert answer.session_lifetime_ms == 56_000
+        clock.pass_time(57_000)
+        mock_clock.jump(57)
+        await client.send(MetadataRequest(), 1)
+        assert await client.is_closed()
+        await alice.aclose()

@@ -139,7 +139,9 @@ def test_a_token_is_found_by_its_hmac():
     known = {"id": _whole("id"), "other": _whole("other")}
     assert find(known, secret_of("key", "other")) == "other"
     with _code(ErrorCode.DELEGATION_TOKEN_NOT_FOUND):
-        find(known, Secret(b"guess"))
+        find(known, Secret(b"x" * 64))
+    with _code(ErrorCode.DELEGATION_TOKEN_NOT_FOUND):
+        find(known, Secret(b"too short"))
 
 
 def test_expired_tokens_are_removed():

@@ -204,6 +204,9 @@ def naive(acls, client, operation, name):
     return DENY not in found and ALLOW in found
 
 
+NAMES = frozenset(("a", "abc", "abcd", "b", "c"))
+
+
 def test_any_acls_give_the_answers_of_the_plain_rule():
     """Also while ACLs come and go."""
     chance = random.Random(7)
@@ -228,9 +231,13 @@ def test_any_acls_give_the_answers_of_the_plain_rule():
                 authorizer.apply(AclsCreated((one,)))
             for client in (ALICE, BOB):
                 for operation in (READ, DESCRIBE):
-                    for name in ("a", "abc", "abcd", "b", "c"):
+                    for name in NAMES:
                         said = authorizer.allows(client, operation, TOPIC, name)
                         assert said == naive(acls, client, operation, name)
+                    for one in (authorizer, Authorizer((), acls, allows_without_acl=True)):
+                        assert one.allowed_names(client, operation, TOPIC, NAMES) == {
+                            name for name in NAMES if one.allows(client, operation, TOPIC, name)
+                        }
 
 
 def test_a_check_is_one_call_however_many_acls_there_are():

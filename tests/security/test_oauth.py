@@ -14,7 +14,7 @@ from kwire.security.jwks import Jwks, KeysUnreadable, read_keys
 from kwire.security.listeners import ListenerSecurity
 from kwire.security.oauth import OauthExchange, TokenRules, signed, unsecured
 from kwire.security.principal import Principal
-from kwire.security.sasl import LoginRefused
+from kwire.security.sasl import Identity, LoginRefused
 
 NOW_S = 1_800_000_000
 RSA, EC, OTHER = (
@@ -71,7 +71,7 @@ def test_a_signed_token_logs_in_until_its_end(keys, key, algorithm, key_id):
         exchange.step(_message(_token(CLAIMS, key, algorithm, key_id), "alice"), NOW_S * 1000)
         == b""
     )
-    assert exchange.identity == (Principal("User", "alice"), (NOW_S + 60) * 1000)
+    assert exchange.identity == Identity(Principal("User", "alice"), (NOW_S + 60) * 1000)
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ class Changes:
     def go_on(self, draft: Draft, original: ConsumerGroup, *, is_certain: bool) -> None:
         """Go to the next epoch if that is certain or if the topics have changed; then assign."""
         revision = draft.topics.revision
-        is_newer = revision != original.seen_revision
+        is_newer = revision != original.seen_revision or draft.looks_anew
         if is_certain or is_newer or draft.is_changed:
             draft.resolve_regexes(self._around.matches, anew=is_newer)
             draft.drop_unused_regexes()

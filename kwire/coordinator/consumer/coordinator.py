@@ -112,6 +112,8 @@ class ConsumerGroups:
         if is_new or about != before.about:
             draft.describe(member)
             self._note_member(draft, before, member, is_new=is_new)
+        if client.visible is not None and about.regex:
+            draft.look_as(member, client.visible)
         is_certain = resubscribed and _sees_other_topics(
             draft, self._around.matches, original, before, member
         )

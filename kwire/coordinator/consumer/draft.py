@@ -12,7 +12,7 @@ Source: GroupCoordinatorRecordHelpers, TargetAssignmentBuilder of Kafka 4.3.
 from collections.abc import Iterable, Mapping, Sequence
 
 from kwire.coordinator.consumer.assigning import Assignment, AssignmentQuestion
-from kwire.coordinator.consumer.group import NO_PARTITIONS, ConsumerGroup, ResolvedRegex
+from kwire.coordinator.consumer.group import NO_PARTITIONS, ConsumerGroup, ResolvedRegex, View
 from kwire.coordinator.consumer.member import (
     ConsumerMember,
     Partitions,
@@ -35,6 +35,7 @@ from kwire.coordinator.consumer.regexes import QUICK_COST, Question, RegexMatche
 from kwire.coordinator.consumer.settings import ConsumerSettings
 from kwire.coordinator.consumer.topics import Topics, hash_topics
 from kwire.coordinator.effects import Turn
+from kwire.coordinator.joining import Visible
 from kwire.coordinator.records import CoordinatorRecord
 
 
@@ -42,7 +43,8 @@ class Draft:
     """One operation on one group; ``group`` is the group as it will be.
 
     ``is_changed`` says that ``group`` is a changed copy of the original. ``to_assign`` and
-    ``to_match`` hold work that takes too long to be done here.
+    ``to_match`` hold work that takes too long to be done here. ``looks_anew`` says that somebody
+    else looks through an expression now.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class Draft:
         self.is_changed = False
         self.to_assign: AssignmentQuestion | None = None
         self.to_match: Sequence[Question] = ()
+        self.looks_anew = False
 
     def _write(self, *records: CoordinatorRecord) -> ConsumerGroup:
         """Add records; return the copy of the group to change along with them."""
@@ -107,6 +110,23 @@ class Draft:
         for regex in sorted(self.group.regexes.keys() - used):
             record = regular_expression(self.group.group_id, regex, None)
             self._write(record).regexes.pop(regex, None)
+        for regex in self.group.views.keys() - used:
+            del self.group.views[regex]
+
+    def look_as(self, member: ConsumerMember, visible: Visible) -> None:
+        """Have a member's expression match only what the member may see.
+
+        Members that subscribe by the same expression share its topics: the first of them counts.
+        """
+        regex, views, members = member.about.regex, self.group.views, self.group.members
+        known = views.get(regex)
+        if known is not None and known.member_id != member.member_id:
+            first = members.get(known.member_id)
+            if first is not None and first.about.regex == regex:
+                return
+        views[regex] = View(member.member_id, visible)
+        if known is None or known.visible != visible:
+            self.looks_anew = regex in self.group.regexes
 
     def resolve_regexes(self, matches: RegexMatches, *, anew: bool) -> bool:
         """Match expressions with topics; ``anew`` also those that were matched with older topics.
@@ -130,7 +150,9 @@ class Draft:
     def take_matches(self, found: Mapping[str, frozenset[str]]) -> bool:
         """Take the topics that expressions match; return whether they differ from before."""
         changed = False
-        for regex, topics in found.items():
+        for regex, every in found.items():
+            view = self.group.views.get(regex)
+            topics = every if view is None else view.visible(every)
             known = self.group.regexes.get(regex)
             if known is None or known.topics != topics:
                 changed = True

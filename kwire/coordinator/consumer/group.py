@@ -9,7 +9,8 @@ States and what leads from one to the next::
     any → EMPTY              the last member leaves
 
 This module only keeps the state; ``Draft`` changes a copy. All state comes from records, except the
-timers, the pace of heartbeats, and the revision of the metadata that the group has seen last.
+timers, the pace of heartbeats, the views, and the revision of the metadata that the group has seen
+last.
 
 Source: ConsumerGroup and ModernGroup of Kafka 4.3.
 """
@@ -33,6 +34,7 @@ from kwire.coordinator.consumer.records import (
 from kwire.coordinator.consumer.timers import GroupTimers
 from kwire.coordinator.consumer_subscription import CONSUMER_PROTOCOL_TYPE
 from kwire.coordinator.group import EMPTY_STATE, Committer, GroupType
+from kwire.coordinator.joining import Visible
 from kwire.coordinator.records import CoordinatorRecord
 from kwire.errors import ErrorCode, KafkaError
 
@@ -54,6 +56,13 @@ class ResolvedRegex(NamedTuple):
     timestamp_ms: int
 
 
+class View(NamedTuple):
+    """What a regular expression may match: what this member, which subscribes by it, may see."""
+
+    member_id: str
+    visible: Visible
+
+
 class ConsumerGroup:
     """One group. ``owners`` names the member that has a partition, or is still giving it back."""
 
@@ -70,6 +79,7 @@ class ConsumerGroup:
         self.targets: dict[str, Partitions] = {}
         self.owners: dict[tuple[bytes, int], str] = {}
         self.regexes: dict[str, ResolvedRegex] = {}
+        self.views: dict[str, View] = {}
         self.has_partition_metadata = False
         self.timers = GroupTimers()
         self.pace = Pace()
@@ -77,7 +87,7 @@ class ConsumerGroup:
         self.scheduled_ms: int | None = None
 
     def copy(self) -> "ConsumerGroup":
-        """A copy for a draft; it shares the timers and the pace of the original."""
+        """A copy for a draft; it shares the timers, the pace and the views of the original."""
         group = ConsumerGroup(self.group_id)
         group.epoch, group.metadata_hash = self.epoch, self.metadata_hash
         group.target_epoch = self.target_epoch
@@ -88,7 +98,7 @@ class ConsumerGroup:
         group.owners = dict(self.owners)
         group.regexes = dict(self.regexes)
         group.has_partition_metadata = self.has_partition_metadata
-        group.timers, group.pace = self.timers, self.pace
+        group.timers, group.pace, group.views = self.timers, self.pace, self.views
         group.seen_revision = self.seen_revision
         return group
 

@@ -50,22 +50,6 @@ _FAILED = FAILED[ResourceType.CLUSTER]
 _MESSAGE = "Cluster authorization failed."
 
 
-def _no_quotas(request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
-    return AlterClientQuotasResponse(
-        entries=[
-            AlterClientQuotasResponseEntryData(
-                error_code=_FAILED,
-                error_message=_MESSAGE,
-                entity=[
-                    EntityData(entity_type=one.entity_type, entity_name=one.entity_name)
-                    for one in entry.entity
-                ],
-            )
-            for entry in request.entries
-        ]
-    )
-
-
 alter_partition_reassignments = needs(
     AclOperation.ALTER,
     lambda _: AlterPartitionReassignmentsResponse(error_code=_FAILED, error_message=_MESSAGE),
@@ -88,7 +72,29 @@ describe_client_quotas = needs(
         error_code=_FAILED, error_message=_MESSAGE, entries=None
     ),
 )
-alter_client_quotas = needs(AclOperation.ALTER_CONFIGS, _no_quotas)
+
+
+async def alter_client_quotas(
+    request: AlterClientQuotasRequest, gate: Gate
+) -> AlterClientQuotasResponse:
+    """ALTER_CONFIGS on the cluster."""
+    if gate.may_on_cluster(AclOperation.ALTER_CONFIGS):
+        response: AlterClientQuotasResponse = await gate.serve(request)
+        return response
+
+    def part(one: EntityData) -> EntityData:
+        return EntityData(entity_type=one.entity_type, entity_name=one.entity_name)
+
+    return AlterClientQuotasResponse(
+        entries=[
+            AlterClientQuotasResponseEntryData(
+                error_code=_FAILED,
+                error_message=_MESSAGE,
+                entity=await gate.made(part, entry.entity),
+            )
+            for entry in request.entries
+        ]
+    )
 
 
 async def alter_user_scram_credentials(

@@ -5,7 +5,8 @@ ids; partitions are written ``t:0,1``; a member reports what it was last told to
 ``owns=`` says otherwise (``-`` for nothing; ``owns=?`` reports nothing at all).
 
 Commands of members of the consumer protocol: ``join NAME topics=…``, ``beat NAME``, ``leave NAME``,
-``away NAME`` (a static member, for a while), each with ``key=value`` for what the request says. Of
+``away NAME`` (a static member, for a while), each with ``key=value`` for what the request says;
+``sees=`` names the topics that the client may see, all unless it is given. Of
 members of the classic protocol: ``old_join``, ``old_sync``, ``old_beat``, ``old_leave``. Besides:
 ``topics NAME=PARTITIONS…``, ``commit NAME PARTITION…``, ``after SECONDS``, ``restart``,
 ``writes fail`` or ``work``, ``show``. Work that takes long is done at once, unless ``holds_jobs``:
@@ -46,6 +47,17 @@ from tests.coordinator.consumer.notation import (
 )
 from tests.coordinator.scripts import TickingScript, Words
 from tests.coordinator.written import take_in
+
+
+class Visible(frozenset[str]):
+    """What a client sees: of topics these."""
+
+    def __call__(self, names: frozenset[str]) -> frozenset[str]:
+        return names & self
+
+
+def _visible(given: Words) -> Visible | None:
+    return Visible(given["sees"].split(",")) if "sees" in given else None
 
 
 class ConsumerScript(ClassicCommands, TickingScript):
@@ -121,7 +133,7 @@ class ConsumerScript(ClassicCommands, TickingScript):
             server_assignor=given.get("assignor"),
             topic_partitions=self._reported(member, given.get("owns")),
         )
-        client = Client(name, "/127.0.0.1", int(given.get("version", 1)))
+        client = Client(name, "/127.0.0.1", int(given.get("version", 1)), _visible(given))
         now_ms = self.now_ms
         self.take(self.coordinator.consumer.heartbeat(request, client, (name, "beat"), now_ms))
 

@@ -1,0 +1,177 @@
+"""Logins by Kerberos (SASL GSSAPI) with a real KDC: Kafka's Java tools, and librdkafka if it can.
+
+The broker is always a kwire.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import confluent_kafka
+import pytest
+
+from compat_tests.java_tools import run_tool
+from compat_tests.kerberos import REALM, Realm, missing, running_realm
+from kwire.testing.ports import free_port
+from kwire.testing.process import BrokerProcess
+
+pytestmark = pytest.mark.skipif(bool(missing()), reason=f"Kerberos isn't tested: {missing()}")
+KRB5 = "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true storeKey=true"
+TOPICS = "org.apache.kafka.tools.TopicCommand"
+
+
+@pytest.fixture(scope="module")
+def realm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Realm]:
+    """A KDC that all programs of this module use."""
+    with (
+        running_realm(tmp_path_factory.mktemp("realm")) as found,
+        pytest.MonkeyPatch.context() as m,
+    ):
+        for name, value in found.environment.items():
+            m.setenv(name, value)
+        yield found
+
+
+@pytest.fixture(scope="module")
+def broker(realm: Realm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """A broker with a key of its own, where alice is the super user."""
+    keytab = realm.keytab("kafka/localhost")
+    settings = {
+        "sasl.enabled.mechanisms": "GSSAPI",
+        "sasl.kerberos.service.name": "kafka",
+        "sasl.kerberos.principal.to.local.rules": f"RULE:[1:$1@$0](.*@{REALM})s/@.*///L,DEFAULT",
+        "listener.name.kerberos.gssapi.sasl.jaas.config": (
+            f'{KRB5} keyTab="{keytab}" principal="kafka/localhost@{REALM}";'
+        ),
+        "listener.security.protocol.map": "KERBEROS:SASL_PLAINTEXT",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:alice",
+        "connection.failed.authentication.delay.ms": "100",
+    }
+    directory = tmp_path_factory.mktemp("broker")
+    address = f"localhost:{free_port()}"
+    listener = f"KERBEROS://{address}"
+    settings["advertised.listeners"] = listener
+    with BrokerProcess(directory / "data", settings, listen=listener) as running:
+        running.bootstrap = address
+        yield running
+        assert "bug in" not in running.log()
+
+
+def _client(realm: Realm, user: str, path: Path, keytab: Path | None = None) -> str:
+    found = realm.directory / f"{user}.keytab" if keytab is None else keytab
+    if not found.exists():
+        found = realm.keytab(user)
+    path.write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=GSSAPI\n"
+        "sasl.kerberos.service.name=kafka\n"
+        f'sasl.jaas.config={KRB5} keyTab="{found}" principal="{user}@{REALM}";\n'
+        "request.timeout.ms=5000\ndefault.api.timeout.ms=10000\n"
+    )
+    return str(path)
+
+
+def test_java_logs_in_with_a_ticket(realm: Realm, broker: BrokerProcess, tmp_path: Path) -> None:
+    """Its principal is a user by the rules, whose rights count; another user has none."""
+    how = ("--bootstrap-server", broker.bootstrap, "--command-config")
+    alice = _client(realm, "Alice", tmp_path / "alice")
+    run_tool(TOPICS, *how, alice, "--create", "--topic", "by-alice")
+    assert "by-alice" in run_tool(TOPICS, *how, alice, "--list")
+    bob = _client(realm, "bob", tmp_path / "bob")
+    assert "by-alice" not in run_tool(TOPICS, *how, bob, "--list")
+
+
+def test_a_console_producer_and_consumer(
+    realm: Realm, broker: BrokerProcess, tmp_path: Path
+) -> None:
+    """Records go through."""
+    alice = _client(realm, "Alice", tmp_path / "alice")
+    how = ("--bootstrap-server", broker.bootstrap, "--topic", "lines", "--command-config", alice)
+    run_tool("org.apache.kafka.tools.ConsoleProducer", *how, stdin="one\ntwo\n")
+    reading = ("--from-beginning", "--max-messages", "2")
+    said = run_tool("org.apache.kafka.tools.consumer.ConsoleConsumer", *how, *reading)
+    assert said.split() == ["one", "two"]
+
+
+def test_a_ticket_for_another_broker_is_refused(
+    realm: Realm, broker: BrokerProcess, tmp_path: Path
+) -> None:
+    """The broker's key doesn't open it, and the log says so."""
+    realm.keytab("other/localhost")
+    path = tmp_path / "alice"
+    text = Path(_client(realm, "Alice", path)).read_text()
+    path.write_text(text.replace("service.name=kafka", "service.name=other"))
+    how = ("--bootstrap-server", broker.bootstrap, "--command-config", str(path), "--list")
+    said = run_tool(TOPICS, *how, fails=True)
+    assert "Kerberos ticket is not valid" in said
+    assert "Kerberos refuses the ticket" in broker.log()
+
+
+@pytest.mark.parametrize("is_mutual", [False, True])
+def test_an_overheard_login_cannot_be_replayed(realm: Realm, is_mutual: bool) -> None:
+    """Message by message, on the broker's side of the exchange."""
+    import gssapi
+
+    from kwire.security.kerberos import Acceptor, KerberosExchange
+    from kwire.security.kerberos_names import LocalNames
+    from kwire.security.sasl import LoginRefused
+
+    user, service = f"dave{is_mutual:d}", f"replay{is_mutual:d}"
+    options = {"keyTab": str(realm.keytab(f"{service}/localhost"))}
+    acceptor = Acceptor({**options, "principal": f"{service}/localhost@{REALM}"})
+
+    def exchange() -> KerberosExchange:
+        names = LocalNames(["DEFAULT"], REALM)
+        return KerberosExchange(acceptor.new_context(), acceptor.error, names)
+
+    store = {
+        "client_keytab": f"FILE:{realm.keytab(user)}",
+        "ccache": f"FILE:{realm.directory}/{user}",
+    }
+    name = gssapi.Name(f"{user}@{REALM}", gssapi.NameType.kerberos_principal)
+    flag = gssapi.RequirementFlag
+    context = gssapi.SecurityContext(
+        name=gssapi.Name(f"{service}@localhost", gssapi.NameType.hostbased_service),
+        creds=gssapi.Credentials(name=name, usage="initiate", store=store),
+        flags=[flag.integrity, flag.mutual_authentication] if is_mutual else [flag.integrity],
+        usage="initiate",
+    )
+    login = exchange()
+    overheard = [context.step()]
+    answer = login.step(overheard[0], 0)
+    if not context.complete:
+        overheard.append(context.step(answer) or b"")
+        answer = login.step(overheard[-1], 0)
+    context.unwrap(answer)
+    overheard.append(context.wrap(b"\x01\0\0\0", False).message)
+    login.step(overheard[-1], 0)
+    assert login.identity is not None
+    assert login.identity.principal.name == user
+
+    def replay() -> None:
+        again = exchange()
+        for message in overheard:
+            again.step(message, 0)
+
+    with pytest.raises(LoginRefused):
+        replay()
+
+
+def test_librdkafka(realm: Realm, broker: BrokerProcess) -> None:
+    """Where its build has GSSAPI; that of PyPI's wheels for Linux has none."""
+    user = "carol"
+    keytab = realm.keytab(user)
+    how = {
+        "bootstrap.servers": broker.bootstrap,
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "GSSAPI",
+        "sasl.kerberos.keytab": str(keytab),
+        "sasl.kerberos.principal": f"{user}@{REALM}",
+        "sasl.kerberos.kinit.cmd": f"kinit -k -t {keytab} {user}@{REALM}",
+    }
+    os.environ["KRB5CCNAME"] = f"FILE:{realm.directory}/cache"
+    try:
+        producer = confluent_kafka.Producer(how)
+    except confluent_kafka.KafkaException as error:
+        pytest.skip(f"librdkafka has no GSSAPI here: {error}")
+    assert producer.list_topics(timeout=20).brokers

@@ -1,0 +1,34 @@
+"""The authorizer of a broker: none where everybody may do everything, else the one of the settings.
+
+It is imported only where there is one.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import trio
+
+from kwire.config.broker import BrokerConfig
+from kwire.metadata.acls import Acls, AclsCreated, AclsDeleted
+from kwire.metadata.changes import Change
+
+if TYPE_CHECKING:
+    from kwire.security.authorizer import Authorizer
+
+
+def authorizer_of(config: BrokerConfig, acls: Acls) -> "Authorizer | None":
+    """Who may do what, by these ACLs; None where everybody may do everything."""
+    wanted = config.authorizer()
+    if wanted is None:
+        return None
+    from kwire.security.authorizer import Authorizer
+
+    return Authorizer.of(wanted, acls)
+
+
+async def tell_authorizer(authorizer: "Authorizer", changes: Sequence[Change]) -> None:
+    """Have the authorizer take the ACLs of a commit; other tasks have their turn in between."""
+    for change in changes:
+        if isinstance(change, AclsCreated | AclsDeleted):
+            authorizer.apply(change)
+            await trio.lowlevel.checkpoint()

@@ -1,0 +1,170 @@
+"""SASL GSSAPI (RFC 4752): logins by Kerberos. Needs the package gssapi (``kwire[gssapi]``).
+
+Rules:
+
+- The broker's key is in the keytab that its JAAS line names, for the principal that it names.
+- After the tickets both sides agree on a security layer: none, as in Kafka. TLS protects the rest.
+- A client is whom its ticket names. It may ask for no other name.
+- A login that was overheard can't be replayed. Kerberos keeps a list of the tickets that it has
+  seen; where the broker proves itself to the client too, each login has a key of its own.
+
+Source: GssKrb5Server of the JDK, SaslServerCallbackHandler, KerberosLogin of Kafka.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Protocol, TypeAlias
+
+from kwire.config.listener_settings import ListenerSettings
+from kwire.config.secret_files import UnsafeFile, read_secret
+from kwire.security.jaas_settings import JAAS, jaas_line
+from kwire.security.kerberos_names import LocalNames, NoLocalName
+from kwire.security.principal import USER, Principal
+from kwire.security.sasl import Identity, LoginRefused, NewExchange, printable
+
+TOLD = "Authentication failed: the Kerberos ticket is not valid"
+MOST_MESSAGE_BYTES = 64 * 1024
+"""A ticket with the groups of Active Directory has up to 48 KB."""
+
+_SERVICE = "sasl.kerberos.service.name"
+_RULES = "sasl.kerberos.principal.to.local.rules"
+_NO_LAYER = b"\x01\0\0\0"
+"""A security layer, and the largest message under it, in three bytes."""
+
+
+class Context(Protocol):
+    """What is used of ``gssapi.SecurityContext``."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether the client is known."""
+
+    @property
+    def initiator_name(self) -> object:
+        """The client's principal."""
+
+    def step(self, token: bytes) -> bytes | None:
+        """The answer to a token."""
+
+    def wrap(self, message: bytes, encrypt: bool) -> tuple[bytes, bool]:
+        """A message with a proof of who sends it."""
+
+    def unwrap(self, message: bytes) -> tuple[bytes, bool, int]:
+        """A message whose proof is right."""
+
+
+NewContext: TypeAlias = Callable[[], Context]
+
+
+class Acceptor:
+    """The broker's side of Kerberos: makes contexts; ValueError if its key can't be used."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        import gssapi
+        from gssapi.raw.misc import GSSError
+
+        self.error: type[Exception] = GSSError
+        self._gssapi = gssapi
+        name = gssapi.Name(options["principal"], gssapi.NameType.kerberos_principal)
+        try:
+            self._credentials = gssapi.Credentials(
+                name=name, usage="accept", store={"keytab": f"FILE:{options['keyTab']}"}
+            )
+        except self.error as error:
+            raise ValueError(f"Kerberos can't use the key ({_said(error)})") from None
+
+    def new_context(self) -> Context:
+        """The context of one login."""
+        context: Context = self._gssapi.SecurityContext(creds=self._credentials, usage="accept")
+        return context
+
+
+class KerberosExchange:
+    """One login by Kerberos; ``error`` is what the context raises."""
+
+    def __init__(self, context: Context, error: type[Exception], names: LocalNames) -> None:
+        self.identity: Identity | None = None
+        self._context = context
+        self._error = error
+        self._names = names
+        self._has_offered = False
+
+    def step(self, message: bytes, now_ms: int) -> bytes:
+        """Take a ticket, then agree on no security layer, then know who the client is."""
+        if len(message) > MOST_MESSAGE_BYTES:
+            raise LoginRefused("the Kerberos message is too long", TOLD)
+        try:
+            return self._step(message)
+        except self._error as error:
+            raise LoginRefused(f"Kerberos refuses the ticket: {_said(error)}", TOLD) from None
+        except NoLocalName as error:
+            raise LoginRefused(str(error), TOLD) from None
+
+    def _step(self, message: bytes) -> bytes:
+        context = self._context
+        if self._has_offered:
+            self._end(context.unwrap(message)[0])
+            return b""
+        if not context.complete:
+            answer = context.step(message)
+            if answer or not context.complete:
+                return answer or b""
+        self._has_offered = True
+        return context.wrap(_NO_LAYER, False)[0]
+
+    def _end(self, choice: bytes) -> None:
+        if len(choice) < len(_NO_LAYER) or choice[0] != _NO_LAYER[0]:
+            raise LoginRefused("the client asks for a security layer of Kerberos", TOLD)
+        principal = str(self._context.initiator_name)
+        name = self._names.name_of(principal)
+        asked = choice[len(_NO_LAYER) :].decode("utf-8", "replace")
+        if asked not in ("", principal, name):
+            raise LoginRefused(f"user {printable(name)} asks for another authorization id", TOLD)
+        self.identity = Identity(Principal(USER, name))
+
+
+def kerberos_exchanges(settings: ListenerSettings) -> NewExchange:
+    """What makes the exchanges of a listener; ConfigError."""
+    own = settings.of_mechanism("GSSAPI")
+    rules = own.strings(_RULES)
+    line = jaas_line(settings, "GSSAPI")
+    options = {} if line is None else line.options
+    problem = _problem(options, own.text(_SERVICE))
+    if problem is not None:
+        raise own.error(JAAS, None if line is None else "(hidden)", problem)
+    try:
+        names = LocalNames(rules, options["principal"].rpartition("@")[2])
+    except ValueError as error:
+        raise own.error(_RULES, ",".join(rules), str(error)) from None
+    try:
+        acceptor = Acceptor(options)
+    except ImportError:
+        problem = "GSSAPI needs the package gssapi: pip install kwire[gssapi]"
+        raise own.error("sasl.enabled.mechanisms", "GSSAPI", problem) from None
+    except ValueError as error:
+        raise own.error(JAAS, "(hidden)", str(error)) from None
+    return lambda: KerberosExchange(acceptor.new_context(), acceptor.error, names)
+
+
+def _problem(options: Mapping[str, str], service: str) -> str | None:
+    """Why a JAAS line can't be that of a broker; None if it can."""
+    if not {"keyTab", "principal"} <= options.keys():
+        return (
+            "must name the broker's key, as in com.sun.security.auth.module.Krb5LoginModule "
+            'required keyTab="/etc/kafka.keytab" principal="kafka/HOST@REALM";'
+        )
+    primary, _, rest = options["principal"].partition("/")
+    if "@" not in rest:
+        return "the principal must be SERVICE/HOST@REALM"
+    if service and primary != service:
+        return f"the principal must begin with {service}/, as {_SERVICE} says"
+    try:
+        read_secret(options["keyTab"])
+    except UnsafeFile as error:
+        return str(error)
+    return None
+
+
+def _said(error: Exception) -> str:
+    """What Kerberos says, in one line."""
+    text = str(error).partition("Minor")[2] or str(error)
+    return " ".join(text.split()).strip("() :")[:200]
