@@ -34,6 +34,7 @@ from kwire.broker.hosted_partitions import Hosted as Readable
 from kwire.budget.work import Work
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
+from kwire.handlers.fetch_news import add_by_topic, remember
 from kwire.handlers.lookups import look_without_waiting
 from kwire.handlers.readable import readable_partition
 from kwire.handlers.slices import PIECE, pieces
@@ -154,8 +155,8 @@ async def _response(
             await later(context.work.next_slice)
         _count(piece, context.broker)
         if session is not None:
-            piece = _remember(session, piece, incremental=incremental)
-        _add_by_topic(topics, piece)
+            piece = remember(session, piece, incremental=incremental)
+        add_by_topic(topics, piece)
     told = FetchResponse(session_id=session_id, responses=topics)
     told.throttle_time_ms = wait_ms
     if answer.has_error:
@@ -348,34 +349,3 @@ def _aborted(
         AbortedTransaction(producer_id=entry.producer_id, first_offset=entry.first_offset)
         for entry in found
     ]
-
-
-def _remember(
-    session: FetchSession,
-    partitions: Iterable[tuple[PartitionKey, PartitionData]],
-    *,
-    incremental: bool,
-) -> list[tuple[PartitionKey, PartitionData]]:
-    """The partitions to answer, if ``incremental`` only news; the session remembers them."""
-    told = []
-    for key, data in partitions:
-        cached = session.partitions.get(key)
-        news = cached is None or cached.is_news(data)
-        if news or not incremental:
-            told.append((key, data))
-        if cached is not None and isinstance(data.records, FileSlice):
-            session.move_to_end(key)
-    return told
-
-
-def _add_by_topic(
-    topics: list[FetchableTopicResponse],
-    partitions: Iterable[tuple[PartitionKey, PartitionData]],
-) -> None:
-    """Add partitions; neighbours of the same topic share one entry."""
-    topic = topics[-1] if topics else None
-    for (name, topic_id, _), data in partitions:
-        if topic is None or topic.topic != name or topic.topic_id != topic_id:
-            topic = FetchableTopicResponse(topic=name, topic_id=topic_id, partitions=[])
-            topics.append(topic)
-        topic.partitions.append(data)
