@@ -1,9 +1,8 @@
 /* A load generator over raw sockets: sends one prepared request again and again, and measures.
  *
- * usage: load HOST PORT CONNECTIONS IN_FLIGHT SECONDS REQUEST_FILE [PORT REQUEST_FILE]...
+ * usage: load HOST PORT CONNECTIONS IN_FLIGHT SECONDS REQUEST_FILE
  *
  * REQUEST_FILE holds one complete request frame. Each connection keeps IN_FLIGHT requests in flight.
- * With several ports, the connections are shared evenly among them.
  * A latency counts from the sending of a request to the last byte of its response. The program
  * prints one line of JSON: requests, seconds, response bytes, latency percentiles in microseconds,
  * the generator's own CPU seconds. It uses one thread and epoll. It checks neither correlation ids
@@ -30,14 +29,8 @@
 #define CONNECTS_AT_ONCE 32
 #define LONGEST_WAIT_MS 40000
 
-struct request {
-    char *frame;
-    size_t bytes;
-};
-
 struct connection {
     int fd;
-    struct request *request;
     size_t unsent;                  /* bytes of requests still to be sent */
     uint64_t sent_ns[MAX_IN_FLIGHT]; /* ring of the send times of requests in flight */
     int first, under_way;
@@ -62,16 +55,17 @@ static int compare(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
+static char *request;
+static size_t request_bytes;
 static uint32_t *samples;
 static size_t sample_count;
 static uint64_t requests, response_bytes;
 static char *scratch;
 
 static void write_some(struct connection *c) {
-    size_t bytes = c->request->bytes;
     while (c->unsent) {
-        size_t at = (bytes - c->unsent % bytes) % bytes;
-        ssize_t n = send(c->fd, c->request->frame + at, bytes - at, MSG_NOSIGNAL);
+        size_t at = (request_bytes - c->unsent % request_bytes) % request_bytes;
+        ssize_t n = send(c->fd, request + at, request_bytes - at, MSG_NOSIGNAL);
         if (n < 0) {
             if (errno == EAGAIN) return;
             fail("send");
@@ -83,7 +77,7 @@ static void write_some(struct connection *c) {
 static void start_request(struct connection *c) {
     c->sent_ns[(c->first + c->under_way) % MAX_IN_FLIGHT] = now_ns();
     c->under_way++;
-    c->unsent += c->request->bytes;
+    c->unsent += request_bytes;
 }
 
 static void finish_request(struct connection *c, uint64_t now) {
@@ -128,43 +122,28 @@ static void read_some(struct connection *c, int keep_going) {
     }
 }
 
-static struct request read_request(const char *name) {
-    struct request found;
-    FILE *file = fopen(name, "rb");
-    if (!file) fail("request file");
-    fseek(file, 0, SEEK_END);
-    found.bytes = ftell(file);
-    rewind(file);
-    found.frame = malloc(found.bytes);
-    if (fread(found.frame, 1, found.bytes, file) != found.bytes) fail("request file");
-    fclose(file);
-    return found;
-}
-
 int main(int argc, char **argv) {
-    if (argc < 7 || argc % 2 != 1) {
-        fprintf(stderr, "usage: load HOST PORT CONNECTIONS IN_FLIGHT SECONDS REQUEST_FILE "
-                        "[PORT REQUEST_FILE]...\n");
+    if (argc != 7) {
+        fprintf(stderr, "usage: load HOST PORT CONNECTIONS IN_FLIGHT SECONDS REQUEST_FILE\n");
         return 2;
     }
     int count = atoi(argv[3]), in_flight = atoi(argv[4]);
     double seconds = atof(argv[5]);
     if (in_flight > MAX_IN_FLIGHT) in_flight = MAX_IN_FLIGHT;
-    int targets = (argc - 5) / 2;
-    int *ports = calloc(targets, sizeof *ports);
-    struct request *wanted = calloc(targets, sizeof *wanted);
-    for (int i = 0; i < targets; i++) {
-        ports[i] = atoi(i ? argv[5 + 2 * i] : argv[2]);
-        wanted[i] = read_request(argv[6 + 2 * i]);
-    }
+    FILE *file = fopen(argv[6], "rb");
+    if (!file) fail("request file");
+    fseek(file, 0, SEEK_END);
+    request_bytes = ftell(file);
+    rewind(file);
+    request = malloc(request_bytes);
+    if (fread(request, 1, request_bytes, file) != request_bytes) fail("request file");
     scratch = malloc(READ_BYTES);
     samples = malloc(MAX_SAMPLES * sizeof *samples);
     struct connection *all = calloc(count, sizeof *all);
     int poll = epoll_create1(0);
     for (int i = 0; i < count; i++) {
-        struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(ports[i % targets])};
+        struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(atoi(argv[2]))};
         inet_pton(AF_INET, argv[1], &address.sin_addr);
-        all[i].request = &wanted[i % targets];
         all[i].fd = socket(AF_INET, SOCK_STREAM, 0);
         /* A broker's queue of new connections is short; if it is full, a connection waits a second. */
         if (i % CONNECTS_AT_ONCE == CONNECTS_AT_ONCE - 1) usleep(10000);

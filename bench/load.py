@@ -6,7 +6,6 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -70,25 +69,10 @@ def run_load(
     seconds: float,
 ) -> Load:
     """Send one request again and again for ``seconds``."""
-    return run_loads(generator, [(bootstrap, frame)], connections, in_flight, seconds)
-
-
-def run_loads(
-    generator: Generator,
-    targets: Sequence[tuple[str, bytes]],
-    connections: int,
-    in_flight: int,
-    seconds: float,
-) -> Load:
-    """Send to each address on the same host its request; they share the connections evenly."""
-    pairs = []
-    for number, (address, frame) in enumerate(targets):
-        host, _, port = address.rpartition(":")
-        file = generator.directory / f"request-{number}"
-        file.write_bytes(frame)
-        pairs += [port, str(file)]
-    first, *rest = pairs
-    arguments = [host, first, str(connections), str(in_flight), str(seconds), *rest]
+    host, _, port = bootstrap.rpartition(":")
+    file = generator.directory / "request"
+    file.write_bytes(frame)
+    arguments = [host, port, str(connections), str(in_flight), str(seconds), str(file)]
     run = subprocess.run(
         [*generator.command, *arguments],
         capture_output=True,

@@ -17,18 +17,17 @@ LONGEST_WAIT_S = 40
 class Connection:
     """One connection: the send times of its requests in flight, and the state of its responses."""
 
-    def __init__(self, host: str, port: int, request: bytes) -> None:
-        self.request = request
+    def __init__(self, host: str, port: int) -> None:
         self.socket = socket.create_connection((host, port))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.sent: deque[float] = deque()
         self.unread = bytearray()
         self.left = 0
 
-    def send(self) -> None:
+    def send(self, request: bytes) -> None:
         """Send one more request."""
         self.sent.append(time.perf_counter())
-        self.socket.sendall(self.request)
+        self.socket.sendall(request)
 
     def receive(self) -> tuple[int, list[float]]:
         """Bytes received, and the latencies in seconds of the responses they complete."""
@@ -52,19 +51,17 @@ class Connection:
             taken.append(now - self.sent.popleft())
 
 
-def run(
-    host: str, count: int, in_flight: int, seconds: float, targets: list[tuple[int, bytes]]
-) -> dict:
-    """Load the targets, each a port and its request; returns the fields of ``bench.load.Load``."""
+def run(host: str, port: int, count: int, in_flight: int, seconds: float, request: bytes) -> dict:
+    """Load the broker for a while; returns the fields of ``bench.load.Load``."""
     selector = selectors.DefaultSelector()
-    connections = [Connection(host, *targets[number % len(targets)]) for number in range(count)]
+    connections = [Connection(host, port) for _ in range(count)]
     for connection in connections:
         selector.register(connection.socket, selectors.EVENT_READ, connection)
     cpu_before = time.process_time()
     started = time.perf_counter()
     for connection in connections:
         for _ in range(in_flight):
-            connection.send()
+            connection.send(request)
     latencies: list[float] = []
     response_bytes = 0
     while any(connection.sent for connection in connections):
@@ -74,7 +71,7 @@ def run(
             response_bytes += size_bytes
             latencies += taken
             for _ in taken if going else ():
-                key.data.send()
+                key.data.send(request)
     ended = time.perf_counter()
     for connection in connections:
         connection.socket.close()
@@ -95,7 +92,6 @@ def run(
 
 
 if __name__ == "__main__":
-    host, port, count, in_flight, seconds, *rest = sys.argv[1:]
-    pairs = zip([port, *rest[1::2]], rest[0::2], strict=True)
-    targets = [(int(number), Path(file).read_bytes()) for number, file in pairs]
-    print(json.dumps(run(host, int(count), int(in_flight), float(seconds), targets)))
+    host, port, count, in_flight, seconds, file = sys.argv[1:]
+    frame = Path(file).read_bytes()
+    print(json.dumps(run(host, int(port), int(count), int(in_flight), float(seconds), frame)))

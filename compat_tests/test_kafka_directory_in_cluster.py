@@ -61,7 +61,8 @@ def test_a_directory_of_kafka_is_replicated(tmp_path: Path) -> None:
 
 def partitions(directory: Path) -> list[Path]:
     """The directories of partitions that are to be replicated."""
-    return [path.parent for path in directory.glob("*/partition.metadata")]
+    found = [path.parent for path in directory.glob("*/partition.metadata")]
+    return [path for path in found if not path.name.startswith("__cluster_metadata-")]
 
 
 def replicate(cluster: KwireCluster, tmp_path: Path, names: list[str]) -> None:

@@ -11,7 +11,15 @@ from enum import IntEnum
 
 
 class ErrorCode(IntEnum):
-    """Every error code of Kafka 4.3, under Kafka's own name."""
+    """Every error code of Kafka 4.3, under Kafka's own name.
+
+    ``ErrorCode(number)`` never fails: a number without a name is UNKNOWN_SERVER_ERROR, because a
+    newer broker may send one (Errors.forCode).
+    """
+
+    @classmethod
+    def _missing_(cls, value: object) -> "ErrorCode":
+        return cls.UNKNOWN_SERVER_ERROR
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0

@@ -80,6 +80,8 @@ class Housekeeping:
         self.flush_due()
         self._broker.wake_coordinators()
         self._broker.look_at_offline()
+        if self._broker.authorizer is not None:
+            self._broker.authorizer.denials.tell()
         await self._bound_producers()
         now_s = trio.current_time()
         self._poller.newcomers.sweep(now_s)

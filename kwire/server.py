@@ -20,6 +20,7 @@ import trio
 
 from kwire.broker.broker import Broker
 from kwire.budget.large import SETTING as LARGE
+from kwire.budget.resting import ARRIVING
 from kwire.budget.resting import SETTING as RESTING
 from kwire.budget.threads import Kind
 from kwire.clock import Clock
@@ -309,6 +310,7 @@ class Server:
             async with trio.open_nursery() as connections:
                 self.poller = Poller(connections, self._own_wait, broker.tally, self._open_frame)
                 self.poller.resting.max_bytes = partial(broker.integer, RESTING)
+                self.poller.arriving.max_bytes = partial(broker.integer, ARRIVING)
                 self.poller.turns.large.max_bytes = partial(broker.integer, LARGE)
                 self.poller.reach = broker.reach
                 broker.do_afterwards = self.poller.do_afterwards

@@ -25,13 +25,13 @@ What the commands do to an Iceberg table is in ``test_upkeep``, in less time.
 """
 
 
-def write_file(broker: str, topic: str, directory: Path, kind: str) -> None:
+def write_file(broker: str, topic: str, directory: Path, kind: str, batch: int = 20) -> None:
     """The pipeline's file: small batches, dead letters, and the timestamps of rows."""
     settings = settings_of(
         broker,
         topic,
         directory,
-        source__max_offsets_per_trigger=20,
+        source__max_offsets_per_trigger=batch,
         sink__kind=kind,
         sink__metadata=["topic", "partition", "offset", "timestamp"],
         dead_letters={"path": str(directory / "dead")},
@@ -51,7 +51,7 @@ def test_the_commands_of_a_table(
     """The table is exact after each of them, with markers, aborted records and dead letters."""
     topic = new_topic(1)
     produce_all_kinds(broker, topic, 0, 40)
-    write_file(broker, topic, tmp_path, kind)
+    write_file(broker, topic, tmp_path, kind, batch=40)
     commands("run", "--quiet")
     found = commands.verify()
     assert (found["broker"], found["sink"], found["dead_letters"]) == (42, 41, 1)

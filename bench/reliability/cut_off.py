@@ -50,6 +50,7 @@ def broker_cut(scenarios: Scenarios) -> Iterator[Seen]:
     network, victim = _network(scenarios), scenarios.busiest()
     own = scenarios.led_by(victim)
     rest = [index for index in range(PARTITIONS) if index not in own]
+    scenarios.trial.down.add(victim)  # what it knows of the cluster is old
     began_s = time.monotonic()
     network.cut(victim, CLUSTER)
     scenarios.load.wait([*own, *rest], began_s + IN_FLIGHT_S)
@@ -59,3 +60,4 @@ def broker_cut(scenarios: Scenarios) -> Iterator[Seen]:
     time.sleep(max(0.0, began_s + CUT_BROKER_S - time.monotonic()))
     network.heal(victim, CLUSTER)
     yield Seen("P10", "from its return until it is in sync", scenarios.whole())
+    scenarios.trial.down.discard(victim)

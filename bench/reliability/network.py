@@ -71,7 +71,7 @@ class Network:
         return f"{self._mark}{side[:3]}"
 
     def _cable(self, node_id: int, side: str) -> str:
-        return f"{self._mark}{side[:2]}{node_id}"
+        return f"{self._mark}{side[:3]}{node_id}"
 
     def name(self, node_id: int) -> str:
         """The namespace of a broker."""

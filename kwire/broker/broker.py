@@ -31,7 +31,7 @@ from kwire.broker.flusher import Flusher
 from kwire.broker.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from kwire.broker.partition import Partition
 from kwire.broker.served_partitions import ServedPartitions
-from kwire.broker.tally import Tally
+from kwire.broker.tally import Bugs, Tally
 from kwire.budget.threads import Threads
 from kwire.clock import Clock
 from kwire.config.broker import BrokerConfig
@@ -108,8 +108,9 @@ class Broker:
         self._unreachable = unreachable_brokers(image)
         self.settings: Mapping[str, Value] = broker_settings(config, image, self.node_id)
         self.tally = Tally()
-        self.bugs: list[Exception] = []
+        self.bugs = Bugs()
         self.is_stopping = self.has_followers = False
+        self.selects_nearest = config.selects_nearest_replica()
         self.reach: Reach | None = None
         self.suspects: Suspects | None = None
         self.do_afterwards: Callable[[Callable[[], object]], object] = lambda do: do()
@@ -137,6 +138,7 @@ class Broker:
         self.is_offline = self._served.is_offline
         self.partitions = self._served.all
         self.stable_offset = self._served.stable_offset
+        self.replica = self._served.replica
         self.hosted = self._served.hosted
         self.high_watermarks = self._served.high_watermarks
         self.gone = self._served.gone
@@ -356,6 +358,8 @@ class Broker:
         """Take a new image, and apply its changes to the partitions of this broker."""
         if image.brokers is not self.image.brokers:
             self._unreachable = unreachable_brokers(image, self.image, self._unreachable)
+            if self.suspects is not None:
+                self.suspects.compare(self.image, image)
         if image.client_quotas is not self.image.client_quotas:
             self._follow_quotas(image)
         if self.authorizer is not None:  # before who sees the image asks it

@@ -243,6 +243,7 @@ class Commits:
                     with batch.scope:
                         await self._write(batch)
                     self._batch = None
+                del first, batch  # they hold large requests, which are freed in a thread
             self._asked = trio.Event()
             await self._asked.wait()
 

@@ -24,11 +24,14 @@ Source: FetchSessionCacheShard of Kafka.
 from collections.abc import Collection, Iterable
 from operator import attrgetter
 from random import Random
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from kwire.broker.partition import NOWHERE, Partition
+from kwire.broker.partition import NOWHERE, Partition, PartitionReference
 from kwire.errors import ErrorCode, KafkaError
 from kwire.protocol.messages.fetch import PartitionData
+
+if TYPE_CHECKING:
+    from kwire.broker.follower_partition import FollowerPartition, FollowerReference
 
 NO_SESSION = 0
 INITIAL_EPOCH = 0
@@ -66,7 +69,7 @@ class CachedPartition:
     )
 
     def __init__(self, wanted: WantedPartition) -> None:
-        self.reference = NOWHERE
+        self.reference: PartitionReference | FollowerReference = NOWHERE
         self.high_watermark = -1
         self.log_start_offset = -1
         self.want(wanted)
@@ -77,7 +80,7 @@ class CachedPartition:
         self.fetch_offset = wanted.fetch_offset
         self.partition_max_bytes = wanted.partition_max_bytes
 
-    def answered_by(self, partition: Partition) -> None:
+    def answered_by(self, partition: "Partition | FollowerPartition") -> None:
         """Remember which partition answered, without keeping it in memory."""
         self.reference = partition.reference
 
@@ -106,6 +109,7 @@ class CachedPartition:
         news = bool(
             has_records
             or told.error_code
+            or told.preferred_read_replica >= 0
             or told.high_watermark != self.high_watermark
             or told.log_start_offset != self.log_start_offset
         )

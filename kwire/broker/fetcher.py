@@ -3,8 +3,9 @@
 Rules:
 
 - It has a connection of its own: a fetch that waits at the leader delays nothing else.
-- A request in flight is given up, and the connection with it, when partitions are added: they don't
-  wait until the leader answers. That happens at most every ``LEAST_BETWEEN_S``.
+- Partitions that are added join the session with the next request. A leader without news keeps a
+  request waiting: then that is given up, and the connection and the session with it, after
+  ``GRACE_S``, and at most every ``LEAST_BETWEEN_S``.
 - The task ends when it follows nothing. After an error it rests, a little longer each time, and at
   most ``replica.fetch.backoff.ms``; any news of the image ends the rest.
 - What is left of an answer counts no more for a partition that has got another leader or epoch
@@ -26,8 +27,8 @@ import trio
 from kwire.broker.fetching import Fetching, Limits, Outcome
 from kwire.broker.flusher import Flusher
 from kwire.broker.follower_partition import FollowerPartition
-from kwire.broker.suspects import Suspects
 from kwire.broker.leaders_ends import ends_of
+from kwire.broker.suspects import Suspects
 from kwire.budget.threads import Threads
 from kwire.client.errors import ClientError
 from kwire.client.peer import OpenStream, Peer
@@ -44,6 +45,9 @@ log = logging.getLogger(__name__)
 
 LEAST_BETWEEN_S = 0.1
 """A request is given up for partitions that are added, but not more often than that."""
+
+GRACE_S = 0.02
+"""A leader with news answers within this time."""
 
 BYTES_PER_TURN = 256 * 1024
 """After appending so much, other tasks have their turn."""
@@ -120,10 +124,8 @@ class Fetcher:
         if self.is_idle:
             self._asking.cancel()
         elif is_urgent:
-            if now_s - self._given_up_s >= LEAST_BETWEEN_S:
-                self._asking.cancel()
-            else:
-                self._asking.deadline = self._given_up_s + LEAST_BETWEEN_S
+            end_s = max(now_s + GRACE_S, self._given_up_s + LEAST_BETWEEN_S)
+            self._asking.deadline = min(self._asking.deadline, end_s)
 
     async def run(self) -> None:
         """Fetch until nothing is followed here."""

@@ -3,7 +3,8 @@
 Rules:
 
 - Only what the leader has is appended, and only while the role lasts: ``is_deleted`` says that it
-  is over. No client reads or writes here.
+  is over. No client writes here. Consumers may read up to the high watermark (KIP-392), but not
+  while the log is cut.
 - The high watermark is the leader's, but never beyond this log's end. It falls only with a cut.
 - A power cut may leave a gap between two segments. The log is cut there before it follows anybody,
   because a leader sees only its end. So is a log without leader epochs, at the high watermark.
@@ -16,9 +17,21 @@ Source: Partition.appendRecordsToFollowerOrFutureReplica, ReplicaFetcherThread o
 import trio
 
 from kwire.broker.fetching import Position
+from kwire.broker.partition import Waiter
+from kwire.errors import ErrorCode, KafkaError
 from kwire.log.partition_log import PartitionLog
 from kwire.log.replication import append_replicated
+from kwire.protocol.file_slice import FileSlice
 from kwire.record.batch import Buffer
+
+
+class FollowerReference:
+    """Leads to a partition while its role lasts; see ``PartitionReference``."""
+
+    __slots__ = ("partition",)
+
+    def __init__(self, partition: "FollowerPartition") -> None:
+        self.partition: FollowerPartition | None = partition
 
 
 class FollowerPartition:
@@ -26,7 +39,7 @@ class FollowerPartition:
 
     __slots__ = (
         *("cutting", "high_watermark", "index", "is_deleted", "leader", "leader_epoch"),
-        *("log", "topic", "topic_id"),
+        *("log", "reference", "topic", "topic_id", "waiters"),
     )
 
     def __init__(
@@ -49,6 +62,8 @@ class FollowerPartition:
         self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
         self.is_deleted = False
         self.cutting: trio.Event | None = None
+        self.reference = FollowerReference(self)
+        self.waiters: set[Waiter] = set()
 
     @property
     def is_offline(self) -> bool:
@@ -95,6 +110,8 @@ class FollowerPartition:
             self.high_watermark = watermark
             if self.log.producers.ended:
                 self.log.producers.forget_ended(watermark)
+            if self.waiters:
+                self.wake()
         self.log.advance_log_start_offset(min(leaders_start, self.high_watermark))
 
     def begin_cut(self) -> None:
@@ -116,9 +133,29 @@ class FollowerPartition:
     def flushed(self) -> None:
         """A flush has ended: nobody waits for it here."""
 
+    def read(
+        self, offset: int, max_bytes: int, *, read_committed: bool, min_one_batch: bool
+    ) -> FileSlice | None:
+        """Batches for a consumer, up to the high watermark; see ``Partition.read``."""
+        end_offset = self.last_stable_offset if read_committed else self.high_watermark
+        return self.log.read(offset, max_bytes, end_offset=end_offset, min_one_batch=min_one_batch)
+
+    def check_leader_epoch(self, current_leader_epoch: int) -> None:
+        """See ``Partition.check_leader_epoch``."""
+        if current_leader_epoch not in (-1, self.leader_epoch):
+            is_older = current_leader_epoch < self.leader_epoch
+            raise KafkaError(_FENCED if is_older else ErrorCode.UNKNOWN_LEADER_EPOCH)
+
     def wake(self) -> None:
-        """The data directory has failed: nobody waits for that here."""
+        """Wake all fetches that wait for this partition."""
+        for waiter in list(self.waiters):
+            waiter.set()
 
     def delete(self) -> None:
-        """End the role."""
+        """End the role: wake the fetches that wait for it, and empty references."""
         self.is_deleted = True
+        self.reference.partition = None
+        self.wake()
+
+
+_FENCED = ErrorCode.FENCED_LEADER_EPOCH

@@ -16,6 +16,7 @@ from typing import Any
 
 import trio
 
+from kwire.broker.tally import Bugs
 from kwire.budget.threads import Threads
 from kwire.coordinator.effects import Job, JobKind
 
@@ -25,7 +26,7 @@ log = logging.getLogger(__name__)
 class Jobs:
     """The jobs of a broker's coordinators, run in ``nursery``; ``bugs`` collects exceptions."""
 
-    def __init__(self, nursery: trio.Nursery, threads: Threads, bugs: list[Exception]) -> None:
+    def __init__(self, nursery: trio.Nursery, threads: Threads, bugs: Bugs) -> None:
         self._nursery = nursery
         self._bugs = bugs
         self._kinds = {

@@ -35,9 +35,10 @@ BETWEEN_S = 0.05
 """The pause between two tries to connect that may prove a death."""
 
 CONNECT_S = 1.0
+FIRST_PAUSE_S = 0.05
 PAUSE_S = 1.0
-"""The pause before a connection that could not be opened, or that was ended at once, is tried
-again."""
+"""The first and the longest pause before a connection that has ended, or could not be opened, is
+tried again. A process that dies may take connections for a moment after it has ended others."""
 
 
 class Watched(NamedTuple):
@@ -94,15 +95,19 @@ class Proofs:
 
     async def _watch(self, watched: Watched, scope: trio.CancelScope) -> None:
         with scope:
-            had_connection = watched.session is None
+            had_connection, pause_s = watched.session is None, FIRST_PAUSE_S
             while True:
+                began_s = trio.current_time()
                 stream = await self._connect(watched.address)
                 if stream is not None:
                     had_connection = True
                     await _wait_end(stream)
+                    if trio.current_time() - began_s > PAUSE_S:
+                        pause_s = FIRST_PAUSE_S
                 if had_connection and await self._refuses(watched.address):
                     break
-                await trio.sleep(PAUSE_S)
+                await trio.sleep(pause_s)
+                pause_s = min(2 * pause_s, PAUSE_S)
             await self._note_dead(watched)
 
     async def _note_dead(self, watched: Watched) -> None:

@@ -61,10 +61,24 @@ class Quotas:
         meter = self.of(principal, client_id).fetch
         return most_bytes if meter is None else int(min(most_bytes, meter.most_at_once))
 
-    def fetched(self, principal: Principal, client_id: str | None, size_bytes: int) -> int:
-        """Count the records that a consumer gets; return how many ms it has to wait."""
+    def fetched(
+        self, principal: Principal, client_id: str | None, size_bytes: int
+    ) -> tuple[int, bool]:
+        """Count the records that a consumer would get.
+
+        Returns how many ms it has to wait, and whether it gets them all the same. It does if it has
+        used nothing: a batch may be larger than all that the quota ever allows at once.
+        """
         meter = self.of(principal, client_id).fetch
-        return 0 if meter is None else meter.use(size_bytes, self.steady_ms())
+        if meter is None:
+            return 0, True
+        now_ms = self.steady_ms()
+        is_first = meter.counter.measure(now_ms)[0] <= 0
+        wait_ms = meter.use(size_bytes, now_ms)
+        if wait_ms and not is_first:
+            meter.counter.record(-size_bytes, now_ms)
+            return wait_ms, False
+        return wait_ms, True
 
     def note(self, kind: str, wait_ms: int) -> None:
         """Note that a client has to wait."""

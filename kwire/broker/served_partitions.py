@@ -30,6 +30,7 @@ from kwire.broker.touched import Touched, touched_by
 from kwire.budget.threads import Kind
 from kwire.clock import Clock
 from kwire.errors import KafkaError
+from kwire.log.checkpoints import TopicPartition
 from kwire.log.log_config import LogConfig
 from kwire.log.manager import LogManager
 from kwire.log.partition_log import PartitionLog
@@ -76,6 +77,7 @@ class ServedPartitions(HostedPartitions):
         self._clock = clock
         self._threads = threads
         self._moved: dict[FollowerPartition, None] = {}
+        self._given_away: dict[TopicPartition, Hosted] = {}
 
     def open_all(self, image: MetadataImage) -> None:
         """Open and serve every partition of an image, when the broker starts."""
@@ -128,10 +130,14 @@ class ServedPartitions(HostedPartitions):
             await replica.cutting.wait()
 
     def _settle(self, topic: TopicImage, index: int, replica: Hosted) -> None:
-        """Have a replica be what its row says; one whose role has ended is removed later."""
+        """Have a replica be what its row says; if it has no role, its log is deleted later."""
         row = topic.partitions[index]
         role = role_of(row, self._node_id)
-        if role is Role.NONE or self._stays(replica, role, row):
+        if role is Role.NONE:
+            self._end((topic.name, index))
+            self._given_away[topic.name, index] = replica
+            return
+        if self._stays(replica, role, row):
             return
         self._host(self._as(role, topic, index, replica.log, replica.high_watermark))
 
@@ -223,7 +229,8 @@ class ServedPartitions(HostedPartitions):
         for index in indexes:
             if role_of(topic.partitions[index], self._node_id) is Role.NONE:
                 self._offline.pop((topic.name, index), None)
-                replica = self.replica(topic.name, index)
+                given_away = self._given_away.pop((topic.name, index), None)
+                replica = given_away or self.replica(topic.name, index)
                 if replica is not None and replica.topic_id == topic.topic_id:
                     removed.append(replica)
         return removed

@@ -17,6 +17,26 @@ BUCKETS: Final = 28
 """Bucket ``n`` holds times of fewer than ``2**n`` µs that fit into no bucket before it."""
 
 
+MOST_BUGS: Final = 20
+
+
+class Bugs(list[Exception]):
+    """The unexpected exceptions; ``seen`` is how many there were.
+
+    Only the first ``MOST_BUGS`` are kept, because an exception keeps the objects of its request.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen = 0
+
+    def append(self, error: Exception) -> None:
+        """Count a bug, and keep it if it is one of the first."""
+        self.seen += 1
+        if len(self) < MOST_BUGS:
+            super().append(error)
+
+
 class Spread:
     """A histogram of times: how many fell into each bucket, and their sum in µs."""
 

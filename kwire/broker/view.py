@@ -13,6 +13,7 @@ import trio
 from kwire.broker.commits import Decide
 from kwire.broker.flusher import Flusher
 from kwire.broker.partition import Partition
+from kwire.broker.tally import Bugs
 from kwire.budget.threads import Threads
 from kwire.clock import Clock
 from kwire.config.settings import Value
@@ -46,7 +47,7 @@ class BrokerView(TopicMaker, Protocol):
     threads: Threads
     flusher: Flusher
     background: trio.Nursery
-    bugs: list[Exception]
+    bugs: Bugs
 
     def partition(self, topic: str, index: int) -> Partition:
         """A partition by name.

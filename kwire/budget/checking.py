@@ -28,8 +28,8 @@ from kwire.budget.work import ClientGone, Work
 _T = TypeVar("_T")
 _A = TypeVar("_A")
 
-STRETCH_UNITS = 500
-"""The approximate cost of decompressing and reading 64 KiB (one stretch), in microseconds."""
+STRETCH_UNITS = 125
+"""The approximate cost of decompressing and reading 16 KiB (one stretch), in microseconds."""
 
 DEBIT_UNITS = 20_000
 """A connection's first count of units is this much above the connection that was served last."""

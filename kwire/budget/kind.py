@@ -1,11 +1,22 @@
-"""One kind of work for threads, with a limit of its own; ``kwire.budget.threads`` has all kinds."""
+"""One kind of work for threads, with a limit of its own; ``kwire.budget.threads`` has all kinds.
 
+If the system refuses a new thread, the work waits until it has one: connections and other programs
+take threads too, and give them back. Otherwise the error would end the broker, or a connection.
+"""
+
+import logging
 from collections.abc import Callable
+from traceback import walk_tb
 from typing import TypeVar
 
 import trio
 
+log = logging.getLogger(__name__)
+
 _T = TypeVar("_T")
+
+PAUSE_S = 0.1
+TRIES = 300
 
 
 class Kind:
@@ -25,8 +36,25 @@ class Kind:
         """Run ``function(*args)`` in a thread; return its result or raise its error.
 
         If this call is cancelled, it waits for the thread. With ``abandon`` it doesn't: then the
-        function may only compute, and change nothing that others see.
+        function may only compute, and change nothing that others see. Raises RuntimeError if the
+        system has no thread for half a minute.
         """
-        return await trio.to_thread.run_sync(
-            function, *args, limiter=self._limiter, abandon_on_cancel=abandon
-        )
+        left = TRIES
+        while True:
+            try:
+                return await trio.to_thread.run_sync(
+                    function, *args, limiter=self._limiter, abandon_on_cancel=abandon
+                )
+            except RuntimeError as error:
+                left -= 1
+                if not left or not _is_refused(error):
+                    raise
+                if left == TRIES - 1:
+                    log.warning("the system refuses a new thread (%s); work waits for it", error)
+            await trio.sleep(PAUSE_S)
+
+
+def _is_refused(error: RuntimeError) -> bool:
+    """Whether no thread could be started, so that the function hasn't begun."""
+    names = [frame.f_code.co_name for frame, _ in walk_tb(error.__traceback__)]
+    return "start_thread_soon" in names

@@ -12,6 +12,8 @@ Rules:
 - Connections end until the rest fits into the limit, or only one connection is left. The log names
   the setting.
 - Slices of files don't count, because they are not in memory.
+- Large requests that have arrived in part are bounded in the same way, by
+  ``kwire.arriving.max.bytes``: a client may announce a request of 100 MB and never end it.
 """
 
 import logging
@@ -21,6 +23,7 @@ from typing import Protocol
 log = logging.getLogger(__name__)
 
 SETTING = "kwire.resting.max.bytes"
+ARRIVING = "kwire.arriving.max.bytes"
 
 
 class Resting(Protocol):
@@ -33,9 +36,14 @@ class Resting(Protocol):
 
 
 class RestingBytes:
-    """The connections that hold bytes at rest: how many each, and since when."""
+    """The connections that hold bytes at rest: how many each, and since when.
 
-    def __init__(self) -> None:
+    ``setting`` bounds them; ``what`` says in the log what the bytes do.
+    """
+
+    def __init__(self, setting: str = SETTING, what: str = "rest for its client") -> None:
+        self._setting = setting
+        self._what = what
         self.max_bytes: Callable[[], int] = lambda: 1 << 62
         self.held_bytes = 0
         self._held: dict[Resting, tuple[int, float]] = {}
@@ -70,12 +78,13 @@ class RestingBytes:
             size_bytes, since_s = self._held[longest]
             self.forget(longest)
             log.warning(
-                "closing the connection from %s: %d bytes rest for its client since %.1f s, and all"
+                "closing the connection from %s: %d bytes %s since %.1f s, and all"
                 " connections together hold more than %s=%d",
                 longest.peer_host,
                 size_bytes,
+                self._what,
                 now_s - since_s,
-                SETTING,
+                self._setting,
                 most,
             )
             longest.abort_nowait()

@@ -10,7 +10,7 @@ Rules:
   If ``spend`` returns True, the handler waits for its next slice before that work:
   ``if work.spend(20): await later(work.next_slice)``.
 - A pass of the event loop begins when the poller sets ``units_left`` to ``PASS_UNITS``. A request
-  gets its first slice without waiting: ``SLICE_UNITS``, or the units that the pass has left.
+  gets its first slice without waiting: ``FIRST_UNITS``, or the units that the pass has left.
 - When the units of a pass are spent, the connections that are left wait for the next pass
   (``kwire.connection.crowd``).
 - A request costs more than its handler counts: ``requests_left`` bounds the requests of one pass
@@ -21,7 +21,8 @@ Rules:
 - The connection that has used the fewest units gets the next slice. So a client with one request
   does not wait for a client with a thousand requests (CFS, the scheduler of Linux, has the same
   idea). A connection that was quiet is ahead of the busy ones by at most ``CREDIT_UNITS``. So
-  is a new connection, however much the others have used in the days before.
+  is a new connection, however much the others have used in the days before. A host that connects
+  anew goes on where its last connection was.
 - ``next_slice`` raises ClientGone if the client closed its connection while the handler waited.
 """
 
@@ -32,17 +33,23 @@ import trio
 from kwire.budget.large import LargeRequests
 from kwire.budget.line import Line, LineClosed
 
-SLICE_UNITS = 1000
-PASS_UNITS = 4000
+FIRST_UNITS = 1000
+"""The slice with which a request begins, so that most requests need no second one."""
+
+SLICE_UNITS = 500
+PASS_UNITS = 2000
 PASS_REQUESTS = 256
 """How many requests of fast paths one pass serves, beside the first of each connection."""
 
 DECODED_REQUESTS = 7
 """A request that is no fast path's takes the time of so many more."""
 
-CREDIT_UNITS = 10 * SLICE_UNITS
+CREDIT_UNITS = 20 * SLICE_UNITS
 """By how many units a connection that was quiet may be ahead of the busy connections."""
 
+
+MOST_HOSTS = 1000
+"""Of so many hosts the broker knows what their ended connections have used."""
 
 LARGE_ANSWER_BYTES = 65_536
 """A response of so many bytes is encoded in a thread; the bytes beyond them count as held."""
@@ -76,6 +83,7 @@ class Turns:
         self.large = LargeRequests()
         self._line = Line()
         self.floor = 0  # what the busiest connection that was served had used
+        self._left_by: dict[str, int] = {}  # the units of hosts whose connections have ended
 
     def begin_pass(self) -> None:
         """A pass of the event loop begins."""
@@ -107,6 +115,21 @@ class Turns:
     def rank(self, used_units: int) -> int:
         """What a connection counts as having used, beside others: quiet ones keep some credit."""
         return max(used_units, self.floor - CREDIT_UNITS)
+
+    def leave(self, host: str, used_units: int) -> None:
+        """A connection of this host has ended: the next one goes on where it was.
+
+        Otherwise a client that reconnects for each request would always be ahead of the others.
+        """
+        if used_units <= self.floor - CREDIT_UNITS:
+            return
+        self._left_by[host] = max(used_units, self._left_by.pop(host, 0))
+        if len(self._left_by) > MOST_HOSTS:
+            del self._left_by[next(iter(self._left_by))]
+
+    def first_units(self, host: str) -> int:
+        """What a new connection of this host counts as having used."""
+        return self._left_by.get(host, 0)
 
     def close(self) -> None:
         """Grant no more slices, because the broker stops: requests that need one are given up."""
@@ -178,7 +201,7 @@ class Work:
         turns.requests_left -= DECODED_REQUESTS
         left = turns.units_left
         # Every request begins here, so this spells out ``go_on`` and ``spend``.
-        self._left = (left if left < SLICE_UNITS else SLICE_UNITS) - units
+        self._left = (left if left < FIRST_UNITS else FIRST_UNITS) - units
         used_units = self.used_units = self.used_units + units
         turns.units_left = left - units
         if used_units > turns.floor:
@@ -187,7 +210,7 @@ class Work:
     def go_on(self) -> None:
         """Continue the current request in another pass of the event loop, with a new slice."""
         left = self._turns.units_left
-        self._left = left if left < SLICE_UNITS else SLICE_UNITS
+        self._left = left if left < FIRST_UNITS else FIRST_UNITS
 
     def spend(self, units: int) -> bool:
         """Count the next piece of work; return whether to wait for ``next_slice`` before it."""
@@ -232,7 +255,10 @@ class Work:
         await self._turns.wait(self)
         if self.is_unwanted():
             raise ClientGone
-        self._left = SLICE_UNITS
+        # What the last piece cost beyond its slice is paid with this one, so that pieces of most of
+        # a slice aren't followed by another.
+        left = SLICE_UNITS + self._left if self._left < 0 else SLICE_UNITS
+        self._left = left if left > 0 else 0
 
     def is_unwanted(self) -> bool:
         """Whether the request is to be given up, because its client has gone; threads may ask."""

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import trio
 
-from kwire.client.cluster import Cluster, check, code_of
+from kwire.client.cluster import Cluster, check
 from kwire.client.errors import ClientError
 from kwire.client.leaders import TopicPartition
 from kwire.client.range_assignor import assign_ranges
@@ -171,7 +171,7 @@ class ClassicMember:
 
     def _joins_again(self, number: int, member_id: str) -> bool:
         """Whether the member has to join again after this answer; remembers its new id."""
-        code = code_of(number)
+        code = ErrorCode(number)
         if code is ErrorCode.MEMBER_ID_REQUIRED:
             self._member_id = member_id
         elif code is ErrorCode.UNKNOWN_MEMBER_ID:

@@ -261,15 +261,7 @@ class Cluster:
 def check(number: int, what: str) -> None:
     """Raise KafkaError for an error code other than 0; a code that is unknown counts as -1."""
     if number:
-        raise KafkaError(code_of(number), what)
-
-
-def code_of(number: int) -> ErrorCode:
-    """The error code with a number; a newer broker may send numbers without a name here."""
-    try:
-        return ErrorCode(number)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR
+        raise KafkaError(ErrorCode(number), what)
 
 
 @asynccontextmanager

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
-from kwire.client.cluster import Cluster, code_of
-from kwire.errors import KafkaError
+from kwire.client.cluster import Cluster
+from kwire.errors import ErrorCode, KafkaError
 from kwire.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -130,4 +130,4 @@ async def _home(cluster: Cluster, resource: Resource) -> int | None:
 def _raise(number: int, message: str | None, resource: Resource) -> None:
     if number:
         what = f"{resource.type.name.lower().replace('_', ' ')} {resource.name}"
-        raise KafkaError(code_of(number), message or what)
+        raise KafkaError(ErrorCode(number), message or what)

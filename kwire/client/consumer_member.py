@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import trio
 
-from kwire.client.cluster import Cluster, code_of
+from kwire.client.cluster import Cluster
 from kwire.client.errors import ClientError
 from kwire.client.leaders import TopicPartition
 from kwire.errors import ErrorCode, KafkaError
@@ -116,7 +116,7 @@ class ConsumerMember:
             if self._epoch == _LEAVE:
                 return
             answer = await self._ask(self._request())
-            code = code_of(answer.error_code)
+            code = ErrorCode(answer.error_code)
             if code in _THROWN_OUT:
                 self._epoch = _JOIN
                 self._owned = set()

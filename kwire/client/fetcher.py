@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import trio
 
-from kwire.client.cluster import TRY_AGAIN, Cluster, code_of
+from kwire.client.cluster import TRY_AGAIN, Cluster
 from kwire.client.errors import CannotConnect, ConnectionLost
 from kwire.client.leaders import TopicPartition, find_leaders, first_error
 from kwire.client.offsets import by_topic, ends_of, starts_of
@@ -126,7 +126,7 @@ class Fetcher:
                 timeout_s=self._cluster.settings.request_timeout_s + self._max_wait_ms / 1000,
             )
             if answer.error_code:
-                raise KafkaError(code_of(answer.error_code), f"fetch from broker {node}")
+                raise KafkaError(ErrorCode(answer.error_code), f"fetch from broker {node}")
             answered.add(node)
             has_moved = False
             for topic in answer.responses:
@@ -143,7 +143,7 @@ class Fetcher:
             await self._into_range(partition)
             return False
         if data.error_code:
-            code = code_of(data.error_code)
+            code = ErrorCode(data.error_code)
             if code in TRY_AGAIN:
                 return True
             raise KafkaError(code, str(partition))

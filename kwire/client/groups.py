@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from kwire.client.cluster import Cluster, check, code_of
+from kwire.client.cluster import Cluster, check
 from kwire.client.leaders import TopicPartition
 from kwire.errors import ErrorCode, KafkaError
 from kwire.protocol.codec import MalformedRequest, decoder
@@ -102,7 +102,9 @@ async def delete_groups(cluster: Cluster, groups: Sequence[str]) -> dict[str, Ka
             lambda answer: [row.error_code for row in answer.results],
         )
         [row] = answer.results
-        failure = KafkaError(code_of(row.error_code), f"group {group}") if row.error_code else None
+        failure = (
+            KafkaError(ErrorCode(row.error_code), f"group {group}") if row.error_code else None
+        )
         results[group] = failure
     return results
 
@@ -156,4 +158,4 @@ def _assigned(assignment: bytes) -> list[TopicPartition]:
 
 def _raise(number: int, message: str | None, group: str) -> None:
     if number:
-        raise KafkaError(code_of(number), message or f"group {group}")
+        raise KafkaError(ErrorCode(number), message or f"group {group}")

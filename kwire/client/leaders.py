@@ -5,7 +5,7 @@ from typing import NamedTuple, TypeAlias, TypeVar
 
 import trio
 
-from kwire.client.cluster import TRY_AGAIN, Cluster, code_of
+from kwire.client.cluster import TRY_AGAIN, Cluster
 from kwire.client.errors import CannotConnect, ConnectionLost
 from kwire.errors import ErrorCode, KafkaError
 
@@ -95,7 +95,7 @@ async def _round(
                 outcomes[partition] = KafkaError(ErrorCode.NETWORK_EXCEPTION, str(error))
             return
         for partition, (number, value) in answers.items():
-            outcomes[partition] = KafkaError(code_of(number), str(partition)) if number else value
+            outcomes[partition] = KafkaError(ErrorCode(number), str(partition)) if number else value
 
     await in_parallel([(ask_one, node, mine) for node, mine in by_node.items()])
     return outcomes
@@ -149,10 +149,10 @@ async def find_leaders(
                 found[known] = row.leader_id
                 cluster.known_leaders[known] = row.leader_id
             else:
-                code = code_of(row.error_code or ErrorCode.LEADER_NOT_AVAILABLE)
+                code = ErrorCode(row.error_code or ErrorCode.LEADER_NOT_AVAILABLE)
                 found[known] = KafkaError(code, f"{known} has no leader")
     for one in wanted:
         if one not in found:
             number = topic_errors.get(one.topic) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            found[one] = KafkaError(code_of(number), f"{one} does not exist")
+            found[one] = KafkaError(ErrorCode(number), f"{one} does not exist")
     return {one: found[one] for one in wanted}

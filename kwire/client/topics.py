@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from kwire.client.cluster import Cluster, code_of
-from kwire.errors import KafkaError
+from kwire.client.cluster import Cluster
+from kwire.errors import ErrorCode, KafkaError
 from kwire.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -106,4 +106,4 @@ def _timeout_ms(cluster: Cluster) -> int:
 def _error(number: int, message: str | None, name: str) -> KafkaError | None:
     if not number:
         return None
-    return KafkaError(code_of(number), message or f"topic {name}")
+    return KafkaError(ErrorCode(number), message or f"topic {name}")

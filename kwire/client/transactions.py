@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from kwire.client.cluster import TRANSACTION, Cluster, check, code_of
+from kwire.client.cluster import TRANSACTION, Cluster, check
 from kwire.client.leaders import TopicPartition, ask_leaders
 from kwire.client.offsets import by_topic
 from kwire.client.transactional_producer import init_producer_id
-from kwire.errors import KafkaError
+from kwire.errors import ErrorCode, KafkaError
 from kwire.protocol.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -144,4 +144,4 @@ async def abort_hanging(cluster: Cluster, hanging: Hanging) -> None:
     result = await ask_leaders(cluster, {hanging.partition: hanging}, ask)
     error = result[hanging.partition]
     if error is not None:
-        raise KafkaError(code_of(error.code), str(hanging.partition))
+        raise KafkaError(ErrorCode(error.code), str(hanging.partition))

@@ -71,6 +71,10 @@ _LEAST: dict[str, int] = {
 # topic's segment.bytes: Kafka starts with less, can't create the topics then, and has no
 # coordinator for anybody.
 
+LEADER_SELECTOR = "org.apache.kafka.common.replica.LeaderSelector"
+RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+"""What ``replica.selector.class`` may be; empty is the former."""
+
 _AMONG_BROKERS = {"inter.broker.listener.name", "security.inter.broker.protocol"}
 
 _MOST_OFTEN_GIVEN = {"listener.security.protocol.map", "listeners", "log.dirs"}
@@ -185,6 +189,14 @@ class BrokerConfig(Mapping[str, Value]):
     def authorizer(self) -> AuthorizerSettings | None:
         """The settings of the authorizer; None without one, which lets everybody do everything."""
         return authorizer_settings(str(self["authorizer.class.name"]), self.given)
+
+    def selects_nearest_replica(self) -> bool:
+        """Whether leaders send consumers to a replica in their rack (KIP-392); ConfigError."""
+        name = self["replica.selector.class"] or LEADER_SELECTOR
+        if name not in (LEADER_SELECTOR, RACK_AWARE_SELECTOR):
+            problem = f"must be {RACK_AWARE_SELECTOR}, {LEADER_SELECTOR}, or empty"
+            raise ConfigError("replica.selector.class", str(name), problem)
+        return name == RACK_AWARE_SELECTOR
 
     def metadata_store(self) -> "EtcdAddress | None":
         """The store of a cluster's metadata; None for a broker that is alone."""

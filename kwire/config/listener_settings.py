@@ -22,7 +22,10 @@ SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 MECHANISMS = ("PLAIN", *SCRAM, "OAUTHBEARER")
 """The SASL mechanisms that kwire serves."""
 
-_PREFIXED = ("ssl.", "sasl.", "connections.max.reauth.ms", "principal.builder.class")
+_PREFIXED = (
+    *("ssl.", "sasl.", "connections.max.reauth.ms", "principal.builder.class"),
+    "max.connection.creation.rate",
+)
 _KEYSTORES = ("PEM", "PKCS12", "JKS")
 _VALIDATOR = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
 UNSECURED_VALIDATOR = (

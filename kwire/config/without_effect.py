@@ -93,7 +93,6 @@ WITHOUT_EFFECT = (
     "producer.purgatory.purge.interval.requests",
     "queued.max.",
     "remote.",
-    "replica.selector.class",
     "replica.socket.receive.buffer.bytes",
     "replication.quota.window.",
     "server.max.startup.time.ms",
@@ -158,6 +157,9 @@ _OF_SECURED_LISTENERS = (
 )
 """Settings that protect nothing while every listener is PLAINTEXT."""
 
+_OF_ANY_LISTENER = ".max.connection.creation.rate"
+"""So ends a setting of one listener that has an effect on every one."""
+
 
 _UNPROTECTED = (
     "these settings of Kafka have no effect in kwire yet: {}; clients connect without a login or "
@@ -197,7 +199,8 @@ def _reason(name: str, secured_listeners: Sequence[str], *, is_alone: bool) -> s
     if is_among(name, PROTECTION):
         return _UNPROTECTED
     if is_among(name, _OF_SECURED_LISTENERS) or name.startswith(PREFIX):
-        return None if _is_in_use(name, secured_listeners) else _NO_LISTENER
+        is_in_use = _is_in_use(name, secured_listeners) or name.endswith(_OF_ANY_LISTENER)
+        return None if is_in_use else _NO_LISTENER
     if is_among(name, WITHOUT_EFFECT) and not name.startswith("config.providers."):
         return _NO_EFFECT
     return _ONE_REPLICA if is_alone and name in IN_A_CLUSTER else None

@@ -6,6 +6,8 @@ Rules:
   the first request has already arrived, so no other task has to be woken for that request.
 - Many clients may connect at once, and a long turn would delay the clients that are connected. So
   one turn accepts a limited number of connections.
+- A listener that has accepted too many connections in a time accepts none for a moment
+  (``connection_rates``).
 - If the process has no free descriptor (``ulimit -n``), the poller doesn't watch the listening
   socket for a moment. A warning says so, at most once in a while.
 """
@@ -14,6 +16,7 @@ import logging
 import math
 import socket
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import trio
@@ -28,10 +31,13 @@ TELL_INTERVAL_S = 60.0
 
 
 class Acceptor:
-    """Passes every accepted socket, with its peer's address, to ``admit``."""
+    """Passes every accepted socket, with its peer's address, to ``admit``.
+
+    ``admit`` returns for how many seconds to accept no more.
+    """
 
     def __init__(
-        self, bound: socket.socket, admit: Callable[[socket.socket, Any], None], poller: Poller
+        self, bound: socket.socket, admit: Callable[[socket.socket, Any], float], poller: Poller
     ) -> None:
         self._bound = bound
         self._admit = admit
@@ -62,7 +68,10 @@ class Acceptor:
             for _ in range(ACCEPTS_PER_TURN):
                 if self._is_closed:
                     return
-                self._admit(*self._bound.accept())
+                pause_s = self._admit(*self._bound.accept())
+                if pause_s:
+                    self._pause(pause_s)
+                    return
         except (BlockingIOError, ConnectionAbortedError):
             return
         except OSError as error:
@@ -71,11 +80,15 @@ class Acceptor:
             if now_s - self._told_s > TELL_INTERVAL_S:
                 self._told_s = now_s
                 log.warning("cannot accept a connection: %s", error)
-            self._stop_watching()
-            self._poller.start_task(self._begin_again)
+            self._pause(PAUSE_S)
 
-    async def _begin_again(self) -> None:
-        await trio.sleep(PAUSE_S)
+    def _pause(self, pause_s: float) -> None:
+        """Accept no connections for a time."""
+        self._stop_watching()
+        self._poller.start_task(partial(self._begin_again, pause_s))
+
+    async def _begin_again(self, pause_s: float) -> None:
+        await trio.sleep(pause_s)
         self.begin()
 
     def _stop_watching(self) -> None:

@@ -18,9 +18,12 @@ from kwire.connection.poller import Poller
 from kwire.handlers.context import ConnectionInfo, Software
 
 if TYPE_CHECKING:
+    from kwire.connection.connection_rates import ConnectionRates
     from kwire.security.listeners import ListenerSecurity
 
 log = logging.getLogger(__name__)
+
+RATE, UNLIMITED = "max.connection.creation.rate", 2**31 - 1
 
 MAPPED = "::ffff:"
 """With this, IPv6 begins the address of an IPv4 client."""
@@ -36,6 +39,7 @@ class Admission:
         self._poller = poller
         self._security = security
         self._next_connection_id = 0
+        self._rates: ConnectionRates | None = None
 
     def accept(self, listener: Listener, bound: socket.socket) -> Acceptor:
         """Accept connections on a listener."""
@@ -43,17 +47,41 @@ class Admission:
         acceptor.begin()
         return acceptor
 
-    def _admit(self, listener: Listener, accepted: socket.socket, peer: tuple[str, int]) -> None:
-        """Start serving a connection, unless there are too many or it is already closed."""
-        try:
-            self._begin(listener, accepted, peer)
-        except OSError as error:
-            log.info("a connection from %s ended at once: %s", peer[0], error)
-            accepted.close()
+    def _admit(self, listener: Listener, accepted: socket.socket, peer: tuple[str, int]) -> float:
+        """Start serving a connection, unless there are too many or it is already closed.
 
-    def _begin(self, listener: Listener, accepted: socket.socket, peer: tuple[str, int]) -> None:
+        Returns for how many seconds the listener has to accept no more.
+        """
         # An IPv6 listener sees IPv4 clients as ::ffff:10.0.0.7; ACLs and limits say 10.0.0.7.
         address = peer[0].removeprefix(MAPPED)
+        wait_ms = 0
+        if self._broker.image.client_quotas or self._has_rates:
+            wait_ms, is_for_address = self._rates_of_today().count(listener.name, address)
+            if is_for_address:
+                self._rates_of_today().hold(accepted, wait_ms)
+                return 0.0
+        try:
+            self._begin(listener, accepted, address, peer[1])
+        except OSError as error:
+            log.info("a connection from %s ended at once: %s", address, error)
+            accepted.close()
+        return wait_ms / 1000
+
+    @property
+    def _has_rates(self) -> bool:
+        """Whether settings say how fast clients may connect."""
+        if self._broker.integer(RATE) < UNLIMITED:
+            return True
+        return any(name.endswith(RATE) for name in self._broker.config.prefixed)
+
+    def _rates_of_today(self) -> "ConnectionRates":
+        if self._rates is None:
+            from kwire.connection.connection_rates import ConnectionRates
+
+            self._rates = ConnectionRates(self._broker, self._poller)
+        return self._rates
+
+    def _begin(self, listener: Listener, accepted: socket.socket, address: str, port: int) -> None:
         limit = self._broker.integer("max.connections")
         address_limit = self._broker.integer("max.connections.per.ip")
         held = self._poller.per_address[address]
@@ -78,7 +106,7 @@ class Admission:
             local[0],
             local[1],
             address,
-            peer[1],
+            port,
             is_gone=partial(is_gone, accepted),
             software=Software(),
         )

@@ -12,6 +12,7 @@ Rules:
 
 import socket
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
@@ -21,6 +22,7 @@ from kwire.broker.broker import Broker
 from kwire.budget.work import Work
 from kwire.connection.ends import ConnectionClosed, bad_size, tell
 from kwire.connection.inbox import READ_BYTES_PER_UNIT, BadFrameSize, Inbox
+from kwire.connection.large import free
 from kwire.connection.outbox import Outbox, SliceEnded
 from kwire.connection.poller import Poller
 from kwire.connection.rest import Rest
@@ -57,6 +59,7 @@ class Connection:
         self._inbox = Inbox(poller.scratch, MIN_REQUEST_BYTES, max_request_bytes)
         self._outbox = Outbox(sock, broker.cold_reads)
         self._work = Work(poller.turns, info.is_gone, broker.integer("kwire.response.max.bytes"))
+        self._work.used_units = poller.turns.first_units(info.peer_host)
         self._serving = Serving(info, broker, poller, self._outbox, self._work)
         self._scope: trio.CancelScope | None = None
         self._pipeline: Pipeline | None = None
@@ -208,6 +211,18 @@ class Connection:
         units = count // READ_BYTES_PER_UNIT
         self._work.used_units += units
         self._poller.turns.units_left -= units
+        if self._inbox.is_large:
+            self._count_arriving()
+
+    def _count_arriving(self) -> None:
+        """Count the bytes of a large frame until it is whole; this may end the connection."""
+        arriving = self._poller.arriving
+        if self._inbox.has_frame or self._inbox.is_empty:
+            arriving.forget(self)
+            return
+        arriving.rest(self, self._inbox.size_bytes, self._poller.now_s)
+        if self._sock.fileno() < 0:
+            raise ConnectionClosed
 
     def _serve_frames(self) -> None:
         """Serve whole frames until a request waits or the client doesn't read; send responses."""
@@ -357,8 +372,13 @@ class Connection:
         if self._pipeline is not None:
             self._pipeline.close()
         self._rest.end(self, self._work)
+        self._poller.arriving.forget(self)
+        if self._work.is_large and self._work.doomed:
+            threads = self._broker.threads.housekeeping
+            self._poller.start_task(partial(free, self._work.doomed, threads))
         self._work.end_request()
         self._watch.end(self)
         self._outbox.clear()
         self._sock.close()
+        self._poller.turns.leave(self.peer_host, self._work.used_units)
         self._poller.remove(self)

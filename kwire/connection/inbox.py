@@ -49,19 +49,29 @@ class BadFrameSize(Exception):
 READ_BYTES = 1 << 20
 """The most bytes of one read, which then takes less than half a millisecond."""
 
+LARGE_BYTES = 1 << 20
+"""A buffer of more bytes counts among those of all connections while a frame arrives."""
+
 READ_BYTES_PER_UNIT = 2048
 """How many bytes are read from a socket in one unit of work."""
 
 
 class Inbox:
-    """The bytes of one connection, between the smallest and largest size of a frame."""
+    """The bytes of one connection, between the smallest and largest size of a frame.
 
-    __slots__ = ("_end", "_min_bytes", "_own", "_scratch", "_start", "_view", "max_bytes")
+    ``is_large`` says that the connection's buffer has more than ``LARGE_BYTES``.
+    """
+
+    __slots__ = (
+        *("_end", "_min_bytes", "_own", "_scratch", "_start", "_view"),
+        *("is_large", "max_bytes"),
+    )
 
     def __init__(self, scratch: Scratch, min_bytes: int, max_bytes: int) -> None:
         self._scratch = scratch
         self._min_bytes = min_bytes
         self.max_bytes = max_bytes
+        self.is_large = False
         self._own = _NOTHING
         self._view = _NOTHING
         self._start = 0
@@ -146,6 +156,7 @@ class Inbox:
         if self._start == self._end:
             self._own = self._view = _NOTHING
             self._start = self._end = 0
+            self.is_large = False
 
     def _make_room(self) -> None:
         """Make room for the next read: move the bytes, or take a larger buffer."""
@@ -168,3 +179,4 @@ class Inbox:
         view[:held] = self._view[self._start : self._end]
         self._own = self._view = view
         self._start, self._end = 0, held
+        self.is_large = len(view) > LARGE_BYTES

@@ -5,7 +5,8 @@ Rules:
 - The answer is sent at once, with the time to wait in it. Then kwire reads nothing more from the
   connection until the time is over (KIP-219).
 - Produce counts the bytes of the request, whether its records are accepted or not. Fetch counts the
-  bytes of records, in its handler. Of several waits the longest counts.
+  bytes of records, in its handler, which sends none of them to a consumer that has to wait. Of
+  several waits the longest counts.
 - The time of a request is what the event loop spends on it, by the clock, from its frame to its
   answer, and what it costs the threads that decode, decompress and encode, in their units of 1 µs.
   Time in which it waits, for a turn, a disk or a change, isn't counted.

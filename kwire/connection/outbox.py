@@ -28,6 +28,9 @@ from kwire.protocol.file_slice import FileSlice
 FLUSH_BYTES = 256 * 1024
 """At this many bytes the responses are sent, even if more requests are at hand."""
 
+LARGE_PART_BYTES = 64 * 1024
+"""A part of a response that a thread has encoded is sent as it is from this size on."""
+
 SMALL_BYTES: Final = 32 * 1024
 """Slices up to this total size are read, and sent with the bytes around them."""
 
@@ -66,7 +69,7 @@ class Outbox:
     @property
     def is_large(self) -> bool:
         """Whether the responses are to be sent now, even if more responses follow."""
-        return bool(self._slices) or len(self._out) > FLUSH_BYTES
+        return bool(self._slices or self._parts) or len(self._out) > FLUSH_BYTES
 
     @property
     def held_bytes(self) -> int:
@@ -102,8 +105,11 @@ class Outbox:
         for part in response:
             if isinstance(part, FileSlice):
                 self._slices.append((len(self._out), part))
-            else:
+            elif len(part) < LARGE_PART_BYTES:
                 self._out += part
+            else:  # a copy of a response of 100 MB would take 20 ms
+                self._to_parts()
+                self._parts.append(memoryview(part))
 
     def clear(self) -> None:
         """Free the responses, because nobody reads them any more."""

@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Protocol
 import trio
 
 from kwire.broker.tally import Tally
-from kwire.budget.resting import RestingBytes
+from kwire.budget.resting import ARRIVING, RestingBytes
 from kwire.budget.work import Turns
 from kwire.connection.crowd import Crowd, Ready, Watched
 from kwire.connection.deadlines import Deadlines
@@ -122,6 +122,7 @@ class Poller:
         self.deadlines = Deadlines()
         self.turns = Turns()
         self.resting = RestingBytes()
+        self.arriving = RestingBytes(ARRIVING, "of a request have arrived")
         self.newcomers = Newcomers()
         self.now_s = trio.current_time()
         self._nursery = nursery

@@ -265,6 +265,8 @@ class SecuredConnection(Connection):
         self._spend(units)
         if count == 0:
             raise ConnectionClosed
+        if self._tls_inbox.is_large:
+            self._count_arriving()
 
     def _spend(self, units: int) -> None:
         self._work.used_units += units

@@ -12,6 +12,7 @@ from kwire.budget.work import Work
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
 from kwire.handlers.decisions import Price, commit_in_slices
+from kwire.handlers.slices import free_in_thread
 from kwire.metadata.changes import Change
 from kwire.metadata.features import CHANGES_VERSION, QUOTAS_LEVEL
 from kwire.metadata.image import MetadataImage
@@ -60,6 +61,8 @@ async def handle(
         await commit_in_slices(context, decide, validate_only=request.validate_only)
     except KafkaError as error:
         results = {one.entity: error for one in asked}
+    free_in_thread(asked, work)
+    free_in_thread(results, work)
     return await _told(results, work)
 
 

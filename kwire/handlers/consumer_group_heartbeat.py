@@ -7,7 +7,7 @@ make. Behind an authorizer a regular expression matches only topics that the mem
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from kwire.coordinator.joining import Client
+from kwire.coordinator.joining import Client, Visible
 from kwire.errors import KafkaError
 from kwire.handlers.consumer_group_describe import check_consumer_protocol
 from kwire.handlers.context import RequestContext
@@ -48,7 +48,8 @@ def handle(
 async def _handle(
     request: ConsumerGroupHeartbeatRequest, context: RequestContext
 ) -> ConsumerGroupHeartbeatResponse:
-    authorizer, visible = context.broker.authorizer, None
+    authorizer = context.broker.authorizer
+    visible: Visible | None = None
     if authorizer is not None:
         visible = _Sight(authorizer, context.principal, context.connection.peer_host)
     client = Client(context.client_id or "", context.client_host, context.api_version, visible)

@@ -14,6 +14,7 @@ from kwire.broker.topics import replicas
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
 from kwire.handlers.decisions import Price, commit_in_slices
+from kwire.handlers.slices import free_in_thread
 from kwire.metadata.changes import Change
 from kwire.metadata.config_checks import check_number
 from kwire.metadata.controller import NewTopic, RequestTooLarge, TopicCreation
@@ -50,16 +51,19 @@ async def handle(request: CreateTopicsRequest, context: RequestContext) -> Creat
     except KafkaError as error:
         creation.fail(error)
     wait_ms = 0 if creation.mutations is None else creation.mutations.wait_ms()
-    return CreateTopicsResponse(throttle_time_ms=wait_ms, topics=await creation.results())
+    results = await creation.results()
+    free_in_thread(creation.outcomes, context.work)
+    free_in_thread(creation.wanted, context.work)
+    return CreateTopicsResponse(throttle_time_ms=wait_ms, topics=results)
 
 
 class _Creation:
-    """The topics of one request; ``outcomes`` by name are those of the last decision."""
+    """The topics of one request: ``wanted`` by name, and the ``outcomes`` of the last decision."""
 
     def __init__(self, context: RequestContext) -> None:
         self.outcomes: dict[str, TopicImage | KafkaError] = {}
         self.mutations = context.mutations(STRICT_SINCE)
-        self._wanted: dict[str, NewTopic | KafkaError] = {}
+        self.wanted: dict[str, NewTopic | KafkaError] = {}
         self._partitions = 0
         self._context = context
 
@@ -70,17 +74,17 @@ class _Creation:
         for topic in topics:
             if work.spend(UNITS):
                 await work.next_slice()
-            is_named_twice = topic.name in self._wanted
-            self.outcomes[topic.name] = self._wanted[topic.name] = (
+            is_named_twice = topic.name in self.wanted
+            self.outcomes[topic.name] = self.wanted[topic.name] = (
                 KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
                 if is_named_twice
                 else _NOT_READ
             )
         for topic in topics:
-            if self._wanted[topic.name] is _NOT_READ:
+            if self.wanted[topic.name] is _NOT_READ:
                 if work.spend(UNITS + len(topic.assignments) + len(topic.configs)):
                     await work.next_slice()
-                self._wanted[topic.name] = _wish(topic, self._context)
+                self.wanted[topic.name] = _wish(topic, self._context)
                 count = default if topic.num_partitions == -1 else max(topic.num_partitions, 0)
                 self._partitions += len(topic.assignments) or count
 
@@ -91,7 +95,7 @@ class _Creation:
             self.mutations.begin()
             allow = self.mutations.take
         creation = TopicCreation(image, random, self._partitions, allow)
-        for name, wanted in self._wanted.items():
+        for name, wanted in self.wanted.items():
             if isinstance(wanted, KafkaError):
                 self.outcomes[name] = wanted
                 continue
@@ -126,7 +130,7 @@ class _Creation:
             if isinstance(outcome, KafkaError):
                 results.append(_refusal(name, outcome))
                 continue
-            wanted = self._wanted[name]
+            wanted = self.wanted[name]
             assert isinstance(wanted, NewTopic)
             configs = None if wanted.configs else without_own
             if configs is None:

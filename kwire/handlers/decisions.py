@@ -18,6 +18,7 @@ import trio
 from kwire.budget.work import SLICE_UNITS
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
+from kwire.handlers.slices import free_in_thread
 from kwire.metadata.changes import Change
 from kwire.metadata.image import MetadataImage
 
@@ -67,6 +68,7 @@ async def commit_in_slices(
     image = broker.image
     decided = _checked(await decide(image, context.work))
     if validate_only:
+        free_in_thread(decided, context.work)
         return
 
     last: tuple[MetadataImage, Sequence[Change]] | None = (image, decided)

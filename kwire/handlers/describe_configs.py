@@ -35,7 +35,7 @@ from kwire.protocol.messages.describe_configs import (
     DescribeConfigsSynonym,
 )
 
-UNITS = 5
+UNITS = 10
 UNITS_PER_RESOURCE = 300
 UNITS_PER_CONFIG = 10
 BYTES = 50
@@ -61,7 +61,8 @@ async def _handle(
     request: DescribeConfigsRequest, context: RequestContext
 ) -> DescribeConfigsResponse:
     described: Described = {}
-    results = []
+    results: list[DescribeConfigsResult] = []
+    context.work.doomed.append(results)  # also if the response becomes too large
     for resource in request.resources:
         if context.work.spend(UNITS):
             await later(context.work.next_slice)

@@ -1,14 +1,18 @@
 """Answers about leaders wait for an election that is to come: ``kwire.broker.suspects``."""
 
+import trio
+
 from kwire.broker.broker import Broker
+from kwire.broker.suspects import NOTICE_S
 from kwire.handlers.waiting import Change, happens
 
 
 async def expected_elections(broker: Broker) -> None:
     """Wait until no broker is suspected to be dead that others still take for a leader."""
     suspects = broker.suspects
+    notice_s = trio.current_time() + NOTICE_S
     while suspects is not None and not broker.is_stopping:
-        until_s = suspects.wait_until_s(broker.image)
+        until_s = suspects.wait_until_s(broker.image, notice_s)
         if until_s is None:
             return
         change = Change(until_s)

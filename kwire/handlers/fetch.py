@@ -9,7 +9,8 @@ Behaviour:
 - read_committed stops at the last stable offset. The answer names the aborted transactions that may
   have records in it, by their first offsets.
 - Threads read the parts of files that aren't in memory, while the fetch waits.
-- A fetch by a follower is another matter: ``replica_fetch``.
+- A fetch by a follower is another matter: ``replica_fetch``. Consumers may be sent to followers:
+  ``nearest_replica``.
 """
 
 from collections.abc import Iterable, Sequence
@@ -29,7 +30,7 @@ from kwire.broker.fetch_sessions import (
     SessionLimits,
     WantedPartition,
 )
-from kwire.broker.partition import Partition
+from kwire.broker.hosted_partitions import Hosted as Readable
 from kwire.budget.work import Work
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
@@ -58,7 +59,7 @@ Wanted = Sequence[tuple[PartitionKey, WantedPartition]]
 
 
 class Answer(NamedTuple):
-    """The result of one look at the partitions."""
+    """The result of one look at the partitions; a nearer replica counts as an error."""
 
     partitions: list[tuple[PartitionKey, PartitionData]]
     size_bytes: int
@@ -92,7 +93,7 @@ async def _handle(request: FetchRequest, context: RequestContext) -> FetchRespon
     answer = await _read(wanted, session, request, context)
     if answer.size_bytes < min_bytes and not answer.has_error and wanted:
         change = Change(trio.current_time() + max(request.max_wait_ms, 0) / 1000, len(wanted))
-        partitions: list[Partition] = []
+        partitions: list[Readable] = []
         try:
             await _watch(change, wanted, partitions, request, context)
             if context.work.is_large or context.broker.cold_reads.count > waits_before:
@@ -117,7 +118,7 @@ def _allowed(max_bytes: int, context: RequestContext) -> int:
 async def _watch(
     change: Change,
     wanted: Wanted,
-    partitions: list[Partition],
+    partitions: list[Readable],
     request: FetchRequest,
     context: RequestContext,
 ) -> None:
@@ -141,6 +142,13 @@ async def _response(
     """The partitions of the response; in a session, only those with news."""
     incremental = session is not None and request.session_epoch > INITIAL_EPOCH
     topics: list[FetchableTopicResponse] = []
+    session_id = session.session_id if session else NO_SESSION
+    wait_ms, quotas = 0, context.broker.quotas
+    if quotas is not None:
+        size_bytes = answer.size_bytes
+        wait_ms, is_allowed = quotas.fetched(context.principal, context.client_id, size_bytes)
+        if not is_allowed:
+            return FetchResponse(throttle_time_ms=wait_ms, session_id=session_id)
     for piece in pieces(answer.partitions):
         if len(answer.partitions) > PIECE and context.work.spend(UNITS_TO_TELL * len(piece)):
             await later(context.work.next_slice)
@@ -148,11 +156,8 @@ async def _response(
         if session is not None:
             piece = _remember(session, piece, incremental=incremental)
         _add_by_topic(topics, piece)
-    told = FetchResponse(session_id=session.session_id if session else NO_SESSION, responses=topics)
-    quotas = context.broker.quotas
-    if quotas is not None:
-        size_bytes = answer.size_bytes
-        told.throttle_time_ms = quotas.fetched(context.principal, context.client_id, size_bytes)
+    told = FetchResponse(session_id=session_id, responses=topics)
+    told.throttle_time_ms = wait_ms
     if answer.has_error:
         from kwire.handlers.leader_hints import hint_consumer
 
@@ -179,6 +184,8 @@ async def _session(
     uses_topic_ids = context.api_version >= TOPIC_IDS_SINCE
     steady_ms = context.broker.clock.steady_ms()
     wanted = await _wanted(request, work)
+    if len(wanted) > PIECE:
+        work.doomed.append(wanted)
     if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
         if request.session_id != NO_SESSION:
             sessions.remove(request.session_id)
@@ -273,7 +280,7 @@ async def _read(
         if isinstance(data.records, FileSlice):
             total += data.records.size_bytes
             left = max(0, left - data.records.size_bytes)
-        elif data.error_code:
+        elif data.error_code or data.preferred_read_replica >= 0:
             has_error = True
         if cached is not None and not data.error_code:
             with suppress(KafkaError):  # the partition was deleted meanwhile
@@ -293,10 +300,16 @@ def _read_partition(
     hurry: bool,
 ) -> PartitionData:
     """One partition's answer; errors become codes here and nowhere else. ColdPages."""
-    partition: Partition | None = None
+    partition: Readable | None = None
     read_committed = request.isolation_level == READ_COMMITTED
     try:
         partition = _partition(key, wanted, context)
+        if request.rack_id and context.broker.selects_nearest:
+            from kwire.handlers.nearest_replica import nearer
+
+            elsewhere = nearer(partition, wanted.fetch_offset, request, context)
+            if elsewhere is not None:
+                return elsewhere
         max_bytes = min(left, wanted.partition_max_bytes)
         with partition.log.hurry if hurry else nullcontext():
             records = partition.read(
@@ -322,14 +335,24 @@ def _read_partition(
     )
 
 
-def _partition(key: PartitionKey, wanted: WantedPartition, context: RequestContext) -> Partition:
+def _partition(key: PartitionKey, wanted: WantedPartition, context: RequestContext) -> Readable:
     """The partition that a client may read; KafkaError otherwise."""
     name, topic_id, index = key
     broker = context.broker
     by_id = context.api_version >= TOPIC_IDS_SINCE
     if broker.authorizer is not None:
         _check_readable(broker.topic_by_id(topic_id).name if by_id else name, context)
-    partition = broker.partition_by_id(topic_id, index) if by_id else broker.partition(name, index)
+    partition: Readable
+    try:
+        partition = (
+            broker.partition_by_id(topic_id, index) if by_id else broker.partition(name, index)
+        )
+    except KafkaError as error:
+        if error.code is not ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            raise
+        from kwire.handlers.nearest_replica import followed
+
+        partition = followed(broker.topic_by_id(topic_id).name if by_id else name, index, context)
     partition.check_leader_epoch(wanted.current_leader_epoch)
     return partition
 
@@ -343,12 +366,12 @@ def _check_readable(name: str, context: RequestContext) -> None:
     if not rule.is_allowed:
         from kwire.security.audit import note_answer
 
-        note_answer(client, "Fetch", question, rule)
+        note_answer(authorizer, client, "Fetch", question, rule)
         raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
 def _aborted(
-    partition: Partition, wanted: WantedPartition, records: FileSlice | None
+    partition: Readable, wanted: WantedPartition, records: FileSlice | None
 ) -> list[AbortedTransaction]:
     """The aborted transactions whose records a read_committed consumer leaves out."""
     if records is None:

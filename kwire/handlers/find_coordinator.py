@@ -2,8 +2,8 @@
 
 Behaviour: it is the leader of the partition in which the group or id lives. The first request
 creates ``__consumer_offsets`` or ``__transaction_state``. While a broker is perhaps being found
-dead, the answer waits a moment for the election (``kwire.broker.suspects``). kwire doesn't serve share groups yet:
-their keys get an error at which clients give up at once.
+dead, the answer waits a moment for the election (``kwire.broker.suspects``). kwire doesn't serve
+share groups yet: their keys get an error at which clients give up at once.
 """
 
 from functools import partial

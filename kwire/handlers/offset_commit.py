@@ -15,7 +15,7 @@ from kwire.coordinator.offsets import NO_EXPIRY
 from kwire.coordinator.records import OffsetCommitValue
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
-from kwire.handlers.slices import pieces
+from kwire.handlers.slices import PIECE, pieces
 from kwire.handlers.waiting import Unfinished, at_once_or_later, later
 from kwire.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -53,6 +53,8 @@ async def _handle(request: OffsetCommitRequest, context: RequestContext) -> Offs
         if topics and work.spend(UNITS):
             await later(work.next_slice)
         topics.append(await _check_topic(request, topic, context, accepted))
+    if len(accepted) > PIECE:
+        work.doomed.append(accepted)
     for piece in pieces(accepted):
         if len(piece) > 1 and work.spend(UNITS_PER_OFFSET * len(piece)):
             await later(work.next_slice)

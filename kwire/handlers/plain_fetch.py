@@ -140,7 +140,7 @@ def _look(
     try:
         told, at = _begin(frame, position, version, broker)
         end = _tell(frame, at, version, broker, client, told)
-        _check_end(frame, end)
+        _check_end(frame, end, broker)
     except (
         Uncommon,
         KafkaError,
@@ -184,13 +184,18 @@ def _begin(
     return told, position
 
 
-def _check_end(frame: memoryview, at: int) -> None:
-    """Check the fields behind the topics: no forgotten topics, a rack, no tags."""
+def _check_end(frame: memoryview, at: int, broker: Broker) -> None:
+    """Check the fields behind the topics: no forgotten topics, a rack, no tags.
+
+    A rack counts where leaders send consumers to the nearest replica; the twin does that.
+    """
     forgotten, rack = frame[at], frame[at + 1]
     if forgotten != _NO_ELEMENTS or not 1 <= rack <= _LONGEST_NAME:
         raise Uncommon
     end = at + 1 + rack
     if rack > 1:
+        if broker.selects_nearest:
+            raise Uncommon
         str(frame[at + 2 : end], "utf-8")  # the twin accepts only UTF-8
     if frame[end:] != _NO_TAGS:
         raise Uncommon

@@ -6,8 +6,10 @@ Behaviour:
   watermark, and bring the follower into the ISR, before it is answered.
 - Where the follower's last record is of a leader epoch that ends earlier here, the answer has the
   diverging epoch in place of records (KIP-595), and nothing is noted of that fetch.
-- A fetch with a broker epoch from before the follower's registration is refused for each partition
-  (KIP-903), and so is one by a broker that isn't a replica: UNKNOWN_LEADER_EPOCH.
+- A fetch with another broker epoch than that of the follower's registration is refused for each
+  partition (KIP-903), and so is one by a broker that isn't a replica: UNKNOWN_LEADER_EPOCH. An
+  epoch that isn't known here yet is refused, too: it would count for more than the true ones.
+- Only registered brokers have sessions.
 - In a session, the answer holds only partitions with news, and costs only what has changed; see
   ``kwire.broker.replica_sessions``. A new session looks at every partition once.
 - A fetch waits as a consumer's does. It is answered at once for a new log start offset.
@@ -124,7 +126,11 @@ async def _session(
     if not is_new:
         if len(session.positions) > before:
             sessions.check_room(session)
-    elif request.session_epoch == INITIAL_EPOCH and session.positions:
+    elif (
+        request.session_epoch == INITIAL_EPOCH
+        and session.positions
+        and _is_registered(context.broker, node_id, broker_epoch)
+    ):
         sessions.keep(session)
     return session
 
@@ -301,14 +307,19 @@ def _bound(position: ReplicaPosition, broker: Broker) -> LeaderPartition:
         code = ErrorCode.NOT_LEADER_OR_FOLLOWER if epoch == UNKNOWN else _NOT_YET
         raise KafkaError(code, f"{partition.topic}-{index} has no followers")
     partition.follower(session.node_id, names_epoch=epoch != UNKNOWN)
-    registered = broker.image.brokers.get(session.node_id)
-    if registered is not None and UNKNOWN < session.broker_epoch < registered.epoch:
+    if not _is_registered(broker, session.node_id, session.broker_epoch):
         raise KafkaError(
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
-            f"a fetch of broker {session.node_id} from before its registration",
+            f"a fetch of broker {session.node_id} from before or after its registration",
         )
     position.bind(partition)
     return partition
+
+
+def _is_registered(broker: Broker, node_id: int, broker_epoch: int) -> bool:
+    """Whether a broker is registered with this epoch; old versions of Fetch name none (-1)."""
+    registered = broker.image.brokers.get(node_id)
+    return registered is not None and broker_epoch in (UNKNOWN, registered.epoch)
 
 
 def _diverging(partition: LeaderPartition, position: ReplicaPosition) -> EpochEndOffset | None:

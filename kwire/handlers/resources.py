@@ -13,7 +13,7 @@ from kwire.handlers import unfollowed
 from kwire.handlers.api_versions import takes_telemetry
 from kwire.handlers.context import RequestContext
 from kwire.handlers.decisions import Price, commit_in_slices
-from kwire.handlers.slices import pieces
+from kwire.handlers.slices import free_in_thread, pieces
 from kwire.metadata.changes import Change
 from kwire.metadata.config_control import resource_type
 from kwire.metadata.image import MetadataImage
@@ -68,7 +68,10 @@ async def alter_all(
         await commit_in_slices(context, alteration.decide, validate_only=validate_only)
     except KafkaError as error:
         alteration.fail(error)
-    return list(zip(resources, alteration.outcomes, strict=True))
+    outcomes = list(zip(resources, alteration.outcomes, strict=True))
+    free_in_thread(alteration.outcomes, context.work)
+    free_in_thread(outcomes, context.work)
+    return outcomes
 
 
 async def warn_all(
@@ -136,6 +139,7 @@ class _Alteration(Generic[_R]):
             if work.spend(len(piece)):
                 await work.next_slice()
             names.update((one.resource_type, one.resource_name) for one in piece)
+        free_in_thread(names, work)
         for place, resource in enumerate(self._resources):
             if work.spend(UNITS):
                 await work.next_slice()

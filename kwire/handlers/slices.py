@@ -4,7 +4,7 @@ A loop whose elements cost much counts each: ``if work.spend(9): await later(wor
 an element costs little, counting would cost as much: such a loop takes ``pieces``.
 """
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence, Sized
 from typing import TypeVar
 
 from kwire.budget.work import Work
@@ -16,6 +16,7 @@ CHARACTERS_PER_UNIT = 12
 """How many characters of a group's or a transaction's id are hashed in one unit."""
 
 _T = TypeVar("_T")
+_R = TypeVar("_R")
 _K = TypeVar("_K", bound=Hashable)
 
 
@@ -35,9 +36,34 @@ async def distinct(items: Sequence[_K], work: Work) -> dict[_K, None]:
         if work.spend(len(piece) // 8):
             await later(work.next_slice)
         found.update(dict.fromkeys(piece))
-    if len(found) > PIECE:
-        work.doomed.append(found)
+    free_in_thread(found, work)
     return found
+
+
+async def each(
+    make: Callable[[_T], _R], items: Sequence[_T], work: Work, units: int = 1
+) -> list[_R]:
+    """``make(item)`` for every item, in order; each costs so many units."""
+    made: list[_R] = []
+    for piece in pieces(items):
+        if work.spend(1 + units * len(piece)):
+            await later(work.next_slice)
+        made += [make(item) for item in piece]
+    return made
+
+
+async def apart(
+    is_wanted: Callable[[_T], bool], items: Sequence[_T], work: Work
+) -> tuple[list[_T], list[_T]]:
+    """The items that are wanted, and the others."""
+    wanted: list[_T] = []
+    others: list[_T] = []
+    for piece in pieces(items):
+        if len(items) > PIECE and work.spend(len(piece) // 4):
+            await later(work.next_slice)
+        for item in piece:
+            (wanted if is_wanted(item) else others).append(item)
+    return wanted, others
 
 
 async def in_order(names: Iterable[str], work: Work) -> list[list[str]]:
@@ -48,6 +74,12 @@ async def in_order(names: Iterable[str], work: Work) -> list[list[str]]:
             await later(work.next_slice)
         parts.append(sorted(piece))
     return parts
+
+
+def free_in_thread(items: Sized, work: Work) -> None:
+    """Have the thread that encodes a large response free a long list, dict or set, in pieces."""
+    if len(items) > PIECE:
+        work.doomed.append(items)
 
 
 def id_units(text: str) -> int:

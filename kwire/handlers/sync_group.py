@@ -52,4 +52,5 @@ async def _leave_out_strangers(
         group = groups.groups.get(request.group_id)
         members = group.members if isinstance(group, ClassicGroup) else ()
         known += [one for one in piece if one.member_id in members]
+    context.work.doomed.append(request.assignments)
     request.assignments = known

@@ -51,6 +51,11 @@ async def gather_connections(
     samples.put("kwire_connections_accepted_total", tally.accepted)
     samples.put("kwire_connections_refused_total", tally.refused)
     samples.put("kwire_connections_malformed_total", tally.malformed)
+    for kind, count in sorted(tally.throttled.items()):
+        samples.put("kwire_quota_throttled_total", count, kind)
+        samples.put("kwire_quota_throttle_seconds_total", tally.throttled_ms[kind] / 1000, kind)
+    waiting = 0 if broker.quotas is None else len(broker.quotas.pauses)
+    samples.put("kwire_quota_waiting_connections", waiting)
     listeners = Counter({listener.name: 0 for listener in broker.config.listeners()})
     for connection in list(poller.connections):
         await slices.turn()
@@ -82,6 +87,6 @@ def gather_loop(broker: Broker, samples: Samples) -> None:
     samples.put("kwire_loop_pass_seconds", Times.of(broker.tally.passes))
     samples.put("kwire_loop_lag_seconds", Times.of(broker.tally.loop_lag))
     samples.put("kwire_loop_cpu_seconds_total", time.thread_time())
-    samples.put("kwire_bugs_total", len(broker.bugs))
+    samples.put("kwire_bugs_total", broker.bugs.seen)
     for kind in ("syncing", "logs", "cold_reads", "housekeeping", "computing"):
         samples.put("kwire_threads_running", getattr(broker.threads, kind).running, kind)

@@ -141,7 +141,10 @@ def encode_response(
 
 
 def decode_response_header(
-    buffer: bytes | memoryview, response: type[Response], version: int, position: int = 0
+    buffer: bytes | bytearray | memoryview,
+    response: type[Response],
+    version: int,
+    position: int = 0,
 ) -> tuple[int, int]:
     """The correlation id of the response at ``position``, and the position of its body.
 

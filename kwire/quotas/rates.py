@@ -80,7 +80,7 @@ class Rate:
         value, elapsed_ms = self.measure(now_ms)
         if value <= limit:
             return 0
-        return _bounded((value - limit) / limit * elapsed_ms)
+        return MOST_MS if limit <= 0 else _bounded((value - limit) / limit * elapsed_ms)
 
 
 class Bucket:

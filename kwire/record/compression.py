@@ -57,7 +57,7 @@ DEFAULT_LEVELS: dict[Compression, int] = {
 DEFAULT_MAX_BYTES = 256 * 1024 * 1024
 """The most bytes that a single batch may decompress to, unless the caller sets another limit."""
 
-STRETCH_BYTES = 64 * 1024
+STRETCH_BYTES = 16 * 1024
 """The size of a decompressed piece; zstd and snappy have block sizes of their own."""
 
 PIECE_BYTES = 1024

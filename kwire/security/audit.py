@@ -6,6 +6,7 @@ Rules:
   ``kafka.authorizer.logger``. What a response merely leaves out is no line.
 - The text is Kafka's. Names come from clients: what isn't printable is escaped, and they are cut,
   so that nobody forges a line.
+- A client has only so many lines in some seconds (``kwire.security.denials``).
 - A line also has the fields ``principal``, ``host``, ``operation``, ``resource_type``,
   ``resource_name``, ``request`` and ``is_allowed`` for logs in JSON.
 """
@@ -13,7 +14,7 @@ Rules:
 import logging
 
 from kwire.metadata.acls import AclOperation, ResourceType
-from kwire.security.authorizer import Client, Rule
+from kwire.security.authorizer import Authorizer, Client, Rule
 
 log = logging.getLogger("kwire.authorizer")
 
@@ -30,15 +31,23 @@ _KINDS = {
 
 
 def note_answer(
-    client: Client, api: str, question: tuple[int, int, str], rule: Rule, count: int = 1
+    authorizer: Authorizer,
+    client: Client,
+    api: str,
+    question: tuple[int, int, str],
+    rule: Rule,
+    count: int = 1,
 ) -> None:
     """Log an answer to (operation, resource type, name); ``count`` is how often it was asked."""
     level = logging.DEBUG if rule.is_allowed else logging.INFO
     if not log.isEnabledFor(level):
         return
+    principal = shown(str(client.principal))
+    if not (rule.is_allowed or authorizer.denials.has_line(principal, client.peer_host)):
+        return
     operation, resource_type, name = question
     fields = {
-        "principal": shown(str(client.principal)),
+        "principal": principal,
         "host": client.peer_host,
         "operation": AclOperation(operation).name,
         "resource_type": _KINDS[ResourceType(resource_type)],

@@ -32,6 +32,7 @@ from kwire.metadata.acls import (
     Permission,
     ResourceType,
 )
+from kwire.security.denials import Denials
 from kwire.security.principal import Principal
 
 ANSWERS_PER_CLIENT = 2000
@@ -121,7 +122,10 @@ class _Patterns(NamedTuple):
 
 
 class Authorizer:
-    """Answers by the ACLs that it was told of. ``super_users`` are texts as ``User:admin``."""
+    """Answers by the ACLs that it was told of. ``super_users`` are texts as ``User:admin``.
+
+    ``denials`` bounds the lines of the audit log.
+    """
 
     def __init__(
         self,
@@ -137,6 +141,7 @@ class Authorizer:
         self._prefix_lengths: defaultdict[int, Counter[int]] = defaultdict(Counter)
         self._answers: dict[tuple[Principal, str], dict[_Question, Rule]] = {}
         self._count = 0
+        self.denials = Denials()
         for acl in acls:
             self._add(acl)
 
@@ -267,7 +272,8 @@ class Authorizer:
         if len(question[2]) > LONGEST_KEPT:
             return
         if self._count >= MOST_ANSWERS:
-            self._forget()
+            oldest = next(iter(self._answers))
+            self._count -= len(self._answers.pop(oldest))
         answers = self._answers.setdefault((client.principal, client.peer_host), {})
         if len(answers) >= ANSWERS_PER_CLIENT:
             self._count -= len(answers)

@@ -24,6 +24,12 @@ INTERVAL = re.compile(
     r"(\d+(\.\d+)?\s*(ms|milliseconds?|s|seconds?|m|minutes?|h|hours?|days?))(\s+\d+\s*\w+)*"
 )
 ISOLATION_LEVELS = ("read_committed", "read_uncommitted")
+_TABLE, _TEXT = (Mapping, "a table"), (str, "a text")
+_SINK_OPTIONS: dict[str, tuple[type, str]] = {
+    **dict.fromkeys(("client", "catalog", "properties", "storage"), _TABLE),
+    **dict.fromkeys(("table", "bootstrap_servers"), _TEXT),
+}
+"""The types of options that sinks look into before they check them."""
 METADATA = ("topic", "partition", "offset", "timestamp", "key", "headers", "tombstone")
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _OURS = {"bootstrap.servers", "isolation.level", "group.id", "auto.offset.reset"}
@@ -174,12 +180,18 @@ def _sink(given: Mapping[str, Any], checked: Checked) -> known.SinkSettings | No
                 checked.mistake(("sink", name), given["sink"][name], "not with the kind topic")
         if found.options.get("topic"):
             _check_topic(("sink", "topic"), found.options["topic"], checked)
-    for name, value in found.options.items():
+    _check_sink_options(found.options, checked)
+    return found
+
+
+def _check_sink_options(options: Mapping[str, Any], checked: Checked) -> None:
+    for name, value in options.items():
+        if name in _SINK_OPTIONS and not isinstance(value, _SINK_OPTIONS[name][0]):
+            checked.mistake(("sink", name), value, _SINK_OPTIONS[name][1])
         if name == "max_rows" and (not _is_whole(value) or value < 1):
             checked.mistake(("sink", name), value, "a whole number, 1 or more")
         if isinstance(value, list) and not all(isinstance(one, str) and one for one in value):
             checked.mistake(("sink", name), value, "a list of texts")
-    return found
 
 
 def _dead_letters(given: Mapping[str, Any], checked: Checked) -> known.DeadLetters | None:
@@ -208,6 +220,9 @@ def _transforms(given: Mapping[str, Any], checked: Checked) -> tuple[known.Trans
     steps = []
     for number, row in enumerate(rows):
         path = ("transform", str(number))
+        if not isinstance(row, Mapping):
+            checked.mistake(path, row, "a table [[transform]]")
+            continue
         step = _made(known.Transform, _values(path, row, known.Transform, checked), checked)
         if bool(step.sql) == bool(step.function):
             checked.mistake(path, row, "either sql or function")

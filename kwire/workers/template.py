@@ -199,7 +199,11 @@ class Template:
 
 
 def _load(*, with_http: bool) -> None:
-    """Import what workers need sooner or later, and keep the collector from touching it."""
+    """Import what workers need sooner or later, and keep the collector from touching it.
+
+    Nothing is collected before the fork: each process would fill the gaps with objects of its own,
+    and have its own copy of the pages around them.
+    """
     import kwire.broker.groups
     import kwire.broker.peers
     import kwire.broker.transactions
@@ -209,5 +213,4 @@ def _load(*, with_http: bool) -> None:
             import kwire.web.app
             import kwire.web.connections
             import kwire.web.page.sampler  # noqa: F401
-    gc.collect()
     gc.freeze()

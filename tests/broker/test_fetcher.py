@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 import trio
 import trio.testing
 
@@ -172,6 +173,23 @@ async def test_a_partition_that_is_added_doesnt_wait_for_an_answer(tmp_path: Pat
         await asks(broker, 0, index=1)
         assert broker.fetched == []
         assert len(broker.leader.opened) == 2
+
+
+async def test_a_partition_that_is_added_joins_the_session(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A leader that answers anyway is asked on in the same session, on the same connection."""
+    monkeypatch.setattr("kwire.broker.fetcher.GRACE_S", 25.0)
+    async with following(tmp_path) as broker:
+        broker.follow(broker.follower(0))
+        await asks(broker, 0)
+        broker.follow(broker.follower(1))
+        broker.says(answer())
+        await asks(broker, 0, index=1)
+        request = broker.waiting
+        assert request is not None
+        assert (request.session_id, request.session_epoch) == (SESSION, 1)
+        assert len(request.topics[0].partitions) == len(broker.leader.opened) == 1
 
 
 async def test_nothing_is_fetched_for_roles_that_are_over(tmp_path: Path) -> None:

@@ -125,6 +125,15 @@ def test_a_session_that_the_leader_doesnt_know_begins_anew(fetching, error, sess
     assert asked(fetching) == (session, 0, {(TOPIC, 0): 10, (TOPIC, 1): 20}, set())
 
 
+def test_an_error_without_a_name_is_an_error(fetching):
+    """A newer leader may know more errors; the follower goes on with a new session."""
+    asked(fetching)
+    assert take(fetching, answer(error=999)).failure is ErrorCode.UNKNOWN_SERVER_ERROR
+    asked(fetching)
+    assert take(fetching, answer(of(0, error=999), of(1))).appends
+    assert asked(fetching) == (9, 1, {}, {(TOPIC, 0)})
+
+
 def test_after_a_lost_connection_a_session_begins_anew(fetching):
     """Nobody knows what of the last request the leader has seen."""
     asked(fetching)

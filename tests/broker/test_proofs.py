@@ -177,3 +177,18 @@ async def test_a_process_that_was_wrongly_proven_dead_is_watched_again(
     await _pass_s(0.2)
     assert store.ended == [SESSION, again.session]
     assert proofs.dead == {(2, "2a")}
+
+
+async def test_a_dying_process_that_still_takes_connections_is_known_soon(
+    watching, autojump_clock
+) -> None:
+    """Its listener may be closed a moment after the connection; that cost a second once."""
+    proofs, store, address, told = watching
+    began_s = trio.current_time()
+    await address.connections[-1].aclose()
+    await trio.testing.wait_all_tasks_blocked()
+    await address.die()
+    await _pass_s(0.5)
+    assert store.ended == [SESSION]
+    assert proofs.dead == {(2, "2a")}
+    assert told[0] - began_s < 0.25

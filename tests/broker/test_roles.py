@@ -21,6 +21,7 @@ from kwire.metadata.changes import (
     PartitionsChanged,
     TopicCreated,
     TopicDeleted,
+    apply,
 )
 from kwire.metadata.controller import NewTopic, create_topic
 from kwire.metadata.image import ConfigResourceType, PartitionImage, TopicImage
@@ -190,6 +191,23 @@ async def test_a_replica_that_is_given_to_others_is_deleted(tmp_path: Path) -> N
         assert not (tmp_path / "t-0").exists()
         await roles.become(row(OTHER, OTHER, ME, epoch=5, isr=(OTHER,)))
         assert roles.hosted().log.log_end_offset == 0
+
+
+async def test_a_role_ends_before_its_log_is_deleted(tmp_path: Path) -> None:
+    """The logs of many replicas that are moved away take a while; nobody is served meanwhile."""
+    async with running_server(tmp_path, {"node.id": str(ME)}) as server:
+        roles = Roles(server.broker)
+        await roles.create()
+        led, served = roles.hosted(), server.broker._served
+        topic_id = server.broker.image.topics_by_name["t"].topic_id
+        changes = [PartitionsChanged(topic_id, ((0, row(OTHER, OTHER, epoch=4)),))]
+        image = apply(server.broker.image, changes, server.broker.image.revision + 1)
+        await served.take_roles(image, changes)
+        assert led.is_deleted
+        assert roles.hosted() is None
+        assert (tmp_path / "t-0").exists()
+        await served.publish(image, changes)
+        assert not (tmp_path / "t-0").exists()
 
 
 async def test_a_follower_is_kept_like_any_log(tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ import trio.testing
 
 from kwire.budget.work import (
     CREDIT_UNITS,
+    FIRST_UNITS,
+    MOST_HOSTS,
     PASS_UNITS,
     SLICE_UNITS,
     AnswerTooLarge,
@@ -24,18 +26,46 @@ def a_work(turns, **options):
 async def test_what_fits_into_a_slice_waits_for_nothing():
     """A small request is served at once."""
     work = a_work(Turns())
-    assert not work.spend(SLICE_UNITS)
+    assert not work.spend(FIRST_UNITS)
     assert not work.is_large
 
 
 async def test_what_does_not_fit_into_a_slice_waits_for_the_next():
     """A request that has used up its slice has a new one after the event loop has turned."""
     work = a_work(Turns())
-    assert work.spend(SLICE_UNITS + 1)
+    assert work.spend(FIRST_UNITS + 1)
     await work.next_slice()
     assert work.is_large
-    assert not work.spend(SLICE_UNITS)
+    assert not work.spend(SLICE_UNITS - 1)
     assert work.spend(1)
+
+
+async def test_what_a_piece_costs_beyond_its_slice_is_paid_with_the_next():
+    """Otherwise each pass would do a large piece of work, and a slice of others behind it."""
+    work = a_work(Turns())
+    work.spend(FIRST_UNITS + SLICE_UNITS - 10)
+    await work.next_slice()
+    assert not work.spend(10)
+    assert work.spend(1)
+
+
+def test_a_host_that_connects_anew_goes_on_where_it_was():
+    """Who reconnects for each request isn't always ahead of the others."""
+    turns = Turns()
+    turns.floor = 10 * CREDIT_UNITS
+    assert turns.rank(turns.first_units("attacker")) == 9 * CREDIT_UNITS
+    turns.leave("attacker", 10 * CREDIT_UNITS - 5)
+    assert turns.rank(turns.first_units("attacker")) == 10 * CREDIT_UNITS - 5
+    assert turns.rank(turns.first_units("neighbour")) == 9 * CREDIT_UNITS
+
+
+def test_what_hosts_have_used_is_bounded():
+    """The hosts whose connections ended last are known."""
+    turns = Turns()
+    for n in range(MOST_HOSTS + 10):
+        turns.leave(f"host-{n}", n)
+    assert turns.first_units("host-9") == 0
+    assert turns.first_units(f"host-{MOST_HOSTS + 9}") == MOST_HOSTS + 9
 
 
 def test_all_connections_share_one_pass():

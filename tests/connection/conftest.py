@@ -45,5 +45,6 @@ def all_in_one_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kwire.budget.work.PASS_UNITS", 1 << 30)
     monkeypatch.setattr("kwire.budget.work.PASS_REQUESTS", 1 << 30)
     monkeypatch.setattr("kwire.connection.outbox.FLUSH_BYTES", 1 << 30)
+    monkeypatch.setattr("kwire.budget.work.FIRST_UNITS", 1 << 30)
     monkeypatch.setattr("kwire.budget.work.SLICE_UNITS", 1 << 30)
     monkeypatch.setattr("kwire.budget.work.PASS_UNITS", 1 << 30)

@@ -9,6 +9,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from kwire.connection import large
 from kwire.errors import ErrorCode
+from kwire.handlers import route
 from kwire.metadata.controller import NewTopic, create_topic
 from kwire.protocol.frame import encode_request
 from kwire.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
@@ -23,6 +24,7 @@ from kwire.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
+    MetadataResponseTopic,
 )
 from kwire.protocol.messages.produce import (
     PartitionProduceData,
@@ -192,3 +194,20 @@ async def test_a_large_request_without_a_response_holds_nothing_afterwards(tmp_p
         assert broker.partition("t", 0).log.log_end_offset == len(topic.partition_data)
         assert server.server.poller.turns.large.held_bytes == 0
         await client.aclose()
+
+
+def test_a_large_response_is_copied_in_pieces():
+    """Together they are the response."""
+    topics = [MetadataResponseTopic(name=f"topic-{n}") for n in range(20_000)]
+    response = MetadataResponse(topics=topics)
+    parts = large.encoded_parts(route(3, 9), response, 77)
+    sizes = [len(part) for part in parts]
+    assert len(sizes) > 1
+    assert max(sizes) <= large.COPY_BYTES
+    whole = b"".join(part for part in parts if isinstance(part, bytes))
+    assert int.from_bytes(whole[:4]) == len(whole) - 4
+    small = large.encoded_parts(route(3, 9), MetadataResponse(topics=topics[:1]), 77)
+    assert len(small) == 1
+    out = bytearray()
+    route(3, 9).encode(response, out, [])
+    assert whole[9:] == out

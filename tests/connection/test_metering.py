@@ -169,19 +169,40 @@ async def test_another_connection_does_not_get_around_a_quota(tmp_path):
 
 
 async def test_a_consumer_gets_no_more_at_once_than_ten_windows_and_then_waits(tmp_path):
-    """The records come with the time to wait; sessions or not."""
+    """Nothing is lost by the answer without records, in a session or not."""
     async with _running(tmp_path) as server:
         client = await server.connect()
         for _ in range(30):
             await client.request(_produce(size=1000), 9, ProduceResponse)
         await alter(server, consumer_byte_rate=500.0)
-        for fields in ({}, {"session_epoch": 0}):
-            client = await server.connect()
-            answer = await client.request(_fetch(**fields), 11, FetchResponse)
-            records = answer.responses[0].partitions[0].records
-            assert 0 < len(records) <= 5000
-        assert answer.throttle_time_ms == pytest.approx(2 * len(records) / 0.5 - 10_000, abs=1)
+        answer = await client.request(_fetch(), 11, FetchResponse)
+        size = len(answer.responses[0].partitions[0].records)
+        assert 0 < size <= 5000
+        assert answer.throttle_time_ms == 0
+        client = await server.connect()
+        answer = await client.request(_fetch(session_epoch=0), 11, FetchResponse)
+        assert answer.session_id
+        assert answer.responses == []
+        assert answer.throttle_time_ms == pytest.approx(2 * size / 0.5 - 10_000, abs=1)
         assert len(server.broker.quotas.pauses) == 1
+        await alter(server, consumer_byte_rate=5000.0)
+        client = await server.connect()
+        again = _fetch(session_id=answer.session_id, session_epoch=1)
+        again.topics = []
+        answer = await client.request(again, 11, FetchResponse)
+        assert len(answer.responses[0].partitions[0].records) > 0
+
+
+async def test_a_batch_larger_than_the_quota_is_sent_to_who_has_used_nothing(tmp_path):
+    async with _running(tmp_path) as server:
+        client = await server.connect()
+        for _ in range(2):
+            await client.request(_produce(size=1000), 9, ProduceResponse)
+        await alter(server, consumer_byte_rate=1.0)
+        client = await server.connect()
+        answer = await client.request(_fetch(), 11, FetchResponse)
+        assert len(answer.responses[0].partitions[0].records) > 1000
+        assert answer.throttle_time_ms > 0
 
 
 async def test_replication_and_its_bytes_are_exempt(tmp_path):

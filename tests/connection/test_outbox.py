@@ -256,3 +256,26 @@ def drain(theirs: socket.socket) -> None:
     with suppress(BlockingIOError):
         while theirs.recv(1 << 20):
             pass
+
+
+async def test_large_parts_are_sent_without_another_copy() -> None:
+    """In order with the small responses before and behind them."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        theirs.setblocking(False)
+        sending = Outbox(ours, ColdReads(Kind(1)))
+        large = [bytes([n]) * (outbox.LARGE_PART_BYTES + n) for n in range(5)]
+        sending.append_plain(b"before")
+        sending.append_plain([b"start", *large, b"end"])
+        assert sending.is_large
+        assert [part.obj for part in sending._parts if isinstance(part, memoryview)][1:] == large
+        sending.append_plain(b"behind")
+        expected = b"".join([b"before", b"start", *large, b"end", b"behind"])
+        got = b""
+        while len(got) < len(expected):
+            sending.send_nowait()
+            with suppress(BlockingIOError):
+                got += theirs.recv(1 << 20)
+        assert got == expected
+        assert not sending

@@ -42,9 +42,11 @@ class Leader:
         self.broker = running.broker
         self.topic_id = self.broker.image.topics_by_name[TOPIC].topic_id
 
-    async def register(self, node_id: int, epoch: int = BROKER_EPOCH) -> None:
+    async def register(
+        self, node_id: int, epoch: int = BROKER_EPOCH, rack: str | None = None
+    ) -> None:
         """Another broker starts."""
-        registered = BrokerRegistered(BrokerImage(node_id, None, (), epoch=epoch))
+        registered = BrokerRegistered(BrokerImage(node_id, rack, (), epoch=epoch))
         await self.broker.commit(lambda _image: [registered])
 
     async def fence(self, node_id: int) -> None:

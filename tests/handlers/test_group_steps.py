@@ -2,7 +2,7 @@
 
 import pytest
 
-from kwire.budget.work import SLICE_UNITS
+from kwire.budget.work import FIRST_UNITS
 from kwire.coordinator.classic_group import ClassicGroup
 from kwire.coordinator.classic_member import Member
 from kwire.handlers.context import ConnectionInfo, RequestContext
@@ -13,7 +13,7 @@ from kwire.testing.waiting import until
 from kwire.testing.work import free_work
 
 
-@pytest.mark.parametrize("members", [MEMBERS_PER_UNIT * SLICE_UNITS, 100])
+@pytest.mark.parametrize("members", [MEMBERS_PER_UNIT * FIRST_UNITS, 100])
 async def test_a_step_costs_as_much_as_the_group_has_members(tmp_path, members):
     """A hundred joins to a group of thousands don't take place in one pass of the event loop."""
     async with running_server(tmp_path) as server:
@@ -28,7 +28,7 @@ async def test_a_step_costs_as_much_as_the_group_has_members(tmp_path, members):
         home.groups.groups["large"] = group
         work = free_work()
         context = RequestContext(broker, ConnectionInfo(1, "L", "h", 1, "h", 2), 9, "c", work)
-        work.spend(SLICE_UNITS - 20)
+        work.spend(FIRST_UNITS - 20)
         found = at_once_or_later(coordinator_for_step("large", context))
         assert isinstance(found, Unfinished) == (members > 100)
         assert found is home or await found.work() is home

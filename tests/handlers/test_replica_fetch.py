@@ -139,6 +139,31 @@ async def test_who_is_refused(tmp_path: Path) -> None:
         assert leader.partition().followers[2].end_offset == -1
 
 
+async def test_an_epoch_that_nobody_has_doesnt_count(tmp_path: Path) -> None:
+    """It would be newer than all true ones for ever, and end the follower's true sessions."""
+    async with leading(tmp_path) as leader:
+        follower, liar = await leader.follower(2), await leader.follower(2)
+        follower.session_epoch = liar.session_epoch = 0
+        liar.epoch = 1 << 60
+        leader.append()
+        await follower.fetch(at(0))
+        assert await liar.code(at(1)) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert liar.session_id == 0
+        assert leader.partition().followers[2].broker_epoch == BROKER_EPOCH
+        await follower.fetch(at(1))
+        assert leader.partition().followers[2].end_offset == 1
+
+
+async def test_who_isnt_registered_has_no_session(tmp_path: Path) -> None:
+    """Made-up node ids would fill the sessions of all followers."""
+    async with leading(tmp_path) as leader:
+        for node_id in range(9, 30):
+            stranger = await leader.follower(node_id)
+            stranger.session_epoch = 0
+            assert await stranger.code(at(0)) == ErrorCode.UNKNOWN_LEADER_EPOCH
+        assert len(leader.broker.replica_sessions) == 0
+
+
 async def test_an_error_in_a_session_lasts_until_its_cause_is_gone(tmp_path: Path) -> None:
     """And the fetch that then succeeds is noted, although the follower told it once."""
     async with leading(tmp_path) as leader:

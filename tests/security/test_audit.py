@@ -30,9 +30,10 @@ def noted(caplog, name, who="alice"):
     """The records of one answer."""
     client = Client(Principal("User", who))
     question = AclOperation.READ, ResourceType.TOPIC, name
-    rule = Authorizer((), [ALLOWS]).rule(client, *question)
+    authorizer = Authorizer((), [ALLOWS])
+    rule = authorizer.rule(client, *question)
     caplog.clear()
-    note_answer(client, "Fetch", question, rule, 3)
+    note_answer(authorizer, client, "Fetch", question, rule, 3)
     return caplog.records
 
 

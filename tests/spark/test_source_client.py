@@ -161,6 +161,21 @@ def test_a_secret_may_be_kept_elsewhere(
         opener_of(source)
 
 
+def test_a_file_with_a_secret_that_everybody_may_read(
+    client: Callable[..., dict[str, str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One line says so, unless the secret is elsewhere, or the file is its owner's."""
+    for password, mode, is_told in (
+        ("x", 0o644, True),
+        ("x", 0o600, False),
+        ("${a:b}", 0o644, False),
+    ):
+        file = write(tmp_path / "p.toml", "127.0.0.1:1", client(password))
+        file.chmod(mode)
+        main(["pipeline", "check", str(file), "--offline"])
+        assert ("chmod o-rwx" in capsys.readouterr().err) == is_told
+
+
 def test_secrets_are_no_arguments_of_sparks_process() -> None:
     """Everybody on a machine sees them; jars and options of Java have to be there."""
     settings = {

@@ -50,22 +50,6 @@ _FAILED = FAILED[ResourceType.CLUSTER]
 _MESSAGE = "Cluster authorization failed."
 
 
-def _no_quotas(request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
-    return AlterClientQuotasResponse(
-        entries=[
-            AlterClientQuotasResponseEntryData(
-                error_code=_FAILED,
-                error_message=_MESSAGE,
-                entity=[
-                    EntityData(entity_type=one.entity_type, entity_name=one.entity_name)
-                    for one in entry.entity
-                ],
-            )
-            for entry in request.entries
-        ]
-    )
-
-
 alter_partition_reassignments = needs(
     AclOperation.ALTER,
     lambda _: AlterPartitionReassignmentsResponse(error_code=_FAILED, error_message=_MESSAGE),
@@ -88,7 +72,29 @@ describe_client_quotas = needs(
         error_code=_FAILED, error_message=_MESSAGE, entries=None
     ),
 )
-alter_client_quotas = needs(AclOperation.ALTER_CONFIGS, _no_quotas)
+
+
+async def alter_client_quotas(
+    request: AlterClientQuotasRequest, gate: Gate
+) -> AlterClientQuotasResponse:
+    """ALTER_CONFIGS on the cluster."""
+    if gate.may_on_cluster(AclOperation.ALTER_CONFIGS):
+        response: AlterClientQuotasResponse = await gate.serve(request)
+        return response
+
+    def part(one: EntityData) -> EntityData:
+        return EntityData(entity_type=one.entity_type, entity_name=one.entity_name)
+
+    return AlterClientQuotasResponse(
+        entries=[
+            AlterClientQuotasResponseEntryData(
+                error_code=_FAILED,
+                error_message=_MESSAGE,
+                entity=await gate.made(part, entry.entity),
+            )
+            for entry in request.entries
+        ]
+    )
 
 
 async def alter_user_scram_credentials(
@@ -116,7 +122,7 @@ async def create_delegation_token(
     ):
         own: CreateDelegationTokenResponse = await gate.serve(request)
         return own
-    return no_token(request, principal, ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
+    return no_token(request, gate.context, ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
 
 
 async def describe_delegation_token(
@@ -134,12 +140,10 @@ async def describe_delegation_token(
 
 
 def _is_seen(token: DescribedDelegationToken, gate: Gate) -> bool:
-    principal = gate.context.principal
-    owner = Principal(token.principal_type, token.principal_name)
-    renewers = [(one.principal_type, one.principal_name) for one in token.renewers]
-    requester = token.token_requester_principal_type, token.token_requester_principal_name
-    if principal in (owner, requester, *renewers):
+    known = gate.context.broker.image.tokens.get(token.token_id)
+    if known is not None and known.concerns(gate.context.principal):
         return True
+    owner = Principal(token.principal_type, token.principal_name)
     return gate.may(
         AclOperation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token.token_id, tells_denied=False
     ) or gate.may(AclOperation.DESCRIBE_TOKENS, ResourceType.USER, str(owner), tells_denied=False)

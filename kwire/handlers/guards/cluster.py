@@ -4,7 +4,7 @@ Source: KafkaApis, ControllerApis, AclApis, ConfigHelper of Kafka.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 from kwire.handlers.guards.gate import FAILED, Gate, Guard
 from kwire.handlers.slices import pieces
@@ -44,7 +44,7 @@ from kwire.protocol.messages.incremental_alter_configs import (
 from kwire.protocol.messages.list_config_resources import ListConfigResourcesResponse
 from kwire.protocol.messages.update_features import UpdateFeaturesResponse
 
-UNITS = 3
+UNITS = 4
 ELECTION_ERROR_SINCE = 1
 
 _FAILED = FAILED[ResourceType.CLUSTER]
@@ -57,6 +57,9 @@ OF_CONFIGS = {
     ConfigResourceType.CLIENT_METRICS: ResourceType.CLUSTER,
 }
 """To which resource a config belongs. Those of an unknown type are refused by the handlers."""
+
+_Refusal: TypeAlias = tuple[Any, int, str]
+"""A resource that the client may not see or change, the error's code and its text."""
 
 
 def needs(operation: AclOperation, refuse: Callable[[Any], Any]) -> Guard:
@@ -131,15 +134,16 @@ async def elect_leaders(request: ElectLeadersRequest, gate: Gate) -> ElectLeader
     if gate.may_on_cluster(AclOperation.ALTER):
         response: ElectLeadersResponse = await gate.serve(request)
         return response
+
+    def partition(index: int) -> PartitionResult:
+        return PartitionResult(partition_id=index, error_code=_FAILED, error_message=None)
+
     return ElectLeadersResponse(
         error_code=_FAILED if gate.context.api_version >= ELECTION_ERROR_SINCE else 0,
         replica_election_results=[
             ReplicaElectionResult(
                 topic=topic.topic,
-                partition_result=[
-                    PartitionResult(partition_id=index, error_code=_FAILED, error_message=None)
-                    for index in topic.partitions
-                ],
+                partition_result=await gate.made(partition, topic.partitions),
             )
             for topic in request.topic_partitions or ()
         ],
@@ -148,10 +152,10 @@ async def elect_leaders(request: ElectLeadersRequest, gate: Gate) -> ElectLeader
 
 async def _configs_apart(
     resources: list[Any], operation: AclOperation, gate: Gate
-) -> tuple[list[Any], list[tuple[Any, int, str]]]:
+) -> tuple[list[Any], list[_Refusal]]:
     """The resources whose configs the client may see or change, and the others with their error."""
     kept: list[Any] = []
-    others: list[tuple[Any, int, str]] = []
+    others: list[_Refusal] = []
     for piece in pieces(resources):
         if len(resources) > 1 and gate.context.work.spend(UNITS * len(piece)):
             await later(gate.context.work.next_slice)
@@ -178,16 +182,22 @@ async def describe_configs(request: DescribeConfigsRequest, gate: Gate) -> Descr
         request.resources, AclOperation.DESCRIBE_CONFIGS, gate
     )
     response: DescribeConfigsResponse = await gate.serve(request)
-    response.results += [
-        DescribeConfigsResult(
+    response.results += await _refused(DescribeConfigsResult, others, gate)
+    return response
+
+
+async def _refused(result: Callable[..., Any], others: list[_Refusal], gate: Gate) -> list[Any]:
+    def make(refusal: _Refusal) -> Any:
+        resource, code, message = refusal
+        return result(
             error_code=code,
             error_message=message,
             resource_type=resource.resource_type,
             resource_name=resource.resource_name,
         )
-        for resource, code, message in others
-    ]
-    return response
+
+    gate.context.work.doomed.append(others)
+    return await gate.made(make, others)
 
 
 async def alter_configs(request: AlterConfigsRequest, gate: Gate) -> AlterConfigsResponse:
@@ -196,15 +206,7 @@ async def alter_configs(request: AlterConfigsRequest, gate: Gate) -> AlterConfig
         request.resources, AclOperation.ALTER_CONFIGS, gate
     )
     response: AlterConfigsResponse = await gate.serve(request)
-    response.responses += [
-        AlterConfigsResourceResponse(
-            error_code=code,
-            error_message=message,
-            resource_type=resource.resource_type,
-            resource_name=resource.resource_name,
-        )
-        for resource, code, message in others
-    ]
+    response.responses += await _refused(AlterConfigsResourceResponse, others, gate)
     return response
 
 
@@ -216,13 +218,5 @@ async def incremental_alter_configs(
         request.resources, AclOperation.ALTER_CONFIGS, gate
     )
     response: IncrementalAlterConfigsResponse = await gate.serve(request)
-    response.responses += [
-        IncrementalResourceResponse(
-            error_code=code,
-            error_message=message,
-            resource_type=resource.resource_type,
-            resource_name=resource.resource_name,
-        )
-        for resource, code, message in others
-    ]
+    response.responses += await _refused(IncrementalResourceResponse, others, gate)
     return response

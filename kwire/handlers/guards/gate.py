@@ -4,13 +4,13 @@ A guard is a coroutine ``guard(request, gate)`` that returns the response. It wa
 ``kwire.handlers.waiting`` allows, because it begins in the connection's own task.
 """
 
-from collections.abc import Awaitable, Callable, Generator, Iterable
+from collections.abc import Awaitable, Callable, Collection, Generator, Sequence
 from types import CoroutineType, coroutine
 from typing import Any, TypeAlias
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
-from kwire.handlers.slices import pieces
+from kwire.handlers.slices import PIECE, apart, each, free_in_thread, pieces
 from kwire.handlers.waiting import Unfinished, Wait, later
 from kwire.metadata.acls import CLUSTER_NAME, AclOperation, ResourceType
 from kwire.protocol.types import ZERO_UUID
@@ -19,8 +19,11 @@ from kwire.security.authorizer import Authorizer
 
 Guard: TypeAlias = Callable[[Any, "Gate"], Awaitable[Any]]
 
-UNITS = 3
+UNITS = 4
 """What a check costs that was not asked before."""
+
+UNITS_PER_REFUSAL = 2
+"""What one element of a response that refuses it costs."""
 
 
 class Gate:
@@ -65,7 +68,8 @@ class Gate:
         client = self.context.connection
         rule = self._authorizer.rule(client, operation, resource_type, name)
         if rule.is_allowed or tells_denied:
-            note_answer(client, self._api, (operation, resource_type, name), rule, count)
+            question = operation, resource_type, name
+            note_answer(self._authorizer, client, self._api, question, rule, count)
         return rule.is_allowed
 
     def may_on_cluster(self, operation: AclOperation, *, tells_denied: bool = True) -> bool:
@@ -80,18 +84,22 @@ class Gate:
         self,
         operation: AclOperation,
         resource_type: ResourceType,
-        names: Iterable[str],
+        names: Collection[str],
         *,
         tells_denied: bool = True,
     ) -> set[str]:
         """Those of the names to which the client may do this."""
+        work = self.context.work
         counts: dict[str, int] = {}
-        for name in names:
-            counts[name] = counts.get(name, 0) + 1
+        for piece in pieces(list(names)):
+            if len(names) > PIECE and work.spend(len(piece) // 8):
+                await later(work.next_slice)
+            for name in piece:
+                counts[name] = counts.get(name, 0) + 1
         found: set[str] = set()
         for piece in pieces(list(counts)):
-            if len(counts) > 1 and self.context.work.spend(UNITS * len(piece)):
-                await later(self.context.work.next_slice)
+            if len(counts) > 1 and work.spend(UNITS * len(piece)):
+                await later(work.next_slice)
             found.update(
                 name
                 for name in piece
@@ -103,7 +111,24 @@ class Gate:
                     count=counts[name],
                 )
             )
+        free_in_thread(counts, work)
+        free_in_thread(found, work)
         return found
+
+    async def made(
+        self, make: Callable[[Any], Any], items: Sequence[Any], units: int = UNITS_PER_REFUSAL
+    ) -> list[Any]:
+        """``make(item)`` for every item, in slices of the event loop."""
+        return await each(make, items, self.context.work, units)
+
+    async def apart(
+        self, is_wanted: Callable[[Any], bool], items: Sequence[Any]
+    ) -> tuple[list[Any], list[Any]]:
+        """The items that are wanted, and the others, in slices of the event loop."""
+        wanted, others = await apart(is_wanted, items, self.context.work)
+        if others:
+            self.context.work.doomed.append(others)
+        return wanted, others
 
     def operations(self, resource_type: ResourceType, name: str) -> int:
         """What the client may do to a resource, as responses tell it: a bit for each operation."""
@@ -155,18 +180,20 @@ async def topics_apart(
 
     An unknown id is among the first: the handler answers that nobody has it.
     """
-    names: list[str | None] = []
-    for number, topic in enumerate(topics):
-        if number % 100 == 99 and gate.context.work.spend(20):
-            await later(gate.context.work.next_slice)
+
+    def name_of(topic: Any) -> str | None:
         if by_id and topic.topic_id != ZERO_UUID:
-            names.append(gate.name_of(topic.topic_id))
-        else:
-            names.append(None if by_id else topic.name)
+            return gate.name_of(topic.topic_id)
+        name: str | None = None if by_id else topic.name
+        return name
+
+    names = await gate.made(name_of, topics, 1)
     wanted = [name for name in names if name is not None]
     allowed = await gate.allowed(operation, ResourceType.TOPIC, wanted, tells_denied=tells_denied)
-    kept: list[Any] = []
-    others: list[Any] = []
-    for topic, name in zip(topics, names, strict=True):
-        (kept if name is None or name in allowed else others).append(topic)
-    return kept, others
+    if len(allowed) == len(topics):
+        return topics, []
+    pairs = list(zip(topics, names, strict=True))
+    kept, hidden = await gate.apart(lambda one: one[1] is None or one[1] in allowed, pairs)
+    others = [topic for topic, _ in hidden]
+    gate.context.work.doomed += (pairs, others)
+    return [topic for topic, _ in kept], others

@@ -8,7 +8,7 @@ from typing import Any
 
 from kwire.handlers.context import NOT_ASKED
 from kwire.handlers.guards.gate import FAILED, Gate, Guard
-from kwire.handlers.slices import pieces
+from kwire.handlers.slices import distinct, pieces
 from kwire.handlers.waiting import later
 from kwire.metadata.acls import AclOperation, ResourceType
 from kwire.protocol.messages.consumer_group_describe import (
@@ -88,15 +88,13 @@ async def consumer_group_heartbeat(
 async def describe_groups(request: DescribeGroupsRequest, gate: Gate) -> DescribeGroupsResponse:
     """DESCRIBE on each group."""
     allowed = await gate.allowed(AclOperation.DESCRIBE, ResourceType.GROUP, request.groups)
-    others = [
-        DescribedGroup(error_code=_FAILED, group_id=group_id)
-        for group_id in request.groups
-        if group_id not in allowed
-    ]
-    request.groups = [group_id for group_id in request.groups if group_id in allowed]
+    request.groups, denied = await gate.apart(allowed.__contains__, request.groups)
+    others = await gate.made(
+        lambda group_id: DescribedGroup(error_code=_FAILED, group_id=group_id), denied
+    )
     response: DescribeGroupsResponse = await gate.serve(request)
     await _tell_operations(response.groups, gate)
-    response.groups = others + response.groups
+    response.groups[:0] = others
     return response
 
 
@@ -105,16 +103,15 @@ async def consumer_group_describe(
 ) -> ConsumerGroupDescribeResponse:
     """DESCRIBE on each group, and on every topic that its members have or subscribe to."""
     allowed = await gate.allowed(AclOperation.DESCRIBE, ResourceType.GROUP, request.group_ids)
-    others = [
-        DescribedConsumerGroup(error_code=_FAILED, group_id=group_id)
-        for group_id in request.group_ids
-        if group_id not in allowed
-    ]
-    request.group_ids = [group_id for group_id in request.group_ids if group_id in allowed]
+    request.group_ids, denied = await gate.apart(allowed.__contains__, request.group_ids)
+    others = await gate.made(
+        lambda group_id: DescribedConsumerGroup(error_code=_FAILED, group_id=group_id), denied
+    )
     response: ConsumerGroupDescribeResponse = await gate.serve(request)
     await _tell_operations(response.groups, gate)
-    for group in response.groups:
-        names = _topics_of(group)
+    with_members, _ = await gate.apart(lambda group: bool(group.members), response.groups)
+    for group in with_members:
+        names = await _topics_of(group, gate)
         if names - await gate.allowed(
             AclOperation.DESCRIBE, ResourceType.TOPIC, names, tells_denied=False
         ):
@@ -123,14 +120,16 @@ async def consumer_group_describe(
                 "The group has described topic(s) that the client is not authorized to describe."
             )
             group.members = []
-    response.groups = others + response.groups
+    response.groups[:0] = others
     return response
 
 
-def _topics_of(group: DescribedConsumerGroup) -> set[str]:
+async def _topics_of(group: DescribedConsumerGroup, gate: Gate) -> set[str]:
     """Every topic that a description names."""
     names: set[str] = set()
     for member in group.members:
+        if gate.context.work.spend(UNITS + len(member.subscribed_topic_names) // 8):
+            await later(gate.context.work.next_slice)
         names.update(member.subscribed_topic_names)
         for assignment in (member.assignment, member.target_assignment):
             names.update(topic.topic_name for topic in assignment.topic_partitions)
@@ -151,23 +150,24 @@ async def list_groups(request: ListGroupsRequest, gate: Gate) -> ListGroupsRespo
     """Every group with DESCRIBE on the cluster, otherwise those with DESCRIBE of their own."""
     response: ListGroupsResponse = await gate.serve(request)
     if not gate.may_on_cluster(AclOperation.DESCRIBE, tells_denied=False):
-        ids = [group.group_id for group in response.groups]
+        ids = await gate.made(lambda group: group.group_id, response.groups, 1)
         allowed = await gate.allowed(
             AclOperation.DESCRIBE, ResourceType.GROUP, ids, tells_denied=False
         )
-        response.groups = [group for group in response.groups if group.group_id in allowed]
+        response.groups, _ = await gate.apart(
+            lambda group: group.group_id in allowed, response.groups
+        )
     return response
 
 
 async def delete_groups(request: DeleteGroupsRequest, gate: Gate) -> DeleteGroupsResponse:
     """DELETE on each group."""
     allowed = await gate.allowed(AclOperation.DELETE, ResourceType.GROUP, request.groups_names)
-    others = [
-        DeletableGroupResult(group_id=group_id, error_code=_FAILED)
-        for group_id in dict.fromkeys(request.groups_names)
-        if group_id not in allowed
-    ]
-    request.groups_names = [name for name in request.groups_names if name in allowed]
+    request.groups_names, denied = await gate.apart(allowed.__contains__, request.groups_names)
+    others = await gate.made(
+        lambda group_id: DeletableGroupResult(group_id=group_id, error_code=_FAILED),
+        list(await distinct(denied, gate.context.work)),
+    )
     response: DeleteGroupsResponse = await gate.serve(request)
     response.results += others
     return response
@@ -185,12 +185,12 @@ async def find_coordinator(request: FindCoordinatorRequest, gate: Gate) -> FindC
             return single
         return FindCoordinatorResponse(error_code=FAILED[kind], node_id=-1, host="", port=-1)
     allowed = await gate.allowed(AclOperation.DESCRIBE, kind, request.coordinator_keys)
-    others = [
-        Coordinator(key=key, node_id=-1, host="", port=-1, error_code=FAILED[kind])
-        for key in request.coordinator_keys
-        if key not in allowed
-    ]
-    request.coordinator_keys = [key for key in request.coordinator_keys if key in allowed]
+    keys, denied = await gate.apart(allowed.__contains__, request.coordinator_keys)
+    request.coordinator_keys = keys
+    others = await gate.made(
+        lambda key: Coordinator(key=key, node_id=-1, host="", port=-1, error_code=FAILED[kind]),
+        denied,
+    )
     response: FindCoordinatorResponse = await gate.serve(request)
     response.coordinators += others
     return response

@@ -14,7 +14,7 @@ from typing import Any
 from kwire.broker.internal_topics import INTERNAL_TOPICS
 from kwire.handlers.context import NOT_ASKED
 from kwire.handlers.guards.gate import FAILED, Gate
-from kwire.handlers.slices import pieces
+from kwire.handlers.slices import distinct, free_in_thread, pieces
 from kwire.handlers.waiting import later
 from kwire.metadata.acls import CLUSTER_NAME, AclOperation, ResourceType
 from kwire.protocol.messages.describe_cluster import (
@@ -37,7 +37,7 @@ from kwire.protocol.types import ZERO_UUID
 
 NULL_NAMES_SINCE = 12
 AUTO_CREATION_FIELD_SINCE = 4
-UNITS = 8
+UNITS = 12
 
 _FAILED = FAILED[ResourceType.TOPIC]
 
@@ -53,11 +53,11 @@ async def metadata(request: MetadataRequest, gate: Gate) -> MetadataResponse:
     if version == 0 and not wants_all and not request.topics:
         response.topics = []  # the handler took an empty list for all topics
     if wants_all:
-        names = [topic.name or "" for topic in response.topics]
+        names = await gate.made(lambda topic: topic.name or "", response.topics, 1)
         allowed = await gate.allowed(
             AclOperation.DESCRIBE, ResourceType.TOPIC, names, tells_denied=False
         )
-        response.topics = [topic for topic in response.topics if topic.name in allowed]
+        response.topics, _ = await gate.apart(lambda topic: topic.name in allowed, response.topics)
     if request.include_topic_authorized_operations:
         await _tell_operations(response.topics, gate)
     response.topics += others
@@ -72,30 +72,35 @@ async def _visible(
 ) -> tuple[list[MetadataRequestTopic], list[MetadataResponseTopic]]:
     """The topics of a request that the handler may answer, and the answers for the others."""
     image = gate.context.broker.image
-    by_id = any(topic.topic_id != ZERO_UUID for topic in topics)
-    named = [
-        (topic, gate.name_of(topic.topic_id) if topic.topic_id != ZERO_UUID else topic.name or "")
-        for topic in topics
-        if not by_id or topic.topic_id != ZERO_UUID  # with an id in it, names don't count
-    ]
-    names = {name for _, name in named if name is not None}
+    with_id, without = await gate.apart(lambda topic: topic.topic_id != ZERO_UUID, topics)
+
+    def named(topic: MetadataRequestTopic) -> tuple[MetadataRequestTopic, str | None]:
+        has_id = topic.topic_id != ZERO_UUID
+        return topic, gate.name_of(topic.topic_id) if has_id else topic.name or ""
+
+    # With an id in the request, names don't count.
+    pairs = await gate.made(named, with_id or without, 1)
+    names = [name for _, name in pairs if name is not None]
     seen = await gate.allowed(AclOperation.DESCRIBE, ResourceType.TOPIC, names)
-    missing = {name for name in seen if name not in image.topics_by_name}
+    missing, _ = await gate.apart(lambda name: name not in image.topics_by_name, list(seen))
     uncreatable: set[str] = set()
     creates = bool(missing) and _creates(request, gate)
     if creates and not gate.may_on_cluster(AclOperation.CREATE, tells_denied=False):
         allowed = await gate.allowed(AclOperation.CREATE, ResourceType.TOPIC, missing)
-        uncreatable = missing - allowed
-    kept: list[MetadataRequestTopic] = []
-    others: dict[tuple[str | None, bytes], MetadataResponseTopic] = {}
-    for topic, name in named:
-        if name is None or (name in seen and name not in uncreatable):
-            kept.append(topic)
-            continue
-        others[name, topic.topic_id] = _hidden(topic, name, gate)
-        if name in uncreatable:
-            others[name, topic.topic_id].is_internal = name in INTERNAL_TOPICS
-    return kept, list(others.values())
+        uncreatable = set(missing) - allowed
+
+    def answered(pair: tuple[MetadataRequestTopic, str | None]) -> bool:
+        return pair[1] is None or (pair[1] in seen and pair[1] not in uncreatable)
+
+    def hidden(pair: tuple[MetadataRequestTopic, str]) -> MetadataResponseTopic:
+        response = _hidden(*pair, gate)
+        response.is_internal = pair[1] in uncreatable and pair[1] in INTERNAL_TOPICS
+        return response
+
+    kept, others = await gate.apart(answered, pairs)
+    once = {(name, topic.topic_id): (topic, name) for topic, name in others}
+    free_in_thread(once, gate.context.work)
+    return [topic for topic, _ in kept], await gate.made(hidden, list(once.values()))
 
 
 def _creates(request: MetadataRequest, gate: Gate) -> bool:
@@ -129,18 +134,21 @@ async def describe_topic_partitions(
     """DESCRIBE on each topic, so that a page has as many partitions as the client asks for."""
     others: list[DescribeTopicPartitionsResponseTopic] = []
     if request.topics:
-        names = [topic.name for topic in request.topics]
+        names = await gate.made(lambda topic: topic.name, request.topics, 1)
         allowed = await gate.allowed(AclOperation.DESCRIBE, ResourceType.TOPIC, names)
         first = request.cursor.topic_name if request.cursor else ""
-        others = [
-            DescribeTopicPartitionsResponseTopic(error_code=_FAILED, name=name)
-            for name in dict.fromkeys(names)
-            if name not in allowed and name >= first
-        ]
-        request.topics = [topic for topic in request.topics if topic.name in allowed]
+        denied, _ = await gate.apart(
+            lambda name: name not in allowed and name >= first,
+            list(await distinct(names, gate.context.work)),
+        )
+        others = await gate.made(
+            lambda name: DescribeTopicPartitionsResponseTopic(error_code=_FAILED, name=name),
+            denied,
+        )
+        request.topics, _ = await gate.apart(lambda topic: topic.name in allowed, request.topics)
         if first not in allowed and first in names:
             request.cursor = None
-            request.topics = [topic for topic in request.topics if topic.name > first]
+            request.topics, _ = await gate.apart(lambda topic: topic.name > first, request.topics)
     else:
         every = list(gate.context.broker.image.topics_by_name)
         allowed = await gate.allowed(
@@ -149,7 +157,7 @@ async def describe_topic_partitions(
         if request.cursor and request.cursor.topic_name not in allowed:
             allowed = {name for name in allowed if name > request.cursor.topic_name}
             request.cursor = None
-        request.topics = [TopicRequest(name=name) for name in allowed]
+        request.topics = await gate.made(lambda name: TopicRequest(name=name), list(allowed))
     if not request.topics:
         return DescribeTopicPartitionsResponse(topics=others)
     response: DescribeTopicPartitionsResponse = await gate.serve(request)

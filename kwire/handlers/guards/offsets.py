@@ -48,50 +48,61 @@ _TOPIC_FAILED = FAILED[ResourceType.TOPIC]
 async def offset_commit(request: OffsetCommitRequest, gate: Gate) -> OffsetCommitResponse:
     """READ on the group and on each topic."""
 
-    def refuse(topic: Any, code: ErrorCode) -> OffsetCommitResponseTopic:
-        partitions = [
-            OffsetCommitResponsePartition(partition_index=one.partition_index, error_code=code)
-            for one in topic.partitions
+    async def refuse(topics: list[Any], code: ErrorCode) -> list[OffsetCommitResponseTopic]:
+        def partition(one: Any) -> OffsetCommitResponsePartition:
+            return OffsetCommitResponsePartition(
+                partition_index=one.partition_index, error_code=code
+            )
+
+        return [
+            OffsetCommitResponseTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=await gate.made(partition, topic.partitions),
+            )
+            for topic in topics
         ]
-        return OffsetCommitResponseTopic(
-            name=topic.name, topic_id=topic.topic_id, partitions=partitions
-        )
 
     if not gate.may(AclOperation.READ, ResourceType.GROUP, request.group_id):
         code = FAILED[ResourceType.GROUP]
-        return OffsetCommitResponse(topics=[refuse(topic, code) for topic in request.topics])
+        return OffsetCommitResponse(topics=await refuse(request.topics, code))
     by_id = gate.context.api_version >= COMMIT_BY_ID_SINCE
     kept, others = await topics_apart(request.topics, AclOperation.READ, gate, by_id=by_id)
     request.topics = kept
     response: OffsetCommitResponse = await gate.serve(request)
-    response.topics += [refuse(topic, _TOPIC_FAILED) for topic in others]
+    response.topics += await refuse(others, _TOPIC_FAILED)
     return response
 
 
 async def txn_offset_commit(request: TxnOffsetCommitRequest, gate: Gate) -> TxnOffsetCommitResponse:
     """WRITE on the transactional id, READ on the group and on each topic."""
 
-    def refuse(topic: Any, code: ErrorCode) -> TxnOffsetCommitResponseTopic:
-        partitions = [
-            TxnOffsetCommitResponsePartition(partition_index=one.partition_index, error_code=code)
-            for one in topic.partitions
+    async def refuse(topics: list[Any], code: ErrorCode) -> list[TxnOffsetCommitResponseTopic]:
+        def partition(one: Any) -> TxnOffsetCommitResponsePartition:
+            return TxnOffsetCommitResponsePartition(
+                partition_index=one.partition_index, error_code=code
+            )
+
+        return [
+            TxnOffsetCommitResponseTopic(
+                name=topic.name, partitions=await gate.made(partition, topic.partitions)
+            )
+            for topic in topics
         ]
-        return TxnOffsetCommitResponseTopic(name=topic.name, partitions=partitions)
 
     for operation, kind, name in (
         (AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id),
         (AclOperation.READ, ResourceType.GROUP, request.group_id),
     ):
         if not gate.may(operation, kind, name):
-            topics = [refuse(topic, FAILED[kind]) for topic in request.topics]
-            return TxnOffsetCommitResponse(topics=topics)
+            return TxnOffsetCommitResponse(topics=await refuse(request.topics, FAILED[kind]))
     kept, others = await topics_apart(request.topics, AclOperation.READ, gate)
     request.topics = kept
     if not kept:
         response = TxnOffsetCommitResponse()
     else:
         response = await gate.serve(request)
-    response.topics += [refuse(topic, _TOPIC_FAILED) for topic in others]
+    response.topics += await refuse(others, _TOPIC_FAILED)
     return response
 
 
@@ -103,37 +114,40 @@ async def offset_delete(request: OffsetDeleteRequest, gate: Gate) -> OffsetDelet
     request.topics = kept
     response: OffsetDeleteResponse = await gate.serve(request)
     if not response.error_code:
-        response.topics += [_not_deleted(topic) for topic in others]
+        response.topics += await _not_deleted(others, gate)
     return response
 
 
-def _not_deleted(topic: Any) -> OffsetDeleteResponseTopic:
-    return OffsetDeleteResponseTopic(
-        name=topic.name,
-        partitions=[
-            OffsetDeleteResponsePartition(
-                partition_index=one.partition_index, error_code=_TOPIC_FAILED
-            )
-            for one in topic.partitions
-        ],
-    )
+async def _not_deleted(topics: list[Any], gate: Gate) -> list[OffsetDeleteResponseTopic]:
+    def partition(one: Any) -> OffsetDeleteResponsePartition:
+        return OffsetDeleteResponsePartition(
+            partition_index=one.partition_index, error_code=_TOPIC_FAILED
+        )
+
+    return [
+        OffsetDeleteResponseTopic(
+            name=topic.name, partitions=await gate.made(partition, topic.partitions)
+        )
+        for topic in topics
+    ]
 
 
 async def offset_fetch(request: OffsetFetchRequest, gate: Gate) -> OffsetFetchResponse:
     """DESCRIBE on each group and each topic; a request for all topics leaves the others out."""
     if gate.context.api_version < FETCH_GROUPS_SINCE:
         return await _fetch_one(request, gate)
-    allowed = await gate.allowed(
-        AclOperation.DESCRIBE, ResourceType.GROUP, [group.group_id for group in request.groups]
+    ids = await gate.made(lambda group: group.group_id, request.groups, 1)
+    allowed = await gate.allowed(AclOperation.DESCRIBE, ResourceType.GROUP, ids)
+    request.groups, denied = await gate.apart(
+        lambda group: group.group_id in allowed, request.groups
     )
-    refused = [
-        OffsetFetchResponseGroup(
+
+    def refuse(group: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+        return OffsetFetchResponseGroup(
             group_id=group.group_id, topics=[], error_code=FAILED[ResourceType.GROUP]
         )
-        for group in request.groups
-        if group.group_id not in allowed
-    ]
-    request.groups = [group for group in request.groups if group.group_id in allowed]
+
+    refused = await gate.made(refuse, denied)
     others = [await _fetchable(group, gate) for group in request.groups]
     response: OffsetFetchResponse = await gate.serve(request)
     for wanted, answer, more in zip(request.groups, response.groups, others, strict=True):
@@ -152,31 +166,35 @@ async def _fetch_one(request: OffsetFetchRequest, gate: Gate) -> OffsetFetchResp
         code = FAILED[ResourceType.GROUP]
         if has_error:
             return OffsetFetchResponse(error_code=code, topics=[])
-        return OffsetFetchResponse(topics=[_unseen(topic, code) for topic in request.topics or ()])
+        return OffsetFetchResponse(topics=await _unseen(request.topics or [], code, gate))
     if request.topics is not None:
         kept, others = await topics_apart(request.topics, AclOperation.DESCRIBE, gate)
         request.topics = kept
         response: OffsetFetchResponse = await gate.serve(request)
         if not response.error_code:
-            response.topics += [_unseen(topic, _TOPIC_FAILED) for topic in others]
+            response.topics += await _unseen(others, _TOPIC_FAILED, gate)
         return response
     response = await gate.serve(request)
     await _leave_out(response, gate)
     return response
 
 
-def _unseen(topic: Any, code: ErrorCode) -> OffsetFetchResponseTopic:
-    partitions = [
-        OffsetFetchResponsePartition(
+async def _unseen(topics: list[Any], code: ErrorCode, gate: Gate) -> list[OffsetFetchResponseTopic]:
+    def partition(index: int) -> OffsetFetchResponsePartition:
+        return OffsetFetchResponsePartition(
             partition_index=index,
             committed_offset=-1,
             committed_leader_epoch=-1,
             metadata="",
             error_code=code,
         )
-        for index in topic.partition_indexes
+
+    return [
+        OffsetFetchResponseTopic(
+            name=topic.name, partitions=await gate.made(partition, topic.partition_indexes)
+        )
+        for topic in topics
     ]
-    return OffsetFetchResponseTopic(name=topic.name, partitions=partitions)
 
 
 async def _fetchable(group: OffsetFetchRequestGroup, gate: Gate) -> list[OffsetFetchResponseTopics]:
@@ -187,20 +205,21 @@ async def _fetchable(group: OffsetFetchRequestGroup, gate: Gate) -> list[OffsetF
     group.topics, others = await topics_apart(
         group.topics, AclOperation.DESCRIBE, gate, by_id=by_id
     )
+
+    def partition(index: int) -> OffsetFetchResponsePartitions:
+        return OffsetFetchResponsePartitions(
+            partition_index=index,
+            committed_offset=-1,
+            committed_leader_epoch=-1,
+            metadata="",
+            error_code=_TOPIC_FAILED,
+        )
+
     return [
         OffsetFetchResponseTopics(
             name=topic.name,
             topic_id=topic.topic_id,
-            partitions=[
-                OffsetFetchResponsePartitions(
-                    partition_index=index,
-                    committed_offset=-1,
-                    committed_leader_epoch=-1,
-                    metadata="",
-                    error_code=_TOPIC_FAILED,
-                )
-                for index in topic.partition_indexes
-            ],
+            partitions=await gate.made(partition, topic.partition_indexes),
         )
         for topic in others
     ]

@@ -9,6 +9,8 @@ Source: KafkaApis, ControllerApis, DescribeTopicPartitionsRequestHandler of Kafk
 from typing import Any
 
 from kwire.handlers.guards.gate import FAILED, Gate, refused, topics_apart
+from kwire.handlers.slices import distinct, pieces
+from kwire.handlers.waiting import later
 from kwire.metadata.acls import AclOperation, ResourceType
 from kwire.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -21,6 +23,7 @@ from kwire.protocol.messages.create_topics import (
     CreateTopicsResponse,
 )
 from kwire.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
@@ -30,6 +33,7 @@ from kwire.protocol.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
+    DeleteTopicState,
 )
 from kwire.protocol.messages.describe_producers import (
     DescribeProducersRequest,
@@ -39,11 +43,13 @@ from kwire.protocol.messages.describe_producers import (
 )
 from kwire.protocol.messages.fetch import (
     FetchableTopicResponse,
+    FetchPartition,
     FetchRequest,
     FetchResponse,
     PartitionData,
 )
 from kwire.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
@@ -53,6 +59,7 @@ from kwire.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
 from kwire.protocol.messages.produce import (
@@ -78,14 +85,14 @@ _FAILED = FAILED[ResourceType.TOPIC]
 
 async def produce(request: ProduceRequest, gate: Gate) -> ProduceResponse | None:
     """WRITE on each topic; with records of a transaction, WRITE on its transactional id too."""
-    if _is_transactional(request) and not (
+    if await _is_transactional(request, gate) and not (
         request.transactional_id is not None
         and gate.may(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
     ):
         if not request.acks:
             raise refused(ResourceType.TRANSACTIONAL_ID)
         code = FAILED[ResourceType.TRANSACTIONAL_ID]
-        return ProduceResponse(responses=[_unwritten(one, code) for one in request.topic_data])
+        return ProduceResponse(responses=await _unwritten(request.topic_data, code, gate))
     by_id = gate.context.api_version >= PRODUCE_BY_ID_SINCE
     kept, others = await topics_apart(request.topic_data, AclOperation.WRITE, gate, by_id=by_id)
     request.topic_data = kept
@@ -93,13 +100,19 @@ async def produce(request: ProduceRequest, gate: Gate) -> ProduceResponse | None
     if others and not request.acks:
         raise refused(ResourceType.TOPIC)  # without a response, only the end of the connection says
     if response is not None:
-        response.responses += [_unwritten(topic, _FAILED) for topic in others]
+        response.responses += await _unwritten(others, _FAILED, gate)
     return response
 
 
-def _is_transactional(request: ProduceRequest) -> bool:
+async def _is_transactional(request: ProduceRequest, gate: Gate) -> bool:
     """Whether a partition's first batch belongs to a transaction."""
-    return any(_of_transaction(one) for topic in request.topic_data for one in topic.partition_data)
+    for topic in request.topic_data:
+        for piece in pieces(topic.partition_data):
+            if any(_of_transaction(one) for one in piece):
+                return True
+            if gate.context.work.spend(len(piece) // 2):
+                await later(gate.context.work.next_slice)
+    return False
 
 
 def _of_transaction(data: PartitionProduceData) -> bool:
@@ -109,14 +122,20 @@ def _of_transaction(data: PartitionProduceData) -> bool:
     return records[_MAGIC_AT] == 2 and bool(records[_ATTRIBUTES_AT] & _TRANSACTIONAL)
 
 
-def _unwritten(topic: TopicProduceData, code: int) -> TopicProduceResponse:
-    partitions = [
-        PartitionProduceResponse(index=one.index, error_code=code, base_offset=-1)
-        for one in topic.partition_data
+async def _unwritten(
+    topics: list[TopicProduceData], code: int, gate: Gate
+) -> list[TopicProduceResponse]:
+    def partition(one: PartitionProduceData) -> PartitionProduceResponse:
+        return PartitionProduceResponse(index=one.index, error_code=code, base_offset=-1)
+
+    return [
+        TopicProduceResponse(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            partition_responses=await gate.made(partition, topic.partition_data),
+        )
+        for topic in topics
     ]
-    return TopicProduceResponse(
-        name=topic.name, topic_id=topic.topic_id, partition_responses=partitions
-    )
 
 
 async def fetch(request: FetchRequest, gate: Gate) -> Any:
@@ -127,20 +146,18 @@ async def fetch(request: FetchRequest, gate: Gate) -> Any:
     replica_id = request.replica_state.replica_id if request.replica_state else request.replica_id
     if replica_id < 0 or gate.may_on_cluster(AclOperation.CLUSTER_ACTION):
         return await gate.serve(request)
+
+    def partition(one: FetchPartition) -> PartitionData:
+        return PartitionData(
+            partition_index=one.partition, error_code=_FAILED, high_watermark=-1, records=b""
+        )
+
     return FetchResponse(
         responses=[
             FetchableTopicResponse(
                 topic=topic.topic,
                 topic_id=topic.topic_id,
-                partitions=[
-                    PartitionData(
-                        partition_index=one.partition,
-                        error_code=_FAILED,
-                        high_watermark=-1,
-                        records=b"",
-                    )
-                    for one in topic.partitions
-                ],
+                partitions=await gate.made(partition, topic.partitions),
             )
             for topic in request.topics
         ]
@@ -151,15 +168,13 @@ async def list_offsets(request: ListOffsetsRequest, gate: Gate) -> ListOffsetsRe
     """DESCRIBE on each topic."""
     request.topics, others = await topics_apart(request.topics, AclOperation.DESCRIBE, gate)
     response: ListOffsetsResponse = await gate.serve(request)
+
+    def partition(one: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+        return ListOffsetsPartitionResponse(partition_index=one.partition_index, error_code=_FAILED)
+
     response.topics += [
         ListOffsetsTopicResponse(
-            name=topic.name,
-            partitions=[
-                ListOffsetsPartitionResponse(
-                    partition_index=one.partition_index, error_code=_FAILED
-                )
-                for one in topic.partitions
-            ],
+            name=topic.name, partitions=await gate.made(partition, topic.partitions)
         )
         for topic in others
     ]
@@ -174,19 +189,17 @@ async def offset_for_leader_epoch(
     if gate.may_on_cluster(AclOperation.CLUSTER_ACTION, tells_denied=False):
         response = await gate.serve(request)
         return response
-    allowed = await gate.allowed(
-        AclOperation.DESCRIBE, ResourceType.TOPIC, [topic.topic for topic in request.topics]
-    )
-    others = [topic for topic in request.topics if topic.topic not in allowed]
-    request.topics = [topic for topic in request.topics if topic.topic in allowed]
+    names = await gate.made(lambda topic: topic.topic, request.topics, 1)
+    allowed = await gate.allowed(AclOperation.DESCRIBE, ResourceType.TOPIC, names)
+    request.topics, others = await gate.apart(lambda topic: topic.topic in allowed, request.topics)
     response = await gate.serve(request)
+
+    def partition(one: OffsetForLeaderPartition) -> EpochEndOffset:
+        return EpochEndOffset(partition=one.partition, error_code=_FAILED)
+
     response.topics += [
         OffsetForLeaderTopicResult(
-            topic=topic.topic,
-            partitions=[
-                EpochEndOffset(partition=one.partition, error_code=_FAILED)
-                for one in topic.partitions
-            ],
+            topic=topic.topic, partitions=await gate.made(partition, topic.partitions)
         )
         for topic in others
     ]
@@ -197,15 +210,15 @@ async def delete_records(request: DeleteRecordsRequest, gate: Gate) -> DeleteRec
     """DELETE on each topic."""
     request.topics, others = await topics_apart(request.topics, AclOperation.DELETE, gate)
     response: DeleteRecordsResponse = await gate.serve(request)
+
+    def partition(one: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
+        return DeleteRecordsPartitionResult(
+            partition_index=one.partition_index, low_watermark=-1, error_code=_FAILED
+        )
+
     response.topics += [
         DeleteRecordsTopicResult(
-            name=topic.name,
-            partitions=[
-                DeleteRecordsPartitionResult(
-                    partition_index=one.partition_index, low_watermark=-1, error_code=_FAILED
-                )
-                for one in topic.partitions
-            ],
+            name=topic.name, partitions=await gate.made(partition, topic.partitions)
         )
         for topic in others
     ]
@@ -218,13 +231,13 @@ async def describe_producers(
     """READ on each topic."""
     request.topics, others = await topics_apart(request.topics, AclOperation.READ, gate)
     response: DescribeProducersResponse = await gate.serve(request)
+
+    def partition(index: int) -> PartitionResponse:
+        return PartitionResponse(partition_index=index, error_code=_FAILED)
+
     response.topics += [
         TopicResponse(
-            name=topic.name,
-            partitions=[
-                PartitionResponse(partition_index=index, error_code=_FAILED)
-                for index in topic.partition_indexes
-            ],
+            name=topic.name, partitions=await gate.made(partition, topic.partition_indexes)
         )
         for topic in others
     ]
@@ -233,43 +246,53 @@ async def describe_producers(
 
 async def create_topics(request: CreateTopicsRequest, gate: Gate) -> CreateTopicsResponse:
     """CREATE on the cluster or on each topic; without DESCRIBE_CONFIGS its configs stay hidden."""
-    names = [topic.name for topic in request.topics]
+    names = await gate.made(lambda topic: topic.name, request.topics, 1)
     allowed = set(names)
     if not gate.may_on_cluster(AclOperation.CREATE, tells_denied=False):
         allowed = await gate.allowed(AclOperation.CREATE, ResourceType.TOPIC, names)
     described = await gate.allowed(
         AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, names, tells_denied=False
     )
-    request.topics = [topic for topic in request.topics if topic.name in allowed]
+    request.topics, _ = await gate.apart(lambda topic: topic.name in allowed, request.topics)
     response: CreateTopicsResponse = await gate.serve(request)
-    for result in response.topics:
-        if result.name not in described and not result.error_code:
-            result.topic_config_error_code = _FAILED
-            result.num_partitions = result.replication_factor = -1
-            result.configs = None if gate.context.api_version >= CONFIGS_SINCE else []
-    response.topics += [
-        CreatableTopicResult(
+    _, hidden = await gate.apart(lambda result: result.name in described, response.topics)
+    for piece in pieces(hidden):
+        if gate.context.work.spend(len(piece)):
+            await later(gate.context.work.next_slice)
+        for result in piece:
+            if not result.error_code:
+                result.topic_config_error_code = _FAILED
+                result.num_partitions = result.replication_factor = -1
+                result.configs = None if gate.context.api_version >= CONFIGS_SINCE else []
+
+    def refuse(name: str) -> CreatableTopicResult:
+        return CreatableTopicResult(
             name=name, error_code=_FAILED, error_message="Authorization failed.", configs=[]
         )
-        for name in dict.fromkeys(names)
-        if name not in allowed
-    ]
+
+    response.topics += await gate.made(refuse, await _denied(names, allowed, gate))
     return response
+
+
+async def _denied(names: list[str], allowed: set[str], gate: Gate) -> list[str]:
+    """The names that are not allowed, each once."""
+    once = list(await distinct(names, gate.context.work))
+    _, denied = await gate.apart(allowed.__contains__, once)
+    return denied
 
 
 async def create_partitions(
     request: CreatePartitionsRequest, gate: Gate
 ) -> CreatePartitionsResponse:
     """ALTER on each topic."""
-    names = [topic.name for topic in request.topics]
+    names = await gate.made(lambda topic: topic.name, request.topics, 1)
     allowed = await gate.allowed(AclOperation.ALTER, ResourceType.TOPIC, names)
-    request.topics = [topic for topic in request.topics if topic.name in allowed]
+    request.topics, _ = await gate.apart(lambda topic: topic.name in allowed, request.topics)
     response: CreatePartitionsResponse = await gate.serve(request)
-    response.results += [
-        CreatePartitionsTopicResult(name=name, error_code=_FAILED)
-        for name in dict.fromkeys(names)
-        if name not in allowed
-    ]
+    response.results += await gate.made(
+        lambda name: CreatePartitionsTopicResult(name=name, error_code=_FAILED),
+        await _denied(names, allowed, gate),
+    )
     return response
 
 
@@ -283,24 +306,16 @@ async def delete_topics(request: DeleteTopicsRequest, gate: Gate) -> DeleteTopic
     if gate.context.api_version < DELETE_BY_ID_SINCE:
         names = request.topic_names
         allowed = await _deletable(names, gate)
-        request.topic_names = [name for name in names if name in allowed]
-        others = [_not_deleted(name) for name in dict.fromkeys(names) if name not in allowed]
+        request.topic_names, _ = await gate.apart(allowed.__contains__, names)
+        others = await gate.made(_not_deleted, await _denied(names, allowed, gate))
     else:
-        named = {topic.topic_id: gate.name_of(topic.topic_id) for topic in request.topics}
-        wanted = [topic.name or named[topic.topic_id] for topic in request.topics]
-        allowed = await _deletable([name for name in wanted if name is not None], gate)
-        kept = []
-        for topic, name in zip(request.topics, wanted, strict=True):
-            if name is None or name in allowed:
-                kept.append(topic)
-            elif topic.name is not None:
-                others.append(_not_deleted(topic.name))
-            else:
-                shows = gate.may(
-                    AclOperation.DESCRIBE, ResourceType.TOPIC, name, tells_denied=False
-                )
-                others.append(_not_deleted(name if shows else None, topic.topic_id))
-        request.topics = kept
+        wanted = await gate.made(
+            lambda topic: (topic, topic.name or gate.name_of(topic.topic_id)), request.topics, 1
+        )
+        allowed = await _deletable([name for _, name in wanted if name is not None], gate)
+        kept, denied = await gate.apart(lambda one: one[1] is None or one[1] in allowed, wanted)
+        request.topics = [topic for topic, _ in kept]
+        others = await gate.made(lambda one: _refused(one[0], one[1], gate), denied)
     response = await gate.serve(request)
     response.responses += others
     return response
@@ -310,6 +325,14 @@ async def _deletable(names: list[str], gate: Gate) -> set[str]:
     """The topics that may be deleted: a name that may not even be seen is none of them."""
     allowed = await gate.allowed(AclOperation.DELETE, ResourceType.TOPIC, names)
     return await gate.allowed(AclOperation.DESCRIBE, ResourceType.TOPIC, allowed)
+
+
+def _refused(topic: DeleteTopicState, name: str, gate: Gate) -> DeletableTopicResult:
+    """The answer for a topic that may not be deleted: it was named, or has the id of ``name``."""
+    if topic.name is not None:
+        return _not_deleted(topic.name)
+    shows = gate.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name, tells_denied=False)
+    return _not_deleted(name if shows else None, topic.topic_id)
 
 
 def _not_deleted(name: str | None, topic_id: bytes = ZERO_UUID) -> DeletableTopicResult:

@@ -37,6 +37,7 @@ from kwire.protocol.messages.list_transactions import TransactionState as Listed
 from kwire.protocol.messages.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
+    WritableTxnMarkerTopic,
     WritableTxnMarkerTopicResult,
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
@@ -44,6 +45,8 @@ from kwire.protocol.messages.write_txn_markers import (
 
 BROKERS_SINCE = 4
 """Only brokers send AddPartitionsToTxn from this version on."""
+
+UNITS = 2
 
 _ID = ResourceType.TRANSACTIONAL_ID
 _FAILED = FAILED[_ID]
@@ -78,7 +81,7 @@ async def add_partitions_to_txn(
     topics = request.v3_and_below_topics
     if not gate.may(AclOperation.WRITE, _ID, request.v3_and_below_transactional_id):
         return AddPartitionsToTxnResponse(
-            results_by_topic_v3_and_below=[_not_added(topic, _FAILED) for topic in topics]
+            results_by_topic_v3_and_below=await _not_added(topics, _FAILED, gate)
         )
     kept, others = await topics_apart(topics, AclOperation.WRITE, gate)
     if not others:
@@ -87,20 +90,25 @@ async def add_partitions_to_txn(
     failed = FAILED[ResourceType.TOPIC]
     return AddPartitionsToTxnResponse(
         results_by_topic_v3_and_below=[
-            *[_not_added(topic, failed) for topic in others],
-            *[_not_added(topic, ErrorCode.OPERATION_NOT_ATTEMPTED) for topic in kept],
+            *await _not_added(others, failed, gate),
+            *await _not_added(kept, ErrorCode.OPERATION_NOT_ATTEMPTED, gate),
         ]
     )
 
 
-def _not_added(topic: AddPartitionsToTxnTopic, code: ErrorCode) -> AddPartitionsToTxnTopicResult:
-    return AddPartitionsToTxnTopicResult(
-        name=topic.name,
-        results_by_partition=[
-            AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code)
-            for index in topic.partitions
-        ],
-    )
+async def _not_added(
+    topics: list[AddPartitionsToTxnTopic], code: ErrorCode, gate: Gate
+) -> list[AddPartitionsToTxnTopicResult]:
+    def partition(index: int) -> AddPartitionsToTxnPartitionResult:
+        return AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code)
+
+    return [
+        AddPartitionsToTxnTopicResult(
+            name=topic.name,
+            results_by_partition=await gate.made(partition, topic.partitions),
+        )
+        for topic in topics
+    ]
 
 
 async def add_offsets_to_txn(
@@ -130,27 +138,31 @@ async def write_txn_markers(request: WriteTxnMarkersRequest, gate: Gate) -> Writ
     ):
         response: WriteTxnMarkersResponse = await gate.serve(request)
         return response
-    failed = FAILED[ResourceType.CLUSTER]
     return WriteTxnMarkersResponse(
         markers=[
             WritableTxnMarkerResult(
-                producer_id=marker.producer_id,
-                topics=[
-                    WritableTxnMarkerTopicResult(
-                        name=topic.name,
-                        partitions=[
-                            WritableTxnMarkerPartitionResult(
-                                partition_index=index, error_code=failed
-                            )
-                            for index in topic.partition_indexes
-                        ],
-                    )
-                    for topic in marker.topics
-                ],
+                producer_id=marker.producer_id, topics=await _not_written(marker.topics, gate)
             )
             for marker in request.markers
         ]
     )
+
+
+async def _not_written(
+    topics: list[WritableTxnMarkerTopic], gate: Gate
+) -> list[WritableTxnMarkerTopicResult]:
+    def partition(index: int) -> WritableTxnMarkerPartitionResult:
+        failed = FAILED[ResourceType.CLUSTER]
+        return WritableTxnMarkerPartitionResult(partition_index=index, error_code=failed)
+
+    if gate.context.work.spend(UNITS):
+        await later(gate.context.work.next_slice)
+    return [
+        WritableTxnMarkerTopicResult(
+            name=topic.name, partitions=await gate.made(partition, topic.partition_indexes)
+        )
+        for topic in topics
+    ]
 
 
 async def describe_transactions(
@@ -159,19 +171,19 @@ async def describe_transactions(
     """DESCRIBE on each transactional id; topics without DESCRIBE are left out."""
     ids = request.transactional_ids
     allowed = await gate.allowed(AclOperation.DESCRIBE, _ID, ids)
-    request.transactional_ids = [one for one in ids if one in allowed]
+    request.transactional_ids, denied = await gate.apart(allowed.__contains__, ids)
     response: DescribeTransactionsResponse = await gate.serve(request)
-    for state in response.transaction_states:
+    states = response.transaction_states
+    with_topics, _ = await gate.apart(lambda state: bool(state.topics), states)
+    for state in with_topics:
         names = [topic.topic for topic in state.topics]
         seen = await gate.allowed(
             AclOperation.DESCRIBE, ResourceType.TOPIC, names, tells_denied=False
         )
         state.topics = [topic for topic in state.topics if topic.topic in seen]
-    response.transaction_states += [
-        TransactionState(transactional_id=one, error_code=_FAILED)
-        for one in ids
-        if one not in allowed
-    ]
+    response.transaction_states += await gate.made(
+        lambda one: TransactionState(transactional_id=one, error_code=_FAILED), denied
+    )
     return response
 
 

@@ -1,8 +1,14 @@
 """How the actions of ``kwire pipeline`` read a pipeline's file, and tell what is wrong with it."""
 
 import argparse
+import stat
+import sys
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
 
 from kwire.cli.output import wrong
+from kwire.spark.masking import masked
 from kwire.spark.pipeline_file import WrongPipeline, read_pipeline
 from kwire.spark.settings import PipelineSettings
 
@@ -20,8 +26,25 @@ def add_examples(parser: argparse.ArgumentParser, *examples: str) -> None:
 def read_or_tell(path: str) -> PipelineSettings | None:
     """The pipeline, or None after a line on stderr for each mistake: then the exit code is 2."""
     try:
-        return read_pipeline(path)
+        found = read_pipeline(path)
     except WrongPipeline as error:
         for line in error.lines:
             wrong(line)
         return None
+    if Path(path).stat().st_mode & stat.S_IROTH and _has_secret("", tomllib.loads(_text(path))):
+        told = (
+            f"everybody on this machine may read {path}, which holds a secret: chmod o-rwx {path}"
+        )
+        print(f"kwire: {told}", file=sys.stderr)
+    return found
+
+
+def _text(path: str) -> str:
+    return Path(path).read_text(encoding="utf-8")
+
+
+def _has_secret(key: str, value: object) -> bool:
+    """Whether a value shows what should be masked; a reference to a provider doesn't."""
+    if isinstance(value, Mapping):
+        return any(_has_secret(name, one) for name, one in value.items())
+    return masked(key, value) != value and "${" not in str(value)

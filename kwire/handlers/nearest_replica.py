@@ -1,0 +1,72 @@
+"""Fetch by consumers from followers, and which one a leader names as the nearest (KIP-392).
+
+Behaviour:
+
+- A follower answers consumers that know of this (version 11) up to its own high watermark, whatever
+  ``replica.selector.class`` says. An offset behind that gives no records yet, one behind the log's
+  end OFFSET_OUT_OF_RANGE; consumers then ask the leader. While a thread cuts the follower's log,
+  it answers OFFSET_NOT_AVAILABLE.
+- With RackAwareReplicaSelector, a leader in another rack than the client's names a replica in the
+  client's rack in place of records, at once: one in sync that has the wanted offset. If there are
+  several, the one with the most records is named.
+
+Source: ReplicaManager.findPreferredReadReplica, RackAwareReplicaSelector of Kafka.
+"""
+
+from kwire.broker.follower_partition import FollowerPartition
+from kwire.broker.leader_partition import LeaderPartition
+from kwire.broker.partition import Partition
+from kwire.errors import ErrorCode, KafkaError
+from kwire.handlers.context import RequestContext
+from kwire.protocol.messages.fetch import FetchRequest, PartitionData
+
+SINCE = 11
+
+
+def followed(name: str, index: int, context: RequestContext) -> FollowerPartition:
+    """A partition that this broker follows, for a consumer.
+
+    Raises KafkaError: NOT_LEADER_OR_FOLLOWER if it doesn't, or for a client that wants the leader,
+    OFFSET_NOT_AVAILABLE.
+    """
+    found = context.broker.replica(name, index) if context.api_version >= SINCE else None
+    if not isinstance(found, FollowerPartition):
+        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"another broker leads {name}-{index}")
+    if found.is_offline:
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{name}-{index} is offline")
+    if found.cutting is not None:
+        raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, f"{name}-{index} is being cut")
+    return found
+
+
+def nearer(
+    partition: Partition | FollowerPartition,
+    offset: int,
+    request: FetchRequest,
+    context: RequestContext,
+) -> PartitionData | None:
+    """The answer of a leader that knows a nearer replica with this offset; None if it doesn't."""
+    rack, brokers = request.rack_id, context.broker.image.brokers
+    is_asked = context.broker.selects_nearest and rack and context.api_version >= SINCE
+    if not is_asked or not isinstance(partition, LeaderPartition):
+        return None
+    if brokers[context.broker.node_id].rack == rack:
+        return None
+    near = [
+        (one.end_offset, one.node_id)
+        for one in partition.followers.values()
+        if one.node_id in partition.in_sync
+        and one.log_start_offset <= offset <= one.end_offset
+        and (known := brokers.get(one.node_id)) is not None
+        and known.rack == rack
+    ]
+    if not near:
+        return None
+    return PartitionData(
+        partition_index=partition.index,
+        high_watermark=partition.high_watermark,
+        last_stable_offset=partition.last_stable_offset,
+        log_start_offset=partition.log.log_start_offset,
+        preferred_read_replica=max(near)[1],
+        records=b"",
+    )

@@ -1,0 +1,45 @@
+"""Work in threads waits where the system has no thread for it."""
+
+import threading
+
+import pytest
+
+from kwire.budget.kind import Kind
+
+
+class Refusing(threading.Thread):
+    """A thread that the system refuses to start, ``left`` times."""
+
+    left = 3
+
+    def start(self):
+        """Refuse as Python does."""
+        if Refusing.left:
+            Refusing.left -= 1
+            raise RuntimeError("can't start new thread")
+        super().start()
+
+
+async def test_work_waits_for_a_thread_that_the_system_refuses(monkeypatch, autojump_clock):
+    """Neither the broker nor a connection ends, and the work is done once."""
+    monkeypatch.setattr("trio._core._thread_cache.Thread", Refusing, raising=False)
+    monkeypatch.setattr("threading.Thread", Refusing)
+    monkeypatch.setattr("trio._core._thread_cache.THREAD_CACHE._idle_workers", {})
+    Refusing.left = 3
+    done = []
+    assert await Kind(1).run(lambda: done.append(1) or "result") == "result"
+    assert done == [1]
+    assert not Refusing.left
+
+
+async def test_an_error_of_the_work_is_no_refusal():
+    """What the work itself raises isn't tried again."""
+    tries = []
+
+    def work():
+        tries.append(1)
+        raise RuntimeError("can't start new thread")
+
+    with pytest.raises(RuntimeError):
+        await Kind(1).run(work)
+    assert tries == [1]

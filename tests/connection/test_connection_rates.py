@@ -1,0 +1,71 @@
+"""Clients connect as fast as they may, and one address doesn't keep the others out (KIP-612)."""
+
+import socket
+
+import pytest
+import trio
+
+from kwire.clock import Clock
+from kwire.connection import connection_rates
+from kwire.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from kwire.testing.in_process import RawClient, running_server
+from tests.connection.test_metering import alter
+
+AT_ONCE = 10
+"""At a rate of one connection a second, ten windows allow so many in one moment."""
+
+STANDING = Clock(steady_ms=lambda: 0)
+
+
+async def _is_served(raw: RawClient) -> bool:
+    """Whether a connection gets an answer; False if it is closed."""
+    await raw.send(MetadataRequest(), 4)
+    return await raw.receive_frame() is not None
+
+
+@pytest.mark.parametrize(
+    "setting",
+    ["max.connection.creation.rate", "listener.name.plaintext.max.connection.creation.rate"],
+)
+async def test_a_listener_that_accepts_too_fast_accepts_none_for_a_while(tmp_path, setting):
+    """The clients wait and are served in the end."""
+    async with running_server(tmp_path, {setting: "1"}, clock=STANDING) as server:
+        began_s = trio.current_time()
+        clients = [await server.connect() for _ in range(AT_ONCE + 2)]
+        for client in clients[: AT_ONCE + 1]:
+            assert await _is_served(client)
+        assert server.broker.tally.throttled == {"connection": 1}
+        assert await _is_served(clients[-1])
+        assert trio.current_time() - began_s >= 0.99
+
+
+async def test_an_address_that_connects_too_often_is_closed_and_others_are_served(tmp_path):
+    async with running_server(tmp_path, clock=STANDING) as server:
+        first = await server.connect()
+        await alter(server, (("ip", "127.0.0.1"),), connection_creation_rate=1.0)
+        assert server.broker.quotas is None  # requests cost what they cost without quotas
+        for _ in range(AT_ONCE):
+            assert await _is_served(await server.connect())
+        refused = await server.connect()
+        assert not await _is_served(refused)
+        sock = socket.socket()
+        sock.bind(("127.0.0.2", 0))
+        await trio.to_thread.run_sync(sock.connect, (server.host, server.port))
+        sock.setblocking(False)
+        other = RawClient(trio.SocketStream(trio.socket.from_stdlib_socket(sock)))
+        assert await _is_served(other)
+        await first.request(MetadataRequest(), 4, MetadataResponse)
+
+
+async def test_a_stop_waits_for_no_connection_that_is_to_be_closed(tmp_path, monkeypatch):
+    """And no more of them are held than ``MOST_HELD``."""
+    monkeypatch.setattr(connection_rates, "MOST_HELD", 1)
+    held, beyond = socket.socket(), socket.socket()
+    with trio.fail_after(5):
+        async with running_server(tmp_path) as server:
+            rates = connection_rates.ConnectionRates(server.broker, server.server.poller)
+            rates.hold(held, 3_600_000)
+            rates.hold(beyond, 3_600_000)
+            assert beyond.fileno() < 0
+            assert held.fileno() >= 0
+    assert held.fileno() < 0
