@@ -5,7 +5,7 @@ while the group is unsettled. Version 1 brought regular expressions and member i
 make. Behind an authorizer a regular expression matches only topics that the member may DESCRIBE.
 """
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from kwire.coordinator.joining import Client, Visible
 from kwire.errors import KafkaError
@@ -51,7 +51,8 @@ async def _handle(
     authorizer = context.broker.authorizer
     visible: Visible | None = None
     if authorizer is not None:
-        visible = _Sight(authorizer, context.principal, context.connection.peer_host)
+        sight = _Sight(authorizer, context.principal, context.connection.peer_host)
+        visible = cast(Visible, sight)  # mypy doesn't see that a named tuple can be called
     client = Client(context.client_id or "", context.client_host, context.api_version, visible)
     reply = Reply()
     try:
