@@ -1,6 +1,6 @@
 """Three kwires that log in to each other, with an authorizer: what brokers may, and nobody else.
 
-``make compat-cluster FILES=compat_tests/test_cluster_secured.py`` runs it, on a cluster of its own.
+``make compat-cluster`` runs it, on a cluster of its own.
 """
 
 from collections.abc import Iterator
