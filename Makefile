@@ -77,6 +77,9 @@ compat-cluster: $(VENV)/.test bring-etcd ## test replicas, groups, transactions,
 cluster-chaos: $(VENV)/.test bring-etcd ## Kafka's own programs while brokers of three kwires are stopped and killed; takes some minutes (KWIRE_CLUSTER=kafka: on Apache Kafka)
 	KWIRE_BOOTSTRAP= KWIRE_NODES=3 $(BIN)/pytest $(QUIET) $(AGAIN) $(CHAOS) $(ARGS)
 
+compat-secured: $(VENV)/.test ## test stock clients and Kafka's tools over SASL_SSL with SCRAM, on a broker with an authorizer (KWIRE_SECURED=kafka: on Apache Kafka; FILES=…)
+	KWIRE_BOOTSTRAP= KWIRE_COMPAT_PROTOCOL=SASL_SSL $(BIN)/pytest $(QUIET) $(AGAIN) $(or $(FILES),$(SECURED_COMPAT)) $(ARGS)
+
 spark: $(VENV)/.test ## test with PySpark, both lanes (kwire, or BOOTSTRAP=host:port)
 	KWIRE_BOOTSTRAP=$(BOOTSTRAP) $(BIN)/python -m spark_tests.environment --lane stock $(AGAIN) $(ARGS)
 	KWIRE_BOOTSTRAP=$(BOOTSTRAP) $(BIN)/python -m spark_tests.environment --lane new $(AGAIN) $(ARGS)

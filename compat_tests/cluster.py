@@ -55,12 +55,18 @@ class KwireCluster:
             self.brokers[node_id] = BrokerProcess(
                 directory, own, f"127.0.0.1:{port}", package_parent, options=more
             )
+        self._listeners = listeners
         self._running = ExitStack()
 
     @property
     def bootstrap(self) -> str:
-        """The addresses of all brokers."""
-        return ",".join(broker.bootstrap.split(",")[0] for broker in self.brokers.values())
+        """The addresses of all brokers' plain listeners."""
+        return ",".join(map(self._plain, self.brokers.values()))
+
+    def _plain(self, broker: BrokerProcess) -> str:
+        """The address of a broker's plain listener, in whatever place it is told."""
+        others = [listener.partition("://")[2] for listener in self._listeners.values()]
+        return next(one for one in broker.bootstrap.split(",") if one not in others)
 
     def log(self) -> str:
         """Everything that the brokers have logged so far."""
@@ -77,7 +83,7 @@ class KwireCluster:
         return self
 
     def _is_seen_by(self, broker: BrokerProcess) -> bool:
-        asker, plain = Asker(), broker.bootstrap.split(",")[0]
+        asker, plain = Asker(), self._plain(broker)
         try:
             answer = asker.ask(plain, MetadataRequest(topics=[]), 12, MetadataResponse)
         finally:

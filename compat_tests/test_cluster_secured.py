@@ -84,7 +84,8 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     with KwireCluster(directory, SETTINGS, listeners=listeners) as cluster:
         found = Secured(cluster, addresses)
         topic = NewTopic(TOPIC, PARTITIONS, 3)
-        AdminClient(found.login("admin")).create_topics([topic])[TOPIC].result(30)
+        client = AdminClient(found.login("admin"))
+        client.create_topics([topic])[TOPIC].result(30)
         _allow(found.user("admin"))
         yield found
         log = cluster.log()

@@ -5,9 +5,9 @@ while the group is unsettled. Version 1 brought regular expressions and member i
 make. Behind an authorizer a regular expression matches only topics that the member may DESCRIBE.
 """
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
-from kwire.coordinator.joining import Client
+from kwire.coordinator.joining import Client, Visible
 from kwire.errors import KafkaError
 from kwire.handlers.consumer_group_describe import check_consumer_protocol
 from kwire.handlers.context import RequestContext
@@ -48,9 +48,11 @@ def handle(
 async def _handle(
     request: ConsumerGroupHeartbeatRequest, context: RequestContext
 ) -> ConsumerGroupHeartbeatResponse:
-    authorizer, visible = context.broker.authorizer, None
+    authorizer = context.broker.authorizer
+    visible: Visible | None = None
     if authorizer is not None:
-        visible = _Sight(authorizer, context.principal, context.connection.peer_host)
+        sight = _Sight(authorizer, context.principal, context.connection.peer_host)
+        visible = cast(Visible, sight)  # mypy doesn't see that a named tuple can be called
     client = Client(context.client_id or "", context.client_host, context.api_version, visible)
     reply = Reply()
     try:

@@ -8,7 +8,14 @@ from collections.abc import Sequence
 
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
-from kwire.handlers.tokens import NO_TIME_MS, TOKENS_PER_UNIT, lifetimes, may_ask, secret_key
+from kwire.handlers.tokens import (
+    NO_TIME_MS,
+    REQUESTER_SINCE,
+    TOKENS_PER_UNIT,
+    lifetimes,
+    may_ask,
+    secret_key,
+)
 from kwire.metadata.changes import Change
 from kwire.metadata.features import CHANGES_VERSION, TOKENS_LEVEL
 from kwire.metadata.image import MetadataImage
@@ -40,41 +47,41 @@ def owner_of(request: CreateDelegationTokenRequest, requester: Principal) -> Pri
 
 
 def refused(
-    request: CreateDelegationTokenRequest, requester: Principal, error: ErrorCode
+    request: CreateDelegationTokenRequest, context: RequestContext, error: ErrorCode
 ) -> CreateDelegationTokenResponse:
     """The response to a client that may not ask for this."""
-    response = _response(request, requester, error)
+    response = _response(request, context, error)
     response.issue_timestamp_ms = NO_TIME_MS
     response.expiry_timestamp_ms = response.max_timestamp_ms = NO_TIME_MS
     return response
 
 
 def _response(
-    request: CreateDelegationTokenRequest, requester: Principal, error: ErrorCode
+    request: CreateDelegationTokenRequest, context: RequestContext, error: ErrorCode
 ) -> CreateDelegationTokenResponse:
+    requester = context.principal
     owner = owner_of(request, requester)
-    return CreateDelegationTokenResponse(
-        error_code=error,
-        principal_type=owner.type,
-        principal_name=owner.name,
-        token_requester_principal_type=requester.type,
-        token_requester_principal_name=requester.name,
+    response = CreateDelegationTokenResponse(
+        error_code=error, principal_type=owner.type, principal_name=owner.name
     )
+    if context.api_version >= REQUESTER_SINCE:
+        response.token_requester_principal_type = requester.type
+        response.token_requester_principal_name = requester.name
+    return response
 
 
 async def handle(
     request: CreateDelegationTokenRequest, context: RequestContext
 ) -> CreateDelegationTokenResponse:
     """Create a token."""
-    requester = context.principal
     if not may_ask(context):
-        return refused(request, requester, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
+        return refused(request, context, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
     try:
         return await _created(request, context)
     except KafkaError as error:
         if error.code == ErrorCode.INVALID_PRINCIPAL_TYPE:
-            return refused(request, requester, error.code)
-        return _response(request, requester, error.code)
+            return refused(request, context, error.code)
+        return _response(request, context, error.code)
 
 
 async def _created(
@@ -103,7 +110,7 @@ async def _created(
         return [TokenChanged(token_id, token)]
 
     await context.commit(decide)
-    response = _response(request, requester, ErrorCode.NONE)
+    response = _response(request, context, ErrorCode.NONE)
     response.issue_timestamp_ms, response.max_timestamp_ms = token.issued_ms, token.max_ms
     response.expiry_timestamp_ms = token.expires_ms
     response.token_id, response.hmac = token_id, secret.hmac

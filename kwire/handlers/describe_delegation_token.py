@@ -8,7 +8,7 @@ from kwire.budget.work import Work
 from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
 from kwire.handlers.slices import free_in_thread, pieces
-from kwire.handlers.tokens import may_ask, secret_key
+from kwire.handlers.tokens import REQUESTER_SINCE, may_ask, secret_key
 from kwire.handlers.waiting import Unfinished, at_once_or_later, later
 from kwire.metadata.tokens import DelegationToken, Name, secret_of
 from kwire.protocol.messages.describe_delegation_token import (
@@ -55,7 +55,11 @@ async def _handle(
             if work.spend(UNITS):
                 await later(work.next_slice)
             work.answer(BYTES)
-            response.tokens.append(_described(token_id, token, key))
+            shown = _described(token_id, token, key)
+            if context.api_version >= REQUESTER_SINCE:
+                shown.token_requester_principal_type = token.requester[0]
+                shown.token_requester_principal_name = token.requester[1]
+            response.tokens.append(shown)
     return response
 
 
@@ -78,8 +82,6 @@ def _described(token_id: str, token: DelegationToken, key: str) -> DescribedDele
     return DescribedDelegationToken(
         principal_type=token.owner[0],
         principal_name=token.owner[1],
-        token_requester_principal_type=token.requester[0],
-        token_requester_principal_name=token.requester[1],
         issue_timestamp=token.issued_ms,
         expiry_timestamp=token.expires_ms,
         max_timestamp=token.max_ms,

@@ -17,6 +17,9 @@ _KEY = "delegation.token.secret.key"
 UNITS_TO_FIND = 1
 TOKENS_PER_UNIT = 20
 
+REQUESTER_SINCE = 3
+"""Since this version responses say who has asked for a token."""
+
 NO_TIME_MS = -1
 """The times in a response to a client that may not ask."""
 

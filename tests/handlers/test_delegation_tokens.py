@@ -258,6 +258,19 @@ async def test_who_sees_which_tokens(tmp_path):
             await one.aclose()
 
 
+@pytest.mark.parametrize("version", [1, 2])
+async def test_old_versions_do_not_know_who_has_asked(tmp_path, version):
+    """Who has asked for a token sees it all the same."""
+    async with running_server(tmp_path, WITH_ACLS) as server:
+        admin = await _login(server, "admin")
+        token = await _create(admin, version=version)
+        assert (token.error_code, token.token_requester_principal_name) == (0, "")
+        request = DescribeDelegationTokenRequest(owners=None)
+        answer = await admin.request(request, version, DescribeDelegationTokenResponse)
+        assert [one.token_id for one in answer.tokens] == [token.token_id]
+        await admin.aclose()
+
+
 async def test_expired_tokens_are_removed_and_others_outlive_a_restart(tmp_path, mock_clock):
     """Every ``delegation.token.expiry.check.interval.ms``; a new secret key ends all of them."""
     settings = {**SETTINGS, "delegation.token.expiry.check.interval.ms": "60000"}

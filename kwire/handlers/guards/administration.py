@@ -122,7 +122,7 @@ async def create_delegation_token(
     ):
         own: CreateDelegationTokenResponse = await gate.serve(request)
         return own
-    return no_token(request, principal, ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
+    return no_token(request, gate.context, ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
 
 
 async def describe_delegation_token(
@@ -140,12 +140,10 @@ async def describe_delegation_token(
 
 
 def _is_seen(token: DescribedDelegationToken, gate: Gate) -> bool:
-    principal = gate.context.principal
-    owner = Principal(token.principal_type, token.principal_name)
-    renewers = [(one.principal_type, one.principal_name) for one in token.renewers]
-    requester = token.token_requester_principal_type, token.token_requester_principal_name
-    if principal in (owner, requester, *renewers):
+    known = gate.context.broker.image.tokens.get(token.token_id)
+    if known is not None and known.concerns(gate.context.principal):
         return True
+    owner = Principal(token.principal_type, token.principal_name)
     return gate.may(
         AclOperation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token.token_id, tells_denied=False
     ) or gate.may(AclOperation.DESCRIBE_TOKENS, ResourceType.USER, str(owner), tells_denied=False)
