@@ -18,6 +18,7 @@ def messages(
             "group.id": "unused",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",
             "isolation.level": isolation,
         },
         logger=QUIET,
