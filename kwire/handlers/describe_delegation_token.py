@@ -55,11 +55,7 @@ async def _handle(
             if work.spend(UNITS):
                 await later(work.next_slice)
             work.answer(BYTES)
-            shown = _described(token_id, token, key)
-            if context.api_version >= REQUESTER_SINCE:
-                shown.token_requester_principal_type = token.requester[0]
-                shown.token_requester_principal_name = token.requester[1]
-            response.tokens.append(shown)
+            response.tokens.append(_described(token_id, token, key, context.api_version))
     return response
 
 
@@ -78,8 +74,10 @@ def _names(token: DelegationToken) -> tuple[Name, ...]:
     return token.owner, token.requester, *token.renewers
 
 
-def _described(token_id: str, token: DelegationToken, key: str) -> DescribedDelegationToken:
-    return DescribedDelegationToken(
+def _described(
+    token_id: str, token: DelegationToken, key: str, api_version: int
+) -> DescribedDelegationToken:
+    described = DescribedDelegationToken(
         principal_type=token.owner[0],
         principal_name=token.owner[1],
         issue_timestamp=token.issued_ms,
@@ -92,3 +90,7 @@ def _described(token_id: str, token: DelegationToken, key: str) -> DescribedDele
             for kind, name in token.renewers
         ],
     )
+    if api_version >= REQUESTER_SINCE:
+        described.token_requester_principal_type = token.requester[0]
+        described.token_requester_principal_name = token.requester[1]
+    return described
