@@ -70,7 +70,7 @@ class Answer(Generic[R]):
         """The response; ConnectionLost, AnswerTimeout after ``timeout_s``, or BadAnswer."""
         frame = memoryview(await self.wait_raw(timeout_s))
         try:
-            _, position = decode_response_header(frame, self._response, self._version)
+            _, position = decode_response_header(memoryview(frame), self._response, self._version)
             return decode(self._response, self._version, frame[position:])
         except MalformedRequest as error:
             text = f"the answer to {self.name} version {self._version} is malformed ({error})"

@@ -52,7 +52,7 @@ async def _ask(connection: Connection, version: int) -> ApiVersionsResponse:
     pending = await connection.send(request, ApiVersionsResponse, version)
     frame = memoryview(await pending.wait_raw(connection.settings.request_timeout_s))
     try:
-        _, position = decode_response_header(frame, ApiVersionsResponse, version)
+        _, position = decode_response_header(memoryview(frame), ApiVersionsResponse, version)
         code = int.from_bytes(frame[position : position + _CODE_BYTES], signed=True)
         spoken = 0 if code == ErrorCode.UNSUPPORTED_VERSION else version
         return decode(ApiVersionsResponse, spoken, frame[position:])

@@ -95,7 +95,7 @@ def decode_request_header(
     return RequestHeader(api_key, version, correlation_id, client_id), stop
 
 
-def skip_header_tags(buffer: bytes | bytearray | memoryview, position: int) -> int:
+def skip_header_tags(buffer: bytes | memoryview, position: int) -> int:
     """The position after the tagged fields of a header; Kafka 4.3 defines none."""
     try:
         count = buffer[position]
@@ -141,10 +141,7 @@ def encode_response(
 
 
 def decode_response_header(
-    buffer: bytes | bytearray | memoryview,
-    response: type[Response],
-    version: int,
-    position: int = 0,
+    buffer: bytes | memoryview, response: type[Response], version: int, position: int = 0
 ) -> tuple[int, int]:
     """The correlation id of the response at ``position``, and the position of its body.
 
