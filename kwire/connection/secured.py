@@ -196,8 +196,8 @@ class SecuredConnection(Connection):
         try:
             try:
                 is_done = tls_socket.shake_hands()
-            except ssl.SSLError as error:
-                raise _failed(error) from error
+            except ssl.SSLError as refused:
+                raise _failed(refused) from refused
             finally:
                 tls_socket.send_handshake()
             if is_done:
