@@ -155,13 +155,18 @@ def test_with_a_token_in_the_options(spark: SparkSession, secured: Secured, tmp_
 
 @pytest.fixture
 def own_token(spark: SparkSession, secured: Secured) -> Iterator[dict[str, str]]:
-    """Gives Spark's process the token, as Spark's provider does where there is a Kerberos."""
+    """Gives Spark's process the token, as Spark's provider does where there is a Kerberos.
+
+    A process can't lose a token again, and Spark asks for the settings of each one. So they stay
+    there, for a server that nobody has.
+    """
     jvm = spark._jvm
     assert jvm is not None
     conf = jvm.org.apache.spark.SparkEnv.get().conf()
+    servers = f"spark.kafka.clusters.{CLUSTER}.target.bootstrap.servers.regex"
     given = {
         f"spark.kafka.clusters.{CLUSTER}.auth.bootstrap.servers": secured.bootstrap,
-        f"spark.kafka.clusters.{CLUSTER}.target.bootstrap.servers.regex": secured.bootstrap,
+        servers: secured.bootstrap,
         f"spark.kafka.clusters.{CLUSTER}.sasl.token.mechanism": "SCRAM-SHA-512",
     }
     for name, value in given.items():
@@ -172,8 +177,7 @@ def own_token(spark: SparkSession, secured: Secured) -> Iterator[dict[str, str]]
     )
     jvm.org.apache.hadoop.security.UserGroupInformation.getCurrentUser().addToken(token)
     yield {k: v for k, v in secured.options.items() if k != "kafka.sasl.mechanism"}
-    for name in given:
-        conf.remove(name)
+    conf.set(servers, "nobody")
 
 
 def test_with_a_token_among_sparks_credentials(
