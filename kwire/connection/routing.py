@@ -63,7 +63,7 @@ def load_in_threads() -> None:
 
 
 @cache
-def _loaded_route(api_key: int, version: int) -> Route:
+def loaded_route(api_key: int, version: int) -> Route:
     """The route; KafkaError (UNSUPPORTED_VERSION), or NotLoaded, which isn't cached."""
     if _loaded is not None and (api_key, version) not in _loaded:
         served_api(api_key, version)
@@ -79,7 +79,7 @@ def open_frame(frame: memoryview) -> Opened:
     """
     try:
         header, position = decode_request_header(frame)
-        served_by = _loaded_route(header.api_key, header.api_version)
+        served_by = loaded_route(header.api_key, header.api_version)
         if served_by.request_is_flexible:
             position = skip_header_tags(frame, position)
         return header, served_by, position

@@ -39,9 +39,9 @@ def loads(monkeypatch):
     found = Loads()
     monkeypatch.setattr(routing, "_loaded", set())
     monkeypatch.setattr(routing, "route", found)
-    routing._loaded_route.cache_clear()
+    routing.loaded_route.cache_clear()
     yield found
-    routing._loaded_route.cache_clear()
+    routing.loaded_route.cache_clear()
 
 
 async def test_others_are_served_while_an_api_is_loaded(tmp_path, loads):
