@@ -23,7 +23,7 @@ def mapped(function: Callable[[_T], _R], values: Sequence[_T], threads: int, nam
     all threads have ended, the error of the first value that has one is raised.
     """
     mapping = _Mapping(function, values)
-    helpers = []
+    helpers: list[threading.Thread] = []
     for _ in range(min(threads, len(values)) - 1):
         helper = threading.Thread(target=mapping.work, name=name)
         try:
