@@ -14,6 +14,7 @@ Rules:
 
 from collections.abc import Callable
 from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING, TypeAlias
 
 from kwire.connection.ends import ConnectionClosed
@@ -38,6 +39,10 @@ OpenFrame: TypeAlias = Callable[[memoryview], Opened]
 """``open_frame``, or in a broker for tests a function that may give another route."""
 
 
+_OF_GROUPS = frozenset({8, 9, 10})
+"""OffsetCommit, OffsetFetch and FindCoordinator: the broker imports the coordinators of groups when
+their handlers first need these. Handlers of the other APIs of groups import them by themselves."""
+
 _loaded: set[tuple[int, int]] | None = None
 """The versions of APIs that threads have loaded; None if the event loop loads them."""
 
@@ -52,6 +57,8 @@ class NotLoaded(Exception):
     def load(self) -> None:
         """Import the modules, and generate the code that reads and writes the messages."""
         route(self._api_key, self._version)
+        if self._api_key in _OF_GROUPS:
+            import_module("kwire.broker.groups")
         assert _loaded is not None
         _loaded.add((self._api_key, self._version))
 

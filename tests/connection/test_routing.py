@@ -93,3 +93,12 @@ async def test_a_client_that_leaves_meanwhile_harms_nobody(tmp_path, loads):
         loads.may_end.set()
         await other.request(GROUPS, 5, DescribeGroupsResponse)
     assert loads.in_thread in ([GROUPS.API_KEY], [GROUPS.API_KEY] * 2)
+
+
+@pytest.mark.parametrize("api_key", [8, 9, 10])
+def test_the_coordinators_of_groups_are_loaded_with_what_needs_them(monkeypatch, loads, api_key):
+    """They take longer than the handlers, which meet them on the event loop."""
+    imported = []
+    monkeypatch.setattr(routing, "import_module", imported.append)
+    routing.NotLoaded(api_key, 6).load()
+    assert imported == ["kwire.broker.groups"]
