@@ -1,6 +1,6 @@
-"""The authorizer of a broker: none where everybody may do everything, else the one of the settings.
+"""A broker's authorizer, which the settings choose. Without one, every client may do everything.
 
-It is imported only where there is one.
+The modules of authorizers are imported only if the settings name one.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def authorizer_of(config: BrokerConfig, acls: Acls) -> "Authorizer | None":
-    """Who may do what, by these ACLs; None where everybody may do everything."""
+    """The authorizer that decides by these ACLs; None if every client may do everything."""
     wanted = config.authorizer()
     if wanted is None:
         return None

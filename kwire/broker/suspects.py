@@ -1,22 +1,23 @@
-"""Brokers that are perhaps being found dead: what is said of leaders now would soon be wrong.
+"""The other brokers that this broker suspects to be dead, although they aren't fenced yet.
 
-A client whose leader dies asks for Metadata at once, before there is a new leader. It would be told
-of the dead one, and many clients ask again only a second later. So such an answer waits a moment.
+A client whose leader dies asks for Metadata at once, before another leader is elected. The answer
+would name the dead leader, and many clients ask again only a second later. So the answer to such a
+request waits a moment for the election.
 
 Rules:
 
-- A broker is suspected when a connection to it has broken on which this broker fetches. Where
-  nothing has followers, nobody is ever suspected.
-- An answer waits until the broker is fenced, which elects other leaders, or answers a fetch again,
-  and at most until ``PATIENCE_S`` after the connection broke. Further failures of the same
-  registration begin no other wait.
-- Where something has followers, each answer waits ``NOTICE_S`` first: a client may have noticed a
-  death before this broker does.
-- Who waits is woken by the next image; a wait needs no task.
-- Clients are told of a broker for ``REMEMBERED_S`` after it was fenced. librdkafka 2.16 loses the
-  partitions that move away from a broker with the same answer that no longer has the broker: it
-  finds their new leaders a second later, with its next question. Kafka's dead brokers are there
-  longer, until their sessions end.
+- This broker suspects another one when the connection breaks on which it fetches from the other. If
+  no partition has followers, no broker fetches, and no broker is ever suspected.
+- An answer waits until the suspected broker is fenced, because that elects other leaders, or until
+  the suspected broker answers a fetch again. An answer waits at most until ``PATIENCE_S`` after the
+  connection broke. Further failures of the same registration begin no other wait.
+- If a partition has followers, each answer waits ``NOTICE_S`` first: a client may notice the death
+  of a broker before this broker does.
+- The next image of the metadata wakes the answers that wait. A wait needs no task.
+- Answers contain a broker for ``REMEMBERED_S`` after it was fenced. librdkafka 2.16 loses a
+  partition if one answer moves the partition away from a broker and no longer contains that broker.
+  It finds the new leader only with its next request, a second later. Kafka's answers contain a dead
+  broker for longer, until its session ends.
 """
 
 from typing import Protocol

@@ -1,6 +1,6 @@
-"""The task that removes expired delegation tokens: that of the controller, if there are tokens.
+"""The task that removes expired delegation tokens from the metadata. The controller does that.
 
-A token that has expired is no login from that moment on, so this only makes room.
+Nobody can log in with an expired token, removed or not. The removal only makes room.
 
 Source: QuorumController.maybeScheduleNextExpiredDelegationTokenSweep of Kafka.
 """
@@ -20,7 +20,7 @@ from kwire.metadata.tokens import TokenChanged, without_expired
 log = logging.getLogger(__name__)
 
 MOST_AT_ONCE = 1000
-"""So many tokens one commit removes; the next ones have their turn at the next look."""
+"""One commit removes so many tokens; the task removes the others when it looks again."""
 
 
 class _Broker(Protocol):
@@ -38,11 +38,11 @@ class _Broker(Protocol):
         """A setting."""
 
     async def commit(self, decide: Callable[[MetadataImage], Awaitable[Sequence[Change]]]) -> None:
-        """Make a decision true; KafkaError."""
+        """Commit the changes that ``decide`` returns; KafkaError."""
 
 
 async def remove_expired_tokens(broker: _Broker) -> None:
-    """Remove them every ``delegation.token.expiry.check.interval.ms``, for ever."""
+    """Remove expired tokens every ``delegation.token.expiry.check.interval.ms``, for ever."""
     while True:
         await trio.sleep(broker.integer("delegation.token.expiry.check.interval.ms") / 1000)
         now_ms = broker.clock.now_ms()

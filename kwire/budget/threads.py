@@ -39,6 +39,7 @@ class Threads:
     - ``telemetry``: metrics that clients push are read; whoever has used the threads least comes
       first.
     - ``tokens``: the credentials of delegation tokens are derived, which takes milliseconds.
+    - ``loading``: the modules that serve an API are imported for its first request.
     - ``handshakes``: the steps of TLS handshakes, which take about a millisecond.
     """
 
@@ -54,6 +55,7 @@ class Threads:
         self.matching = Kind(COMPUTING)
         self.regexes = Lane()
         self.tokens = Kind(COMPUTING)
+        self.loading = Kind(COMPUTING)
         self.handshakes = Kind(HANDSHAKES)
 
     def close(self) -> None:

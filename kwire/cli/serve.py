@@ -304,10 +304,12 @@ def _serve(config: "BrokerConfig") -> int:
     import trio
 
     from kwire.connection.own_wait import own_wait
+    from kwire.connection.routing import load_in_threads
     from kwire.housekeeping import StorageLost
     from kwire.log.loading import LoadingStopped
     from kwire.server import Server, StartError
 
+    load_in_threads()
     servers: list[Server] = []  # keeps the server's objects until own_process.leave
     service_manager = own_process.service_manager()
 

@@ -2,10 +2,10 @@
 
 Rules:
 
-- A plain socket is written and read directly. Only who has to wait for it goes through trio's loop:
-  each turn of the loop costs more than a small request.
-- Other streams, such as those of TLS and of tests, are used as they are.
-- Who receives very much without waiting lets other tasks have a turn.
+- A plain socket is written and read directly. Only a call that has to wait for the socket uses
+  trio's loop, because each turn of the loop costs more than a small request.
+- Other streams, such as those of TLS and of tests, are used through trio.
+- A task that has received ``BYTES_PER_TURN`` without waiting lets other tasks have a turn.
 """
 
 import os
@@ -13,7 +13,7 @@ import os
 import trio
 
 BYTES_PER_TURN = 1 << 20
-"""After receiving so much without waiting, other tasks have their turn."""
+"""How much a task receives without waiting before other tasks have their turn."""
 
 
 class Transport:

@@ -2,14 +2,16 @@
 
 Rules:
 
-- Over the rate of the broker or of a listener, the listener accepts no more connections until it is
-  within the rate again, at the longest for one window. Clients wait in the queue of the kernel.
-- Over the rate of an address, its connection is served nothing and closed after the same time: a
-  client that connects again at once doesn't connect more often. At most ``MOST_HELD`` connections
-  wait for that; others are closed at once.
-- The listener of brokers among themselves isn't bounded by the rate of the broker, if clients have
-  another one.
-- What addresses have used is bounded like that of clients (``kwire.quotas.clients``).
+- If clients connect faster than the rate of the broker or of a listener, the listener accepts no
+  more connections until the rate is kept again, at most for one window. Meanwhile clients wait in
+  the queue of the kernel.
+- If an address exceeds its rate, kwire serves nothing on its new connection, and closes it after
+  the same time. So a client that connects again at once doesn't connect more often. At most
+  ``MOST_HELD`` connections are kept in this way; others are closed at once.
+- The rate of the broker doesn't count for the listener that brokers use among themselves, if
+  clients have a listener of their own.
+- The number of addresses that are counted is bounded like that of clients
+  (``kwire.quotas.clients``).
 
 Source: ConnectionQuotas of Kafka's SocketServer; KIP-612.
 """

@@ -1,16 +1,16 @@
-"""A request whose client has quotas: what it uses, and how long the client has to wait after it.
+"""A request whose client has quotas: what the request uses, and how long its client then waits.
 
 Rules:
 
-- The answer is sent at once, with the time to wait in it. Then kwire reads nothing more from the
-  connection until the time is over (KIP-219).
-- Produce counts the bytes of the request, whether its records are accepted or not. Fetch counts the
-  bytes of records, in its handler, which sends none of them to a consumer that has to wait. Of
-  several waits the longest counts.
-- The time of a request is what the event loop spends on it, by the clock, from its frame to its
-  answer, and what it costs the threads that decode, decompress and encode, in their units of 1 µs.
-  Time in which it waits, for a turn, a disk or a change, isn't counted.
-- Requests of brokers among themselves and logins are exempt.
+- The response is sent at once. It says how long the client has to wait. During that time kwire
+  reads nothing more from the connection (KIP-219).
+- Produce counts the bytes of the request, even if its records are refused. Fetch counts the bytes
+  of records, in its handler. The handler sends no records to a consumer that has to wait. If a
+  client exceeds several quotas, the longest wait counts.
+- The time of a request is the time that the event loop works on it, from its frame to its response,
+  and the units of 1 µs that it costs the threads which decode, decompress and encode. The time in
+  which the request itself waits, for a turn, a disk or a change, isn't counted.
+- Logins, and requests that brokers send to each other, are exempt.
 
 Source: RequestHandlerHelper, ClientRequestQuotaManager of Kafka; KIP-124.
 """

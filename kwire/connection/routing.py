@@ -1,11 +1,25 @@
-"""From a frame to the API that serves it."""
+"""From a frame to the API that serves it.
+
+The first request of an API needs modules that aren't imported yet. For the first JoinGroup the
+imports take some 30 ms, and far longer if the disk has to be read or if the processors are busy. On
+the event loop, every client would wait for one client's first request.
+
+Rules:
+
+- After ``load_in_threads``, the first request of each version of an API waits until a thread has
+  imported the modules. Other connections are served meanwhile.
+- Only a broker in a process of its own calls that. A broker inside a test imports on the event
+  loop, because a thread would make the order of events in the test depend on the machine.
+"""
 
 from collections.abc import Callable
+from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING, TypeAlias
 
 from kwire.connection.ends import ConnectionClosed
 from kwire.errors import KafkaError
-from kwire.handlers import Route, route
+from kwire.handlers import Route, route, served_api
 from kwire.handlers.context import RequestContext
 from kwire.protocol.frame import (
     API_VERSIONS_KEY,
@@ -25,15 +39,54 @@ OpenFrame: TypeAlias = Callable[[memoryview], Opened]
 """``open_frame``, or in a broker for tests a function that may give another route."""
 
 
+_OF_GROUPS = frozenset({8, 9, 10})
+"""OffsetCommit, OffsetFetch and FindCoordinator: the broker imports the coordinators of groups when
+their handlers first need these. Handlers of the other APIs of groups import them by themselves."""
+
+_loaded: set[tuple[int, int]] | None = None
+"""The versions of APIs that threads have loaded; None if the event loop loads them."""
+
+
+class NotLoaded(Exception):
+    """A version of an API isn't loaded: call ``load`` in a thread, then open the frame again."""
+
+    def __init__(self, api_key: int, version: int) -> None:
+        super().__init__(api_key, version)
+        self._api_key, self._version = api_key, version
+
+    def load(self) -> None:
+        """Import the modules, and generate the code that reads and writes the messages."""
+        route(self._api_key, self._version)
+        if self._api_key in _OF_GROUPS:
+            import_module("kwire.broker.groups")
+        assert _loaded is not None
+        _loaded.add((self._api_key, self._version))
+
+
+def load_in_threads() -> None:
+    """From now on ``open_frame`` raises NotLoaded for the first request of a version of an API."""
+    global _loaded
+    _loaded = set()
+
+
+@cache
+def loaded_route(api_key: int, version: int) -> Route:
+    """The route; KafkaError (UNSUPPORTED_VERSION), or NotLoaded, which isn't cached."""
+    if _loaded is not None and (api_key, version) not in _loaded:
+        served_api(api_key, version)
+        raise NotLoaded(api_key, version)
+    return route(api_key, version)
+
+
 def open_frame(frame: memoryview) -> Opened:
     """Find what serves the request in a frame.
 
     The route is None for ApiVersions in a version that kwire doesn't serve: this request has a
-    special response. Raises ConnectionClosed if kwire cannot answer the request.
+    special response. Raises ConnectionClosed if kwire cannot answer the request, and NotLoaded.
     """
     try:
         header, position = decode_request_header(frame)
-        served_by = route(header.api_key, header.api_version)
+        served_by = loaded_route(header.api_key, header.api_version)
         if served_by.request_is_flexible:
             position = skip_header_tags(frame, position)
         return header, served_by, position

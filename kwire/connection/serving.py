@@ -18,9 +18,9 @@ from kwire.connection import large
 from kwire.connection.ends import ConnectionClosed, failed
 from kwire.connection.outbox import Outbox
 from kwire.connection.poller import Poller
-from kwire.connection.routing import unknown_api_versions
+from kwire.connection.routing import NotLoaded, unknown_api_versions
 from kwire.connection.stopwatch import Stopwatch
-from kwire.connection.waiting import COME_LATER, Waiting, held
+from kwire.connection.waiting import COME_LATER, FirstUse, Waiting, held
 from kwire.handlers import PRODUCE_KEY, Route
 from kwire.handlers.context import ConnectionInfo, RequestContext
 from kwire.handlers.waiting import Slow, Unfinished
@@ -59,7 +59,11 @@ class Serving:
 
     def serve(self, frame: memoryview) -> None:
         """Serve one request; raise ConnectionClosed if kwire cannot answer it."""
-        header, served_by, position = self._poller.open_frame(frame)
+        try:
+            header, served_by, position = self._poller.open_frame(frame)
+        except NotLoaded as missing:
+            self.waiting = FirstUse(missing.load, frame)
+            return
         if served_by is None:
             self._outbox.append(*unknown_api_versions(self._context(header)), header.correlation_id)
             return
@@ -93,8 +97,8 @@ class Serving:
         """
         try:
             header, served_by, position = self._poller.open_frame(frame)
-        except ConnectionClosed:
-            return None  # it ends the connection, but only after the answers before it
+        except (ConnectionClosed, NotLoaded):
+            return None  # it ends the connection or is loaded, but after the answers before it
         if served_by is None or served_by.plain is None:
             return None
         if self._broker.quotas is not None and self._metering_of(header, frame) is not None:
@@ -248,6 +252,10 @@ class Serving:
         """Do the slow work of the request in hand."""
         assert self.waiting is not None
         waiting, self.waiting = self.waiting, None
+        if isinstance(waiting, FirstUse):
+            await self._broker.threads.loading.run(waiting.load)
+            self.serve(waiting.frame)
+            return
         metering = self._metering
         work = waiting.work(self._broker.flusher)
         try:

@@ -5,7 +5,7 @@ whether the handler answered at once or later. If its response rests on a coordi
 waits until other brokers have these.
 """
 
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from types import CoroutineType
 from typing import Any, Final, TypeAlias
 
@@ -96,3 +96,21 @@ class Waiting:
     def close(self) -> None:
         """Drop the handler, because the client can't get the response any more."""
         self.response.close()
+
+
+class FirstUse(Waiting):
+    """In place of a request in hand: ``frame`` can be served when ``load`` has run in a thread."""
+
+    __slots__ = ("frame", "load")
+
+    def __init__(self, load: Callable[[], None], frame: memoryview) -> None:
+        self.load = load
+        self.frame = frame
+
+    @property
+    def change(self) -> None:
+        """None: the wait needs a task."""
+        return None
+
+    def close(self) -> None:
+        """Drop the request, because its connection has ended."""

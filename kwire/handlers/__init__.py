@@ -5,7 +5,8 @@ Rules:
 - kwire serves the APIs and versions in ``APIS`` and ``OWN_APIS``, and no others.
 - A handler is ``handle(request, context)``. It returns the response, or None to send nothing. If it
   can't answer at once, it returns ``Unfinished``, or a coroutine, which runs in a task.
-- The module and the messages of an API are imported with the first request that needs them.
+- The module and the messages of an API are imported with the first request that needs them. In a
+  broker of its own a thread does that (``kwire.connection.routing``).
 - Before a request waits, its connection sends the responses to earlier requests.
 """
 
@@ -156,13 +157,22 @@ class Route(NamedTuple):
     """``handle`` behind an authorizer (``kwire.handlers.guards``)."""
 
 
-@cache
-def route(api_key: int, version: int) -> Route:
-    """The route for a version of an API; KafkaError (UNSUPPORTED_VERSION) if kwire lacks it."""
+def served_api(api_key: int, version: int) -> Api:
+    """The API with this key; KafkaError (UNSUPPORTED_VERSION) if kwire lacks it or the version."""
     api = APIS.get(api_key) or OWN_APIS.get(api_key)
     if api is None or not api.min_version <= version <= api.max_version:
         name = api.name if api else f"API key {api_key}"
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"{name} version {version} is not served")
+    return api
+
+
+@cache
+def route(api_key: int, version: int) -> Route:
+    """The route for a version of an API, whose modules are imported now if they aren't yet.
+
+    Raises KafkaError (UNSUPPORTED_VERSION) if kwire lacks it.
+    """
+    api = served_api(api_key, version)
     request, response = message_classes(api_key)
     module = import_module(f"kwire.handlers.{MODULES.get(api_key) or OWN_MODULES[api_key]}")
     return Route(

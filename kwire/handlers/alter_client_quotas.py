@@ -37,7 +37,7 @@ MOST_PARTS = 100
 async def handle(
     request: AlterClientQuotasRequest, context: RequestContext
 ) -> AlterClientQuotasResponse:
-    """Alter the quotas of every entity that may be altered so."""
+    """Alter the quotas of every entity whose alteration is valid."""
     work = context.work
     results: dict[QuotaEntity, KafkaError | None] = {}
 

@@ -1,7 +1,7 @@
 """CreateDelegationToken: makes a token with which jobs log in as its owner (KIP-48, KIP-373).
 
-Behaviour: only who has logged in, and not by a token, may ask. The owner is a user, because a login
-by token makes a user of its name.
+Behaviour: a client may ask for a token if it has logged in by something else than a token. The
+owner must be a user, because the principal of a login by token is a user with the owner's name.
 """
 
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ UNITS = 50
 
 
 def owner_of(request: CreateDelegationTokenRequest, requester: Principal) -> Principal:
-    """Whose token a client asks for."""
+    """The owner of the token that a client asks for: the client itself unless it names another."""
     if not request.owner_principal_name:
         return requester
     return Principal(request.owner_principal_type or "", request.owner_principal_name)

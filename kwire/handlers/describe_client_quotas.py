@@ -1,7 +1,8 @@
 """DescribeClientQuotas: the quotas of the entities that a filter matches (KIP-546).
 
 Behaviour: a filter names types of entities, each with one name, the default, or any name. An entity
-matches if it has all of them, and with ``strict`` no others. A filter without any matches all.
+matches if it has all of these types, and with ``strict`` no other types. A filter without types
+matches every entity.
 """
 
 from kwire.errors import ErrorCode, KafkaError
@@ -60,7 +61,7 @@ async def _handle(
 
 
 def _filter(request: DescribeClientQuotasRequest) -> Filter:
-    """The filter of a request; KafkaError for one that can't be."""
+    """The filter of a request; KafkaError if the filter is invalid."""
     names: dict[str, str | None] = {}
     types: set[str] = set()
     for part in request.components:

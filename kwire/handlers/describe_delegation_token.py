@@ -1,7 +1,8 @@
 """DescribeDelegationToken: the tokens that the client may see, with their HMACs (KIP-48).
 
-Behaviour: a list of owners leaves only tokens that one of them owns, asked for or may renew. No
-list means all, an empty one none. Whose tokens the client may see is its guard's affair.
+Behaviour: if the request lists owners, the response has only tokens that one of them owns, has
+asked for or may renew. A null list means all tokens, and an empty list none. The guard of the API
+decides which of these tokens the client may see (``kwire.handlers.guards``).
 """
 
 from kwire.budget.work import Work

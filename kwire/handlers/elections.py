@@ -1,4 +1,4 @@
-"""Answers about leaders wait for an election that is to come: ``kwire.broker.suspects``."""
+"""Answers that name leaders wait while a leader may be dead (``kwire.broker.suspects``)."""
 
 import trio
 
@@ -8,7 +8,7 @@ from kwire.handlers.waiting import Change, happens
 
 
 async def expected_elections(broker: Broker) -> None:
-    """Wait until no broker is suspected to be dead that others still take for a leader."""
+    """Wait while a broker is suspected to be dead, until others are elected or it has answered."""
     suspects = broker.suspects
     notice_s = trio.current_time() + NOTICE_S
     while suspects is not None and not broker.is_stopping:

@@ -197,10 +197,9 @@ def _load_directory(
     if data.was_clean or min(threads, len(found)) <= 1:
         loaded = [load(place) for place in found]
     else:
-        from concurrent.futures import ThreadPoolExecutor
+        from kwire.log.several_threads import mapped
 
-        with ThreadPoolExecutor(threads, "log-recovery") as pool:
-            loaded = list(pool.map(load, found))
+        loaded = mapped(load, found, threads, "log-recovery")
     if not data.is_online:
         return []
     if not data.was_clean:

@@ -116,10 +116,9 @@ def _mapped(function: Callable[[_T], _R], values: Sequence[_T], threads: int) ->
     """The results of a function, which is called in threads if there are many values."""
     if len(values) <= FEW or threads == 1:
         return [function(value) for value in values]
-    from concurrent.futures import ThreadPoolExecutor
+    from kwire.log.several_threads import mapped
 
-    with ThreadPoolExecutor(threads, "sync") as pool:
-        return list(pool.map(function, values))
+    return mapped(function, values, threads, "sync")
 
 
 def _error_of(call: Callable[[], None]) -> OSError | None:

@@ -5,9 +5,9 @@ Rules:
 - A token's secret is its HMAC: HMAC-SHA-512 of the token's id with ``delegation.token.secret.key``.
   The metadata has neither this key nor an HMAC. It has a digest, by which a token is found, and the
   SCRAM credentials that the HMAC is the password of.
-- With another secret key no older token is valid: its digest doesn't fit.
-- A token expires at ``expires_ms`` unless it is renewed, and at ``max_ms`` for good. From then on
-  it is no login, even before the controller removes it.
+- If the secret key changes, no older token is valid any more, because its digest doesn't match.
+- A token expires at ``expires_ms`` unless it is renewed, and at ``max_ms`` in any case. Nobody can
+  log in with an expired token, even before the controller removes it.
 - The number of tokens is bounded, in the cluster and for each user who asks for them.
 
 Source: DelegationTokenControlManager, TokenInformation of Kafka; KIP-48, KIP-373.

@@ -2,14 +2,15 @@
 
 Rules:
 
-- Of several quotas the one counts that says most about the user, and then about the client id, for
-  each key on its own: user with client id, user with any client id, user, any user with client id,
-  any user with any client id, any user, client id, any client id.
+- If several quotas match a client, the most specific one counts, for each key separately. In order:
+  user with client id, user with any client id, user, any user with client id, any user with any
+  client id, any user, client id, any client id.
 - A quota of a user is shared by all its connections, whatever client ids they name. A quota that
   names client ids, or any client id, counts for each of these on its own.
-- What was used is forgotten after ``IDLE_MS`` without use. Beyond ``MOST`` meters of a key, those
-  are forgotten that were used longest ago; there are never twice as many.
-- A new value of a quota counts at once, and what was used before counts against it.
+- A meter counts what the clients of one quota have used. A meter that wasn't used for ``IDLE_MS``
+  is forgotten. If a key has more than ``MOST`` meters, those used longest ago are forgotten; there
+  are never twice as many as ``MOST``.
+- A new value of a quota counts at once, also for what its clients have used before.
 
 Source: ClientQuotaManager, DefaultQuotaCallback of Kafka; KIP-13, KIP-55, KIP-124, KIP-599.
 """

@@ -2,11 +2,12 @@
 
 Rules:
 
-- A rate is measured over ``samples`` windows of ``size_ms`` each, of which the last one isn't full.
-  A window begins with the first value after the end of the one before.
-- Whoever is over a limit waits until the rate would be the limit, if nothing more came.
-- A bucket fills at the speed of its limit, up to what the limit allows in all windows. It lends:
-  what is taken last may leave it below zero, and then nothing is given until it is filled again.
+- A rate is measured over ``samples`` windows of ``size_ms`` each. The last window isn't full yet. A
+  window begins with the first value after the end of the window before.
+- A client over its limit waits until its rate would be the limit, if it used nothing more.
+- A bucket of tokens fills at the speed of its limit, up to what the limit allows in all windows. A
+  bucket with tokens gives as many as a client asks for, even if it is below zero afterwards. A
+  bucket below zero gives nothing until it is filled to zero again.
 
 Source: SampledStat, Rate, TokenBucket, QuotaUtils of Kafka; KIP-13, KIP-599.
 """

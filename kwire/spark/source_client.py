@@ -1,9 +1,9 @@
 """How a pipeline's own client reaches the source: with the client options of ``[source.client]``.
 
-They are Kafka's own, and Spark's connector gets the same ones: TLS and the login of both come from
-``security.protocol``, ``ssl.…`` and ``sasl.…``. Options that are no business of security count for
-the connector only. References to ``config.providers`` keep secrets out of the pipeline's file; both
-clients resolve them.
+These options have Kafka's names, and Spark's connector gets the same options: both clients take TLS
+and the login from ``security.protocol``, ``ssl.…`` and ``sasl.…``. Other options are only for the
+connector. References to ``config.providers`` keep secrets out of the pipeline's file; both clients
+resolve these references.
 """
 
 from collections.abc import AsyncIterator

@@ -11,6 +11,7 @@ from kwire.broker.homes import partition_for
 from kwire.coordinator.transaction.state import TransactionState
 from kwire.errors import ErrorCode, KafkaError
 from kwire.log.disk import Disk
+from kwire.metadata.controller import add_partitions
 from kwire.protocol.messages.create_topics import (
     CreatableTopic,
     CreateTopicsRequest,
@@ -221,6 +222,35 @@ async def test_transactions_survive_a_clean_restart(tmp_path):
         producer.client = await server.connect()
         await until(server, TransactionState.ONGOING)
         await producer.end(committed=True)
+        assert server.broker.partition(TOPIC, 0).last_stable_offset == 2
+
+
+async def test_more_partitions_move_no_transaction(tmp_path):
+    """Its coordinator ends it after a restart too, and the producer before it is fenced."""
+    assert partition_for(LEDGER, 5) != 0
+    async with running_server(tmp_path, SETTINGS) as server:
+        zombie = await begin(server)
+        producer = RawProducer(await server.connect(), LEDGER)
+        await producer.init()
+        await producer.produce(TOPIC, 0, b"v")
+        random = server.broker.random
+        await server.broker.commit(
+            lambda image: add_partitions(image, "__transaction_state", 5, None, random)
+        )
+        assert len(server.broker.image.topics_by_name["__transaction_state"].partitions) == 5
+        with pytest.raises(KafkaError) as fenced:
+            await zombie.produce(TOPIC, 1, b"v")
+        assert fenced.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
+    async with running_server(tmp_path, SETTINGS) as server:
+        producer.client = await server.connect()
+        with trio.fail_after(10):
+            while not is_loaded(server):
+                await trio.lowlevel.checkpoint()
+        await producer.end(committed=True)
+        home = server.broker.transactions.of(LEDGER).coordinator
+        with trio.fail_after(10):
+            while home.get(LEDGER).state is not TransactionState.COMPLETE_COMMIT:
+                await trio.lowlevel.checkpoint()
         assert server.broker.partition(TOPIC, 0).last_stable_offset == 2
 
 

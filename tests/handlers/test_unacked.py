@@ -11,6 +11,7 @@ import pytest
 import trio
 
 from kwire.broker.leader_partition import LeaderPartition
+from kwire.connection.routing import loaded_route
 from kwire.errors import ErrorCode
 from kwire.handlers import route
 from kwire.metadata.controller import NewTopic, create_topic
@@ -238,6 +239,7 @@ async def test_both_paths_answer_alike(tmp_path, monkeypatch, version):
         if way == "slow":
             monkeypatch.setattr("kwire.handlers.PLAIN", {})
         route.cache_clear()
+        loaded_route.cache_clear()
         async with running_server(tmp_path / way) as server:
             broker, topic = server.broker, NewTopic(TOPIC, PARTITIONS, 1)
             await broker.commit(lambda image, topic=topic: create_topic(image, topic, Random(1)))
@@ -248,6 +250,7 @@ async def test_both_paths_answer_alike(tmp_path, monkeypatch, version):
             assert bool(broker.tally.fast[0]) == (way == "fast" and version in FAST_VERSIONS)
     monkeypatch.undo()
     route.cache_clear()
+    loaded_route.cache_clear()
     fast, slow = found
     assert fast == slow
 

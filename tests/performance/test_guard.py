@@ -5,6 +5,7 @@ import os
 import pytest
 import trio
 
+from kwire.connection.routing import loaded_route
 from kwire.handlers import heartbeat, plain_fetch, plain_produce, route
 from tests.performance.desk import desk, sent, stand_still
 from tests.performance.messages import TOPIC, batch, fetch, produce
@@ -77,10 +78,12 @@ def also(monkeypatch):
 
         monkeypatch.setattr(module, name, handle)
         route.cache_clear()
+        loaded_route.cache_clear()
 
     yield use
     monkeypatch.undo()
     route.cache_clear()
+    loaded_route.cache_clear()
     leaked.clear()
 
 
@@ -122,6 +125,7 @@ async def test_a_wake_up_more_is_seen(tmp_path, mock_clock, monkeypatch, also):
 
     monkeypatch.setattr(heartbeat, "handle", handle)
     route.cache_clear()
+    loaded_route.cache_clear()
     costs = await measured(SEQUENCE, tmp_path)
     assert costs["wake-ups"] > read_costs()[SEQUENCE]["wake-ups"]
 

@@ -4,11 +4,12 @@ Rules:
 
 - h11 speaks the protocol, trio moves the bytes. A request leaves in one piece: head and body in two
   would wake etcd twice.
-- A connection carries one request at a time and is kept for the next one. If etcd has closed it
-  meanwhile, that is noticed before it is used.
+- A connection carries one request at a time and is kept for the next request. Before a kept
+  connection is used again, the client checks whether etcd has closed it.
 - A call that fails or is cancelled closes its connection.
 
-A client for any purpose, like httpx, costs a broker several megabytes, and a commit milliseconds.
+A general HTTP client, like httpx, would cost several megabytes for each broker and milliseconds for
+each commit.
 """
 
 from collections.abc import AsyncIterator, Sequence

@@ -1,0 +1,104 @@
+"""The first request of an API: a thread imports its modules, and no other client waits for that."""
+
+import threading
+
+import pytest
+
+from kwire.connection import routing
+from kwire.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from kwire.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from kwire.testing.in_process import running_server
+
+GROUPS = DescribeGroupsRequest(groups=[])
+OFFSETS = ListOffsetsRequest(topics=[])
+
+
+class Loads:
+    """Stands for ``route``: notes the keys that are asked for, and by which kind of thread."""
+
+    def __init__(self):
+        self.on_loop, self.in_thread = [], []
+        self.has_begun, self.may_end = threading.Event(), threading.Event()
+        self.may_end.set()
+        self._route = routing.route
+
+    def __call__(self, api_key, version):
+        """Give the route; in a thread, not before it may end."""
+        if threading.current_thread() is threading.main_thread():
+            self.on_loop.append(api_key)
+        else:
+            self.in_thread.append(api_key)
+            self.has_begun.set()
+            assert self.may_end.wait(10)
+        return self._route(api_key, version)
+
+
+@pytest.fixture
+def loads(monkeypatch):
+    """A process whose broker loads in threads, and has loaded nothing yet."""
+    found = Loads()
+    monkeypatch.setattr(routing, "_loaded", set())
+    monkeypatch.setattr(routing, "route", found)
+    routing.loaded_route.cache_clear()
+    yield found
+    routing.loaded_route.cache_clear()
+
+
+async def test_others_are_served_while_an_api_is_loaded(tmp_path, loads):
+    """The imports for one client's first request keep no other client waiting."""
+    async with running_server(tmp_path) as server:
+        quick, slow = await server.connect(), await server.connect()
+        await quick.request(OFFSETS, 7, ListOffsetsResponse)
+        loads.has_begun.clear()
+        loads.may_end.clear()
+        await slow.send(GROUPS, 5)
+        await slow.send(OFFSETS, 7)
+        while not loads.has_begun.is_set():
+            await quick.request(OFFSETS, 7, ListOffsetsResponse)
+        await quick.request(OFFSETS, 7, ListOffsetsResponse)
+        loads.may_end.set()
+        orders = [int.from_bytes((await slow.receive_frame())[:4]) for _ in range(2)]
+        assert orders == [1, 2]
+    assert loads.in_thread == [OFFSETS.API_KEY, GROUPS.API_KEY]
+
+
+async def test_an_api_is_loaded_once(tmp_path, loads):
+    """Later requests, of any connection, are served on the spot."""
+    async with running_server(tmp_path) as server:
+        for _ in range(3):
+            client = await server.connect()
+            await client.request(GROUPS, 5, DescribeGroupsResponse)
+    assert loads.in_thread == [GROUPS.API_KEY]
+    assert loads.on_loop == [GROUPS.API_KEY]
+
+
+async def test_a_version_that_is_not_served_loads_nothing(tmp_path, loads):
+    """The connection ends at once."""
+    frame = bytes([0, 0, 0, 10, 0, 15, 0, 99, 0, 0, 0, 1, 255, 255])
+    async with running_server(tmp_path) as server:
+        client = await server.connect()
+        await client.stream.send_all(frame)
+        assert await client.is_closed()
+    assert loads.in_thread == []
+
+
+async def test_a_client_that_leaves_meanwhile_harms_nobody(tmp_path, loads):
+    """The modules stay loaded for the next client."""
+    async with running_server(tmp_path) as server:
+        loads.may_end.clear()
+        client = await server.connect()
+        await client.send(GROUPS, 5)
+        await client.aclose()
+        other = await server.connect()
+        loads.may_end.set()
+        await other.request(GROUPS, 5, DescribeGroupsResponse)
+    assert loads.in_thread in ([GROUPS.API_KEY], [GROUPS.API_KEY] * 2)
+
+
+@pytest.mark.parametrize("api_key", [8, 9, 10])
+def test_the_coordinators_of_groups_are_loaded_with_what_needs_them(monkeypatch, loads, api_key):
+    """They take longer than the handlers, which meet them on the event loop."""
+    imported = []
+    monkeypatch.setattr(routing, "import_module", imported.append)
+    routing.NotLoaded(api_key, 6).load()
+    assert imported == ["kwire.broker.groups"]
