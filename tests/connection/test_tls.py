@@ -1,6 +1,7 @@
 """Connections with TLS: requests and responses of any size, and clients that nobody wants."""
 
 import logging
+import os
 import socket
 import ssl
 
@@ -237,6 +238,38 @@ async def test_a_dynamic_config_renews_a_certificate(running, tmp_path):
     client = await _connect(running, ca=OTHER_CA)
     await client.request(ApiVersionsRequest(), 0, ApiVersionsResponse)
     await client.aclose()
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("ssl.keystore.location", "a\0b"),
+        ("ssl.keystore.location", "a pipe"),
+        ("ssl.truststore.location", "a pipe"),
+        ("ssl.truststore.location", "/dev/zero"),
+        ("ssl.enabled.protocols", "TLSv0"),
+        ("ssl.cipher.suites", "a\0b"),
+        ("ssl.keystore.type", "x"),
+        ("ssl.client.auth", "x"),
+        ("ssl.principal.mapping.rules", "RULE:(("),
+    ],
+)
+async def test_a_dynamic_config_of_nonsense_harms_nobody(running, tmp_path, caplog, setting, value):
+    """The listener keeps what it has, and the broker neither ends nor waits for a pipe."""
+    if value == "a pipe":
+        value = str(tmp_path / "pipe")
+        os.mkfifo(value, 0o600)
+    changes = [
+        ConfigChanged(ConfigResourceType.BROKER, "1", f"listener.name.ssl.{name}", text)
+        for name, text in {"ssl.truststore.certificates": "", setting: value}.items()
+    ]
+    await running.broker.commit(lambda _image: changes)
+    running.server._security["SSL"]._look_due_s = 0
+    with trio.fail_after(10):
+        client = await _connect(running)
+        await client.request(ApiVersionsRequest(), 0, ApiVersionsResponse)
+        await client.aclose()
+    assert "keeps its old certificate" in caplog.text
 
 
 async def test_the_end_is_told(running):
