@@ -4,6 +4,7 @@ import logging
 import os
 import socket
 import ssl
+from contextlib import suppress
 
 import pytest
 import trio
@@ -32,6 +33,8 @@ from kwire.protocol.messages.sasl_authenticate import (
 )
 from kwire.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from kwire.record.records import BatchBuilder
+from kwire.security.listeners import ListenerSecurity
+from kwire.security.tls import Tls
 from kwire.testing.certificates import Authority
 from kwire.testing.in_process import RawClient, running_server
 from kwire.testing.waiting import until
@@ -270,6 +273,32 @@ async def test_a_dynamic_config_of_nonsense_harms_nobody(running, tmp_path, capl
         await client.request(ApiVersionsRequest(), 0, ApiVersionsResponse)
         await client.aclose()
     assert "keeps its old certificate" in caplog.text
+
+
+@pytest.mark.parametrize("place", ["ListenerSecurity.tls", "Tls.principal"])
+async def test_a_bug_in_letting_a_client_in_ends_only_its_connection(running, monkeypatch, place):
+    """Such as a certificate that Python can't read: the broker serves all others."""
+
+    def fails(*_):
+        raise ValueError("a bug")
+
+    kind, name = place.split(".")
+    owner = {"Tls": Tls, "ListenerSecurity": ListenerSecurity}[kind]
+    other = await _connect(running)
+    with monkeypatch.context() as patched:
+        patched.setattr(owner, name, fails)
+        with trio.fail_after(5):
+            with suppress(trio.BrokenResourceError):
+                client = await _connect(running)
+                await client.send(ApiVersionsRequest(), 0)
+                assert await client.is_closed()
+    assert [str(bug) for bug in running.broker.bugs] == ["a bug"]
+    running.broker.bugs.clear()
+    await other.request(ApiVersionsRequest(), 0, ApiVersionsResponse)
+    again = await _connect(running)
+    await again.request(ApiVersionsRequest(), 0, ApiVersionsResponse)
+    await again.aclose()
+    await other.aclose()
 
 
 async def test_the_end_is_told(running):
