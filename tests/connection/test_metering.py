@@ -297,6 +297,26 @@ async def test_a_client_that_leaves_while_it_waits_is_forgotten(tmp_path):
                 await trio.lowlevel.checkpoint()
 
 
+async def test_a_client_that_leaves_behind_requests_sent_ahead_is_forgotten_soon(tmp_path):
+    """Its bytes aren't read, and so not the end behind them: the sweep of connections asks."""
+    with trio.fail_after(5):
+        async with _running(tmp_path) as server:
+            await alter(server, producer_byte_rate=1000.0)
+            client = await _throttled(server, 3_600_000)
+            await client.request(_produce(), 9, ProduceResponse)
+            await client.send(_produce(), 9)
+            [connection] = server.server.poller.connections
+            while connection._watch.is_on:  # the request hasn't arrived yet
+                await trio.lowlevel.checkpoint()
+            connection.release_memory()
+            assert server.broker.quotas.pauses
+            await client.aclose()
+            while server.broker.quotas.pauses:
+                connection.release_memory()
+                await trio.lowlevel.checkpoint()
+            assert not server.server.poller.connections
+
+
 @pytest.mark.parametrize("is_refused", [False, True])
 async def test_who_only_pretends_to_be_a_broker_is_not_exempt(tmp_path, is_refused):
     """Otherwise requests that are refused would get around the quota of time."""
