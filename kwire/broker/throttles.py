@@ -20,6 +20,12 @@ from kwire.metadata.image import ConfigResourceType, MetadataImage
 
 WINDOW_S = 0.5
 LONGEST_PAUSE_S = 1.0
+MOST_TEXTS = 100
+"""So many topics' lists are kept as numbers, because each replica asks at each fetch."""
+
+MOST_DIGITS = 11
+"""A number of more digits names nothing. Python doesn't read one of thousands."""
+
 LEADER, FOLLOWER = "leader", "follower"
 
 
@@ -38,14 +44,18 @@ class Throttle:
         self._broker = broker
         self._replicas = f"{side}.replication.throttled.replicas"
         self._taken_to_s = 0.0
-        self._parsed: tuple[str, frozenset[int] | None] = ("", frozenset())
+        self._parsed: dict[str, frozenset[int] | None] = {}
 
     def names(self, topic: str, index: int) -> bool:
         """Whether the replica of a partition on this broker is throttled."""
         text = self._broker.image.config(ConfigResourceType.TOPIC, topic).get(self._replicas, "")
-        if text != self._parsed[0]:
-            self._parsed = text, self._partitions(text)
-        partitions = self._parsed[1]
+        if not text:
+            return False
+        if text not in self._parsed:
+            if len(self._parsed) >= MOST_TEXTS:
+                self._parsed.clear()
+            self._parsed[text] = self._partitions(text)
+        partitions = self._parsed[text]
         return partitions is None or index in partitions
 
     def _partitions(self, text: str) -> frozenset[int] | None:
@@ -53,7 +63,8 @@ class Throttle:
         if text.strip() == "*":
             return None
         pairs = (pair.strip().split(":") for pair in text.split(",") if pair.strip())
-        return frozenset(int(index) for index, node in pairs if int(node) == self._broker.node_id)
+        numbers = ((int(index[:MOST_DIGITS]), int(node[:MOST_DIGITS])) for index, node in pairs)
+        return frozenset(index for index, node in numbers if node == self._broker.node_id)
 
     def record(self, size_bytes: int, now_s: float) -> None:
         """Count bytes that were copied."""

@@ -1,35 +1,57 @@
-"""Files that hold secrets, which only their owner and group may read.
+"""Files of settings: those with secrets, which only owner and group may read, and others.
+
+Rules:
+
+- Who may change a broker's configs may name any file of its machine, and the event loop reads it.
+  So only regular files of at most ``MOST_BYTES`` are read: a pipe would never answer, and a device
+  never end. A command may read from a pipe: ``--command-config <(…)``.
 
 Source: none in Kafka, which reads any file.
 """
 
+import os
 import stat
-from pathlib import Path
+
+MOST_BYTES = 16 << 20
 
 
 class UnsafeFile(ValueError):
     """A file can't be read, or everybody can read it; the text says so in one line."""
 
 
-def read_secret(name: str) -> bytes:
+def read_secret(name: str, *, may_be_pipe: bool = False) -> bytes:
     """The content of a file with a secret; UnsafeFile."""
-    path = Path(name)
+    return _read(name, is_secret=True, may_be_pipe=may_be_pipe)
+
+
+def read_public(name: str, *, may_be_pipe: bool = False) -> bytes:
+    """The content of a file without secrets; UnsafeFile if it can't be read."""
+    return _read(name, is_secret=False, may_be_pipe=may_be_pipe)
+
+
+def _read(name: str, *, is_secret: bool, may_be_pipe: bool) -> bytes:
     try:
-        with path.open("rb") as file:
-            mode = path.stat().st_mode
-            if mode & (stat.S_IROTH | stat.S_IWOTH):
+        with open(name, "rb", opener=None if may_be_pipe else _open_at_once) as file:
+            mode = os.fstat(file.fileno()).st_mode
+            if not stat.S_ISREG(mode) and not (may_be_pipe and stat.S_ISFIFO(mode)):
+                raise UnsafeFile(f"cannot read {name}: it is no regular file")
+            if is_secret and mode & (stat.S_IROTH | stat.S_IWOTH):
                 raise UnsafeFile(
                     f"everybody on this machine may read or write {name}, which holds a secret; "
                     f"chmod o-rwx {name}"
                 )
-            return file.read()
+            content = file.read(MOST_BYTES + 1)
     except OSError as error:
         raise UnsafeFile(f"cannot read {name}: {error.strerror}") from None
+    except ValueError as error:
+        if isinstance(error, UnsafeFile):
+            raise
+        raise UnsafeFile(f"cannot read {name!r}: this is no name of a file") from None
+    if len(content) > MOST_BYTES:
+        raise UnsafeFile(f"cannot read {name}: it has more than {MOST_BYTES} bytes")
+    return content
 
 
-def read_public(name: str) -> bytes:
-    """The content of a file without secrets; UnsafeFile if it can't be read."""
-    try:
-        return Path(name).read_bytes()
-    except OSError as error:
-        raise UnsafeFile(f"cannot read {name}: {error.strerror}") from None
+def _open_at_once(name: str, flags: int) -> int:
+    """Open a file, and don't wait for a pipe's other end."""
+    return os.open(name, flags | os.O_NONBLOCK)

@@ -13,6 +13,7 @@ from kwire.broker.broker import Broker
 from kwire.config.broker import Listener
 from kwire.connection.acceptor import Acceptor
 from kwire.connection.connection import Connection
+from kwire.connection.ends import tell
 from kwire.connection.liveness import is_gone
 from kwire.connection.poller import Poller
 from kwire.handlers.context import ConnectionInfo, Software
@@ -64,6 +65,9 @@ class Admission:
             self._begin(listener, accepted, address, peer[1])
         except OSError as error:
             log.info("a connection from %s ended at once: %s", address, error)
+            accepted.close()
+        except Exception as error:  # no client may end the broker
+            tell(error, self._broker, address)
             accepted.close()
         return wait_ms / 1000
 

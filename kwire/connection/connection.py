@@ -170,8 +170,14 @@ class Connection:
             self._close()
 
     def release_memory(self) -> None:
-        """Free an empty buffer; the server calls this when the connection is idle."""
-        if self._scope is None:
+        """Free an empty buffer; the server calls this when the connection is idle.
+
+        A client that has left during a pause, with requests sent ahead, is noticed here only.
+        """
+        waiting = self._serving.waiting
+        if waiting is not None and not waiting.is_request and self.info.is_gone():
+            self._close()
+        elif self._scope is None:
             self._inbox.release()
 
     def _read_behind(self, pipeline: "Pipeline") -> None:

@@ -10,7 +10,8 @@ Rules:
 - The time of a request is the time that the event loop works on it, from its frame to its response,
   and the units of 1 µs that it costs the threads which decode, decompress and encode. The time in
   which the request itself waits, for a turn, a disk or a change, isn't counted.
-- Logins, and requests that brokers send to each other, are exempt.
+- Logins, and requests that brokers send to each other, are exempt. What only a broker may ask counts
+  like all else for a client that may not (CLUSTER_ACTION).
 
 Source: RequestHandlerHelper, ClientRequestQuotaManager of Kafka; KIP-124.
 """
@@ -23,19 +24,24 @@ from typing import Any
 
 import trio
 
+from kwire.broker.broker import Broker
 from kwire.broker.quotas import Quotas
 from kwire.budget.work import Work
 from kwire.connection.waiting import Waiting
 from kwire.handlers import PRODUCE_KEY, Route
 from kwire.handlers.context import ConnectionInfo
 from kwire.handlers.waiting import Change
+from kwire.metadata.acls import AclOperation
 from kwire.protocol.frame import RequestHeader
 from kwire.quotas.clients import OwnQuotas, RateMeter
 
 FETCH_KEY = 1
 ADD_PARTITIONS_TO_TXN_KEY, BROKERS_SINCE = 24, 4
-EXEMPT = frozenset({17, 27, 36, 20_001})
-"""SaslHandshake, WriteTxnMarkers, SaslAuthenticate, AnnounceMember."""
+LOGIN = frozenset({17, 36})
+"""SaslHandshake, SaslAuthenticate."""
+
+AMONG_BROKERS = frozenset({27, 20_001})
+"""WriteTxnMarkers, AnnounceMember."""
 
 MUTATING = frozenset({19, 20, 37})
 """CreateTopics, DeleteTopics, CreatePartitions: their handlers say how long to wait."""
@@ -179,12 +185,19 @@ class Metering:
 
 
 def metering_of(
-    quotas: Quotas, info: ConnectionInfo, header: RequestHeader, frame_bytes: int, work: Work
+    broker: Broker, info: ConnectionInfo, header: RequestHeader, frame_bytes: int, work: Work
 ) -> Metering | None:
-    """What counts a request; None if no quota counts for it."""
+    """What counts a request; None if no quota counts for it. The broker has quotas."""
+    quotas = broker.quotas
+    assert quotas is not None
     key = header.api_key
-    if key in EXEMPT or (key == ADD_PARTITIONS_TO_TXN_KEY and header.api_version >= BROKERS_SINCE):
+    if key in LOGIN:
         return None
+    asks_as_broker = key == ADD_PARTITIONS_TO_TXN_KEY and header.api_version >= BROKERS_SINCE
+    if asks_as_broker or key in AMONG_BROKERS:
+        authorizer = broker.authorizer
+        if authorizer is None or authorizer.allows_on_cluster(info, AclOperation.CLUSTER_ACTION):
+            return None
     if info.login is not None and not info.login.is_open:
         return None
     own = quotas.of(info.principal, header.client_id)

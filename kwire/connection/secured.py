@@ -202,7 +202,7 @@ class SecuredConnection(Connection):
                 tls_socket.send_handshake()
             if is_done:
                 self._end_handshake(tls_socket)
-        except (ConnectionClosed, OSError) as error:
+        except Exception as error:
             tell(error, self._broker, self.info.peer)
             self._close()
             return
@@ -221,7 +221,7 @@ class SecuredConnection(Connection):
                 if is_done:
                     self._end_handshake(self._tls_socket)
                 self._wait()
-        except (ConnectionClosed, OSError) as error:
+        except Exception as error:
             tell(error, self._broker, self.info.peer)
             self._close()
         finally:

@@ -128,9 +128,7 @@ class Serving:
         """What counts a request for the quotas of its client; None if it has none."""
         from kwire.connection.metering import metering_of
 
-        quotas = self._broker.quotas
-        assert quotas is not None
-        return metering_of(quotas, self._info, header, len(frame), self._work)
+        return metering_of(self._broker, self._info, header, len(frame), self._work)
 
     def _meter(
         self, served_by: Route, header: RequestHeader, frame: memoryview, position: int

@@ -71,11 +71,19 @@ class TlsSocket:
         """Whether these records end a handshake, and no private key is used for them.
 
         In TLS 1.3 only a client's last message is encrypted. A short record for old machines in
-        between may be in front of it.
+        between may be in front of it. All records are looked at: TLS skips encrypted ones that come
+        too early (RFC 8446, 4.2.10), and a client could put its first message behind one.
         """
         if self.tls.context.verify_mode is not ssl.CERT_NONE:
             return False  # it has a certificate, which takes long to check
-        return data.removeprefix(_FOR_OLD_MACHINES)[:1] == _ENCRYPTED
+        at = len(data) - len(data.removeprefix(_FOR_OLD_MACHINES))
+        if at == len(data):
+            return False
+        while at < len(data):
+            if data[at : at + 1] != _ENCRYPTED:
+                return False
+            at += _HEAD_BYTES + int.from_bytes(data[at + 3 : at + _HEAD_BYTES])
+        return True
 
     def shake_hands(self) -> bool:
         """Go on with the handshake; whether it is complete. ssl.SSLError; slow."""

@@ -149,6 +149,9 @@ async def _response(
         size_bytes = answer.size_bytes
         wait_ms, is_allowed = quotas.fetched(context.principal, context.client_id, size_bytes)
         if not is_allowed:
+            if session is not None and not incremental:  # clients begin another one, as with Kafka
+                context.broker.fetch_sessions.remove(session_id)
+                session_id = NO_SESSION
             return FetchResponse(throttle_time_ms=wait_ms, session_id=session_id)
     for piece in pieces(answer.partitions):
         if len(answer.partitions) > PIECE and context.work.spend(UNITS_TO_TELL * len(piece)):

@@ -10,6 +10,8 @@ Rules:
 - A meter counts what the clients of one quota have used. A meter that wasn't used for ``IDLE_MS``
   is forgotten. If a key has more than ``MOST`` meters, those used longest ago are forgotten; there
   are never twice as many as ``MOST``.
+- A client names its client id itself, up to 32 KB. Of those above ``LONGEST`` characters, a digest
+  is kept.
 - A new value of a quota counts at once, also for what its clients have used before.
 
 Source: ClientQuotaManager, DefaultQuotaCallback of Kafka; KIP-13, KIP-55, KIP-124, KIP-599.
@@ -36,6 +38,7 @@ IDLE_MS = 3_600_000
 """Kafka's InactiveSensorExpirationTimeSeconds."""
 
 MOST = 10_000
+LONGEST = 256
 
 Names = tuple[str, str]
 """A user and a client id; empty where a quota doesn't distinguish them."""
@@ -110,7 +113,7 @@ class Meters(Generic[_Meter]):
         found = limit_of(quotas, self._key, user, client_id)
         if found is None:
             return None
-        names, limit = found
+        names, limit = _kept(found[0]), found[1]
         meter = self.known.get(names)
         if meter is None:
             meter = self.known[names] = self._make(limit, now_ms)
@@ -169,13 +172,23 @@ class Clients:
             for meters in (self._produce, self._fetch, self._request, self._mutation):
                 meters.forget(now_ms)
         asked = self._quotas, user, client_id, now_ms
-        own = self._known[user, client_id] = OwnQuotas(
+        own = self._known[_kept((user, client_id))] = OwnQuotas(
             self._produce.of(*asked),
             self._fetch.of(*asked),
             self._request.of(*asked),
             self._mutation.of(*asked),
         )
         return own
+
+
+def _kept(names: Names) -> Names:
+    """The names by which something is kept."""
+    user, client_id = names
+    if len(client_id) <= LONGEST:
+        return names
+    import hashlib
+
+    return user, hashlib.sha256(client_id.encode()).hexdigest()
 
 
 def limit_of(

@@ -71,9 +71,9 @@ class ClientFileError(ValueError):
 def read_client_properties(name: str) -> ClientProperties:
     """How a file of Kafka's client properties reaches a cluster; ClientFileError."""
     try:
-        given = parse_properties(read_public(name).decode("utf-8", "replace"))
+        given = parse_properties(read_public(name, may_be_pipe=True).decode("utf-8", "replace"))
         if any(_is_secret(key) and "${" not in text for key, text in given.items()):
-            read_secret(name)
+            read_secret(name, may_be_pipe=True)
         given = resolved(given)
         return ClientProperties(
             opener(given), given.get("bootstrap.servers", ""), given.get("client.id", "")

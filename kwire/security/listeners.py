@@ -16,7 +16,12 @@ from secrets import token_bytes, token_urlsafe
 from typing import TYPE_CHECKING
 
 from kwire.config.broker import BrokerConfig
-from kwire.config.listener_settings import SCRAM, UNSECURED_VALIDATOR, ListenerSettings
+from kwire.config.listener_settings import (
+    SCRAM,
+    UNSECURED_VALIDATOR,
+    ListenerSettings,
+    check_tls_values,
+)
 from kwire.config.settings import ConfigError
 from kwire.metadata.image import ConfigResourceType, MetadataImage
 from kwire.metadata.scram import Credentials, ScramCredential
@@ -85,10 +90,12 @@ class ListenerSecurity:
             return
         try:
             settings = self._config.of_listener(self._name, dynamic)
+            check_tls_values(settings)
             self._read_tls(settings)
-        except ConfigError as error:
+        except Exception as error:  # whatever a client may have written into a dynamic config
             self._file_times = _times(self._file_times)
-            log.error("the listener %s keeps its old certificate: %s", self._name, error)
+            told = error if isinstance(error, ConfigError) else type(error).__name__
+            log.error("the listener %s keeps its old certificate: %s", self._name, told)
         else:
             log.info("the listener %s has read its certificates again", self._name)
         self._dynamic = dynamic
@@ -209,6 +216,6 @@ def _times(names: Iterable[str]) -> dict[str, float]:
     for name in names:
         try:
             times[name] = os.stat(name).st_mtime
-        except OSError:
+        except (OSError, ValueError):  # ValueError: no file has this name
             times[name] = -1.0
     return times

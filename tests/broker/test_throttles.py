@@ -41,7 +41,14 @@ def test_the_rate_of_the_broker_counts_before_that_of_all():
 
 
 @pytest.mark.parametrize(
-    ("text", "named"), [("*", [0, 1, 2]), ("0:2,1:3,2:2", [0, 2]), ("1:7", []), (None, [])]
+    ("text", "named"),
+    [
+        ("*", [0, 1, 2]),
+        ("0:2,1:3,2:2", [0, 2]),
+        ("1:7", []),
+        (None, []),
+        (f"0:{'9' * 5000},{'9' * 5000}:2,1:2", [1]),
+    ],
 )
 def test_a_topic_names_the_replicas(text: str | None, named: list[int]) -> None:
     """As pairs of a partition and a broker, or all."""

@@ -36,7 +36,12 @@ from kwire.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from kwire.protocol.messages.write_txn_markers import (
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
 from kwire.record.records import BatchBuilder
+from kwire.security.authorizer import Authorizer
 from kwire.testing.in_process import RawClient, RunningServer, running_server
 
 USER = (("user", "ANONYMOUS"),)
@@ -169,7 +174,10 @@ async def test_another_connection_does_not_get_around_a_quota(tmp_path):
 
 
 async def test_a_consumer_gets_no_more_at_once_than_ten_windows_and_then_waits(tmp_path):
-    """Nothing is lost by the answer without records, in a session or not."""
+    """Nothing is lost by the answer without records, in a session or not.
+
+    An answer without records begins no session: Java's clients would begin another one each time.
+    """
     async with _running(tmp_path) as server:
         client = await server.connect()
         for _ in range(30):
@@ -181,13 +189,25 @@ async def test_a_consumer_gets_no_more_at_once_than_ten_windows_and_then_waits(t
         assert answer.throttle_time_ms == 0
         client = await server.connect()
         answer = await client.request(_fetch(session_epoch=0), 11, FetchResponse)
-        assert answer.session_id
+        assert answer.session_id == len(server.broker.fetch_sessions) == 0
         assert answer.responses == []
         assert answer.throttle_time_ms == pytest.approx(2 * size / 0.5 - 10_000, abs=1)
         assert len(server.broker.quotas.pauses) == 1
+        await alter(server, consumer_byte_rate=None, producer_byte_rate=1e9)
+        client = await server.connect()
+        nothing = _fetch(session_epoch=0)
+        nothing.topics[0].partitions[0].fetch_offset = 30
+        session_id = (await client.request(nothing, 11, FetchResponse)).session_id
+        assert session_id
+        again = _fetch(session_id=session_id, session_epoch=1)
+        await alter(server, consumer_byte_rate=500.0)
+        client = await server.connect()
+        answer = await client.request(again, 11, FetchResponse)
+        assert answer.session_id == session_id
+        assert answer.responses == []
         await alter(server, consumer_byte_rate=5000.0)
         client = await server.connect()
-        again = _fetch(session_id=answer.session_id, session_epoch=1)
+        again.session_epoch = 2
         again.topics = []
         answer = await client.request(again, 11, FetchResponse)
         assert len(answer.responses[0].partitions[0].records) > 0
@@ -275,3 +295,36 @@ async def test_a_client_that_leaves_while_it_waits_is_forgotten(tmp_path):
             await client.aclose()
             while pauses:
                 await trio.lowlevel.checkpoint()
+
+
+async def test_a_client_that_leaves_behind_requests_sent_ahead_is_forgotten_soon(tmp_path):
+    """Its bytes aren't read, and so not the end behind them: the sweep of connections asks."""
+    with trio.fail_after(5):
+        async with _running(tmp_path) as server:
+            await alter(server, producer_byte_rate=1000.0)
+            client = await _throttled(server, 3_600_000)
+            await client.request(_produce(), 9, ProduceResponse)
+            await client.send(_produce(), 9)
+            [connection] = server.server.poller.connections
+            while connection._watch.is_on:  # the request hasn't arrived yet
+                await trio.lowlevel.checkpoint()
+            connection.release_memory()
+            assert server.broker.quotas.pauses
+            await client.aclose()
+            while server.broker.quotas.pauses:
+                connection.release_memory()
+                await trio.lowlevel.checkpoint()
+            assert not server.server.poller.connections
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+async def test_who_only_pretends_to_be_a_broker_is_not_exempt(tmp_path, is_refused):
+    """Otherwise requests that are refused would get around the quota of time."""
+    async with _running(tmp_path) as server:
+        await alter(server, request_percentage=0.000001)
+        client = await server.connect()
+        if is_refused:
+            server.broker.authorizer = Authorizer(frozenset(), ())
+        request = WriteTxnMarkersRequest()
+        await client.request(request, 1, WriteTxnMarkersResponse)
+        assert server.broker.tally.throttled == ({"request": 1} if is_refused else {})

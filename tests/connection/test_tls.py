@@ -1,8 +1,10 @@
 """Connections with TLS: requests and responses of any size, and clients that nobody wants."""
 
 import logging
+import os
 import socket
 import ssl
+from contextlib import suppress
 
 import pytest
 import trio
@@ -31,6 +33,8 @@ from kwire.protocol.messages.sasl_authenticate import (
 )
 from kwire.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from kwire.record.records import BatchBuilder
+from kwire.security.listeners import ListenerSecurity
+from kwire.security.tls import Tls
 from kwire.testing.certificates import Authority
 from kwire.testing.in_process import RawClient, running_server
 from kwire.testing.waiting import until
@@ -237,6 +241,64 @@ async def test_a_dynamic_config_renews_a_certificate(running, tmp_path):
     client = await _connect(running, ca=OTHER_CA)
     await client.request(ApiVersionsRequest(), 0, ApiVersionsResponse)
     await client.aclose()
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("ssl.keystore.location", "a\0b"),
+        ("ssl.keystore.location", "a pipe"),
+        ("ssl.truststore.location", "a pipe"),
+        ("ssl.truststore.location", "/dev/zero"),
+        ("ssl.enabled.protocols", "TLSv0"),
+        ("ssl.cipher.suites", "a\0b"),
+        ("ssl.keystore.type", "x"),
+        ("ssl.client.auth", "x"),
+        ("ssl.principal.mapping.rules", "RULE:(("),
+    ],
+)
+async def test_a_dynamic_config_of_nonsense_harms_nobody(running, tmp_path, caplog, setting, value):
+    """The listener keeps what it has, and the broker neither ends nor waits for a pipe."""
+    if value == "a pipe":
+        value = str(tmp_path / "pipe")
+        os.mkfifo(value, 0o600)
+    changes = [
+        ConfigChanged(ConfigResourceType.BROKER, "1", f"listener.name.ssl.{name}", text)
+        for name, text in {"ssl.truststore.certificates": "", setting: value}.items()
+    ]
+    await running.broker.commit(lambda _image: changes)
+    running.server._security["SSL"]._look_due_s = 0
+    with trio.fail_after(10):
+        client = await _connect(running)
+        await client.request(ApiVersionsRequest(), 0, ApiVersionsResponse)
+        await client.aclose()
+    assert "keeps its old certificate" in caplog.text
+
+
+@pytest.mark.parametrize("place", ["ListenerSecurity.tls", "Tls.principal"])
+async def test_a_bug_in_letting_a_client_in_ends_only_its_connection(running, monkeypatch, place):
+    """Such as a certificate that Python can't read: the broker serves all others."""
+
+    def fails(*_):
+        raise ValueError("a bug")
+
+    kind, name = place.split(".")
+    owner = {"Tls": Tls, "ListenerSecurity": ListenerSecurity}[kind]
+    other = await _connect(running)
+    with monkeypatch.context() as patched:
+        patched.setattr(owner, name, fails)
+        with trio.fail_after(5):
+            with suppress(trio.BrokenResourceError):
+                client = await _connect(running)
+                await client.send(ApiVersionsRequest(), 0)
+                assert await client.is_closed()
+    assert [str(bug) for bug in running.broker.bugs] == ["a bug"]
+    running.broker.bugs.clear()
+    await other.request(ApiVersionsRequest(), 0, ApiVersionsResponse)
+    again = await _connect(running)
+    await again.request(ApiVersionsRequest(), 0, ApiVersionsResponse)
+    await again.aclose()
+    await other.aclose()
 
 
 async def test_the_end_is_told(running):

@@ -153,3 +153,28 @@ def _shaken(tmp_path, verify_mode, pieces):
     sock.close()
     server.close()
     return found
+
+
+@pytest.mark.parametrize(
+    ("records", "is_last"),
+    [
+        (b"\x17\x03\x03\x00\x02ab", True),
+        (b"\x14\x03\x03\x00\x01\x01\x17\x03\x03\x00\x02ab\x17\x03\x03\x00\x01a", True),
+        (b"\x17\x03\x03\x00\x02ab\x17\x03", True),
+        (b"\x17\x03\x03\x00\x02ab\x16\x03\x01\x00\x02ab", False),
+        (b"\x17\x03\x03\x00\x00\x16\x03\x01\x00\x02ab", False),
+        (b"\x14\x03\x03\x00\x01\x01", False),
+        (b"\x16\x03\x01\x00\x02ab", False),
+    ],
+)
+def test_no_slow_step_hides_behind_an_encrypted_record(tmp_path, records, is_last):
+    """TLS skips early data, and then takes the message behind it, which needs the private key."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(CA.sign("server").write_pem(tmp_path / "server.pem"))
+    accepted, client = socket.socketpair()
+    server = TlsSocket(accepted, context)
+    client.sendall(records)
+    server.receive_handshake()
+    assert server.is_last is is_last
+    client.close()
+    accepted.close()

@@ -98,3 +98,17 @@ def test_idle_meters_are_forgotten_after_an_hour():
     own.produce.use(1, IDLE_MS - 1)
     known.of("ann", "other", IDLE_MS)
     assert sorted(names[1] for names in known._produce.known) == ["busy", "other"]
+
+
+def test_long_client_ids_take_no_more_room_than_short_ones(monkeypatch):
+    """A client may name thousands of ids of 32 KB; each has its own meter, and is bounded too."""
+    monkeypatch.setattr(clients, "MOST", 100)
+    known = _clients({(("client-id", None),): {PRODUCE_RATE: 100.0}})
+    longs = [f"{number:05}" + "x" * 32_000 for number in range(1000)]
+    for number, name in enumerate(longs):
+        assert known.of("ann", name, number).produce is not None
+    assert known.of("ann", longs[-1], 1000).produce is known.of("ann", longs[-1], 1001).produce
+    assert known.of("ann", longs[-1], 1000).produce is not known.of("ann", longs[-2], 1000).produce
+    kept = [*known._produce.known, *known._known]
+    assert len(kept) <= 300
+    assert max(len(name) for names in kept for name in names) <= clients.LONGEST
