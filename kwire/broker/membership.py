@@ -148,6 +148,7 @@ class Membership:
                 await broker.commit(apart(broker, shut_down, node_id, incarnation))
             except KafkaError as error:
                 log.warning("this broker leaves without telling the others: %s", error)
+            self.reach.leave()
             await self.session.close()
 
     async def _watch(self) -> None:

@@ -112,9 +112,7 @@ class Proofs:
 
     async def _note_dead(self, watched: Watched) -> None:
         host, port = watched.address
-        log.warning(
-            "broker %d is dead: nobody listens at %s:%d any more", watched.node_id, host, port
-        )
+        log.info("broker %d is gone: nobody listens at %s:%d any more", watched.node_id, host, port)
         self._ended[watched.node_id, watched.incarnation] = watched.session
         if watched.session is not None:
             try:

@@ -8,6 +8,7 @@ Rules:
 - The clock is one that goes on while the machine sleeps. The poller looks once in each turn, before
   it serves anything: a process that was stopped acknowledges nothing as if no time had passed.
 - It is cut off no more when the store answers again, or when it has registered with a new session.
+- A broker that stops ends its session itself: it is cut off too, and the log says nothing of it.
 
 What a broker refuses meanwhile, ``IsrUpdates.refuses`` says.
 """
@@ -35,6 +36,7 @@ class Reach:
         self.told: Callable[[bool], object] = lambda _is_out: None
         self._steady_ms = steady_ms
         self._session: Session | None = None
+        self._is_leaving = False
 
     def begin(self, session: Session) -> None:
         """Look at this session from now on: the broker is registered with it."""
@@ -45,18 +47,22 @@ class Reach:
         """Whether this is the session with which the broker is registered."""
         return self._session is session
 
+    def leave(self) -> None:
+        """The broker is about to end its session itself."""
+        self._is_leaving = True
+
     def look(self) -> None:
         """Note whether the broker is cut off now."""
         is_out = self._left_ms() <= 0
         if is_out == self.is_out:
             return
         self.is_out = is_out
-        if is_out:
+        if is_out and not self._is_leaving:
             log.warning(
                 "the metadata store doesn't answer: other brokers may lead instead of this one, "
                 "which acknowledges only what its followers have"
             )
-        else:
+        elif not is_out:
             log.info("the metadata store answers again")
         self.told(is_out)
 

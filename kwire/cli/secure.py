@@ -62,7 +62,10 @@ def run(options: argparse.Namespace) -> int:
     try:
         from kwire.security.first_files import Plan, client_lines, write_files
     except ImportError:
-        return fail("certificates need the package cryptography: pip install 'kwire[security]'")
+        return fail(
+            "certificates need the package cryptography: pip install -e '.[security]' in a "
+            "checkout of kwire"
+        )
     plan = Plan(
         options.directory.absolute(),
         options.host,

@@ -88,7 +88,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "--workers",
         metavar="N",
         help="run N brokers, each in a process of its own, as one cluster on this machine; auto: "
-        "one for each core. Worker i uses DIR/worker.i and the ports after (kwire.workers)",
+        "one for each core. Worker 2 has DIR/worker.2 and the next port, and so on (kwire.workers)",
     )
     _add_log_options(serve)
     serve.set_defaults(run=run)

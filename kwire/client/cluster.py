@@ -166,7 +166,7 @@ class Cluster:
             request.key = ""
         answer = await peer.ask(request, FindCoordinatorResponse)
         found = answer.coordinators[0] if answer.coordinators else answer
-        check(found.error_code, found.error_message or f"{key} has no coordinator yet")
+        check(found.error_code, found.error_message or f"looking for the coordinator of {key}")
         self._nodes[found.node_id] = (found.host, found.port)
         self._coordinators[key_type, key] = found.node_id
         return found.node_id

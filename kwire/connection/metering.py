@@ -10,8 +10,8 @@ Rules:
 - The time of a request is the time that the event loop works on it, from its frame to its response,
   and the units of 1 µs that it costs the threads which decode, decompress and encode. The time in
   which the request itself waits, for a turn, a disk or a change, isn't counted.
-- Logins, and requests that brokers send to each other, are exempt. What only a broker may ask counts
-  like all else for a client that may not (CLUSTER_ACTION).
+- Logins, and requests that brokers send to each other, are exempt. What only a broker may ask
+  counts like all else for a client that may not (CLUSTER_ACTION).
 
 Source: RequestHandlerHelper, ClientRequestQuotaManager of Kafka; KIP-124.
 """

@@ -138,7 +138,9 @@ def kerberos_exchanges(settings: ListenerSettings) -> NewExchange:
     try:
         acceptor = Acceptor(options)
     except ImportError:
-        problem = "GSSAPI needs the package gssapi: pip install kwire[gssapi]"
+        problem = (
+            "GSSAPI needs the package gssapi: pip install -e '.[gssapi]' in a checkout of kwire"
+        )
         raise own.error("sasl.enabled.mechanisms", "GSSAPI", problem) from None
     except ValueError as error:
         raise own.error(JAAS, "(hidden)", str(error)) from None

@@ -174,7 +174,10 @@ def _verify(settings: ListenerSettings) -> "Verify":
     try:
         from kwire.security.jwks import Jwks, KeysUnreadable
     except ImportError:
-        problem = "needs the packages PyJWT and cryptography: pip install kwire[security]"
+        problem = (
+            "needs the packages PyJWT and cryptography: pip install -e '.[security]' in a checkout "
+            "of kwire"
+        )
         raise settings.error(name, url, problem) from None
     refresh_s = settings.integer("sasl.oauthbearer.jwks.endpoint.refresh.ms") / 1000
     try:

@@ -104,9 +104,10 @@ def _pkcs12(settings: ListenerSettings, store: _Store, data: bytes) -> tuple[byt
         from cryptography.hazmat.primitives import serialization
         from cryptography.hazmat.primitives.serialization import pkcs12
     except ImportError:
-        raise settings.error(
-            store.type, "PKCS12", "needs the package cryptography: pip install kwire[security]"
-        ) from None
+        problem = (
+            "needs the package cryptography: pip install -e '.[security]' in a checkout of kwire"
+        )
+        raise settings.error(store.type, "PKCS12", problem) from None
     password = settings.text(store.password).encode() or None
     try:
         found = pkcs12.load_pkcs12(data, password)

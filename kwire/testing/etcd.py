@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -174,14 +175,32 @@ class Etcd:
 
 def main(arguments: Sequence[str]) -> int:
     """Run an etcd until it is interrupted; the argument is its port, 2379 without one."""
+    port = int(arguments[0]) if arguments else 2379
+    if _is_taken(port):
+        print(
+            f"port {port} is taken, perhaps by an etcd that runs already; another one: "
+            f"make etcd PORT={port + 1}",
+            file=sys.stderr,
+        )
+        return 1
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        with Etcd(port=int(arguments[0]) if arguments else 2379) as etcd:
+        with Etcd(port=port) as etcd:
             print(f"etcd ready: kwire.metadata.store={etcd.url}/kwire", flush=True)
-            signal.sigwait({signal.SIGINT, signal.SIGTERM})
+            while True:
+                signal.pause()
     except FileNotFoundError as error:
         print(error, file=sys.stderr)
         return 1
-    return 0
+    except KeyboardInterrupt:
+        return 0
+
+
+def _is_taken(port: int) -> bool:
+    """Whether somebody listens on this port of 127.0.0.1."""
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 if __name__ == "__main__":

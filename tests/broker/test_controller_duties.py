@@ -103,11 +103,23 @@ async def test_leaders_stay_where_they_are_if_so_configured(cluster):
     assert cluster.leaders == [2]
 
 
-async def test_the_silent_are_fenced_and_others_lead(cluster):
+async def test_the_silent_are_fenced_and_others_lead(cluster, caplog):
     del cluster.sessions.members[2]
     await cluster.perform(6000)
     assert cluster.leaders == [1]
     assert cluster.image.brokers[2].is_fenced
+    assert [one.levelname for one in caplog.records if "[2]" in one.getMessage()] == ["WARNING"]
+
+
+async def test_a_broker_that_has_stopped_is_fenced_without_a_warning(cluster, caplog):
+    """It has handed over what it led: a restart of brokers in turn warns nobody."""
+    caplog.set_level("INFO")
+    del cluster.sessions.members[2]
+    stopping = [BrokerChanged(2, False, True)]
+    cluster.image = apply(cluster.image, stopping, cluster.image.revision + 1)
+    await cluster.perform(6000)
+    assert cluster.image.brokers[2].is_fenced
+    assert [one.levelname for one in caplog.records if "[2]" in one.getMessage()] == ["INFO"]
 
 
 async def test_a_partition_without_a_leader_is_looked_at_again(cluster):

@@ -68,6 +68,17 @@ def test_the_deadline_is_a_tenth_before_the_session_ends(clock, reach):
     assert told == [True, False]
 
 
+def test_a_broker_that_stops_says_nothing_of_its_own_end(reach, caplog):
+    """It acknowledges no more than one that is cut off, but the store does answer."""
+    session = Kept()
+    reach.begin(session)
+    reach.leave()
+    session.is_over = True
+    reach.look()
+    assert reach.is_out
+    assert caplog.messages == []
+
+
 def test_a_session_that_is_over_ends_it_at_once(reach):
     """Until the broker has registered with a new one."""
     session = Kept()

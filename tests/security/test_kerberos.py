@@ -116,6 +116,6 @@ def test_what_a_listener_needs(tmp_path, monkeypatch):
     rules = {"sasl.jaas.config": good, "sasl.kerberos.principal.to.local.rules": "DEFAULT,x"}
     assert "principal.to.local.rules: invalid rule: x" in _error(rules)
     monkeypatch.setitem(sys.modules, "gssapi", None)
-    assert "pip install kwire[gssapi]" in _error({"sasl.jaas.config": good})
+    assert "pip install -e '.[gssapi]'" in _error({"sasl.jaas.config": good})
     keytab.chmod(0o644)
     assert f"chmod o-rwx {keytab}" in _error({"sasl.jaas.config": good})

@@ -1,0 +1,37 @@
+"""``python -m kwire.testing.etcd``, which ``make etcd`` runs: it starts one etcd and ends it."""
+
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from kwire.testing.etcd import MISSING, find_etcd, main
+from kwire.testing.ports import free_port
+
+
+@pytest.mark.skipif(find_etcd() is None, reason=MISSING)
+@pytest.mark.parametrize("by", [signal.SIGTERM, signal.SIGINT])
+def test_no_etcd_is_left_behind(by):
+    """Also when the command ends by SIGTERM, as by ``kill`` and at a shutdown."""
+    port = free_port()
+    command = [sys.executable, "-m", "kwire.testing.etcd", str(port)]
+    started = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert started.stdout.readline().startswith("etcd ready: ")
+        started.send_signal(by)
+        assert started.wait(20) == 0
+    finally:
+        started.kill()
+        started.stdout.close()
+    with socket.socket() as probe:
+        assert probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+def test_a_taken_port_is_said(capsys):
+    """Otherwise brokers would join the cluster of another etcd, which answers there."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert main([str(port)]) == 1
+    assert f"port {port} is taken" in capsys.readouterr().err
