@@ -309,7 +309,6 @@ def _serve(config: "BrokerConfig") -> int:
     from kwire.log.loading import LoadingStopped
     from kwire.server import Server, StartError
 
-    load_in_threads()
     servers: list[Server] = []  # keeps the server's objects until own_process.leave
     service_manager = own_process.service_manager()
 
@@ -357,7 +356,8 @@ def _serve(config: "BrokerConfig") -> int:
 
     reasons: list[str] = []
     try:
-        trio.run(serve)
+        with load_in_threads():
+            trio.run(serve)
     except* (StartError, StorageLost) as group:
         reasons.append(_reason(group))
     except* LoadingStopped:

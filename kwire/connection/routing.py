@@ -6,13 +6,14 @@ the event loop, every client would wait for one client's first request.
 
 Rules:
 
-- After ``load_in_threads``, the first request of each version of an API waits until a thread has
+- Within ``load_in_threads``, the first request of each version of an API waits until a thread has
   imported the modules. Other connections are served meanwhile.
 - Only a broker in a process of its own calls that. A broker inside a test imports on the event
   loop, because a thread would make the order of events in the test depend on the machine.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, TypeAlias
@@ -59,14 +60,19 @@ class NotLoaded(Exception):
         route(self._api_key, self._version)
         if self._api_key in _OF_GROUPS:
             import_module("kwire.broker.groups")
-        assert _loaded is not None
-        _loaded.add((self._api_key, self._version))
+        if _loaded is not None:
+            _loaded.add((self._api_key, self._version))
 
 
-def load_in_threads() -> None:
-    """From now on ``open_frame`` raises NotLoaded for the first request of a version of an API."""
+@contextmanager
+def load_in_threads() -> Iterator[None]:
+    """Have ``open_frame`` raise NotLoaded for the first request of each version of an API."""
     global _loaded
     _loaded = set()
+    try:
+        yield
+    finally:
+        _loaded = None
 
 
 @cache

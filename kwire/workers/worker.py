@@ -95,9 +95,9 @@ class Worker:
     def run(self, ways: Ways, tell: Tell) -> int:
         """Serve until the supervisor wants it to end, or has ended; returns the exit code."""
         failed: list[str] = []
-        load_in_threads()
         try:
-            trio.run(self._serve, ways, tell)
+            with load_in_threads():
+                trio.run(self._serve, ways, tell)
         except* (StartError, StorageLost) as group:
             error: BaseException = group
             while isinstance(error, BaseExceptionGroup):

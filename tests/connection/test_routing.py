@@ -37,10 +37,10 @@ class Loads:
 def loads(monkeypatch):
     """A process whose broker loads in threads, and has loaded nothing yet."""
     found = Loads()
-    monkeypatch.setattr(routing, "_loaded", set())
     monkeypatch.setattr(routing, "route", found)
     routing.loaded_route.cache_clear()
-    yield found
+    with routing.load_in_threads():
+        yield found
     routing.loaded_route.cache_clear()
 
 
