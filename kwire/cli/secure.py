@@ -9,6 +9,9 @@ from kwire.cli.output import fail, wrong
 
 _USER = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _HOST = re.compile(r"[A-Za-z0-9.:-]{1,253}")
+_ADDRESS = re.compile(r"[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
+"""An IPv6 address has two colons at least; with one, there is a port behind a name."""
+
 _PATH = re.compile(r"[^\s\"'\\,]+")
 _MOST_BROKERS = 100
 _MOST_PORT = 50_000
@@ -93,7 +96,7 @@ def _problem(options: argparse.Namespace) -> str | None:
     if not _USER.fullmatch(options.user):
         return f"--user {options.user}: write letters, digits, dots, hyphens, underscores"
     for host in options.host:
-        if not _HOST.fullmatch(host):
+        if not _HOST.fullmatch(host) or (":" in host and not _ADDRESS.fullmatch(host)):
             return f"--host {host}: write a host's name or address, without a port"
     if not _PATH.fullmatch(str(options.directory.absolute())):
         return (

@@ -241,16 +241,20 @@ def _of_file(name: str | None) -> tuple[dict[str, str], dict[str, str]]:
     from pathlib import Path
 
     from kwire.config.properties import located_properties
+    from kwire.config.secret_files import UnsafeFile, check_settings
 
     try:
         data = Path(name).read_bytes()
         found = located_properties(data.decode())
+        values = {key: value for key, (value, _) in found.items()}
+        check_settings(name, values)
+    except UnsafeFile as error:
+        raise CommandError(str(error)) from error
     except OSError as error:
         raise CommandError(f"cannot read {name}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
         raise CommandError(f"cannot read {name}: line {line} is not UTF-8") from error
-    values = {key: value for key, (value, _) in found.items()}
     return values, {key: f"{name}, line {line}: " for key, (_, line) in found.items()}
 
 

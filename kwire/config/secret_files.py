@@ -11,6 +11,9 @@ Source: none in Kafka, which reads any file.
 
 import os
 import stat
+from collections.abc import Mapping
+
+from kwire.config.settings import BROKER, Setting, settings
 
 MOST_BYTES = 16 << 20
 
@@ -29,17 +32,48 @@ def read_public(name: str, *, may_be_pipe: bool = False) -> bytes:
     return _read(name, is_secret=False, may_be_pipe=may_be_pipe)
 
 
+def holds_secret(given: Mapping[str, str]) -> bool:
+    """Whether settings hold a secret, and not only a reference of ``config.providers``."""
+    known = settings(BROKER)
+    for name, text in given.items():
+        parts = name.split(".") if name.startswith("listener.name.") else []
+        bases = (name, ".".join(parts[3:]), ".".join(parts[4:]))
+        if text and "${" not in text and any(_is_secret(known.get(base)) for base in bases):
+            return True
+    return False
+
+
+def _is_secret(setting: Setting | None) -> bool:
+    """Whether its value is a secret. Certificates aren't, though Kafka hides them."""
+    return (
+        setting is not None
+        and setting.is_sensitive
+        and setting.name not in ("ssl.truststore.certificates", "ssl.keystore.certificate.chain")
+    )
+
+
+def check_settings(name: str, given: Mapping[str, str]) -> None:
+    """Raise UnsafeFile if these settings of a file hold a secret that everybody may read."""
+    if holds_secret(given):
+        _check_mode(name, os.stat(name).st_mode)
+
+
+def _check_mode(name: str, mode: int) -> None:
+    if mode & (stat.S_IROTH | stat.S_IWOTH):
+        raise UnsafeFile(
+            f"everybody on this machine may read or write {name}, which holds a secret; "
+            f"chmod o-rwx {name}"
+        )
+
+
 def _read(name: str, *, is_secret: bool, may_be_pipe: bool) -> bytes:
     try:
         with open(name, "rb", opener=None if may_be_pipe else _open_at_once) as file:
             mode = os.fstat(file.fileno()).st_mode
             if not stat.S_ISREG(mode) and not (may_be_pipe and stat.S_ISFIFO(mode)):
                 raise UnsafeFile(f"cannot read {name}: it is no regular file")
-            if is_secret and mode & (stat.S_IROTH | stat.S_IWOTH):
-                raise UnsafeFile(
-                    f"everybody on this machine may read or write {name}, which holds a secret; "
-                    f"chmod o-rwx {name}"
-                )
+            if is_secret:
+                _check_mode(name, mode)
             content = file.read(MOST_BYTES + 1)
     except OSError as error:
         raise UnsafeFile(f"cannot read {name}: {error.strerror}") from None

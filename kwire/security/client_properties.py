@@ -30,7 +30,7 @@ from kwire.config.listener_settings import (
 )
 from kwire.config.properties import parse_properties
 from kwire.config.providers import resolved
-from kwire.config.secret_files import UnsafeFile, read_public, read_secret
+from kwire.config.secret_files import UnsafeFile, holds_secret, read_public, read_secret
 from kwire.config.settings import BROKER, ConfigError, Value, settings
 from kwire.security.among_brokers import DERIVATIONS
 from kwire.security.jaas import JaasLine
@@ -72,7 +72,7 @@ def read_client_properties(name: str) -> ClientProperties:
     """How a file of Kafka's client properties reaches a cluster; ClientFileError."""
     try:
         given = parse_properties(read_public(name, may_be_pipe=True).decode("utf-8", "replace"))
-        if any(_is_secret(key) and "${" not in text for key, text in given.items()):
+        if holds_secret(given):
             read_secret(name, may_be_pipe=True)
         given = resolved(given)
         return ClientProperties(
@@ -82,11 +82,6 @@ def read_client_properties(name: str) -> ClientProperties:
         raise ClientFileError(f"--command-config: {error}") from None
     except ConfigError as error:
         raise ClientFileError(f"{name}: {error}") from None
-
-
-def _is_secret(name: str) -> bool:
-    setting = settings(BROKER).get(name)
-    return setting is not None and setting.is_sensitive and name != "ssl.truststore.certificates"
 
 
 def opener(given: Mapping[str, str]) -> OpenStream:

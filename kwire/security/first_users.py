@@ -5,7 +5,8 @@ Rules:
 - The setting is written as for ``kafka-storage format --add-scram``, with ``;`` between several:
   ``SCRAM-SHA-512=[name=alice,iterations=8192,salt=…,saltedpassword=…]``. Salt and salted password
   are base64. ``password=…`` may stand instead of the two.
-- It counts while the cluster has no SCRAM user at all. Who is deleted later doesn't come back.
+- It counts while the cluster has no SCRAM user at all, at each start. So who is deleted later
+  doesn't come back, but for the last one.
 
 Source: ScramParser of Kafka; KIP-900.
 """

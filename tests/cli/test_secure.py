@@ -92,6 +92,7 @@ def test_a_cluster_of_several(tmp_path: Path) -> None:
     [
         (["--user", "a b"], "--user a b: write letters"),
         (["--host", "a/b"], "--host a/b: write a host's name"),
+        (["--host", "kafka:9092"], "--host kafka:9092: write a host's name"),
         (["--port", "60000"], "--port may be 50000, at most"),
     ],
 )
