@@ -89,6 +89,8 @@ class Housekeeping:
             self._sweep_due_s = now_s + SWEEP_INTERVAL_S
             self._sweep(now_s)
             await self._broker.retry_offline()
+        if any(data.unfinished for data in self._broker.log_manager.data_directories):
+            await self._broker.replica_moves.resume()
         await self.keep_house()
 
     def check_storage(self) -> None:

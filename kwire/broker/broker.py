@@ -5,9 +5,7 @@ Rules:
 - The broker is composed here of parts that don't know the broker: the partitions that it serves
   (``served_partitions``), the changes that it makes and follows (``commits``), the settings in
   force (``effective_settings``). Its coordinators see the broker as a ``BrokerView``.
-- The broker takes the time from ``clock`` and random numbers from ``random``.
-- Groups, transactional ids and compaction are loaded when they are needed: at the start if their
-  topics exist, otherwise with the first request for one, or with the first compacted log.
+- Groups, transactional ids and compaction are loaded when they are first needed.
 """
 
 import random as random_module
@@ -63,6 +61,7 @@ if TYPE_CHECKING:
     from kwire.broker.producer_ids import ProducerIds
     from kwire.broker.quotas import Quotas
     from kwire.broker.reach import Reach
+    from kwire.broker.replica_moves import ReplicaMoves
     from kwire.broker.replica_sessions import ReplicaSessions
     from kwire.broker.suspects import Suspects
     from kwire.broker.transactions import Transactions
@@ -80,10 +79,9 @@ class Broker:
     """One broker, made of its settings, its logs and its metadata store.
 
     ``image`` and ``settings`` are the ones in force. A change replaces them and never alters them.
-    ``coordinators`` are those that were needed so far. ``authorizer`` is None
-    where everybody may do everything, ``quotas`` is None while the cluster has none of clients.
-    ``verified`` are the questions about writes of transactions that other brokers coordinate, by
-    topic, partition and producer id.
+    ``coordinators`` are those that were needed so far. ``authorizer`` is None where everybody may
+    do everything, ``quotas`` is None while the cluster has none of clients. ``verified`` are the
+    questions about writes of transactions by topic, partition and producer id.
     """
 
     def __init__(
@@ -132,8 +130,7 @@ class Broker:
         )
         self._served.in_sync_updates = lambda: self.isr_updates
         self._served.open_all(image)
-        # Every request asks for partitions, so this name saves a call in between.
-        self.partition = self._served.partition
+        self.partition = self._served.partition  # saves each request a call in between
         self.partition_if_served = self._served.partition_if_served
         self.is_offline = self._served.is_offline
         self.partitions = self._served.all
@@ -226,6 +223,13 @@ class Broker:
         return OfflineReplicas(self, self._served)
 
     @cached_property
+    def replica_moves(self) -> "ReplicaMoves":
+        """The moves between data directories."""
+        from kwire.broker.replica_moves import ReplicaMoves
+
+        return ReplicaMoves(self)
+
+    @cached_property
     def client_metrics(self) -> "ClientMetrics":
         """The metrics that clients push."""
         from kwire.broker.client_metrics import ClientMetrics
@@ -248,11 +252,10 @@ class Broker:
         self._follow_leaders()
         if "isr_updates" in vars(self):
             background.start_soon(self.isr_updates.run)
-        homes = (
+        for topic, load in (
             (OFFSETS_TOPIC, lambda: self.groups),
             (TRANSACTIONS_TOPIC, lambda: self.transactions),
-        )
-        for topic, load in homes:
+        ):
             if topic in self.image.topics_by_name:
                 load()
 

@@ -190,7 +190,13 @@ def _properties(options: argparse.Namespace) -> tuple[dict[str, str], dict[str, 
 
     ``-o`` overrides the file; ``--data-dir``, ``--listen`` and ``--http`` override both.
     """
-    properties, places = _of_file(_only("--config", options.config))
+    properties: dict[str, str] = {}
+    places: dict[str, str] = {}
+    file = _only("--config", options.config)
+    if file is not None:
+        from kwire.cli.settings_file import settings_of
+
+        properties, places = settings_of(file)
     own = dict(map(_setting, options.settings))
     data_dir = _only("--data-dir", options.data_dir)
     http = _only("--http", options.http)
@@ -232,30 +238,6 @@ def _only(option: str, given: list[str]) -> str | None:
     if len(given) > 1:
         raise UsageError(f"{option} is given twice, {' and '.join(given)}: leave one of them out")
     return given[0] if given else None
-
-
-def _of_file(name: str | None) -> tuple[dict[str, str], dict[str, str]]:
-    """The settings of a file, and the line of each; empty without a file name; CommandError."""
-    if name is None:
-        return {}, {}
-    from pathlib import Path
-
-    from kwire.config.properties import located_properties
-    from kwire.config.secret_files import UnsafeFile, check_settings
-
-    try:
-        data = Path(name).read_bytes()
-        found = located_properties(data.decode())
-        values = {key: value for key, (value, _) in found.items()}
-        check_settings(name, values)
-    except UnsafeFile as error:
-        raise CommandError(str(error)) from error
-    except OSError as error:
-        raise CommandError(f"cannot read {name}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        line = data[: error.start].count(b"\n") + 1
-        raise CommandError(f"cannot read {name}: line {line} is not UTF-8") from error
-    return values, {key: f"{name}, line {line}: " for key, (_, line) in found.items()}
 
 
 def _setting(text: str) -> tuple[str, str]:

@@ -135,10 +135,8 @@ def has_effect(scope: str, name: str) -> bool:
             )
         case "group":
             return not is_among(f"group.{name}", WITHOUT_EFFECT)
-        case "client-metrics":
+        case "client-metrics" | "dynamic-broker":
             return True
-        case "dynamic-broker":
-            return name != "replica.alter.log.dirs.io.max.bytes.per.second"
     return False
 
 

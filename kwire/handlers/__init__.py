@@ -71,6 +71,7 @@ APIS: dict[int, Api] = {
     31: Api("DeleteAcls", 1, 3),
     32: Api("DescribeConfigs", 1, 4),
     33: Api("AlterConfigs", 0, 2),
+    34: Api("AlterReplicaLogDirs", 1, 2),
     35: Api("DescribeLogDirs", 1, 5),
     36: Api("SaslAuthenticate", 0, 2),
     37: Api("CreatePartitions", 0, 3),

@@ -5,6 +5,7 @@ Behaviour: an offline directory is KAFKA_STORAGE_ERROR, without partitions.
 
 import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kwire.budget.work import Work
 from kwire.errors import ErrorCode
@@ -22,6 +23,9 @@ from kwire.protocol.messages.describe_log_dirs import (
 UNITS_PER_NAME = 1
 UNITS = 6
 BYTES = 40
+
+if TYPE_CHECKING:
+    from kwire.log.moving import Move
 
 Topics = dict[str, DescribeLogDirsTopic]
 
@@ -76,12 +80,44 @@ async def _topics(
             if topic is None:
                 topics[partition.topic] = topic = DescribeLogDirsTopic(name=partition.topic)
             work.answer(BYTES)
+            lag = max(partition.high_watermark - partition.log.log_end_offset, 0)
             topic.partitions.append(
                 DescribeLogDirsPartition(
-                    partition_index=partition.index, partition_size=partition.log.size_bytes
+                    partition_index=partition.index,
+                    partition_size=partition.log.size_bytes,
+                    offset_lag=lag,
                 )
             )
+    if "replica_moves" in vars(context.broker):
+        await _add_moves(context.broker.replica_moves.all(), wanted, found, work)
     return found
+
+
+async def _add_moves(
+    moves: "list[Move]",
+    wanted: set[tuple[str, int]] | None,
+    found: dict[Path, Topics],
+    work: Work,
+) -> None:
+    """Add the replicas that are on their way to another directory."""
+    for piece in pieces(moves):
+        if work.spend(UNITS * len(piece)):
+            await later(work.next_slice)
+        for move in piece:
+            name, index = move.key
+            if wanted is not None and move.key not in wanted:
+                continue
+            work.answer(BYTES)
+            topics = found.setdefault(move.target.path, {})
+            topic = topics.setdefault(name, DescribeLogDirsTopic(name=name))
+            topic.partitions.append(
+                DescribeLogDirsPartition(
+                    partition_index=index,
+                    partition_size=move.future.size_bytes,
+                    offset_lag=move.offset_lag,
+                    is_future_key=True,
+                )
+            )
 
 
 def _directory(path: Path, topics: Topics) -> DescribeLogDirsResult:

@@ -31,7 +31,8 @@ def checkpoint(
     """
 
     def here() -> dict[TopicPartition, PartitionLog]:
-        return {k: v for k, v in dict(logs).items() if v.health is data.health}
+        found = {k: v for k, v in dict(logs).items() if v.health is data.health}
+        return {**data.arriving, **found}
 
     try:
         if flush and RECOVERY_POINTS in names:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from errno import EACCES, EPERM, EROFS
 from functools import cached_property
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from kwire.log.checkpoints import (
     CLEANER_OFFSETS,
@@ -41,6 +41,9 @@ from kwire.log.meta_properties import (
 )
 from kwire.log.stop_marks import NO_EPOCH, StopMarks
 
+if TYPE_CHECKING:
+    from kwire.log.partition_log import PartitionLog
+
 log = logging.getLogger(__name__)
 
 Offsets: TypeAlias = Mapping[TopicPartition, int]
@@ -57,7 +60,10 @@ class LogDirectoryError(Exception):
 
 
 class DataDirectory:
-    """A data directory, open or offline."""
+    """A data directory, open or offline.
+
+    ``arriving`` are copies of logs that are moved here, ``unfinished`` moves of an earlier process.
+    """
 
     def __init__(self, path: Path, disk: Disk) -> None:
         """Create and lock the directory; it is offline if that fails.
@@ -71,6 +77,8 @@ class DataDirectory:
         self.marks: StopMarks | None = None
         self.recovery_points: dict[TopicPartition, int] = {}
         self.log_start_offsets: dict[TopicPartition, int] = {}
+        self.arriving: dict[TopicPartition, PartitionLog] = {}
+        self.unfinished: dict[TopicPartition, Path] = {}
         self._checkpoints: dict[str, dict[TopicPartition, int]] = {}
         # The event loop and threads write checkpoints. Without a lock an older one could win.
         self._checkpointing = threading.Lock()

@@ -82,6 +82,12 @@ class LeaderEpochs:
                 write_lines(self._path, entries, self._disk)
                 self._written = entries
 
+    def relocate(self, directory: Path) -> None:
+        """Have the next ``save`` write the file in another directory."""
+        with self._saving:
+            self._path = directory / FILE_NAME
+            self._written = []
+
     def epoch_of(self, offset: int) -> int:
         """The epoch that wrote an offset, -1 if unknown."""
         for epoch, start_offset in reversed(self.entries):

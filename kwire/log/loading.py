@@ -10,11 +10,12 @@ Rules:
 - A disk error takes the directory and all its logs offline. The other directories are loaded.
 - ``<name>.<hex>-delete`` is an unfinished deletion: it is finished now. Kafka or kwire has put a
   ``-stray`` directory aside: it stays, and one line counts all of them (``kwire.log.strays``).
-  ``-future`` is an unfinished move between directories, which kwire doesn't support: it stays, and
-  a warning names it.
-- If two directories hold the same partition of the same topic id, the start stops, because only a
-  person can decide which one to keep. If the topic ids differ, an older topic of that name was
-  deleted while its directory was offline; ``LogManager`` decides by the current topic id.
+  ``-future`` is an unfinished move between directories, which begins anew when the partition is
+  served (``kwire.log.moved``).
+- If two directories hold the same partition of the same topic id, and no move was interrupted at
+  its end, the start stops, because only a person can decide which one to keep. If the topic ids
+  differ, an older topic of that name was deleted while its directory was offline; ``LogManager``
+  decides by the current topic id.
 - ``__cluster_metadata`` in Apache Kafka's directory is the log of Kafka's controllers. kwire leaves
   it alone.
 
@@ -22,6 +23,7 @@ Source: LogManager.loadLogs of Kafka.
 """
 
 import logging
+import os
 import re
 import threading
 import time
@@ -135,6 +137,9 @@ def load_logs(
             data, config, now_ms, disk, recovery_threads, producers, is_stopped
         ):
             key = ((opened.topic, opened.partition), opened.topic_id)
+            if key in logs and (kept := _moved(logs[key], opened, disk)) is not None:
+                logs[key] = kept
+                continue
             if key in logs:
                 raise LogDirectoryError(
                     f"{logs[key].directory} and {opened.directory} hold the same log; "
@@ -148,6 +153,16 @@ def load_logs(
     for data in directories:
         data.health.is_opening = False
     return list(logs.values())
+
+
+def _moved(one: PartitionLog, other: PartitionLog, disk: Disk) -> PartitionLog | None:
+    """Which of two logs to serve after an interrupted move; LogDirectoryError."""
+    from kwire.log.moved import moved_one
+
+    try:
+        return moved_one(one, other, os.urandom(16).hex(), disk)
+    except OSError as error:
+        raise LogDirectoryError(f"cannot end the move of {one.directory}: {error}") from error
 
 
 def _load_directory(
@@ -229,7 +244,11 @@ def _partition_directories(data: DataDirectory, disk: Disk) -> list[tuple[Path, 
         if _DELETED_DIRECTORY.fullmatch(name):
             disk.remove_tree(path)
         elif name.endswith(_FUTURE_SUFFIX) and path.is_dir():
-            log.warning("%s is an unfinished move between directories, which is left alone", path)
+            log.warning("%s is an unfinished move between directories, which begins anew", path)
+            from kwire.log.moved import future_of
+
+            if (moved := future_of(name)) is not None:
+                data.unfinished[moved] = path
         else:
             match = _PARTITION_DIRECTORY.fullmatch(name)
             if match and match["topic"] != _CONTROLLERS_TOPIC and path.is_dir():

@@ -2,7 +2,8 @@
 
 Rules:
 
-- A new partition goes to the online directory with the fewest partitions.
+- A new partition goes to the directory that AlterReplicaLogDirs has named for it (``preferred``),
+  or to the online one with the fewest partitions.
 - A directory that fails goes offline alone, with its logs; the other directories serve on. A
   partition that isn't found while a directory is offline may be in that directory, so it isn't
   created in another one.
@@ -36,12 +37,10 @@ from kwire.log.partition_metadata import holds_another_log, write_topic_id
 from kwire.log.recovery import NO_TOPIC_ID, open_log
 from kwire.log.retention import delete_old_segments, has_doomed, remove_doomed
 from kwire.log.stop_marks import NO_EPOCH
-from kwire.log.strays import STRAY_SUFFIX
+from kwire.log.strays import STRAY_SUFFIX, aside
 from kwire.log.syncing import Syncing, sync_all
 
 log = logging.getLogger(__name__)
-
-_MAX_DIRECTORY_NAME = 255
 
 
 class AtStop(NamedTuple):
@@ -61,12 +60,13 @@ class LogManager:
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self._data_directories = {data.path: data for data in directories}
         self._metas = [data.meta for data in directories if data.meta is not None]
-        self._counts = {data.path: 0 for data in directories}
+        self.counts = {data.path: 0 for data in directories}
+        self.preferred: dict[TopicPartition, Path] = {}
         self.disk = disk
         # Logs of the same name as one in ``logs``, until get_or_create chooses by topic id.
         self.rivals: list[PartitionLog] = []
         self.deleted_segments = 0
-        self._doomed: list[tuple[int, Path]] = []
+        self.doomed: list[tuple[int, Path]] = []
         # Threads create and delete logs, the event loop retries what failed: one at a time.
         self._changing = threading.Lock()
 
@@ -129,7 +129,7 @@ class LogManager:
                 data.close(clean=False)
             raise
         for one in found:
-            manager._counts[one.directory.parent] += 1
+            manager.counts[one.directory.parent] += 1
             if (one.topic, one.partition) in manager.logs:
                 manager.rivals.append(one)
             else:
@@ -200,7 +200,7 @@ class LogManager:
         if self.logs.get(key) is stray:
             del self.logs[key]
         self.rivals = [rival for rival in self.rivals if rival is not stray]
-        self._counts[stray.directory.parent] -= 1
+        self.counts[stray.directory.parent] -= 1
         stray.abandon()
         try:
             self._put_aside(stray.directory, STRAY_SUFFIX)
@@ -224,9 +224,12 @@ class LogManager:
     def _create(
         self, topic: str, partition: int, topic_id: bytes, config: LogConfig, now_ms: int
     ) -> PartitionLog:
-        """Create a log in the directory with the fewest logs, or in the next if that fails."""
+        """Create a log in the preferred directory, or that with the fewest logs, or the next."""
         refusal = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "every data directory is offline")
-        for data in sorted(self._data_directories.values(), key=lambda d: self._counts[d.path]):
+        wanted = self.preferred.pop((topic, partition), None)
+        for data in sorted(
+            self.data_directories, key=lambda d: (d.path != wanted, self.counts[d.path])
+        ):
             if not data.is_online:
                 continue
             path = data.path / f"{topic}-{partition}"
@@ -255,7 +258,7 @@ class LogManager:
             except OSError as error:
                 refusal = data.health.refused(f"cannot create {path}", error)
                 continue
-            self._counts[data.path] += 1
+            self.counts[data.path] += 1
             return created
         raise refusal
 
@@ -276,8 +279,7 @@ class LogManager:
     def delete(self, topic: str, partition: int, steady_ms: int) -> None:
         """Rename the directory of a log now; its files are removed later.
 
-        A directory that can't be renamed keeps its name. It is put aside when a topic of that name
-        is created with another id.
+        One that can't be renamed is put aside when its name is needed.
         """
         with self._changing:
             self._delete((topic, partition), steady_ms)
@@ -285,21 +287,19 @@ class LogManager:
     def _delete(self, key: TopicPartition, steady_ms: int) -> None:
         doomed = self.logs.pop(key)
         doomed.abandon()
-        self._counts[doomed.directory.parent] -= 1
+        self.counts[doomed.directory.parent] -= 1
         if doomed.is_offline:
             log.warning("%s keeps its name because its data directory is offline", doomed.directory)
             return
         try:
             target = self._put_aside(doomed.directory, DELETE_SUFFIX)
-            self._doomed.append((steady_ms + doomed.config.file_delete_delay_ms, target))
+            self.doomed.append((steady_ms + doomed.config.file_delete_delay_ms, target))
         except OSError as error:
             doomed.health.refused(f"cannot delete {doomed.name}", error)
 
     def _put_aside(self, directory: Path, kind: str) -> Path:
         """Rename a partition's directory so that its name is free; returns the new path."""
-        suffix = f".{os.urandom(16).hex()}{kind}"
-        name = directory.name[: _MAX_DIRECTORY_NAME - len(suffix)] + suffix
-        target = directory.with_name(name)
+        target = aside(directory, os.urandom(16).hex(), kind)
         self.disk.rename(directory, target)
         self.disk.sync_directory(target.parent)
         return target
@@ -331,7 +331,7 @@ class LogManager:
 
     def has_doomed(self, steady_ms: int) -> bool:
         """Whether the delay of a deleted file is over; a thread may change the lists meanwhile."""
-        return any(remove_ms <= steady_ms for remove_ms, _ in list(self._doomed)) or any(
+        return any(remove_ms <= steady_ms for remove_ms, _ in list(self.doomed)) or any(
             opened.doomed and not opened.is_offline and has_doomed(opened, steady_ms)
             for opened in list(self.logs.values())
         )
@@ -344,11 +344,11 @@ class LogManager:
                     remove_doomed(opened, steady_ms, self.disk)
                 except OSError as error:
                     opened.health.refused(f"cannot remove files of {opened.name}", error)
-        for doomed in list(self._doomed):
+        for doomed in list(self.doomed):
             remove_ms, path = doomed
             if remove_ms <= steady_ms:
                 self.disk.remove_tree(path)
-                self._doomed.remove(doomed)
+                self.doomed.remove(doomed)
 
     def checkpoint(
         self,
@@ -364,8 +364,7 @@ class LogManager:
         return all(done)
 
     def note_boot(self) -> None:
-        """Note the boot in directories whose logs have no gap to fill; the others know of all that
-        may be lacking. Call it in a thread."""
+        """Note the boot in directories whose logs have no gap to fill. Call it in a thread."""
         for data in filter(lambda found: not self._has_gap(found), self.data_directories):
             data.note_boot()
 

@@ -300,7 +300,7 @@ class PartitionLog:
     def _sync(
         self, end_offset: int, active: LogSegment | None, rolled: list[LogSegment]
     ) -> Syncing:
-        truncations = self.truncations
+        truncations, health = self.truncations, self.health
         files_made = self._files_made  # read first: a file created meanwhile may not be synced
         directory = self.directory if files_made > self._files_sure else None
         files: list[Path] = []
@@ -312,13 +312,13 @@ class PartitionLog:
         except FileNotFoundError:
             return  # the partition was deleted meanwhile
         except OSError as error:
-            raise self.health.refused(f"cannot flush {self.name}", error) from error
+            raise health.refused(f"cannot flush {self.name}", error) from error
         try:
             yield Unsynced(self._disk, files, directory)
         except FileNotFoundError:
             return  # the partition was deleted meanwhile
         except OSError as error:
-            raise self.health.sync_failed(f"cannot flush {self.name}", error) from error
+            raise health.sync_failed(f"cannot flush {self.name}", error) from error
         self._files_sure = max(self._files_sure, files_made)
         for segment in rolled:  # not the active one: it may have grown and been rolled meanwhile
             with suppress(ValueError):

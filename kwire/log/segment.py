@@ -105,6 +105,12 @@ class LogSegment:
         """The path of one of the segment's files."""
         return self.directory / (self._stem + suffix)
 
+    def relocate(self, directory: Path) -> None:
+        """Note that the log's directory was renamed; open files stay open."""
+        self.directory = self._file.directory = self.transaction_index.directory = directory
+        self.offset_index.relocate(directory)
+        self.time_index.relocate(directory)
+
     def load(self) -> bool:
         """Take sizes and timestamps from the files; False if an index needs rebuilding."""
         file = self.file()

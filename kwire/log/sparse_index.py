@@ -48,6 +48,10 @@ class SparseIndex:
         """The path of the index's file."""
         return self._file.path
 
+    def relocate(self, directory: Path) -> None:
+        """Note that the file was moved, open or not."""
+        self._file.directory = directory
+
     def load(self) -> bool:
         """Take the entries of a trimmed file; False if it is missing or can't be right."""
         try:

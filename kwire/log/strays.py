@@ -18,6 +18,7 @@ from typing import NamedTuple
 from kwire.log.disk import Disk
 
 STRAY_SUFFIX = "-stray"
+MAX_NAME = 255
 _STRAY_DIRECTORY = re.compile(r"(?P<log>.+)\.[0-9a-f]{32}-stray")
 
 
@@ -31,6 +32,12 @@ class Stray(NamedTuple):
 
 class NoSuchStray(Exception):
     """No stray has the given name; the text is one line."""
+
+
+def aside(directory: Path, token: str, suffix: str) -> Path:
+    """The path of a partition's directory with a suffix; the name has 255 bytes at most."""
+    end = f".{token}{suffix}"
+    return directory.with_name(directory.name[: MAX_NAME - len(end)] + end)
 
 
 def find_strays(directory: Path, disk: Disk) -> list[Stray]:

@@ -18,6 +18,11 @@ from kwire.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from kwire.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResource
+from kwire.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
 from kwire.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from kwire.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kwire.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
@@ -186,6 +191,14 @@ def admin_requests(version: int, topic_id: bytes) -> dict[str, Any]:
         ),
         "AlterConfigs": AlterConfigsRequest(
             resources=[AlterConfigsResource(resource_type=2, resource_name="unknown")]
+        ),
+        "AlterReplicaLogDirs": AlterReplicaLogDirsRequest(
+            dirs=[
+                AlterReplicaLogDir(
+                    path="/nowhere",
+                    topics=[AlterReplicaLogDirTopic(name=TOPIC, partitions=[0, 9])],
+                )
+            ]
         ),
         "DescribeLogDirs": DescribeLogDirsRequest(topics=None),
         "InitProducerId": InitProducerIdRequest(transactional_id=None),

@@ -40,7 +40,8 @@ GUARDS = {
         *("list_partition_reassignments", "unregister_broker"),
     ),
     "cluster": (
-        *("announce_member", "alter_configs", "create_acls", "delete_acls", "describe_acls"),
+        *("announce_member", "alter_configs", "alter_replica_log_dirs", "create_acls"),
+        *("delete_acls", "describe_acls"),
         *("describe_configs", "describe_log_dirs", "describe_quorum", "elect_leaders"),
         *("explain_group", "incremental_alter_configs", "list_config_resources"),
         "update_features",

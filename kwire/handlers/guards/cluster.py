@@ -16,6 +16,12 @@ from kwire.protocol.messages.alter_configs import (
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
+from kwire.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
 from kwire.protocol.messages.announce_member import AnnounceMemberResponse
 from kwire.protocol.messages.create_acls import AclCreationResult, CreateAclsResponse
 from kwire.protocol.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsResponse
@@ -100,6 +106,30 @@ delete_acls = needs(
         * len(request.filters)
     ),
 )
+
+
+async def alter_replica_log_dirs(
+    request: AlterReplicaLogDirsRequest, gate: Gate
+) -> AlterReplicaLogDirsResponse:
+    """ALTER on the cluster."""
+    if gate.may_on_cluster(AclOperation.ALTER):
+        response: AlterReplicaLogDirsResponse = await gate.serve(request)
+        return response
+
+    def partition(index: int) -> AlterReplicaLogDirPartitionResult:
+        return AlterReplicaLogDirPartitionResult(partition_index=index, error_code=_FAILED)
+
+    return AlterReplicaLogDirsResponse(
+        results=[
+            AlterReplicaLogDirTopicResult(
+                topic_name=topic.name, partitions=await gate.made(partition, topic.partitions)
+            )
+            for directory in request.dirs
+            for topic in directory.topics
+        ]
+    )
+
+
 describe_log_dirs = needs(
     AclOperation.DESCRIBE, lambda _: DescribeLogDirsResponse(error_code=_FAILED)
 )

@@ -1,0 +1,47 @@
+"""AlterReplicaLogDirs: moves replicas between the log directories of this broker (KIP-113).
+
+Behaviour: a move begins with the answer, and DescribeLogDirs shows it until it has ended. A replica
+that isn't here yet is answered REPLICA_NOT_AVAILABLE, and is made in the directory later.
+"""
+
+from kwire.errors import ErrorCode, KafkaError
+from kwire.handlers.context import RequestContext
+from kwire.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
+
+UNITS = 20
+
+
+async def handle(
+    request: AlterReplicaLogDirsRequest, context: RequestContext
+) -> AlterReplicaLogDirsResponse:
+    """Begin or end the moves, and report each partition."""
+    results: dict[str, AlterReplicaLogDirTopicResult] = {}
+    for directory in request.dirs:
+        for topic in directory.topics:
+            if context.work.spend(1):
+                await context.work.next_slice()
+            if topic.name not in results:
+                results[topic.name] = AlterReplicaLogDirTopicResult(
+                    topic_name=topic.name, partitions=[]
+                )
+            for index in topic.partitions:
+                if context.work.spend(UNITS):
+                    await context.work.next_slice()
+                code = await _ask(context, (topic.name, index), directory.path)
+                results[topic.name].partitions.append(
+                    AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code)
+                )
+    return AlterReplicaLogDirsResponse(results=list(results.values()))
+
+
+async def _ask(context: RequestContext, key: tuple[str, int], path: str) -> ErrorCode:
+    try:
+        await context.broker.replica_moves.ask(key, path)
+    except KafkaError as error:
+        return error.code
+    return ErrorCode.NONE
