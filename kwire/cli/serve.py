@@ -287,6 +287,8 @@ def _listener(text: str) -> tuple[str, str]:
 
 
 def _serve(config: "BrokerConfig") -> int:
+    from contextlib import nullcontext
+
     import trio
 
     from kwire.connection.own_wait import own_wait
@@ -342,7 +344,7 @@ def _serve(config: "BrokerConfig") -> int:
 
     reasons: list[str] = []
     try:
-        with load_in_threads():
+        with load_in_threads() if config.metadata_store() is None else nullcontext():
             trio.run(serve)
     except* (StartError, StorageLost) as group:
         reasons.append(_reason(group))
