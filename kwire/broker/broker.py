@@ -352,8 +352,6 @@ class Broker:
         """Take a new image, and apply its changes to the partitions of this broker."""
         if image.brokers is not self.image.brokers:
             self._unreachable = unreachable_brokers(image, self.image, self._unreachable)
-            if self.suspects is not None:
-                self.suspects.compare(self.image, image)
         if image.client_quotas is not self.image.client_quotas:
             self._follow_quotas(image)
         if self.authorizer is not None:  # before who sees the image asks it

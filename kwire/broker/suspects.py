@@ -14,10 +14,6 @@ Rules:
 - If a partition has followers, each answer waits ``NOTICE_S`` first: a client may notice the death
   of a broker before this broker does.
 - The next image of the metadata wakes the answers that wait. A wait needs no task.
-- Answers contain a broker for ``REMEMBERED_S`` after it was fenced. librdkafka 2.16 loses a
-  partition if one answer moves the partition away from a broker and no longer contains that broker.
-  It finds the new leader only with its next request, a second later. Kafka's answers contain a dead
-  broker for longer, until its session ends.
 """
 
 from typing import Protocol
@@ -31,8 +27,6 @@ PATIENCE_S = 0.4
 
 NOTICE_S = 0.005
 """A client may ask a moment before this broker notices that its own connection has broken, too."""
-
-REMEMBERED_S = 3.0
 
 
 class Waiter(Protocol):
@@ -48,7 +42,6 @@ class Suspects:
     def __init__(self) -> None:
         self.waiters: set[Waiter] = set()
         self._lost: dict[int, tuple[int, float]] = {}  # broker epoch, end of the wait
-        self._fenced_s: dict[int, float] = {}
 
     def lost(self, node_id: int, image: MetadataImage) -> None:
         """Note that the connection to a broker has broken, or can't be opened."""
@@ -62,20 +55,6 @@ class Suspects:
         """Note that a broker lives."""
         if self._lost.pop(node_id, None) is not None:
             self.look()
-
-    def compare(self, before: MetadataImage, after: MetadataImage) -> None:
-        """Note which brokers have been fenced with an image."""
-        now_s = trio.current_time()
-        for node_id, registered in after.brokers.items():
-            known = before.brokers.get(node_id)
-            if registered.is_fenced and known is not None and not known.is_fenced:
-                self._fenced_s[node_id] = now_s
-
-    def remembered(self) -> set[int]:
-        """The brokers that were fenced just now: their node ids."""
-        since_s = trio.current_time() - REMEMBERED_S
-        self._fenced_s = {node: at_s for node, at_s in self._fenced_s.items() if at_s > since_s}
-        return set(self._fenced_s)
 
     def look(self) -> None:
         """Have those who wait look at the newest image."""

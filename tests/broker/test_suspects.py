@@ -2,7 +2,7 @@
 
 import trio
 
-from kwire.broker.suspects import PATIENCE_S, REMEMBERED_S, Suspects
+from kwire.broker.suspects import PATIENCE_S, Suspects
 from kwire.metadata.image import BrokerImage, MetadataImage
 
 LONG_AGO = -1.0
@@ -58,16 +58,3 @@ async def test_a_death_may_be_noticed_a_moment_after_the_question() -> None:
     """A client's connection may end before this broker's."""
     soon_s = trio.current_time() + 1.0
     assert Suspects().wait_until_s(_image(), soon_s) == soon_s
-
-
-async def test_a_broker_that_was_fenced_is_remembered_for_a_while(autojump_clock) -> None:
-    """librdkafka forgets partitions together with their old leader, until it asks again."""
-    suspects = Suspects()
-    suspects.compare(_image(), _image())
-    suspects.compare(_image(is_fenced=True), _image(is_fenced=True))
-    suspects.compare(MetadataImage(), _image(is_fenced=True))
-    assert suspects.remembered() == set()
-    suspects.compare(_image(), _image(is_fenced=True))
-    assert suspects.remembered() == {2}
-    await _pass_s(REMEMBERED_S)
-    assert suspects.remembered() == set()
