@@ -5,6 +5,11 @@ from kwire.protocol.messages.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
+from kwire.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
 from kwire.protocol.messages.elect_leaders import ElectLeadersRequest
 from kwire.protocol.messages.elect_leaders import TopicPartitions as ElectedPartitions
 from kwire.protocol.messages.list_partition_reassignments import (
@@ -18,6 +23,11 @@ def _moves(count: int) -> list[ReassignableTopic]:
     return [ReassignableTopic(name="t", partitions=partitions)]
 
 
+def _directories(count: int) -> list[AlterReplicaLogDir]:
+    topics = [AlterReplicaLogDirTopic(name="t", partitions=list(range(count)))]
+    return [AlterReplicaLogDir(path="/nowhere", topics=topics)]
+
+
 def _all_of_topic(count: int) -> list[ListPartitionReassignmentsTopics]:
     return [ListPartitionReassignmentsTopics(name="t", partition_indexes=list(range(count)))]
 
@@ -29,6 +39,7 @@ WORST_OF_REPLICAS = {
     "AlterPartitionReassignments": lambda count: AlterPartitionReassignmentsRequest(
         topics=_moves(count)
     ),
+    "AlterReplicaLogDirs": lambda count: AlterReplicaLogDirsRequest(dirs=_directories(count)),
     "ListPartitionReassignments": lambda count: ListPartitionReassignmentsRequest(
         topics=_all_of_topic(count)
     ),

@@ -11,7 +11,7 @@ from kwire.errors import ErrorCode, KafkaError
 from kwire.handlers.context import RequestContext
 from kwire.handlers.decisions import Price, commit_in_slices
 from kwire.handlers.describe_acls import check_numbers
-from kwire.handlers.slices import pieces
+from kwire.handlers.slices import free_in_thread, pieces
 from kwire.metadata.acls import (
     AclBinding,
     check_binding,
@@ -53,6 +53,7 @@ async def handle(request: CreateAclsRequest, context: RequestContext) -> CreateA
     except KafkaError as error:
         for _, result in valid:
             result.error_code, result.error_message = error.code, error.message
+    free_in_thread(valid, context.work)
     return CreateAclsResponse(results=results)
 
 
