@@ -30,5 +30,8 @@ async def tell_authorizer(authorizer: "Authorizer", changes: Sequence[Change]) -
     """Have the authorizer take the ACLs of a commit; other tasks have their turn in between."""
     for change in changes:
         if isinstance(change, AclsCreated | AclsDeleted):
-            authorizer.apply(change)
+            forgotten = authorizer.apply(change)
             await trio.lowlevel.checkpoint()
+            while forgotten:
+                forgotten.pop()
+                await trio.lowlevel.checkpoint()

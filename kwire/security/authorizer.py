@@ -150,12 +150,17 @@ class Authorizer:
         """The authorizer of these settings and ACLs."""
         return cls(wanted.super_users, acls, allows_without_acl=wanted.allows_without_acl)
 
-    def apply(self, change: AclsCreated | AclsDeleted) -> None:
-        """Take a change of ACLs; it counts from now on."""
+    def apply(self, change: AclsCreated | AclsDeleted) -> list[dict[_Question, Rule]]:
+        """Take a change of ACLs; it counts from now on.
+
+        Returns the answers that count no longer, for the caller to free them a few at a time.
+        """
         alter = self._add if isinstance(change, AclsCreated) else self._remove
         for acl in change.acls:
             alter(acl)
-        self._forget()
+        forgotten, self._answers = list(self._answers.values()), {}
+        self._count = 0
+        return forgotten
 
     def allows(self, client: Client, operation: int, resource_type: int, name: str) -> bool:
         """Whether the client may do this to the resource of this name."""
@@ -262,10 +267,6 @@ class Authorizer:
                 lengths[len(acl.name)] -= 1
                 if not lengths[len(acl.name)]:
                     del lengths[len(acl.name)]
-
-    def _forget(self) -> None:
-        self._answers.clear()
-        self._count = 0
 
     def _keep(self, client: Client, question: _Question, rule: Rule) -> None:
         """Keep an answer; where there are too many, others are forgotten."""
