@@ -183,7 +183,8 @@ def main(arguments: Sequence[str]) -> int:
             file=sys.stderr,
         )
         return 1
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for by in (signal.SIGTERM, signal.SIGINT):  # a shell has a program in its background ignore it
+        signal.signal(by, signal.default_int_handler)
     try:
         with Etcd(port=port) as etcd:
             print(f"etcd ready: kwire.metadata.store={etcd.url}/kwire", flush=True)
