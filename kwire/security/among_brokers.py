@@ -1,7 +1,8 @@
-"""How a broker is a client of the other brokers, on a listener with TLS or with a login.
+"""How a broker connects to the other brokers' listeners that demand TLS or a login.
 
-It shows the certificate of its own listener, and logs in as the user of the listener's JAAS line
-(``username`` and ``password``), with ``sasl.mechanism.inter.broker.protocol``.
+The broker shows the certificate of its own listener. It logs in with the mechanism of
+``sasl.mechanism.inter.broker.protocol``, as the user that the listener's JAAS line names
+(``username`` and ``password``).
 
 Source: ChannelBuilders.clientChannelBuilder, JaasContext of Kafka.
 """
@@ -13,13 +14,16 @@ from kwire.config.listener_settings import SCRAM, ListenerSettings
 from kwire.security.jaas_settings import own_login
 
 DERIVATIONS = 1
-"""So many threads derive the keys of logins at a time."""
+"""How many threads derive the keys of SCRAM logins at the same time."""
 
 _MECHANISM = "sasl.mechanism.inter.broker.protocol"
 
 
 def opener(settings: ListenerSettings) -> OpenStream:
-    """Opens streams to other brokers' listeners of these settings; ConfigError."""
+    """Return the function that opens connections to other brokers' listeners.
+
+    Raises ConfigError if the settings contradict each other or name unusable files.
+    """
     context = None
     if settings.is_tls:
         from kwire.security.tls import client_context

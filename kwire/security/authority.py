@@ -1,10 +1,12 @@
-"""A CA of one's own, and the certificates that it signs. Needs the package cryptography.
+"""A certificate authority (CA) for ``kwire secure init``, and the certificates that it signs.
+
+Importing this needs the package cryptography.
 
 Rules:
 
-- Keys are of the curve P-256, which every client of TLS 1.2 and 1.3 knows.
-- A certificate has everything that strict clients look for (RFC 5280): what it may be used for, and
-  whose key it is.
+- All keys are on the curve P-256, which every client of TLS 1.2 and 1.3 supports.
+- Strict clients refuse certificates without certain extensions of RFC 5280 (allowed uses of the
+  key, identifiers of the key and of its signer). Every certificate has these extensions.
 """
 
 from collections.abc import Sequence
@@ -19,7 +21,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 _PEM = serialization.Encoding.PEM
 _BOTH_SIDES = (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH)
 _BEFORE = timedelta(hours=1)
-"""The clocks of machines differ."""
+"""A certificate is valid from this time before now on: the clocks of machines differ."""
 
 
 class Pair:
@@ -31,18 +33,18 @@ class Pair:
 
     @property
     def certificate_pem(self) -> str:
-        """The certificate."""
+        """The certificate as PEM."""
         return self.certificate.public_bytes(_PEM).decode()
 
     @property
     def key_pem(self) -> str:
-        """The private key, not encrypted."""
+        """The private key as PEM, not encrypted."""
         how = serialization.NoEncryption()
         return self.key.private_bytes(_PEM, serialization.PrivateFormat.PKCS8, how).decode()
 
 
 class NewAuthority(Pair):
-    """A CA that has just been made; it may sign for ``days``."""
+    """A new CA: it has just made its own key and certificate, valid for ``days`` days."""
 
     def __init__(self, name: str, days: int) -> None:
         key = ec.generate_private_key(ec.SECP256R1())
@@ -53,7 +55,10 @@ class NewAuthority(Pair):
         self._name = name
 
     def sign(self, name: str, hosts: Sequence[str], days: int) -> Pair:
-        """A key and a certificate for a broker that is reached by these names and addresses."""
+        """Make a key and a certificate for a broker, valid for ``days`` days.
+
+        ``hosts`` are the host names and IP addresses under which clients connect to the broker.
+        """
         key = ec.generate_private_key(ec.SECP256R1())
         builder = _builder(name, self._name, key, self.key, days)
         for extension, is_critical in (

@@ -1,12 +1,13 @@
-"""Kafka's client properties, with which a command reaches a secured listener.
+"""Kafka's client properties, with which a kwire command connects to a secured listener.
 
 Rules:
 
-- The file is Kafka's ``--command-config``: ``security.protocol``, ``sasl.…``, ``ssl.…``, and what
-  ``config.providers`` stand for. Settings of producers and consumers may stand there too and don't
-  count. A misspelt setting of security is an error: it would leave something unprotected.
-- A file that holds a secret, and that everybody on the machine may read, is refused.
-- An error names the file, the setting, its value and what is allowed, and never a secret.
+- The file has the format of Kafka's ``--command-config``: ``security.protocol``, ``sasl.…``,
+  ``ssl.…``, and references like ``${file:…}``, which ``config.providers`` resolve. Settings for
+  producers and consumers are ignored. An unknown setting whose name begins with ``ssl.`` or
+  ``sasl.`` is an error, because a misspelt one would leave the connection unprotected.
+- A file that holds a secret and that every user of the machine may read is refused.
+- An error names the file, the setting, its value and the allowed values. It never shows a secret.
 
 Source: CommonClientConfigs, SslConfigs, SaslConfigs of Kafka.
 """
@@ -50,14 +51,14 @@ _JAVA = {
     "ssl.provider": "",
     "security.providers": "",
 }
-"""Settings that name a Java class, and the class whose work kwire does."""
+"""Settings that name a Java class, each with the class whose behavior kwire has built in."""
 
 _CLAIM = "unsecuredLoginStringClaim_"
 _UNSECURED_S = 3600
 
 
 class ClientProperties(NamedTuple):
-    """What a file says about reaching a cluster; empty texts where it says nothing."""
+    """The settings of a file that matter for the connection; "" for a missing one."""
 
     open_stream: OpenStream
     bootstrap_servers: str
@@ -65,7 +66,7 @@ class ClientProperties(NamedTuple):
 
 
 class ClientFileError(ValueError):
-    """The file can't be used; the text names it and says why, in one line."""
+    """A client properties file can't be used. The text is one line: the file and the reason."""
 
 
 def read_client_properties(name: str) -> ClientProperties:
@@ -85,7 +86,10 @@ def read_client_properties(name: str) -> ClientProperties:
 
 
 def opener(given: Mapping[str, str]) -> OpenStream:
-    """Opens streams as client properties say, whose references are resolved; ConfigError."""
+    """Return the function that opens connections as the client properties say.
+
+    All references in them must be resolved already. Raises ConfigError.
+    """
     protocol = given.get(PROTOCOL, "PLAINTEXT").strip().upper()
     if protocol not in PROTOCOLS:
         raise ConfigError(PROTOCOL, protocol, f"must be one of {', '.join(PROTOCOLS)}")
@@ -110,7 +114,7 @@ def opener(given: Mapping[str, str]) -> OpenStream:
 
 
 def _check_name(name: str, text: str) -> None:
-    """Raise ConfigError for a setting of security that isn't there, or that needs Java."""
+    """Raise ConfigError for a security setting that is unknown or needs Java classes."""
     if name in _JAVA:
         if text.strip() not in ("", _JAVA[name]):
             raise ConfigError(name, text, "kwire loads no Java classes; leave it out")
@@ -138,7 +142,9 @@ def _login(found: ListenerSettings, given: Mapping[str, str]) -> Credentials:
 
 
 def _source_of_tokens(found: ListenerSettings, mechanism: str) -> tuple[str, JaasLine | None]:
-    """The file that tokens are read from, or the JAAS line that unsecured tokens are made of."""
+    """Where OAuth tokens come from: a file, or the JAAS line from which unsigned tokens are
+    made.
+    """
     url = found.text(TOKEN_URL)
     parts = urlsplit(url)
     if url:
@@ -156,7 +162,7 @@ def _source_of_tokens(found: ListenerSettings, mechanism: str) -> tuple[str, Jaa
 
 
 def _token(path: str, line: JaasLine | None) -> str:
-    """The token of a login: the file's, or one that nobody signed; OSError."""
+    """The token for a login: read from the file, or newly made without a signature; OSError."""
     if line is None:
         try:
             return read_secret(path).decode("ascii", "replace").strip()

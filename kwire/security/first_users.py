@@ -1,12 +1,12 @@
-"""The SCRAM users that a new cluster begins with: ``kwire.scram.first.users``.
+"""The SCRAM users with which a new cluster begins: the setting ``kwire.scram.first.users``.
 
 Rules:
 
-- The setting is written as for ``kafka-storage format --add-scram``, with ``;`` between several:
+- The setting has the form of ``kafka-storage format --add-scram``, and ``;`` separates users:
   ``SCRAM-SHA-512=[name=alice,iterations=8192,salt=…,saltedpassword=…]``. Salt and salted password
-  are base64. ``password=…`` may stand instead of the two.
-- It counts while the cluster has no SCRAM user at all, at each start. So who is deleted later
-  doesn't come back, but for the last one.
+  are in base64. ``password=…`` may replace these two.
+- A broker that starts creates these users if the cluster has no SCRAM user at all. So a user that
+  an administrator has deleted stays deleted, unless no other SCRAM user is left.
 
 Source: ScramParser of Kafka; KIP-900.
 """
@@ -43,7 +43,7 @@ _ALLOWED = (
 
 
 def first_users(text: str) -> list[Change]:
-    """The changes that make the users of the setting; ConfigError, which shows no secret."""
+    """The metadata changes that create the users; ConfigError, whose text shows no secret."""
     try:
         return [_user(part.strip()) for part in text.split(";") if part.strip()]
     except (ValueError, KeyError):
@@ -51,7 +51,7 @@ def first_users(text: str) -> list[Change]:
 
 
 def _user(text: str) -> ScramCredentialChanged:
-    """One user; ValueError, KeyError."""
+    """Parse one user; ValueError, KeyError."""
     found = _USER.fullmatch(text)
     if found is None or found[1] not in HASHES:
         raise ValueError("no user of SCRAM")
@@ -74,7 +74,11 @@ def _user(text: str) -> ScramCredentialChanged:
 async def add_first_users(
     config: BrokerConfig, store: MetadataStore, image: MetadataImage
 ) -> MetadataImage:
-    """The metadata with the users of the setting, if there were none; ConfigError, KafkaError."""
+    """Create the users of the setting if the cluster has no SCRAM users. Return the resulting
+    metadata.
+
+    Raises ConfigError for a wrong setting, and KafkaError if the store refuses the change.
+    """
     changes = first_users(str(config[SETTING]))
     while changes and not image.scram_credentials:
         if image.feature_level(CHANGES_VERSION) < CREDENTIALS_LEVEL:

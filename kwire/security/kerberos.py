@@ -1,12 +1,14 @@
-"""SASL GSSAPI (RFC 4752): logins by Kerberos. Needs the package gssapi (``kwire[gssapi]``).
+"""SASL GSSAPI (RFC 4752): logins by Kerberos. Importing this needs the package gssapi
+(``kwire[gssapi]``).
 
 Rules:
 
-- The broker's key is in the keytab that its JAAS line names, for the principal that it names.
-- After the tickets both sides agree on a security layer: none, as in Kafka. TLS protects the rest.
-- A client is whom its ticket names. It may ask for no other name.
-- A login that was overheard can't be replayed. Kerberos keeps a list of the tickets that it has
-  seen; where the broker proves itself to the client too, each login has a key of its own.
+- The JAAS line names the broker's principal, and the keytab that holds the broker's key.
+- After the tickets, both sides agree on a security layer. kwire offers only "none", like Kafka: TLS
+  protects the connection instead.
+- The client's user is the one in its ticket. A client that asks for another user name is refused.
+- An attacker who has overheard a login can't repeat it: the Kerberos library remembers the tickets
+  that it has seen, and with mutual authentication every login has a key of its own.
 
 Source: GssKrb5Server of the JDK, SaslServerCallbackHandler, KerberosLogin of Kafka.
 """
@@ -23,40 +25,43 @@ from kwire.security.sasl import Identity, LoginRefused, NewExchange, printable
 
 TOLD = "Authentication failed: the Kerberos ticket is not valid"
 MOST_MESSAGE_BYTES = 64 * 1024
-"""A ticket with the groups of Active Directory has up to 48 KB."""
+"""The largest message: a ticket of Active Directory with many groups has up to 48 KB."""
 
 _SERVICE = "sasl.kerberos.service.name"
 _RULES = "sasl.kerberos.principal.to.local.rules"
 _NO_LAYER = b"\x01\0\0\0"
-"""A security layer, and the largest message under it, in three bytes."""
+"""The offer of no security layer (1), followed by the largest message under it (0) in 3 bytes."""
 
 
 class Context(Protocol):
-    """What is used of ``gssapi.SecurityContext``."""
+    """The part of ``gssapi.SecurityContext`` that kwire uses."""
 
     @property
     def complete(self) -> bool:
-        """Whether the client is known."""
+        """Whether the exchange of tickets is finished and the client is known."""
 
     @property
     def initiator_name(self) -> object:
         """The client's principal."""
 
     def step(self, token: bytes) -> bytes | None:
-        """The answer to a token."""
+        """Take a token from the client; return the token for the client."""
 
     def wrap(self, message: bytes, encrypt: bool) -> tuple[bytes, bool]:
-        """A message with a proof of who sends it."""
+        """Make a message whose signature the client can check."""
 
     def unwrap(self, message: bytes) -> tuple[bytes, bool, int]:
-        """A message whose proof is right."""
+        """Check a message's signature and return its content."""
 
 
 NewContext: TypeAlias = Callable[[], Context]
 
 
 class Acceptor:
-    """The broker's side of Kerberos: makes contexts; ValueError if its key can't be used."""
+    """The broker's side of Kerberos, with the broker's key. It makes a context for each login.
+
+    Raises ValueError if the key can't be used.
+    """
 
     def __init__(self, options: Mapping[str, str]) -> None:
         import gssapi
@@ -79,7 +84,7 @@ class Acceptor:
 
 
 class KerberosExchange:
-    """One login by Kerberos; ``error`` is what the context raises."""
+    """One login by Kerberos. ``error`` is the exception type that the context raises."""
 
     def __init__(self, context: Context, error: type[Exception], names: LocalNames) -> None:
         self.identity: Identity | None = None
@@ -89,7 +94,11 @@ class KerberosExchange:
         self._has_offered = False
 
     def step(self, message: bytes, now_ms: int) -> bytes:
-        """Take a ticket, then agree on no security layer, then know who the client is."""
+        """Answer the client's next message; LoginRefused.
+
+        The steps are: tickets, then the agreement on no security layer. After that the client is
+        known.
+        """
         if len(message) > MOST_MESSAGE_BYTES:
             raise LoginRefused("the Kerberos message is too long", TOLD)
         try:
@@ -123,7 +132,7 @@ class KerberosExchange:
 
 
 def kerberos_exchanges(settings: ListenerSettings) -> NewExchange:
-    """What makes the exchanges of a listener; ConfigError."""
+    """Return the function that makes the Kerberos exchanges of a listener; ConfigError."""
     own = settings.of_mechanism("GSSAPI")
     rules = own.strings(_RULES)
     line = jaas_line(settings, "GSSAPI")
@@ -148,7 +157,7 @@ def kerberos_exchanges(settings: ListenerSettings) -> NewExchange:
 
 
 def _problem(options: Mapping[str, str], service: str) -> str | None:
-    """Why a JAAS line can't be that of a broker; None if it can."""
+    """Why a broker can't use this JAAS line, or None if it can."""
     if not {"keyTab", "principal"} <= options.keys():
         return (
             "must name the broker's key, as in com.sun.security.auth.module.Krb5LoginModule "
@@ -167,6 +176,6 @@ def _problem(options: Mapping[str, str], service: str) -> str | None:
 
 
 def _said(error: Exception) -> str:
-    """What Kerberos says, in one line."""
+    """The message of a Kerberos error in one line."""
     text = str(error).partition("Minor")[2] or str(error)
     return " ".join(text.split()).strip("() :")[:200]

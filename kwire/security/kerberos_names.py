@@ -1,15 +1,17 @@
-"""``sasl.kerberos.principal.to.local.rules``: from a Kerberos principal to a user name.
+"""``sasl.kerberos.principal.to.local.rules``: rules that turn a Kerberos principal into a user
+name.
 
 Rules:
 
-- A principal is ``alice@REALM`` or ``alice/host@REALM``. One without a realm and a host is a user
-  name already.
-- ``DEFAULT`` takes the first part of a principal of the broker's own realm.
-- ``RULE:[n:format](pattern)s/from/to/g/L``: for principals of n parts, ``$0`` in the format is the
-  realm, ``$1`` and ``$2`` are the parts. What the format gives has to match the pattern, if there
-  is one; then ``from`` is replaced by ``to``, once or (``g``) everywhere. ``L`` and ``U`` change
-  the case. The first rule that fits counts.
-- A name with ``/`` or ``@`` in it is none.
+- A principal is ``alice@REALM`` or ``alice/host@REALM``. A name without realm and host is already a
+  user name.
+- ``DEFAULT`` applies to principals of the broker's own realm. The user name is the first part.
+- ``RULE:[n:format](pattern)s/from/to/g/L`` applies to principals with n parts. In the format,
+  ``$0`` stands for the realm, ``$1`` and ``$2`` for the parts. If there is a pattern, the result
+  must match it as a whole. Then ``to`` replaces ``from``, once or (``g``) everywhere. ``L`` makes
+  the name lower case, ``U`` upper case.
+- The first rule that applies gives the name.
+- A result that contains ``/`` or ``@`` is not accepted as a user name.
 
 Source: KerberosShortNamer, KerberosRule, KerberosName of Kafka.
 """
@@ -27,7 +29,7 @@ _NOT_SIMPLE = re.compile(r"[/@]")
 
 
 class NoLocalName(Exception):
-    """No rule gives a principal a user name; the text is for the log."""
+    """No rule gives a user name for a principal. The text is for the log."""
 
 
 class _Rule(NamedTuple):
@@ -41,14 +43,14 @@ class _Rule(NamedTuple):
 
 
 class LocalNames:
-    """The rules of a listener, of a broker in ``realm``; ValueError for a text without rules."""
+    """The rules of a listener of a broker in ``realm``; ValueError for a wrong rule."""
 
     def __init__(self, rules: list[str], realm: str) -> None:
         self._rules = [_rule(text.strip()) for text in rules]
         self._realm = realm
 
     def name_of(self, principal: str) -> str:
-        """The user's name; NoLocalName."""
+        """The user name of a principal; NoLocalName."""
         found = _PRINCIPAL.fullmatch(principal)
         if found is None:
             raise NoLocalName(f"{principal[:80]!r} is no principal")
@@ -81,7 +83,7 @@ class LocalNames:
 
 
 def _rule(text: str) -> _Rule:
-    """A rule; ValueError."""
+    """Parse one rule; ValueError."""
     found = _RULE.fullmatch(text)
     if found is None:
         raise ValueError(f"invalid rule: {text}")

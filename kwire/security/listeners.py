@@ -1,11 +1,13 @@
-"""What protects each listener: who may log in there, and the TLS that its connections speak.
+"""What protects each listener: its SASL mechanisms and logins, and the TLS of its connections.
 
 Rules:
 
-- It is made when the broker starts, so that a missing file or a wrong JAAS line stops the start.
-- New connections use new certificates: files that have changed are read again, and so are dynamic
-  configs (``listener.name.…``). What can't be read is told in the log, and the old ones stay.
-- The modules of a mechanism are imported if a listener uses it.
+- Everything is loaded when the broker starts, so that a missing file or a wrong JAAS line stops the
+  start.
+- Keys and certificates are loaded again if a file or a dynamic config (``listener.name.…``) has
+  changed. Only new connections use them. If they can't be loaded, the log says so and the old ones
+  stay in use.
+- The code of a SASL mechanism is imported only if a listener enables the mechanism.
 """
 
 import logging
@@ -38,13 +40,13 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LOOK_INTERVAL_S = 5.0
-"""How often files are looked at while clients connect."""
+"""Files are checked for changes at most this often, and only while clients connect."""
 
 REAUTHENTICATION = "connections.max.reauth.ms"
 
 
 class ListenerSecurity:
-    """What protects one listener of ``config``; ``image`` gives the metadata that is in force."""
+    """What protects one listener of ``config``. ``image`` returns the current metadata."""
 
     def __init__(self, name: str, config: BrokerConfig, image: Callable[[], MetadataImage]) -> None:
         self._name = name
@@ -70,20 +72,20 @@ class ListenerSecurity:
         }
 
     def login(self) -> Login | None:
-        """The login of a new connection; None on a listener without SASL."""
+        """Start the login of a new connection; None on a listener without SASL."""
         if not self._mechanisms:
             return None
         return Login(self._mechanisms, self._max_session_ms)
 
     def tls(self, now_s: float) -> "Tls | None":
-        """The TLS of a new connection; None on a listener without TLS."""
+        """Start TLS for a new connection; None on a listener without TLS."""
         if self._tls is not None and now_s >= self._look_due_s:
             self._look_due_s = now_s + LOOK_INTERVAL_S
             self._look()
         return self._tls
 
     def _look(self) -> None:
-        """Read keys and certificates again if they have changed."""
+        """Load keys and certificates again if they have changed."""
         node_id = str(self._config["node.id"])
         dynamic = self._image().config(ConfigResourceType.BROKER, node_id)
         if dynamic == self._dynamic and self._file_times == _times(self._file_times):
@@ -92,7 +94,7 @@ class ListenerSecurity:
             settings = self._config.of_listener(self._name, dynamic)
             check_tls_values(settings)
             self._read_tls(settings)
-        except Exception as error:  # whatever a client may have written into a dynamic config
+        except Exception as error:  # a client may have written anything into a dynamic config
             self._file_times = _times(self._file_times)
             told = error if isinstance(error, ConfigError) else type(error).__name__
             log.error("the listener %s keeps its old certificate: %s", self._name, told)
@@ -160,7 +162,7 @@ class ListenerSecurity:
 
 
 def _verify(settings: ListenerSettings) -> "Verify":
-    """What checks the signatures of tokens; ConfigError."""
+    """Return the function that verifies OAuth tokens; ConfigError."""
     from kwire.security.oauth import signed, unsecured
 
     if settings["sasl.server.callback.handler.class"] == UNSECURED_VALIDATOR:
@@ -209,16 +211,16 @@ def _no_line(settings: ListenerSettings, mechanism: str) -> ConfigError:
 def secured_listeners(
     config: BrokerConfig, image: Callable[[], MetadataImage]
 ) -> dict[str, ListenerSecurity]:
-    """What protects each listener that isn't PLAINTEXT; ConfigError."""
+    """The protection of every listener that isn't PLAINTEXT; ConfigError."""
     return {name: ListenerSecurity(name, config, image) for name in config.secured_listeners}
 
 
 def _times(names: Iterable[str]) -> dict[str, float]:
-    """When each file was changed; -1 for one that can't be looked at."""
+    """The time of the last change of each file; -1 for a file that can't be read."""
     times = {}
     for name in names:
         try:
             times[name] = os.stat(name).st_mtime
-        except (OSError, ValueError):  # ValueError: no file has this name
+        except (OSError, ValueError):  # ValueError: a name that no file can have
             times[name] = -1.0
     return times

@@ -1,10 +1,11 @@
-"""``ssl.principal.mapping.rules``: from the name in a client's certificate to its user name.
+"""``ssl.principal.mapping.rules``: rules that turn the name in a certificate into a user name.
 
 Rules:
 
-- A rule is ``DEFAULT``, the whole name, or ``RULE:pattern/replacement/``; ``L`` or ``U`` behind it
-  means lower or upper case. The first rule whose pattern matches the whole name counts.
-- ``$1`` in a replacement is the first group of the pattern. ``\\/`` is a slash.
+- A rule is ``DEFAULT``, which takes the whole name as it is, or ``RULE:pattern/replacement/``. An
+  ``L`` or ``U`` behind the rule makes the result lower or upper case.
+- The first rule whose pattern matches the whole name gives the user name.
+- ``$1`` in a replacement stands for the first group of the pattern. ``\\/`` is a slash.
 - A name is in the form of RFC 2253, the most specific part first: ``CN=alice,OU=users,O=Example``.
 
 Source: SslPrincipalMapper of Kafka; X500Principal.getName of Java.
@@ -38,19 +39,20 @@ _NUMBERED = {
     "title": ("2.5.4.12", 0x0C),
     "givenName": ("2.5.4.42", 0x0C),
 }
-"""Parts that Java writes as their number and their bytes: the number, and the ASN.1 type."""
+"""Name parts for which Java writes no keyword but the object identifier and the encoded value. Each
+has its identifier, and the ASN.1 type of its value."""
 
 Subject = Sequence[Sequence[tuple[str, str]]]
 
 
 class _Rule(NamedTuple):
-    pattern: re.Pattern[str] | None  # None: the whole name
+    pattern: re.Pattern[str] | None  # None: the rule DEFAULT, which takes the whole name
     replacement: str
     case: str
 
 
 class MappingRules:
-    """The rules of a listener; ValueError for a text that holds no rules."""
+    """The mapping rules of a listener; ValueError for a text that is not a list of rules."""
 
     def __init__(self, text: str) -> None:
         self._rules: list[_Rule] = []
@@ -69,7 +71,7 @@ class MappingRules:
             position = found.end()
 
     def name_of(self, distinguished_name: str) -> str | None:
-        """The user's name; None if no rule has a pattern that matches."""
+        """The user name; None if no rule matches."""
         for pattern, replacement, case in self._rules:
             if pattern is None:
                 return distinguished_name
@@ -81,7 +83,7 @@ class MappingRules:
 
 
 def _replaced(found: re.Match[str], part: re.Match[str]) -> str:
-    """A part of a replacement: ``\\x`` is x, and ``$12`` is group 12, or group 1 before a 2."""
+    """The text for a reference: x for ``\\x``; for ``$12`` group 12, or group 1 and then "2"."""
     if part[1] is not None:
         return part[1]
     digits = part[2]
@@ -92,7 +94,7 @@ def _replaced(found: re.Match[str], part: re.Match[str]) -> str:
 
 
 def distinguished_name(subject: Subject) -> str:
-    """The name in a certificate, as ``ssl.SSLSocket.getpeercert`` gives it, in Java's form."""
+    """Write a certificate's name, as ``ssl.SSLSocket.getpeercert`` returns it, in Java's form."""
     return ",".join("+".join(_part(*pair) for pair in pairs) for pairs in reversed(subject))
 
 

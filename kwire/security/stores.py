@@ -1,10 +1,12 @@
-"""Keys and certificates of a listener: PEM in files or settings, PKCS12 and JKS files.
+"""Loads the keys and certificates of a listener: PEM in files or in settings, PKCS12 files, JKS
+files.
 
 Rules:
 
-- A file with a private key is refused if everybody may read it.
-- PKCS12 needs the package cryptography (``kwire[security]``). Java reads a PKCS12 file where the
-  type is JKS too, and a JKS file where it is PKCS12; so does kwire.
+- A file that holds a private key and that every user of the machine may read is refused.
+- PKCS12 needs the package cryptography (``kwire[security]``).
+- The content of the file decides between PKCS12 and JKS, whichever of the two the setting names.
+  Java does the same.
 
 Source: DefaultSslEngineFactory of Kafka.
 """
@@ -18,7 +20,7 @@ from kwire.security.jks import MAGIC, JksError, read_jks
 
 
 class _Store(NamedTuple):
-    """The settings of a file with keys or certificates."""
+    """The names of the settings that describe a file with keys or certificates."""
 
     type: str
     location: str
@@ -29,18 +31,18 @@ _KEYS = _Store("ssl.keystore.type", "ssl.keystore.location", "ssl.keystore.passw
 _TRUST = _Store("ssl.truststore.type", "ssl.truststore.location", "ssl.truststore.password")
 _OWN_CHAIN, _OWN_KEY = "ssl.keystore.certificate.chain", "ssl.keystore.key"
 OWN_KEY = (_KEYS.location, _OWN_CHAIN, _OWN_KEY)
-"""The settings of which at least one is there if there is a private key."""
+"""A listener has a private key if at least one of these settings is given."""
 
 
 class KeyAndChain(NamedTuple):
-    """A private key, and its certificates from the owner's to the CA's, all as PEM."""
+    """A private key and its certificates as PEM, from the owner's certificate to the CA's."""
 
     pem: bytes
     password: str
 
 
 def key_and_chain(settings: ListenerSettings) -> KeyAndChain:
-    """The key with which a listener shows who it is; ConfigError."""
+    """The private key of a listener and its certificates; ConfigError."""
     password = settings.text("ssl.key.password")
     location = settings.text(_KEYS.location)
     if not location:
@@ -56,7 +58,9 @@ def key_and_chain(settings: ListenerSettings) -> KeyAndChain:
 
 
 def trusted_certificates(settings: ListenerSettings) -> str | None:
-    """The certificates of the CAs whose clients are trusted, as PEM; None if none are named."""
+    """The certificates of the CAs that the listener trusts, as PEM; None if the settings name
+    none.
+    """
     inline = settings.text("ssl.truststore.certificates")
     if inline:
         return inline
@@ -69,7 +73,7 @@ def trusted_certificates(settings: ListenerSettings) -> str | None:
 
 
 def files_of(settings: ListenerSettings) -> list[str]:
-    """The files that a listener's keys and certificates come from."""
+    """The files from which a listener's keys and certificates are loaded."""
     names = (settings.text(store.location) for store in (_KEYS, _TRUST))
     return [name for name in names if name]
 
@@ -85,7 +89,11 @@ def _read(settings: ListenerSettings, setting: str, *, is_secret: bool) -> bytes
 def _java_store(
     settings: ListenerSettings, store: _Store, data: bytes, key_password: str
 ) -> tuple[bytes, bytes]:
-    """The private key with its chain, and all other certificates, as PEM; ConfigError."""
+    """Load a PKCS12 or JKS file: the private key with its chain, and all other certificates, as
+    PEM.
+
+    Raises ConfigError.
+    """
     if not data.startswith(MAGIC):
         return _pkcs12(settings, store, data)
     try:
@@ -98,7 +106,7 @@ def _java_store(
 
 
 def _pkcs12(settings: ListenerSettings, store: _Store, data: bytes) -> tuple[bytes, bytes]:
-    """As ``_java_store``, of a PKCS12 file."""
+    """Load a PKCS12 file; returns and raises the same as ``_java_store``."""
     setting, name = store.location, settings.text(store.location)
     try:
         from cryptography.hazmat.primitives import serialization
@@ -127,7 +135,7 @@ def _pkcs12(settings: ListenerSettings, store: _Store, data: bytes) -> tuple[byt
 
 
 def unusable(settings: ListenerSettings, problem: str) -> ConfigError:
-    """The error for keys or certificates that TLS can't use."""
+    """The error for keys or certificates that OpenSSL refuses."""
     for name in (_KEYS.location, _OWN_CHAIN):
         if settings.text(name):
             shown = settings.text(name) if name.endswith("location") else "(hidden)"
