@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import aiokafka
+import aiokafka.admin
 import confluent_kafka
 import confluent_kafka.admin
 import kafka
@@ -69,8 +70,11 @@ def patch() -> None:
             setattr(module, name, _of_librdkafka(getattr(module, name)))
     for name in ("KafkaProducer", "KafkaConsumer", "KafkaAdminClient"):
         setattr(kafka, name, _of_kafka_python(getattr(kafka, name)))
-    for name in ("AIOKafkaProducer", "AIOKafkaConsumer"):
-        setattr(aiokafka, name, _of_aiokafka(getattr(aiokafka, name)))
+    for module, name in (
+        *((aiokafka, name) for name in ("AIOKafkaProducer", "AIOKafkaConsumer")),
+        (aiokafka.admin, "AIOKafkaAdminClient"),
+    ):
+        setattr(module, name, _of_aiokafka(getattr(module, name)))
     raw_client.open_socket = _open_socket
     java_tools.further_options = _tool_options
 
