@@ -9,13 +9,16 @@ Rules:
   realm, ``$1`` and ``$2`` are the parts. What the format gives has to match the pattern, if there
   is one; then ``from`` is replaced by ``to``, once or (``g``) everywhere. ``L`` and ``U`` change
   the case. The first rule that fits counts.
+- Patterns are matched by RE2 (``patterns``): no name that a client chooses takes long.
 - A name with ``/`` or ``@`` in it is none.
 
 Source: KerberosShortNamer, KerberosRule, KerberosName of Kafka.
 """
 
 import re
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from kwire.security.patterns import compile_pattern
 
 _PRINCIPAL = re.compile(r"([^/@]+)(?:/([^/@]+))?(?:@([^/@]+))?")
 _RULE = re.compile(
@@ -33,8 +36,8 @@ class NoLocalName(Exception):
 class _Rule(NamedTuple):
     parts: int  # 0: the rule DEFAULT
     format: str = ""
-    match: re.Pattern[str] | None = None
-    found: re.Pattern[str] | None = None
+    match: Any = None  # as re.Pattern; None: everything
+    found: Any = None
     replacement: str = ""
     is_global: bool = False
     case: str = ""
@@ -91,11 +94,8 @@ def _rule(text: str) -> _Rule:
     used = [int(number) for number in _PARAMETER.findall(found["format"])]
     if not 1 <= count <= 2 or any(number > count for number in used):
         raise ValueError(f"a principal has no such parts: {text}")
-    try:
-        match = None if found["match"] is None else re.compile(found["match"])
-        pattern = None if found["from"] is None else re.compile(found["from"])
-    except re.error as error:
-        raise ValueError(f"invalid pattern in {text}: {error}") from None
+    match = None if found["match"] is None else compile_pattern(found["match"])
+    pattern = None if found["from"] is None else compile_pattern(found["from"])
     replacement = _PARAMETER.sub(r"\\g<\1>", (found["to"] or "").replace("\\", "\\\\"))
     groups = [int(number) for number in _PARAMETER.findall(found["to"] or "")]
     if pattern is not None and any(number > pattern.groups for number in groups):
