@@ -2,9 +2,9 @@
 
 Rules:
 
-- The JAAS line of ``Krb5LoginModule`` says whose key is used: ``keyTab`` and ``principal``, or with
-  ``useTicketCache=true`` the ticket that ``kinit`` has brought, in ``ticketCache`` or where Kerberos
-  looks for it. Tickets by a key are in memory, and Kerberos renews them by itself.
+- The JAAS line of ``Krb5LoginModule`` says whose key is used: ``keyTab`` and ``principal``. With
+  ``useTicketCache=true`` it is the ticket that ``kinit`` has brought, in ``ticketCache`` or where
+  Kerberos looks for it. Tickets by a key are in memory, and Kerberos renews them by itself.
 - A broker is the principal ``sasl.kerberos.service.name/HOST``. It proves that it is, so nobody is
   told anything who only pretends to be a broker.
 - No security layer is agreed on, as in Kafka. TLS protects the rest.
