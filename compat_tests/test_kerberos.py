@@ -1,4 +1,4 @@
-"""Logins by Kerberos (SASL GSSAPI) with a real KDC: Kafka's Java tools, Python clients, kwire itself.
+"""Logins by Kerberos (SASL GSSAPI) with a real KDC: Java tools, Python clients, kwire itself.
 
 librdkafka is tested where its build can log in so.
 
