@@ -17,7 +17,7 @@ from kafka.net.sasl.oauth import AbstractTokenProvider as KafkaPythonTokenProvid
 ISSUER, AUDIENCE = "https://issuer.test", "kafka"
 LIFE_S = 3600
 _JAVA = "org.apache.kafka.common.security.oauthbearer"
-LOGIN = f"{_JAVA}.OAuthBearerLoginModule required;"
+LINE = f"{_JAVA}.OAuthBearerLoginModule required;"
 ALLOWED = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
 
 
@@ -47,7 +47,7 @@ class Issuer:
         """Kafka's settings for a listener that takes these tokens."""
         prefix = f"listener.name.{listener}.oauthbearer."
         return {
-            f"{prefix}sasl.jaas.config": LOGIN,
+            f"{prefix}sasl.jaas.config": LINE,
             f"{prefix}sasl.server.callback.handler.class": (
                 f"{_JAVA}.OAuthBearerValidatorCallbackHandler"
             ),

@@ -6,7 +6,7 @@ It is a kwire, or with ``KWIRE_SECURED=kafka`` an Apache Kafka with the same set
 import os
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
@@ -14,12 +14,33 @@ from typing import Any
 from unittest.mock import patch
 
 from aiokafka.helpers import create_ssl_context
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 
 from compat_tests.apache_kafka import ApacheKafka
-from compat_tests.bearer_tokens import LIFE_S, LOGIN, ForAiokafka, ForKafkaPython, Issuer
+from compat_tests.bearer_tokens import LIFE_S, LINE, ForAiokafka, ForKafkaPython, Issuer
 from kwire.testing.certificates import Authority
 from kwire.testing.ports import free_port
 from kwire.testing.process import BrokerProcess
+
+LOGIN = "KWIRE_COMPAT_LOGIN"
+"""The variable that tells processes of tests librdkafka's settings, as JSON; it may be missing."""
+
+AUTHORIZER = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",  # on the PLAINTEXT listener, where users and ACLs are made
+    "ssl.principal.mapping.rules": "RULE:^CN=([^,]+).*$/$1/",
+}
+"""Settings of a broker where alice, however she has logged in, may do what ACLs allow."""
 
 USER, PASSWORD = "alice", "alice-secret"
 PROTOCOLS = ("SASL_PLAINTEXT", "SSL", "SASL_SSL")
@@ -58,7 +79,7 @@ class SecuredBroker:
                 }
             )
         if mechanism == "OAUTHBEARER":
-            return self.tool(LOGIN, mechanism, self.issuer.java())
+            return self.tool(LINE, mechanism, self.issuer.java())
         module = f"{_MODULES}.plain.Plain" if mechanism == "PLAIN" else f"{_MODULES}.scram.Scram"
         login = f'{module}LoginModule required username="{USER}" password="{PASSWORD}";'
         return self.tool(login, mechanism)
@@ -157,6 +178,34 @@ class SecuredBroker:
             login = {"sasl.username": USER, "sasl.password": password}
             given |= {"sasl.mechanism": mechanism, **login}
         return given
+
+
+def create_users(plain: str) -> None:
+    """Give alice her password for both mechanisms of SCRAM; ``plain`` is a listener of admins."""
+    admin = AdminClient({"bootstrap.servers": plain})
+    for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
+        info = ScramCredentialInfo(mechanism, 4096)
+        wanted = UserScramCredentialUpsertion(USER, info, PASSWORD.encode())
+        admin.alter_user_scram_credentials([wanted])[USER].result(30)
+
+
+def allow(plain: str, rights: Iterable[tuple[ResourceType, str, AclOperation]]) -> None:
+    """Allow alice something on resources whose names begin so."""
+    admin = AdminClient({"bootstrap.servers": plain})
+    acls = [
+        AclBinding(
+            kind,
+            prefix,
+            ResourcePatternType.PREFIXED,
+            f"User:{USER}",
+            "*",
+            operation,
+            AclPermissionType.ALLOW,
+        )
+        for kind, prefix, operation in rights
+    ]
+    for made in admin.create_acls(acls).values():
+        made.result(30)
 
 
 @contextmanager

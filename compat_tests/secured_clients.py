@@ -21,8 +21,8 @@ import confluent_kafka
 import confluent_kafka.admin
 import kafka
 
-from compat_tests import java_tools, raw_client, transform
-from compat_tests.secured import PASSWORD, USER, SecuredBroker
+from compat_tests import java_tools, raw_client
+from compat_tests.secured import LOGIN, PASSWORD, USER, SecuredBroker
 from kwire.protocol.codec import decode
 from kwire.protocol.frame import decode_response_header, encode_request
 from kwire.protocol.messages import message_classes
@@ -50,7 +50,7 @@ def use(secured: SecuredBroker) -> str:
     wanted = confluent_kafka.admin.UserScramCredentialUpsertion(USER, info, PASSWORD.encode())
     plain.alter_user_scram_credentials([wanted])[USER].result(30)
     _under_test.append(secured)
-    os.environ[transform.LOGIN] = json.dumps(secured.librdkafka(PROTOCOL, MECHANISM))
+    os.environ[LOGIN] = json.dumps(secured.librdkafka(PROTOCOL, MECHANISM))
     return secured.bootstrap[PROTOCOL]
 
 

@@ -13,37 +13,31 @@ from collections.abc import Iterator
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import Consumer, KafkaError, Producer
-from confluent_kafka.admin import (
-    AclBinding,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    NewTopic,
-    ResourcePatternType,
-    ResourceType,
-)
+from confluent_kafka.admin import AclOperation, AdminClient, NewTopic, ResourceType
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import GroupAuthorizationFailedError
 from kafka.errors import KafkaError as KafkaPythonError
 
 from compat_tests.java_tools import run_tool
-from compat_tests.secured import MECHANISMS, PASSWORD, USER, SecuredBroker, secured_broker
+from compat_tests.secured import (
+    AUTHORIZER,
+    MECHANISMS,
+    PASSWORD,
+    USER,
+    SecuredBroker,
+    allow,
+    secured_broker,
+)
 from kwire.testing.waiting import wait_until
 
 WAYS = [("SSL", ""), *((p, m) for p in ("SASL_PLAINTEXT", "SASL_SSL") for m in MECHANISMS)]
 
 
-SETTINGS = {
-    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "super.users": "User:ANONYMOUS",  # on the PLAINTEXT listener, where users and ACLs are made
-    "ssl.principal.mapping.rules": "RULE:^CN=([^,]+).*$/$1/",
-}
-PREFIXED, ALLOW = ResourcePatternType.PREFIXED, AclPermissionType.ALLOW
 RIGHTS = (
-    (ResourceType.TOPIC, AclOperation.CREATE),
-    (ResourceType.TOPIC, AclOperation.WRITE),
-    (ResourceType.TOPIC, AclOperation.READ),
-    (ResourceType.GROUP, AclOperation.READ),
+    (ResourceType.TOPIC, "t-", AclOperation.CREATE),
+    (ResourceType.TOPIC, "t-", AclOperation.WRITE),
+    (ResourceType.TOPIC, "t-", AclOperation.READ),
+    (ResourceType.GROUP, "t-", AclOperation.READ),
 )
 HIDDEN = "orders"
 
@@ -51,7 +45,7 @@ HIDDEN = "orders"
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
     """A broker whose users for SCRAM were made by kafka-configs."""
-    with secured_broker(tmp_path_factory.mktemp("secured"), SETTINGS) as (broker, plain):
+    with secured_broker(tmp_path_factory.mktemp("secured"), AUTHORIZER) as (broker, plain):
         for mechanism in MECHANISMS[1:3]:
             run_tool(
                 "kafka.admin.ConfigCommand",
@@ -63,13 +57,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]
         found = admin.describe_user_scram_credentials([USER])[USER].result()
         credentials = {str(c.mechanism): c.iterations for c in found.scram_credential_infos}
         assert sorted(credentials.values()) == [8192, 8192]
-        for acl in admin.create_acls(
-            [
-                AclBinding(kind, "t-", PREFIXED, f"User:{USER}", "*", operation, ALLOW)
-                for kind, operation in RIGHTS
-            ]
-        ).values():
-            acl.result(30)
+        allow(plain, RIGHTS)
         admin.create_topics([NewTopic(HIDDEN, 1, 1)])[HIDDEN].result(30)
         yield broker
 

@@ -13,9 +13,7 @@ import sys
 from confluent_kafka import Consumer, KafkaException, Producer
 
 from compat_tests.clients import QUIET
-
-LOGIN = "KWIRE_COMPAT_LOGIN"
-"""The variable with the settings of librdkafka by which it logs in, as JSON; it may be missing."""
+from compat_tests.secured import LOGIN
 
 RECORDS_PER_TRANSACTION = 20
 PATIENCE_S = 30
