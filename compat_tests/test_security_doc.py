@@ -100,6 +100,7 @@ def test_begin_with_one_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
             assert broker.stdout is not None
             assert "ready" in broker.stdout.readline()
             assert "created orders" in run(create)
+            _has_no_dump(broker.pid)
             for words in commands("bob", **at):
                 run(words)
             bob = client_of(f"localhost:{port}", directory / "ca.pem", "bob", "SCRAM-SHA-512")
@@ -114,6 +115,13 @@ def test_begin_with_one_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
             _send(bob, "orders")
         finally:
             broker.terminate()
+
+
+def _has_no_dump(pid: int) -> None:
+    """A core dump would hold the broker's keys."""
+    limits = Path(f"/proc/{pid}/limits").read_text()
+    [soft] = re.findall(r"^Max core file size +(\S+)", limits, re.MULTILINE)
+    assert soft in ("0", "1")
 
 
 class Place(NamedTuple):
