@@ -40,12 +40,13 @@ COMPILED_COMPAT := $(addprefix compat_tests/test_,clients.py produce_records.py 
 CLUSTER_COMPAT := $(addprefix compat_tests/test_,cluster_tools.py cluster_replicas.py nearest_replica.py cluster_kills.py cluster_secured.py \
 	group_protocol.py group_rebalances.py \
 	groups.py transactions.py transaction_errors.py streams.py::test_a_word_count_that_is_killed)
-SECURED_COMPAT := $(addprefix compat_tests/test_,clients.py admin.py groups.py consumer_group_protocol.py transactions.py java_tools.py)
+SECURED_COMPAT := $(addprefix compat_tests/test_,clients.py admin.py groups.py consumer_group_protocol.py transactions.py java_tools.py secured_programs.py)
+SHORT_SECURED := $(addprefix compat_tests/test_,clients.py admin.py)
 CHAOS := $(addprefix compat_tests/test_,moves_between_directories.py cluster_kills.py cluster_chaos.py kafka_directory_in_cluster.py)
 CLUSTER_SPARK := $(addprefix spark_tests/test_,batch.py streaming.py transactions.py sinks_topic.py \
 	pipeline_files.py pipeline_upkeep.py::test_verify_finds_a_gap_and_a_double)
 
-.PHONY: help run test check processes unit simulate compat compat-cluster cluster-chaos compat-secured spark spark-cluster spark-chaos browser container compiled compiled-tests compiled-unit compiled-compat bench bench-cluster reliability pipelines costs hostile growth crash demo kafka etcd bring-etcd fuzz short-fuzz short-simulation mutants soak docs format lock clean usable-python bench-tls nightly
+.PHONY: help run test check processes unit simulate compat compat-cluster cluster-chaos compat-secured short-compat-secured spark spark-cluster spark-chaos browser container compiled compiled-tests compiled-unit compiled-compat bench bench-cluster reliability pipelines costs hostile growth crash demo kafka etcd bring-etcd fuzz short-fuzz short-simulation mutants soak docs format lock clean usable-python bench-tls nightly
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -77,8 +78,11 @@ compat-cluster: $(VENV)/.test bring-etcd ## test replicas, groups, transactions,
 cluster-chaos: $(VENV)/.test bring-etcd ## Kafka's own programs while brokers of three kwires are stopped and killed; takes some minutes (KWIRE_CLUSTER=kafka: on Apache Kafka)
 	KWIRE_BOOTSTRAP= KWIRE_NODES=3 $(BIN)/pytest $(QUIET) $(AGAIN) $(CHAOS) $(ARGS)
 
-compat-secured: $(VENV)/.test ## test stock clients and Kafka's tools over SASL_SSL with SCRAM, on a broker with an authorizer (KWIRE_SECURED=kafka: on Apache Kafka; FILES=…)
+compat-secured: $(VENV)/.test ## test stock clients, Streams, Connect and Kafka's tools over SASL_SSL, on a broker with an authorizer; takes some minutes (KWIRE_SECURED=kafka: on Apache Kafka; FILES=…)
 	KWIRE_BOOTSTRAP= KWIRE_COMPAT_PROTOCOL=SASL_SSL $(BIN)/pytest $(QUIET) $(AGAIN) $(or $(FILES),$(SECURED_COMPAT)) $(ARGS)
+
+short-compat-secured: ## stock clients and admin clients over SASL_SSL with SCRAM, with an authorizer, as CI does
+	@$(MAKE) --no-print-directory compat-secured FILES="$(SHORT_SECURED)"
 
 spark: $(VENV)/.test ## test with PySpark, both lanes (kwire, or BOOTSTRAP=host:port)
 	KWIRE_BOOTSTRAP=$(BOOTSTRAP) $(BIN)/python -m spark_tests.environment --lane stock $(AGAIN) $(ARGS)

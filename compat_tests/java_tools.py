@@ -132,6 +132,11 @@ def further_options(arguments: tuple[str, ...]) -> tuple[str, ...]:
     return ()
 
 
+def tool_command(main_class: str, *arguments: str) -> list[str]:
+    """Like ``command``, for a tool that runs for a moment and takes ``--bootstrap-server``."""
+    return command(main_class, *arguments, *further_options(arguments), options=QUICK)
+
+
 def run_tool(main_class: str, *arguments: str, stdin: str = "", fails: bool = False) -> str:
     """Run a tool to its end and return what it printed.
 
@@ -139,7 +144,7 @@ def run_tool(main_class: str, *arguments: str, stdin: str = "", fails: bool = Fa
     what it printed on stderr is returned too.
     """
     run = subprocess.run(
-        command(main_class, *arguments, *further_options(arguments), options=QUICK),
+        tool_command(main_class, *arguments),
         input=stdin,
         capture_output=True,
         text=True,
@@ -155,7 +160,7 @@ def run_tool(main_class: str, *arguments: str, stdin: str = "", fails: bool = Fa
 def running_tool(main_class: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     """A tool that runs during the ``with`` block, with a pipe for its stdout."""
     process = subprocess.Popen(
-        command(main_class, *arguments, *further_options(arguments), options=QUICK),
+        tool_command(main_class, *arguments),
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,

@@ -8,6 +8,7 @@ Rules:
 - Metadata that the directory has from a broker that was alone goes into a store that is new.
 """
 
+from collections.abc import Mapping
 from uuid import UUID
 
 import trio
@@ -83,9 +84,18 @@ class ClusterServer(Server):
         from kwire.security.among_brokers import opener
 
         try:
-            self._open_stream = self._open_to_brokers = opener(self.config.of_listener(name))
+            self._open_stream = opener(name, self.config, self._own_configs)
         except ConfigError as error:
             raise StartError(str(error)) from error
+        self._open_to_brokers = self._open_stream
+
+    def _own_configs(self) -> Mapping[str, str]:
+        """The dynamic configs of this broker; none before it has joined the cluster."""
+        broker = getattr(self, "broker", None)
+        if broker is None:
+            return {}
+        node_id = str(self.config["node.id"])
+        return self.broker.image.config(ConfigResourceType.BROKER, node_id)
 
     async def _connect(self) -> MetadataStore:
         """The store that all brokers share; StoreUnusable, KafkaError."""

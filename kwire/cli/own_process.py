@@ -9,6 +9,7 @@ Rules:
 - Modules that a broker usually doesn't need are deferred (``kwire.cli.deferred``).
 - A signal ends the start (``start``), and a ready line that nobody can read goes to the log.
 - After a clean stop the process ends at once (``leave``).
+- A broker with keys or passwords leaves no core dump, which would hold them.
 - A broker that a test has started ends with the test: if ``KWIRE_ENDS_WITH_STDIN`` is set, the end
   of standard input has the effect of SIGTERM. The test's process holds the other end of that pipe,
   and the system closes it however the process dies.
@@ -194,3 +195,16 @@ def _raise_descriptor_limit() -> None:
     if soft != hard:
         with suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def leave_no_dump() -> None:
+    """Have the system write no core dump of this process, neither a file nor into a pipe.
+
+    A limit of one byte is how Linux marks that; 0 keeps nothing from a pipe (``core(5)``).
+    """
+    import resource
+
+    _, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    limit = 0 if hard == 0 else 1
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_CORE, (limit, hard))

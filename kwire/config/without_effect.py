@@ -167,7 +167,7 @@ _UNPROTECTED = (
 )
 _NO_LISTENER = (
     "no listener is protected by these settings: {}; clients of PLAINTEXT listeners connect "
-    "without a login or encryption, and may do everything"
+    "without a login or encryption"
 )
 _NO_EFFECT = "these settings of Kafka have no effect in kwire yet: {}"
 _ONE_REPLICA = (

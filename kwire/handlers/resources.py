@@ -89,7 +89,8 @@ async def warn_all(
         names = [] if outcome.code else set_names(resource)
         if names:
             target = (resource_type(resource.resource_type), resource.resource_name)
-            unfollowed.warn(target, names, takes_telemetry=takes_telemetry(context.broker))
+            broker = context.broker
+            unfollowed.warn(target, names, broker.config, takes_telemetry=takes_telemetry(broker))
 
 
 async def responses(

@@ -1,17 +1,29 @@
 """How a broker connects to the other brokers' listeners that demand TLS or a login.
 
-The broker shows the certificate of its own listener. It logs in with the mechanism of
-``sasl.mechanism.inter.broker.protocol``, as the user that the listener's JAAS line names
-(``username`` and ``password``).
+Rules:
+
+- It shows the certificate of its own listener, and logs in as the user of the listener's JAAS line
+  (``username`` and ``password``), with ``sasl.mechanism.inter.broker.protocol``. By Kerberos it
+  logs in with the key of its listener.
+- A certificate that was renewed counts for new connections, as on the listener (``own_keys``).
 
 Source: ChannelBuilders.clientChannelBuilder, JaasContext of Kafka.
 """
 
+import ssl
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+import trio
+
 from kwire.budget.kind import Kind
 from kwire.client.peer import OpenStream
-from kwire.client.secured import Credentials, open_secured
+from kwire.client.secured import Credentials, NewContext, open_secured
 from kwire.config.listener_settings import SCRAM, ListenerSettings
 from kwire.security.jaas_settings import own_login
+
+if TYPE_CHECKING:
+    from kwire.security.own_keys import Configured
 
 DERIVATIONS = 1
 """How many threads derive the keys of SCRAM logins at the same time."""
@@ -19,24 +31,38 @@ DERIVATIONS = 1
 _MECHANISM = "sasl.mechanism.inter.broker.protocol"
 
 
-def opener(settings: ListenerSettings) -> OpenStream:
-    """Return the function that opens connections to other brokers' listeners.
+def opener(
+    name: str, config: "Configured", dynamic: Callable[[], Mapping[str, str]] = dict
+) -> OpenStream:
+    """Opens streams to the listener of this name of other brokers; ConfigError.
 
-    Raises ConfigError if the settings contradict each other or name unusable files.
+    ``config`` are the broker's settings, ``dynamic`` gives its own dynamic configs.
     """
-    context = None
+    settings = config.of_listener(name)
+    context: NewContext | None = None
     if settings.is_tls:
+        from kwire.security.own_keys import OwnKeys
         from kwire.security.tls import client_context
 
-        context = client_context(settings)
+        keys = OwnKeys(name, config, dynamic, client_context)
+
+        def current() -> ssl.SSLContext:
+            return keys.current(trio.current_time())
+
+        context = current
+
     credentials = _credentials(settings) if settings.is_sasl else None
     return open_secured(context, credentials, Kind(DERIVATIONS).run)
 
 
 def _credentials(settings: ListenerSettings) -> Credentials:
     mechanism = settings.text(_MECHANISM).upper()
-    served = [name for name in ("PLAIN", *SCRAM) if name in settings.mechanisms]
+    served = [name for name in ("PLAIN", *SCRAM, "GSSAPI") if name in settings.mechanisms]
     if mechanism not in served:
         problem = f"brokers log in with one of the listener's mechanisms: {', '.join(served)}"
         raise settings.error(_MECHANISM, mechanism, problem)
+    if mechanism == "GSSAPI":
+        from kwire.security.kerberos_client import kerberos_login
+
+        return kerberos_login(settings)
     return own_login(settings, mechanism)

@@ -43,32 +43,45 @@ class Pair:
         return self.key.private_bytes(_PEM, serialization.PrivateFormat.PKCS8, how).decode()
 
 
-class NewAuthority(Pair):
-    """A new CA: it has just made its own key and certificate, valid for ``days`` days."""
-
-    def __init__(self, name: str, days: int) -> None:
-        key = ec.generate_private_key(ec.SECP256R1())
-        builder = _builder(name, name, key, key, days)
-        builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), True)
-        builder = builder.add_extension(_usage(is_authority=True), True)
-        super().__init__(key, builder.sign(key, hashes.SHA256()))
-        self._name = name
+class Authority(Pair):
+    """A CA."""
 
     def sign(self, name: str, hosts: Sequence[str], days: int) -> Pair:
-        """Make a key and a certificate for a broker, valid for ``days`` days.
+        """A key and a certificate for a broker that is reached by these names and addresses.
 
-        ``hosts`` are the host names and IP addresses under which clients connect to the broker.
+        It ends with the CA at the latest.
         """
+        alternatives = x509.SubjectAlternativeName([_alternative(host) for host in hosts])
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        return self.sign_again(subject, alternatives, days)
+
+    def sign_again(
+        self, subject: x509.Name, alternatives: x509.SubjectAlternativeName, days: int
+    ) -> Pair:
+        """A new key, and a certificate for the names of an older one."""
         key = ec.generate_private_key(ec.SECP256R1())
-        builder = _builder(name, self._name, key, self.key, days)
+        issuer, last = self.certificate.subject, self.certificate.not_valid_after_utc
+        builder = _builder(subject, issuer, key, self.key, days, last)
         for extension, is_critical in (
             (x509.BasicConstraints(ca=False, path_length=None), True),
             (_usage(is_authority=False), True),
             (x509.ExtendedKeyUsage(_BOTH_SIDES), False),
-            (x509.SubjectAlternativeName([_alternative(host) for host in hosts]), False),
+            (alternatives, False),
         ):
             builder = builder.add_extension(extension, is_critical)
         return Pair(key, builder.sign(self.key, hashes.SHA256()))
+
+
+class NewAuthority(Authority):
+    """A CA that has just been made; it may sign for ``days``."""
+
+    def __init__(self, name: str, days: int) -> None:
+        key = ec.generate_private_key(ec.SECP256R1())
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        builder = _builder(subject, subject, key, key, days)
+        builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), True)
+        builder = builder.add_extension(_usage(is_authority=True), True)
+        super().__init__(key, builder.sign(key, hashes.SHA256()))
 
 
 def is_address(host: str) -> bool:
@@ -85,24 +98,26 @@ def _alternative(host: str) -> x509.GeneralName:
 
 
 def _builder(
-    name: str,
-    issuer: str,
+    subject: x509.Name,
+    issuer: x509.Name,
     key: ec.EllipticCurvePrivateKey,
     issuer_key: ec.EllipticCurvePrivateKey,
     days: int,
+    last: datetime | None = None,
 ) -> x509.CertificateBuilder:
     now = datetime.now(UTC)
+    ends = now + timedelta(days=days)
     public = key.public_key()
     own = x509.SubjectKeyIdentifier.from_public_key(public)
     issuers = x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key())
     return (
         x509.CertificateBuilder()
-        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
-        .issuer_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, issuer)]))
+        .subject_name(subject)
+        .issuer_name(issuer)
         .public_key(public)
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - _BEFORE)
-        .not_valid_after(now + timedelta(days=days))
+        .not_valid_after(ends if last is None else min(ends, last))
         .add_extension(own, False)
         .add_extension(issuers, False)
     )

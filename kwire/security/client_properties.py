@@ -38,7 +38,7 @@ from kwire.security.jaas import JaasLine
 from kwire.security.jaas_settings import JAAS, jaas_line, own_login
 
 PROTOCOL, MECHANISM = "security.protocol", "sasl.mechanism"
-_MECHANISMS = ("PLAIN", *SCRAM, "OAUTHBEARER")
+_MECHANISMS = ("PLAIN", *SCRAM, "OAUTHBEARER", "GSSAPI")
 TOKEN_URL = "sasl.oauthbearer.token.endpoint.url"  # noqa: S105
 _OWN = {PROTOCOL, MECHANISM, "client.id", "bootstrap.servers"}
 _SECURITY = ("ssl.", "sasl.", "security.")
@@ -138,6 +138,10 @@ def _login(found: ListenerSettings, given: Mapping[str, str]) -> Credentials:
         raise ConfigError(MECHANISM, given.get(MECHANISM), allowed)
     if mechanism in ("PLAIN", *SCRAM):
         return own_login(found, mechanism)
+    if mechanism == "GSSAPI":
+        from kwire.security.kerberos_client import kerberos_login
+
+        return kerberos_login(found)
     return Credentials(mechanism, token=partial(_token, *_source_of_tokens(found, mechanism)))
 
 

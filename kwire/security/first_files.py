@@ -133,6 +133,7 @@ class Plan(NamedTuple):
         replicas = str(min(self.brokers, _MOST_REPLICAS))
         return {
             "default.replication.factor": replicas,
+            "min.insync.replicas": str(int(replicas) - 1),
             "offsets.topic.replication.factor": replicas,
             "transaction.state.log.replication.factor": replicas,
             "transaction.state.log.min.isr": str(int(replicas) - 1),

@@ -27,10 +27,10 @@ TOLD = "Authentication failed: the Kerberos ticket is not valid"
 MOST_MESSAGE_BYTES = 64 * 1024
 """The largest message: a ticket of Active Directory with many groups has up to 48 KB."""
 
-_SERVICE = "sasl.kerberos.service.name"
+SERVICE = "sasl.kerberos.service.name"
 _RULES = "sasl.kerberos.principal.to.local.rules"
-_NO_LAYER = b"\x01\0\0\0"
-"""The offer of no security layer (1), followed by the largest message under it (0) in 3 bytes."""
+NO_LAYER = b"\x01\0\0\0"
+"""A security layer, and the largest message under it, in three bytes."""
 
 
 class Context(Protocol):
@@ -75,7 +75,7 @@ class Acceptor:
                 name=name, usage="accept", store={"keytab": f"FILE:{options['keyTab']}"}
             )
         except self.error as error:
-            raise ValueError(f"Kerberos can't use the key ({_said(error)})") from None
+            raise ValueError(f"Kerberos can't use the key ({said(error)})") from None
 
     def new_context(self) -> Context:
         """The context of one login."""
@@ -104,7 +104,7 @@ class KerberosExchange:
         try:
             return self._step(message)
         except self._error as error:
-            raise LoginRefused(f"Kerberos refuses the ticket: {_said(error)}", TOLD) from None
+            raise LoginRefused(f"Kerberos refuses the ticket: {said(error)}", TOLD) from None
         except NoLocalName as error:
             raise LoginRefused(str(error), TOLD) from None
 
@@ -118,14 +118,14 @@ class KerberosExchange:
             if answer or not context.complete:
                 return answer or b""
         self._has_offered = True
-        return context.wrap(_NO_LAYER, False)[0]
+        return context.wrap(NO_LAYER, False)[0]
 
     def _end(self, choice: bytes) -> None:
-        if len(choice) < len(_NO_LAYER) or choice[0] != _NO_LAYER[0]:
+        if len(choice) < len(NO_LAYER) or choice[0] != NO_LAYER[0]:
             raise LoginRefused("the client asks for a security layer of Kerberos", TOLD)
         principal = str(self._context.initiator_name)
         name = self._names.name_of(principal)
-        asked = choice[len(_NO_LAYER) :].decode("utf-8", "replace")
+        asked = choice[len(NO_LAYER) :].decode("utf-8", "replace")
         if asked not in ("", principal, name):
             raise LoginRefused(f"user {printable(name)} asks for another authorization id", TOLD)
         self.identity = Identity(Principal(USER, name))
@@ -137,7 +137,7 @@ def kerberos_exchanges(settings: ListenerSettings) -> NewExchange:
     rules = own.strings(_RULES)
     line = jaas_line(settings, "GSSAPI")
     options = {} if line is None else line.options
-    problem = _problem(options, own.text(_SERVICE))
+    problem = _problem(options, own.text(SERVICE))
     if problem is not None:
         raise own.error(JAAS, None if line is None else "(hidden)", problem)
     try:
@@ -167,7 +167,7 @@ def _problem(options: Mapping[str, str], service: str) -> str | None:
     if "@" not in rest:
         return "the principal must be SERVICE/HOST@REALM"
     if service and primary != service:
-        return f"the principal must begin with {service}/, as {_SERVICE} says"
+        return f"the principal must begin with {service}/, as {SERVICE} says"
     try:
         read_secret(options["keyTab"])
     except UnsafeFile as error:
@@ -175,7 +175,7 @@ def _problem(options: Mapping[str, str], service: str) -> str | None:
     return None
 
 
-def _said(error: Exception) -> str:
-    """The message of a Kerberos error in one line."""
+def said(error: Exception) -> str:
+    """What Kerberos says about an error, in one line."""
     text = str(error).partition("Minor")[2] or str(error)
     return " ".join(text.split()).strip("() :")[:200]

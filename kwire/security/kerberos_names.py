@@ -3,21 +3,23 @@ name.
 
 Rules:
 
-- A principal is ``alice@REALM`` or ``alice/host@REALM``. A name without realm and host is already a
-  user name.
-- ``DEFAULT`` applies to principals of the broker's own realm. The user name is the first part.
-- ``RULE:[n:format](pattern)s/from/to/g/L`` applies to principals with n parts. In the format,
-  ``$0`` stands for the realm, ``$1`` and ``$2`` for the parts. If there is a pattern, the result
-  must match it as a whole. Then ``to`` replaces ``from``, once or (``g``) everywhere. ``L`` makes
-  the name lower case, ``U`` upper case.
-- The first rule that applies gives the name.
-- A result that contains ``/`` or ``@`` is not accepted as a user name.
+- A principal is ``alice@REALM`` or ``alice/host@REALM``. One without a realm and a host is a user
+  name already.
+- ``DEFAULT`` takes the first part of a principal of the broker's own realm.
+- ``RULE:[n:format](pattern)s/from/to/g/L``: for principals of n parts, ``$0`` in the format is the
+  realm, ``$1`` and ``$2`` are the parts. What the format gives has to match the pattern, if there
+  is one; then ``from`` is replaced by ``to``, once or (``g``) everywhere. ``L`` and ``U`` change
+  the case. The first rule that fits counts.
+- Patterns are matched by RE2 (``patterns``): no name that a client chooses takes long.
+- A name with ``/`` or ``@`` in it is none.
 
 Source: KerberosShortNamer, KerberosRule, KerberosName of Kafka.
 """
 
 import re
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from kwire.security.patterns import compile_pattern
 
 _PRINCIPAL = re.compile(r"([^/@]+)(?:/([^/@]+))?(?:@([^/@]+))?")
 _RULE = re.compile(
@@ -35,8 +37,8 @@ class NoLocalName(Exception):
 class _Rule(NamedTuple):
     parts: int  # 0: the rule DEFAULT
     format: str = ""
-    match: re.Pattern[str] | None = None
-    found: re.Pattern[str] | None = None
+    match: Any = None  # as re.Pattern; None: everything
+    found: Any = None
     replacement: str = ""
     is_global: bool = False
     case: str = ""
@@ -93,11 +95,8 @@ def _rule(text: str) -> _Rule:
     used = [int(number) for number in _PARAMETER.findall(found["format"])]
     if not 1 <= count <= 2 or any(number > count for number in used):
         raise ValueError(f"a principal has no such parts: {text}")
-    try:
-        match = None if found["match"] is None else re.compile(found["match"])
-        pattern = None if found["from"] is None else re.compile(found["from"])
-    except re.error as error:
-        raise ValueError(f"invalid pattern in {text}: {error}") from None
+    match = None if found["match"] is None else compile_pattern(found["match"])
+    pattern = None if found["from"] is None else compile_pattern(found["from"])
     replacement = _PARAMETER.sub(r"\\g<\1>", (found["to"] or "").replace("\\", "\\\\"))
     groups = [int(number) for number in _PARAMETER.findall(found["to"] or "")]
     if pattern is not None and any(number > pattern.groups for number in groups):

@@ -2,17 +2,13 @@
 
 Rules:
 
-- Everything is loaded when the broker starts, so that a missing file or a wrong JAAS line stops the
-  start.
-- Keys and certificates are loaded again if a file or a dynamic config (``listener.name.…``) has
-  changed. Only new connections use them. If they can't be loaded, the log says so and the old ones
-  stay in use.
-- The code of a SASL mechanism is imported only if a listener enables the mechanism.
+- It is made when the broker starts, so that a missing file or a wrong JAAS line stops the start.
+- New connections use new certificates (``own_keys``).
+- The modules of a mechanism are imported if a listener uses it.
 """
 
 import logging
-import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from secrets import token_bytes, token_urlsafe
 from typing import TYPE_CHECKING
@@ -22,7 +18,6 @@ from kwire.config.listener_settings import (
     SCRAM,
     UNSECURED_VALIDATOR,
     ListenerSettings,
-    check_tls_values,
 )
 from kwire.config.settings import ConfigError
 from kwire.metadata.image import ConfigResourceType, MetadataImage
@@ -33,14 +28,12 @@ from kwire.security.sasl import Exchange, NewExchange
 
 if TYPE_CHECKING:
     from kwire.security.oauth import TokenRules, Verify
+    from kwire.security.own_keys import OwnKeys
     from kwire.security.scram import Unknown
     from kwire.security.tls import Tls
     from kwire.security.token_logins import TokenLogins
 
 log = logging.getLogger(__name__)
-
-LOOK_INTERVAL_S = 5.0
-"""Files are checked for changes at most this often, and only while clients connect."""
 
 REAUTHENTICATION = "connections.max.reauth.ms"
 
@@ -52,13 +45,8 @@ class ListenerSecurity:
         self._name = name
         self._config = config
         self.settings = settings = config.of_listener(name)
-        self._tls: Tls | None = None
-        self._dynamic: Mapping[str, str] = {}
-        self._file_times: dict[str, float] = {}
-        self._look_due_s = 0.0
-        if settings.is_tls:
-            self._read_tls(settings)
         self._image = image
+        self._keys: OwnKeys[Tls] | None = self._read_keys() if settings.is_tls else None
         self._secret = token_bytes(32)
         self._unknown: dict[str, tuple[Credentials, Unknown]] = {}
         self._tokens = self._token_logins()
@@ -78,37 +66,18 @@ class ListenerSecurity:
         return Login(self._mechanisms, self._max_session_ms)
 
     def tls(self, now_s: float) -> "Tls | None":
-        """Start TLS for a new connection; None on a listener without TLS."""
-        if self._tls is not None and now_s >= self._look_due_s:
-            self._look_due_s = now_s + LOOK_INTERVAL_S
-            self._look()
-        return self._tls
+        """The TLS of a new connection; None on a listener without TLS."""
+        return None if self._keys is None else self._keys.current(now_s)
 
-    def _look(self) -> None:
-        """Load keys and certificates again if they have changed."""
-        node_id = str(self._config["node.id"])
-        dynamic = self._image().config(ConfigResourceType.BROKER, node_id)
-        if dynamic == self._dynamic and self._file_times == _times(self._file_times):
-            return
-        try:
-            settings = self._config.of_listener(self._name, dynamic)
-            check_tls_values(settings)
-            self._read_tls(settings)
-        except Exception as error:  # a client may have written anything into a dynamic config
-            self._file_times = _times(self._file_times)
-            told = error if isinstance(error, ConfigError) else type(error).__name__
-            log.error("the listener %s keeps its old certificate: %s", self._name, told)
-        else:
-            log.info("the listener %s has read its certificates again", self._name)
-        self._dynamic = dynamic
-
-    def _read_tls(self, settings: ListenerSettings) -> None:
-        from kwire.security.stores import files_of
+    def _read_keys(self) -> "OwnKeys[Tls]":
+        from kwire.security.own_keys import OwnKeys
         from kwire.security.tls import Tls
 
-        times = _times(files_of(settings))
-        self._tls = Tls(settings)
-        self._file_times = times
+        return OwnKeys(self._name, self._config, self._dynamic, Tls)
+
+    def _dynamic(self) -> Mapping[str, str]:
+        node_id = str(self._config["node.id"])
+        return self._image().config(ConfigResourceType.BROKER, node_id)
 
     @property
     def max_login_bytes(self) -> int:
@@ -213,14 +182,3 @@ def secured_listeners(
 ) -> dict[str, ListenerSecurity]:
     """The protection of every listener that isn't PLAINTEXT; ConfigError."""
     return {name: ListenerSecurity(name, config, image) for name in config.secured_listeners}
-
-
-def _times(names: Iterable[str]) -> dict[str, float]:
-    """The time of the last change of each file; -1 for a file that can't be read."""
-    times = {}
-    for name in names:
-        try:
-            times[name] = os.stat(name).st_mtime
-        except (OSError, ValueError):  # ValueError: a name that no file can have
-            times[name] = -1.0
-    return times

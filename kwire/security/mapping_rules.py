@@ -2,10 +2,10 @@
 
 Rules:
 
-- A rule is ``DEFAULT``, which takes the whole name as it is, or ``RULE:pattern/replacement/``. An
-  ``L`` or ``U`` behind the rule makes the result lower or upper case.
-- The first rule whose pattern matches the whole name gives the user name.
-- ``$1`` in a replacement stands for the first group of the pattern. ``\\/`` is a slash.
+- A rule is ``DEFAULT``, the whole name, or ``RULE:pattern/replacement/``; ``L`` or ``U`` behind it
+  means lower or upper case. The first rule whose pattern matches the whole name counts.
+- ``$1`` in a replacement is the first group of the pattern. ``\\/`` is a slash.
+- Patterns are matched by RE2 (``patterns``): no name that a client chooses takes long.
 - A name is in the form of RFC 2253, the most specific part first: ``CN=alice,OU=users,O=Example``.
 
 Source: SslPrincipalMapper of Kafka; X500Principal.getName of Java.
@@ -14,7 +14,9 @@ Source: SslPrincipalMapper of Kafka; X500Principal.getName of Java.
 import re
 from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from kwire.security.patterns import compile_pattern
 
 _RULE = re.compile(
     r"\s*(?:(DEFAULT)|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?))\s*(?:,|\n|$)", re.DOTALL
@@ -46,7 +48,7 @@ Subject = Sequence[Sequence[tuple[str, str]]]
 
 
 class _Rule(NamedTuple):
-    pattern: re.Pattern[str] | None  # None: the rule DEFAULT, which takes the whole name
+    pattern: Any  # as re.Pattern; None: the whole name
     replacement: str
     case: str
 
@@ -63,10 +65,7 @@ class MappingRules:
             if found is None:
                 raise ValueError(f"invalid rule: {text[position:]}")
             default, pattern, replacement, case = found.groups()
-            try:
-                compiled = None if default else re.compile(pattern)
-            except re.error as error:
-                raise ValueError(f"invalid pattern {pattern}: {error}") from None
+            compiled = None if default else compile_pattern(pattern)
             self._rules.append(_Rule(compiled, replacement or "", case or ""))
             position = found.end()
 
@@ -82,8 +81,8 @@ class MappingRules:
         return None
 
 
-def _replaced(found: re.Match[str], part: re.Match[str]) -> str:
-    """The text for a reference: x for ``\\x``; for ``$12`` group 12, or group 1 and then "2"."""
+def _replaced(found: Any, part: re.Match[str]) -> str:
+    """A part of a replacement: ``\\x`` is x, and ``$12`` is group 12, or group 1 before a 2."""
     if part[1] is not None:
         return part[1]
     digits = part[2]

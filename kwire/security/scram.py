@@ -4,15 +4,14 @@ The password itself is never sent.
 
 Rules:
 
-- A credential holds a salt and two keys. Nobody can compute the password from them. Only the client
-  runs the slow derivation of the keys, so a login costs the broker a few HMACs.
-- Each exchange has a new nonce from the broker, so messages of an earlier login can't be used
-  again.
-- The answers must not tell which users exist. So an unknown user also gets a salt and is refused at
-  the end, like a user with a wrong password. ``Unknown`` makes this salt: it looks like a real one,
-  and is always the same for a user name, on all brokers.
-- A client with the extension ``tokenauth=true`` logs in with a delegation token (``token_logins``).
-- Channel binding isn't supported, as in Kafka.
+- A credential holds a salt and two keys that a password can't be computed from. Only the client
+  runs the slow derivation, so a login costs the broker a few HMACs.
+- Each exchange has a nonce of the broker's own: the messages of another login are of no use.
+- An unknown user gets a salt too, always the same, and is refused at the end, like one with a wrong
+  password. The salt has the form of a real one (``Unknown``), and is the same on all brokers.
+- A client that says ``tokenauth=true`` logs in with a delegation token (``token_logins``), which
+  has to be valid with the first message and with the last one.
+- Channel binding isn't served, as in Kafka.
 
 Source: ScramSaslServer, ScramMessages of Kafka.
 """
@@ -127,7 +126,8 @@ class ScramExchange:
             raise LoginRefused("the SCRAM message is too long", self._told)
         try:
             text = message.decode()
-            return self._first(text, now_ms) if self._messages is None else self._final(text)
+            is_first = self._messages is None
+            return self._first(text, now_ms) if is_first else self._final(text, now_ms)
         except UnicodeDecodeError:
             raise LoginRefused("the SCRAM message isn't UTF-8", self._told) from None
         except LoginRefused as refused:
@@ -168,7 +168,7 @@ class ScramExchange:
             self._claims = Identity(Principal(*token.owner), token.expires_ms, is_by_token=True)
         return credential
 
-    def _final(self, text: str) -> bytes:
+    def _final(self, text: str, now_ms: int) -> bytes:
         found = _CLIENT_FINAL.fullmatch(text)
         assert self._messages is not None
         assert self._credential is not None
@@ -188,6 +188,8 @@ class ScramExchange:
         is_right = hmac.compare_digest(hashlib.new(self._hash, client_key).digest(), stored_key)
         if not is_right or len(proof) != len(signature) or self._claims is None:
             raise LoginRefused(f"wrong name or password for user {printable(self._user)}")
+        if self._claims.is_by_token and self._look_up_token(now_ms) != self._credential:
+            raise LoginRefused(f"the token {printable(self._user)} has ended meanwhile")
         self.identity = self._claims
         verifier = hmac.digest(self._credential.server_key, signed, self._hash)
         return b"v=" + b64encode(verifier)

@@ -3,10 +3,10 @@ files.
 
 Rules:
 
-- A file that holds a private key and that every user of the machine may read is refused.
-- PKCS12 needs the package cryptography (``kwire[security]``).
-- The content of the file decides between PKCS12 and JKS, whichever of the two the setting names.
-  Java does the same.
+- A file with a private key is refused if everybody may read it.
+- PKCS12 needs the package cryptography (``kwire[security]``). Java reads a PKCS12 file where the
+  type is JKS too, and a JKS file where it is PKCS12; so does kwire.
+- Deriving the keys of a PKCS12 file stops the event loop, so the time it takes is bounded.
 
 Source: DefaultSslEngineFactory of Kafka.
 """
@@ -17,6 +17,7 @@ from kwire.config.listener_settings import ListenerSettings
 from kwire.config.secret_files import UnsafeFile, read_public, read_secret
 from kwire.config.settings import ConfigError
 from kwire.security.jks import MAGIC, JksError, read_jks
+from kwire.security.pkcs12_rounds import MOST_ROUNDS, rounds_of
 
 
 class _Store(NamedTuple):
@@ -116,6 +117,7 @@ def _pkcs12(settings: ListenerSettings, store: _Store, data: bytes) -> tuple[byt
             "needs the package cryptography: pip install -e '.[security]' in a checkout of kwire"
         )
         raise settings.error(store.type, "PKCS12", problem) from None
+    _check_rounds(settings, setting, data)
     password = settings.text(store.password).encode() or None
     try:
         found = pkcs12.load_pkcs12(data, password)
@@ -132,6 +134,19 @@ def _pkcs12(settings: ListenerSettings, store: _Store, data: bytes) -> tuple[byt
         pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     return key + own + others, own + others
+
+
+def _check_rounds(settings: ListenerSettings, setting: str, data: bytes) -> None:
+    """Raise ConfigError for a PKCS12 file whose keys take too long to derive."""
+    name = settings.text(setting)
+    try:
+        rounds = rounds_of(data)
+    except ValueError as error:
+        problem = f"it is no PKCS12 file in DER ({error}); openssl pkcs12 writes one"
+        raise settings.error(setting, name, problem) from None
+    if rounds > MOST_ROUNDS:
+        problem = f"its keys take {rounds} rounds to derive, and {MOST_ROUNDS} is the most"
+        raise settings.error(setting, name, problem)
 
 
 def unusable(settings: ListenerSettings, problem: str) -> ConfigError:

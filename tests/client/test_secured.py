@@ -59,7 +59,7 @@ async def _ask(running, open_stream):
 
 def _opener(settings, mechanism):
     given = {**settings, "sasl.mechanism.inter.broker.protocol": mechanism}
-    return opener(BrokerConfig.load(given).of_listener("SASL_SSL"))
+    return opener("SASL_SSL", BrokerConfig.load(given))
 
 
 async def _create_user(running):
