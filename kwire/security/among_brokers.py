@@ -2,10 +2,11 @@
 
 Rules:
 
-- It shows the certificate of its own listener, and logs in as the user of the listener's JAAS line
-  (``username`` and ``password``), with ``sasl.mechanism.inter.broker.protocol``. By Kerberos it
-  logs in with the key of its listener.
-- A certificate that was renewed counts for new connections, as on the listener (``own_keys``).
+- The broker shows the certificate of its own listener. After a renewal of the certificate, new
+  connections use the new one, as the listener does (``own_keys``).
+- The broker logs in with the mechanism of ``sasl.mechanism.inter.broker.protocol``, as the user
+  that the listener's JAAS line names (``username`` and ``password``). By Kerberos it logs in with
+  the key of its listener.
 
 Source: ChannelBuilders.clientChannelBuilder, JaasContext of Kafka.
 """
@@ -34,9 +35,10 @@ _MECHANISM = "sasl.mechanism.inter.broker.protocol"
 def opener(
     name: str, config: "Configured", dynamic: Callable[[], Mapping[str, str]] = dict
 ) -> OpenStream:
-    """Opens streams to the listener of this name of other brokers; ConfigError.
+    """Return the function that opens connections to the other brokers' listener of this name.
 
-    ``config`` are the broker's settings, ``dynamic`` gives its own dynamic configs.
+    ``config`` are the broker's settings. ``dynamic`` returns the broker's own dynamic configs.
+    Raises ConfigError if the settings contradict each other or name unusable files.
     """
     settings = config.of_listener(name)
     context: NewContext | None = None

@@ -44,12 +44,13 @@ class Pair:
 
 
 class Authority(Pair):
-    """A CA."""
+    """A CA: a private key and a certificate that can sign other certificates."""
 
     def sign(self, name: str, hosts: Sequence[str], days: int) -> Pair:
-        """A key and a certificate for a broker that is reached by these names and addresses.
+        """Make a key and a certificate for a broker, valid for ``days`` days.
 
-        It ends with the CA at the latest.
+        ``hosts`` are the host names and IP addresses under which clients connect to the broker. The
+        certificate expires together with the CA's, if that is earlier.
         """
         alternatives = x509.SubjectAlternativeName([_alternative(host) for host in hosts])
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
@@ -58,7 +59,9 @@ class Authority(Pair):
     def sign_again(
         self, subject: x509.Name, alternatives: x509.SubjectAlternativeName, days: int
     ) -> Pair:
-        """A new key, and a certificate for the names of an older one."""
+        """Make a new key, and a certificate with the names of an older certificate; valid for
+        ``days`` days.
+        """
         key = ec.generate_private_key(ec.SECP256R1())
         issuer, last = self.certificate.subject, self.certificate.not_valid_after_utc
         builder = _builder(subject, issuer, key, self.key, days, last)
@@ -73,7 +76,7 @@ class Authority(Pair):
 
 
 class NewAuthority(Authority):
-    """A CA that has just been made; it may sign for ``days``."""
+    """A CA that has just made its own key and certificate, valid for ``days`` days."""
 
     def __init__(self, name: str, days: int) -> None:
         key = ec.generate_private_key(ec.SECP256R1())

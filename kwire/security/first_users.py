@@ -4,11 +4,12 @@ Rules:
 
 - The setting has the form of ``kafka-storage format --add-scram``, and ``;`` separates users:
   ``SCRAM-SHA-512=[name=alice,iterations=8192,salt=…,saltedpassword=…]``. Salt and salted password
-  are base64. ``password=…`` may stand instead of the two.
-- It counts while the cluster has no SCRAM user at all, at each start.
-- The dynamic config ``kwire.scram.first.users.made`` of all brokers names those that were made.
-  They don't come back, also when every user was deleted. Who has locked everybody out names a user
-  whom the cluster never had.
+  are in base64. ``password=…`` may replace these two.
+- A broker that starts creates the users if the cluster has no SCRAM user at all.
+- Each of them is created only once. The dynamic config ``kwire.scram.first.users.made`` of all
+  brokers lists those that were created. They stay deleted after somebody has deleted them, also if
+  no other user is left. An administrator who has deleted all users can put a new name into the
+  setting.
 
 Source: ScramParser of Kafka; KIP-900.
 """
@@ -47,7 +48,7 @@ _ALLOWED = (
 
 
 def first_users(text: str) -> list[ScramCredentialChanged]:
-    """The changes that make the users of the setting; ConfigError, which shows no secret."""
+    """The metadata changes that create the users; ConfigError, whose text shows no secret."""
     try:
         return [_user(part.strip()) for part in text.split(";") if part.strip()]
     except (ValueError, KeyError):
@@ -76,7 +77,7 @@ def _user(text: str) -> ScramCredentialChanged:
 
 
 def _new(asked: Sequence[ScramCredentialChanged], image: MetadataImage) -> list[Change]:
-    """The changes that make those users that were never made, and name them."""
+    """The changes that create the users which were never created before, and list them."""
     made = image.config(ConfigResourceType.BROKER, "").get(MADE, "")
     before = made.split(",") if made else []
     new = [change for change in asked if change.user not in before]
@@ -89,7 +90,11 @@ def _new(asked: Sequence[ScramCredentialChanged], image: MetadataImage) -> list[
 async def add_first_users(
     config: BrokerConfig, store: MetadataStore, image: MetadataImage
 ) -> MetadataImage:
-    """The metadata with the users of the setting, if there were none; ConfigError, KafkaError."""
+    """Create the users of the setting if the cluster has no SCRAM users. Return the resulting
+    metadata.
+
+    Raises ConfigError for a wrong setting, and KafkaError if the store refuses the change.
+    """
     asked = first_users(str(config[SETTING]))
     while not image.scram_credentials:
         changes = _new(asked, image)

@@ -30,7 +30,7 @@ MOST_MESSAGE_BYTES = 64 * 1024
 SERVICE = "sasl.kerberos.service.name"
 _RULES = "sasl.kerberos.principal.to.local.rules"
 NO_LAYER = b"\x01\0\0\0"
-"""A security layer, and the largest message under it, in three bytes."""
+"""The offer of no security layer (1), followed by the largest message under it (0) in 3 bytes."""
 
 
 class Context(Protocol):
@@ -176,6 +176,6 @@ def _problem(options: Mapping[str, str], service: str) -> str | None:
 
 
 def said(error: Exception) -> str:
-    """What Kerberos says about an error, in one line."""
+    """The message of a Kerberos error in one line."""
     text = str(error).partition("Minor")[2] or str(error)
     return " ".join(text.split()).strip("() :")[:200]

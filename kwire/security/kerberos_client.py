@@ -1,14 +1,15 @@
-"""The client's side of SASL GSSAPI (RFC 4752): commands and brokers that log in by Kerberos.
+"""The client's side of SASL GSSAPI (RFC 4752), for commands and brokers that log in by Kerberos.
 
 Rules:
 
-- The JAAS line of ``Krb5LoginModule`` says whose key is used: ``keyTab`` and ``principal``. With
-  ``useTicketCache=true`` it is the ticket that ``kinit`` has brought, in ``ticketCache`` or where
-  Kerberos looks for it. Tickets by a key are in memory, and Kerberos renews them by itself.
-- A broker is the principal ``sasl.kerberos.service.name/HOST``. It proves that it is, so nobody is
-  told anything who only pretends to be a broker.
-- No security layer is agreed on, as in Kafka. TLS protects the rest.
-- Asking the KDC takes time, so the messages are made in a thread.
+- The JAAS line of ``Krb5LoginModule`` names the key: ``keyTab`` and ``principal``. Tickets that are
+  obtained with the key stay in memory, and the Kerberos library renews them. With
+  ``useTicketCache=true`` the client uses the ticket of ``kinit`` instead, from ``ticketCache`` or
+  from Kerberos's usual place.
+- The broker's principal must be ``sasl.kerberos.service.name/HOST``, and the broker has to prove
+  it. So a server that only pretends to be the broker learns nothing.
+- Both sides agree on no security layer, as in Kafka: TLS protects the connection instead.
+- Asking Kerberos's server (KDC) takes time, so a thread makes the messages.
 
 Source: SaslClientAuthenticator, KerberosLogin of Kafka; GssKrb5Client of the JDK.
 """
@@ -95,13 +96,13 @@ def kerberos_login(settings: ListenerSettings) -> Credentials:
 
 
 def _first_part(options: Mapping[str, str]) -> str:
-    """The service of a broker, which logs in at others of the same service."""
+    """The part of a principal before the slash: a broker logs in to the same service elsewhere."""
     primary, slash, _ = options.get("principal", "").partition("/")
     return primary if slash else ""
 
 
 def _problem(options: Mapping[str, str], service: str) -> str | None:
-    """Why nobody can log in with this JAAS line; None if one can."""
+    """Why a client can't log in with this JAAS line, or None if it can."""
     if options.get("useTicketCache", "").lower() != "true":
         if not {"keyTab", "principal"} <= options.keys():
             return f'must name a key and whose it is: {_MODULE} principal="alice@REALM";'

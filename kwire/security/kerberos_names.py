@@ -3,15 +3,17 @@ name.
 
 Rules:
 
-- A principal is ``alice@REALM`` or ``alice/host@REALM``. One without a realm and a host is a user
-  name already.
-- ``DEFAULT`` takes the first part of a principal of the broker's own realm.
-- ``RULE:[n:format](pattern)s/from/to/g/L``: for principals of n parts, ``$0`` in the format is the
-  realm, ``$1`` and ``$2`` are the parts. What the format gives has to match the pattern, if there
-  is one; then ``from`` is replaced by ``to``, once or (``g``) everywhere. ``L`` and ``U`` change
-  the case. The first rule that fits counts.
-- Patterns are matched by RE2 (``patterns``): no name that a client chooses takes long.
-- A name with ``/`` or ``@`` in it is none.
+- A principal is ``alice@REALM`` or ``alice/host@REALM``. A name without realm and host is already a
+  user name.
+- ``DEFAULT`` applies to principals of the broker's own realm. The user name is the first part.
+- ``RULE:[n:format](pattern)s/from/to/g/L`` applies to principals with n parts. In the format,
+  ``$0`` stands for the realm, ``$1`` and ``$2`` for the parts. If there is a pattern, the result
+  must match it as a whole. Then ``to`` replaces ``from``, once or (``g``) everywhere. ``L`` makes
+  the name lower case, ``U`` upper case.
+- The first rule that applies gives the name.
+- RE2 matches the patterns (``patterns``), in linear time: a client can't choose a name whose match
+  takes long.
+- A result that contains ``/`` or ``@`` is not accepted as a user name.
 
 Source: KerberosShortNamer, KerberosRule, KerberosName of Kafka.
 """

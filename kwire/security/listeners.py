@@ -2,9 +2,10 @@
 
 Rules:
 
-- It is made when the broker starts, so that a missing file or a wrong JAAS line stops the start.
-- New connections use new certificates (``own_keys``).
-- The modules of a mechanism are imported if a listener uses it.
+- Everything is loaded when the broker starts, so that a missing file or a wrong JAAS line stops the
+  start.
+- After a renewal of keys or certificates, new connections use the new ones (``own_keys``).
+- The code of a SASL mechanism is imported only if a listener enables the mechanism.
 """
 
 import logging
@@ -66,7 +67,7 @@ class ListenerSecurity:
         return Login(self._mechanisms, self._max_session_ms)
 
     def tls(self, now_s: float) -> "Tls | None":
-        """The TLS of a new connection; None on a listener without TLS."""
+        """The TLS for a new connection; None on a listener without TLS."""
         return None if self._keys is None else self._keys.current(now_s)
 
     def _read_keys(self) -> "OwnKeys[Tls]":
@@ -81,11 +82,11 @@ class ListenerSecurity:
 
     @property
     def max_login_bytes(self) -> int:
-        """How large a request may be before its client has logged in."""
+        """The largest request that a client may send before it has logged in."""
         return self.settings.integer("sasl.server.max.receive.size")
 
     def _new_exchange(self, mechanism: str) -> NewExchange:
-        """What makes the exchanges of a mechanism; ConfigError."""
+        """Return the function that makes the exchanges of a mechanism; ConfigError."""
         if mechanism == "PLAIN":
             from kwire.security.plain import PlainExchange, users_of
 
@@ -120,7 +121,7 @@ class ListenerSecurity:
         return ScramExchange(mechanism, lookup, nonce, unknown, self._tokens)
 
     def _token_logins(self) -> "TokenLogins | None":
-        """The logins by delegation token; None where there are none."""
+        """The logins by delegation token; None if they are not enabled."""
         secret_key = self._config["delegation.token.secret.key"]
         if not secret_key or not self.settings.is_sasl:
             return None

@@ -2,11 +2,13 @@
 
 Rules:
 
-- A rule is ``DEFAULT``, the whole name, or ``RULE:pattern/replacement/``; ``L`` or ``U`` behind it
-  means lower or upper case. The first rule whose pattern matches the whole name counts.
-- ``$1`` in a replacement is the first group of the pattern. ``\\/`` is a slash.
-- Patterns are matched by RE2 (``patterns``): no name that a client chooses takes long.
-- A name is in the form of RFC 2253, the most specific part first: ``CN=alice,OU=users,O=Example``.
+- A rule is ``DEFAULT``, which takes the whole name as it is, or ``RULE:pattern/replacement/``. An
+  ``L`` or ``U`` behind the rule makes the result lower or upper case.
+- The first rule whose pattern matches the whole name gives the user name.
+- ``$1`` in a replacement stands for the first group of the pattern. ``\\/`` is a slash.
+- RE2 matches the patterns (``patterns``), in linear time: a client can't choose a name whose match
+  takes long.
+- Names have the form of RFC 2253, the most specific part first: ``CN=alice,OU=users,O=Example``.
 
 Source: SslPrincipalMapper of Kafka; X500Principal.getName of Java.
 """

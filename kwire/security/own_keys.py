@@ -1,10 +1,10 @@
-"""What is made of a listener's keys and certificates, and made again when these have changed.
+"""An object made from a listener's keys and certificates, which is made again when these change.
 
 Rules:
 
-- The first one is made when the broker starts, so that a missing file stops the start.
-- New connections use new certificates: files that have changed are read again, and so are dynamic
-  configs (``listener.name.…``). What can't be read is told in the log, and the old ones stay.
+- The first object is made when the broker starts, so that a missing file stops the start.
+- If a file or a dynamic config (``listener.name.…``) has changed, a new object is made, and new
+  connections use it. If it can't be made, the log says so, and the old object stays in use.
 
 Source: DynamicBrokerReconfiguration, SslFactory of Kafka.
 """
@@ -23,20 +23,21 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 LOOK_INTERVAL_S = 5.0
-"""How often files are looked at while there are new connections."""
+"""Files are checked for changes at most this often, and only while clients connect."""
 
 
 class Configured(Protocol):
-    """A broker's settings, for code that needs those of one listener."""
+    """The settings of a broker, from which the settings of one listener can be taken."""
 
     def of_listener(self, name: str, dynamic: Mapping[str, str] = ..., /) -> ListenerSettings:
-        """The settings of a listener, with dynamic configs before the others."""
+        """The settings of a listener; ``dynamic`` configs override the others."""
 
 
 class OwnKeys(Generic[T]):
-    """What ``make`` makes of a listener's settings; ``dynamic`` gives the broker's own configs.
+    """Keeps the object that ``make`` makes from a listener's settings.
 
-    ConfigError if it can't be made at first.
+    ``dynamic`` returns the broker's own dynamic configs. Raises ConfigError if the first object
+    can't be made.
     """
 
     def __init__(
@@ -55,14 +56,14 @@ class OwnKeys(Generic[T]):
         self._made, self._file_times = self._read(config.of_listener(name))
 
     def current(self, now_s: float) -> T:
-        """What counts for a new connection."""
+        """The object that a new connection uses."""
         if now_s >= self._look_due_s:
             self._look_due_s = now_s + LOOK_INTERVAL_S
             self._look()
         return self._made
 
     def _look(self) -> None:
-        """Make it again if keys or certificates have changed."""
+        """Make a new object if keys or certificates have changed."""
         dynamic = self._dynamic()
         if dynamic == self._dynamic_seen and self._file_times == _times(self._file_times):
             return
@@ -70,7 +71,7 @@ class OwnKeys(Generic[T]):
             settings = self._config.of_listener(self._name, dynamic)
             check_tls_values(settings)
             self._made, self._file_times = self._read(settings)
-        except Exception as error:  # whatever a client may have written into a dynamic config
+        except Exception as error:  # a client may have written anything into a dynamic config
             self._file_times = _times(self._file_times)
             told = error if isinstance(error, ConfigError) else type(error).__name__
             log.error("the listener %s keeps its old certificate: %s", self._name, told)
@@ -79,16 +80,18 @@ class OwnKeys(Generic[T]):
         self._dynamic_seen = dynamic
 
     def _read(self, settings: ListenerSettings) -> tuple[T, dict[str, float]]:
-        times = _times(files_of(settings))  # before: what changes meanwhile is read again
+        times = _times(
+            files_of(settings)
+        )  # taken before reading, so that a change meanwhile is noticed
         return self._make(settings), times
 
 
 def _times(names: Iterable[str]) -> dict[str, float]:
-    """When each file was changed; -1 for one that can't be looked at."""
+    """The time of the last change of each file; -1 for a file that can't be read."""
     times = {}
     for name in names:
         try:
             times[name] = os.stat(name).st_mtime
-        except (OSError, ValueError):  # ValueError: no file has this name
+        except (OSError, ValueError):  # ValueError: a name that no file can have
             times[name] = -1.0
     return times

@@ -1,7 +1,10 @@
-"""Patterns in the rules of principals, matched by RE2: in linear time, whatever a client's name is.
+"""The patterns in rules for principals. RE2 matches them, which takes linear time.
 
-Rule: RE2 has neither back references nor lookaround. A rule with one of them is refused at the
-start, where Java would take it: a name that a client chooses could stop the broker in it.
+With Java's or Python's backtracking matchers, a client could choose a name whose match takes hours
+and stops the broker.
+
+Rule: RE2 has neither back references nor lookaround. A rule that uses one of them stops the start,
+though Java accepts it.
 
 Source: SslPrincipalMapper and KerberosRule of Kafka, which use java.util.regex.
 """
@@ -10,11 +13,13 @@ from importlib import import_module
 from typing import Any
 
 MEMORY_BYTES = 1 << 20
-"""What the automaton of one pattern takes at most."""
+"""The most memory that the automaton of one pattern may take."""
 
 
 def compile_pattern(text: str) -> Any:
-    """A pattern with the methods of ``re.Pattern``; ValueError for one that RE2 doesn't know."""
+    """Compile a pattern; the result has the methods of ``re.Pattern``. ValueError if RE2 refuses
+    it.
+    """
     re2 = import_module("re2")
     options = re2.Options()
     options.log_errors = False

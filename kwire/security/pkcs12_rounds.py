@@ -1,8 +1,8 @@
-"""How many rounds a PKCS12 file asks for until its keys are derived from the password.
+"""How many rounds of hashing a PKCS12 file demands to derive its keys from the password.
 
-The library derives them without a break, and the whole broker waits meanwhile. Who may change a
-listener's dynamic configs could name a file that takes hours. So a file is looked at first: its DER
-holds the number of rounds behind each salt.
+The library derives the keys without a pause, and the whole broker waits meanwhile. An administrator
+of a listener's dynamic configs could name a file that takes hours. So the number of rounds is read
+first: in the file's DER, it follows each salt.
 
 Source: RFC 7292, 4 and appendix B; RFC 8018. Java stops at 5,000,000 rounds (PKCS12KeyStore).
 """
@@ -10,7 +10,8 @@ Source: RFC 7292, 4 and appendix B; RFC 8018. Java stops at 5,000,000 rounds (PK
 from collections.abc import Iterator
 
 MOST_ROUNDS = 2_000_000
-"""For a file as a whole. It takes about half a second; ``openssl`` and ``keytool`` use 10,000."""
+"""The limit for a whole file, which takes about half a second. ``openssl`` and ``keytool`` use
+10,000 rounds for a key."""
 
 _INTEGER, _OCTETS, _SEQUENCE, _OCTETS_IN_PIECES = 0x02, 0x04, 0x30, 0x24
 _NO_LENGTH = 0x80
@@ -20,20 +21,20 @@ _MOST_VALUES = 100_000
 
 
 def rounds_of(data: bytes) -> int:
-    """The rounds of all keys together that the file shows; ValueError for what is no DER."""
+    """The sum of the rounds for all keys in a file; ValueError if the file is not DER."""
     total = 0
     before = 0
     for count, (tag, content) in enumerate(_values(data, 0)):
         if count > _MOST_VALUES:
             raise ValueError("it has too many parts")
-        if tag == _INTEGER and before == _OCTETS:  # a salt, then the rounds
+        if tag == _INTEGER and before == _OCTETS:  # a salt, followed by the number of rounds
             total += int.from_bytes(content)
         before = tag
     return total
 
 
 def _values(data: bytes, depth: int) -> Iterator[tuple[int, bytes]]:
-    """All values, those within others too, each behind what it is in."""
+    """All DER values of a file. A value inside another one follows the outer one."""
     at = 0
     while at < len(data):
         tag, at, end = _head(data, at)
@@ -46,7 +47,7 @@ def _values(data: bytes, depth: int) -> Iterator[tuple[int, bytes]]:
 
 
 def _wrapped(tag: int, content: bytes) -> bytes:
-    """Octets that are a value of DER themselves; empty for others."""
+    """The content of an octet string if it is itself a DER value; empty otherwise."""
     if tag != _OCTETS or content[:1] != bytes([_SEQUENCE]):
         return b""
     try:
@@ -57,7 +58,7 @@ def _wrapped(tag: int, content: bytes) -> bytes:
 
 
 def _head(data: bytes, at: int) -> tuple[int, int, int]:
-    """A value's tag, and where its content begins and ends; ValueError."""
+    """The tag of a DER value, and the positions where its content begins and ends; ValueError."""
     if at + 2 > len(data):
         raise ValueError("it ends early")
     tag, size = data[at], data[at + 1]

@@ -1,12 +1,12 @@
-"""New certificates before the old ones end, from the same CA: ``kwire secure renew``.
+"""``kwire secure renew``: new certificates from the same CA, before the old ones expire.
 
 Rules:
 
-- A file is renewed if it has a private key and a certificate that the CA has signed. The new
-  certificate has the names of the old one, and a new key.
-- A file is replaced as a whole, with the mode and the owner of the old one. Brokers that use it
-  read it within seconds, and need no restart.
-- Nothing is written unless every file can be made.
+- The command renews each file that has a private key and a certificate signed by the CA. The new
+  certificate has a new key and the names of the old certificate.
+- A file is replaced as a whole and keeps its mode and owner. Brokers that use the file load it
+  within seconds, without a restart.
+- No file is replaced unless all new files can be made.
 """
 
 import os
@@ -27,11 +27,11 @@ _KEY = b"PRIVATE KEY-----"
 
 
 class CannotRenew(ValueError):
-    """The certificates can't be renewed; the text says why, in one line."""
+    """The certificates can't be renewed. The text is the reason, in one line."""
 
 
 class Renewed(NamedTuple):
-    """A file with a new certificate, and when it ends."""
+    """A renewed file, and the time when its certificate expires."""
 
     path: Path
     ends: datetime
@@ -40,7 +40,8 @@ class Renewed(NamedTuple):
 def renew(directory: Path, ca_key: Path, days: int) -> list[Renewed]:
     """Renew the certificates in the ``.pem`` files of a directory; CannotRenew, OSError.
 
-    The CA's certificate is ``ca.pem``. The new certificates end in so many days, or with the CA.
+    ``ca.pem`` is the CA's certificate. The new certificates expire after ``days`` days, or with the
+    CA's.
     """
     authority = _authority(directory / "ca.pem", ca_key)
     made = [(path, _renewed(path, authority, days)) for path in sorted(directory.glob("*.pem"))]
@@ -53,7 +54,7 @@ def renew(directory: Path, ca_key: Path, days: int) -> list[Renewed]:
 
 
 def end_of(path: Path) -> datetime:
-    """When the first certificate of a PEM file ends; ValueError, UnsafeFile."""
+    """The time when the first certificate of a PEM file expires; ValueError, UnsafeFile."""
     found = x509.load_pem_x509_certificates(read_public(str(path)))
     return found[0].not_valid_after_utc
 
@@ -75,7 +76,7 @@ def _authority(certificate: Path, ca_key: Path) -> Authority:
 
 
 def _renewed(path: Path, authority: Authority, days: int) -> str:
-    """What a file has to hold; empty for one that isn't renewed."""
+    """The new content of a file; empty for a file that isn't renewed."""
     try:
         content = read_public(str(path))
         if _KEY not in content:
@@ -109,7 +110,7 @@ def _replace(path: Path, text: str) -> None:
 
 
 def soon_over(paths: Iterable[Path], within_days: int) -> list[Renewed]:
-    """The PEM files of these whose certificate ends in so many days, or has ended."""
+    """Those of the PEM files whose certificate expires within so many days, or has expired."""
     found = []
     for path in paths:
         try:

@@ -4,14 +4,15 @@ The password itself is never sent.
 
 Rules:
 
-- A credential holds a salt and two keys that a password can't be computed from. Only the client
-  runs the slow derivation, so a login costs the broker a few HMACs.
-- Each exchange has a nonce of the broker's own: the messages of another login are of no use.
-- An unknown user gets a salt too, always the same, and is refused at the end, like one with a wrong
-  password. The salt has the form of a real one (``Unknown``), and is the same on all brokers.
-- A client that says ``tokenauth=true`` logs in with a delegation token (``token_logins``), which
-  has to be valid with the first message and with the last one.
-- Channel binding isn't served, as in Kafka.
+- A credential holds a salt and two keys. Nobody can compute the password from them. Only the client
+  runs the slow derivation of the keys, so a login costs the broker a few HMACs.
+- Each exchange has a new nonce from the broker, so messages of an earlier login are of no use.
+- The answers must not tell which users exist. So an unknown user also gets a salt and is refused at
+  the end, like a user with a wrong password. ``Unknown`` makes this salt: it looks like a real one,
+  and is always the same for a user name, on all brokers.
+- A client with the extension ``tokenauth=true`` logs in with a delegation token (``token_logins``).
+  The token must be valid at the first message and at the last one.
+- Channel binding isn't supported, as in Kafka.
 
 Source: ScramSaslServer, ScramMessages of Kafka.
 """

@@ -1,12 +1,13 @@
-"""Loads the keys and certificates of a listener: PEM in files or in settings, PKCS12 files, JKS
-files.
+"""Loads the keys and certificates of a listener: PEM in files or settings, PKCS12 and JKS files.
 
 Rules:
 
-- A file with a private key is refused if everybody may read it.
-- PKCS12 needs the package cryptography (``kwire[security]``). Java reads a PKCS12 file where the
-  type is JKS too, and a JKS file where it is PKCS12; so does kwire.
-- Deriving the keys of a PKCS12 file stops the event loop, so the time it takes is bounded.
+- A file that holds a private key and that every user of the machine may read is refused.
+- PKCS12 needs the package cryptography (``kwire[security]``).
+- The content of the file decides between PKCS12 and JKS, whichever of the two the setting names.
+  Java does the same.
+- The event loop waits while the keys of a PKCS12 file are derived from its password. So a file that
+  takes too long is refused (``pkcs12_rounds``).
 
 Source: DefaultSslEngineFactory of Kafka.
 """
