@@ -1,7 +1,8 @@
-"""What the APIs of topics need: WRITE, READ, DESCRIBE, DELETE, ALTER or CREATE on each topic.
+"""The rights for the APIs of topics: WRITE, READ, DESCRIBE, DELETE, ALTER or CREATE on each topic.
 
-A topic that the client may not see has the same answer whether it exists or not. Only a topic id
-tells whether a topic has it, because ids aren't secret in Kafka either.
+The answer for a topic that the client may not see is the same whether or not the topic exists. A
+topic id is different: the answer shows whether it exists, because ids aren't secret in Kafka
+either.
 
 Source: KafkaApis, ControllerApis, DescribeTopicPartitionsRequestHandler of Kafka.
 """
@@ -139,9 +140,10 @@ async def _unwritten(
 
 
 async def fetch(request: FetchRequest, gate: Gate) -> Any:
-    """READ on each topic, which the handler checks: a session has topics of earlier requests.
+    """The guard of Fetch. Clients need READ on each topic, brokers CLUSTER_ACTION.
 
-    A replica needs CLUSTER_ACTION.
+    The handler checks READ itself, because a fetch session also contains topics of earlier
+    requests.
     """
     replica_id = request.replica_state.replica_id if request.replica_state else request.replica_id
     if replica_id < 0 or gate.may_on_cluster(AclOperation.CLUSTER_ACTION):
