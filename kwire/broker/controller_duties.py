@@ -1,12 +1,13 @@
-"""The controller's duties: fencing the silent, preferred leaders, elections, the store's upkeep.
+"""The duties of the controller: it fences brokers, elects leaders, and cleans up the metadata
+store.
 
 Rules:
 
-- Whoever holds the controller's key does them, and commits under it: a broker that has lost the key
-  changes nothing by it.
-- Leaders of brokers that are fenced are elected in the same commit.
-- Preferred leaders are elected every ``leader.imbalance.check.interval.seconds`` if
-  ``auto.leader.rebalance.enable`` is set, and partitions without a leader are looked at every
+- The broker that holds the controller's key in the store is the controller. It commits under this
+  key, so a broker that has lost the key can't change anything.
+- The commit that fences a broker also elects new leaders for its partitions.
+- If ``auto.leader.rebalance.enable`` is set, preferred leaders are elected every
+  ``leader.imbalance.check.interval.seconds``. Partitions without a leader are looked at every
   ``unclean.leader.election.interval.ms``.
 """
 
@@ -61,7 +62,8 @@ class ControllerDuties:
     async def perform(
         self, broker: Broker, sessions: Sessions, dead: Container[tuple[int, str]]
     ) -> float:
-        """Do what is due; the ms after which something else is, if no session changes.
+        """Do the duties whose time has come. Returns the ms until the next duty, if no session
+        changes before.
 
         ``dead`` are processes that are proven dead: (node id, incarnation).
         """

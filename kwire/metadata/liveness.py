@@ -1,14 +1,14 @@
-"""Whom the controller fences, by the sessions that the store shows; pure.
+"""Which brokers the controller fences, by the sessions in the metadata store; pure.
 
 Rules:
 
-- A broker is alive while the store shows a session of the process that is registered.
-- A session that this controller has seen and that is gone has ended: the broker is fenced at once.
-- A new controller gives every broker a whole session time to appear. It doesn't know since when a
-  session is missing, and after an outage of the store all brokers begin new sessions. A broker
-  without a session that is proven dead doesn't get this time.
-- A broker may answer as a leader of replicated partitions until the deadline of its own session,
-  which lies before the moment at which the store ends it.
+- A broker is alive while the store has a session of the process that is registered.
+- If a session that this controller has seen is gone, the broker is fenced at once.
+- A new controller waits a whole session time for the session of every broker, because it doesn't
+  know since when a session is missing. After an outage of the store, all brokers begin new
+  sessions. A broker whose process is proven dead doesn't get this time.
+- A broker may answer as the leader of replicated partitions until the deadline of its session. The
+  deadline is earlier than the end of the session in the store.
 """
 
 from collections.abc import Container, Mapping
@@ -18,18 +18,18 @@ from kwire.metadata.image import BrokerImage
 from kwire.metadata.store import Sessions
 
 MARGIN = 0.1
-"""This part of a session's time is kept as a distance between deadline and end."""
+"""The part of a session's time by which the deadline is earlier than the end."""
 
 
 class Verdict(NamedTuple):
-    """Who is to be fenced now, and when to look again even if no session changes."""
+    """The brokers to fence now, and when to look again even if no session changes."""
 
     silent: frozenset[int]
     look_again_ms: float
 
 
 class Liveness:
-    """The view of one controller, from its election on."""
+    """What one controller knows of the sessions, from its election on."""
 
     def __init__(self, elected_ms: int, session_ms: int) -> None:
         self._grace_end_ms = elected_ms + session_ms
@@ -64,8 +64,8 @@ class Liveness:
 
 
 def deadline_ms(kept_ms: float, ttl_ms: int) -> float:
-    """When a broker has to assume that its session is over, by its own steady clock.
+    """The time on its own steady clock from which a broker must assume that its session is over.
 
-    ``kept_ms`` is the time just before the last keepalive was sent that the store answered.
+    ``kept_ms`` is the time just before it sent the last keepalive that the store has answered.
     """
     return kept_ms + ttl_ms * (1 - MARGIN)
