@@ -363,7 +363,7 @@ class Broker:
             if self.suspects is not None:
                 self.fetchers.place(())  # there may have to be more tasks, or fewer
         if self.suspects is not None:
-            self.suspects.look()
+            self.suspects.follow(image)
         await self._served.take_roles(image, changes)
         self._follow_leaders()
         await self._served.publish(image, changes)
