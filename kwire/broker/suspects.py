@@ -11,7 +11,8 @@ Rules:
   followers, no broker fetches, and no broker is ever suspected.
 - An answer waits until the suspected broker is fenced, because that elects other leaders, or until
   the suspected broker answers a fetch again. An answer waits at most until ``PATIENCE_S`` after the
-  connection broke. Further failures of the same registration begin no other wait.
+  connection broke. Further failures of the same registration begin no other wait. A broker that
+  stops in order has handed over what it led before its connections end: no answer waits for it.
 - If a partition has followers, each answer waits ``NOTICE_S`` first: a client may notice the death
   of a broker before this broker does.
 - The next image of the metadata wakes the answers that wait. A wait needs no task.
@@ -102,6 +103,6 @@ class Suspects:
         for node_id, (epoch, end_s) in self._lost.items():
             registered = image.brokers.get(node_id)
             is_here = registered is not None and registered.epoch == epoch
-            if is_here and not image.brokers[node_id].is_fenced and now_s < end_s:
+            if is_here and image.brokers[node_id].is_active and now_s < end_s:
                 until_s = max(end_s, until_s or 0.0)
         return until_s

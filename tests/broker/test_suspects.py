@@ -34,7 +34,9 @@ async def test_nobody_is_suspected_who_is_fenced_gone_or_new() -> None:
     """The image says who leads instead; a newer registration is another process."""
     suspects = Suspects()
     suspects.lost(2, _image())
-    for settled in (_image(is_fenced=True), _image(epoch=6), MetadataImage()):
+    stops = BrokerImage(2, None, (), epoch=5, is_fenced=False, is_shutting_down=True)
+    leaves = MetadataImage(brokers={2: stops})
+    for settled in (_image(is_fenced=True), _image(epoch=6), MetadataImage(), leaves):
         assert suspects.wait_until_s(settled, LONG_AGO) is None
     suspects.lost(2, _image(epoch=6))
     assert suspects.wait_until_s(_image(epoch=6), LONG_AGO) is not None
