@@ -88,7 +88,7 @@ spark-cluster: $(VENV)/.test bring-etcd ## test PySpark on three kwires and an e
 	$(BIN)/python -m compat_tests.cluster --run \
 		$(BIN)/python -m spark_tests.environment --lane $(or $(LANE),stock) $(or $(FILES),$(CLUSTER_SPARK)) $(ARGS)
 
-spark-chaos: $(VENV)/.test ## pipelines into each sink while driver, workers and broker are killed; takes more than an hour (ARGS="--sink delta --records 100000 --kills 8 --seed 1" LANE=new)
+spark-chaos: $(VENV)/.test bring-etcd ## pipelines into each sink while driver, workers and broker are killed, a query while the brokers of a cluster are; takes more than an hour (ARGS="--sink delta --records 100000 --kills 8 --seed 1" LANE=new)
 	$(BIN)/python -m spark_tests.environment --lane $(or $(LANE),stock) -m long
 	$(BIN)/python -m spark_tests.environment --lane $(or $(LANE),stock) --run chaos $(ARGS)
 

@@ -69,6 +69,7 @@ def _topic(cluster: KwireCluster, name: str) -> None:
     admin.create_topics([NewTopic(name, PARTITIONS, 3)])[name].result(TIMEOUT_S)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("end", ["stop", "kill"])
 def test_each_number_arrives_once(
     spark: SparkSession, cluster: KwireCluster, tmp_path: Path, end: str

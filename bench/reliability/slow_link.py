@@ -31,6 +31,8 @@ from kwire.testing.waiting import wait_until
 DELAY_S = 0.05
 BITS_PER_S = 3_000_000
 QUEUE_S = 0.5
+IDLE_S = 0.1
+"""So often a cable without frames looks whether it is to end."""
 FRAME_BYTES = 1 << 16
 SLOW_S = 20.0
 """So long it is measured what the others do, once the slow replica isn't in sync."""
@@ -74,7 +76,7 @@ class Way:
                 os.write(self.target, self._frames.popleft()[1])
             except OSError:
                 continue  # an end is down: the frame is lost
-        return self._frames[0][0] - now_s if self._frames else 1.0
+        return self._frames[0][0] - now_s if self._frames else IDLE_S
 
 
 class SlowCable:
@@ -93,7 +95,7 @@ class SlowCable:
             while not self._ends.is_set():
                 now_s = time.monotonic()
                 wait_s = min(way.give(now_s) for way in self._ways.values())
-                for key, _ in selector.select(min(wait_s, 0.1)):
+                for key, _ in selector.select(max(wait_s, 0.0)):
                     self._ways[key.fd].take(os.read(key.fd, FRAME_BYTES), time.monotonic())
 
     def __enter__(self) -> "SlowCable":

@@ -230,6 +230,7 @@ class Membership:
         if broker.suspects is None:
             return
         if is_there:
+            broker.suspects.meet([node_id], broker.image)
             broker.suspects.answered(node_id)
         else:
             broker.suspects.lost(node_id, broker.image)
