@@ -42,7 +42,7 @@ CLUSTER_COMPAT := $(addprefix compat_tests/test_,cluster_tools.py cluster_replic
 	groups.py transactions.py transaction_errors.py streams.py::test_a_word_count_that_is_killed)
 SECURED_COMPAT := $(addprefix compat_tests/test_,clients.py admin.py groups.py consumer_group_protocol.py transactions.py java_tools.py secured_programs.py)
 SHORT_SECURED := $(addprefix compat_tests/test_,clients.py admin.py)
-CHAOS := $(addprefix compat_tests/test_,moves_between_directories.py cluster_kills.py cluster_chaos.py kafka_directory_in_cluster.py)
+CHAOS := $(addprefix compat_tests/test_,moves_between_directories.py cluster_kills.py cluster_chaos.py truncation.py kafka_directory_in_cluster.py)
 CLUSTER_SPARK := $(addprefix spark_tests/test_,batch.py streaming.py transactions.py sinks_topic.py \
 	pipeline_files.py pipeline_upkeep.py::test_verify_finds_a_gap_and_a_double)
 
@@ -92,7 +92,7 @@ spark-cluster: $(VENV)/.test bring-etcd ## test PySpark on three kwires and an e
 	$(BIN)/python -m compat_tests.cluster --run \
 		$(BIN)/python -m spark_tests.environment --lane $(or $(LANE),stock) $(or $(FILES),$(CLUSTER_SPARK)) $(ARGS)
 
-spark-chaos: $(VENV)/.test ## pipelines into each sink while driver, workers and broker are killed; takes more than an hour (ARGS="--sink delta --records 100000 --kills 8 --seed 1" LANE=new)
+spark-chaos: $(VENV)/.test bring-etcd ## pipelines into each sink while driver, workers and broker are killed, a query while the brokers of a cluster are; takes more than an hour (ARGS="--sink delta --records 100000 --kills 8 --seed 1" LANE=new)
 	$(BIN)/python -m spark_tests.environment --lane $(or $(LANE),stock) -m long
 	$(BIN)/python -m spark_tests.environment --lane $(or $(LANE),stock) --run chaos $(ARGS)
 

@@ -269,27 +269,32 @@ def test_consumers_go_on_without_a_rebalance(
 def test_a_word_count_while_brokers_are_killed(
     cluster: Cluster, admin: KafkaAdminClient, tmp_path: Path
 ) -> None:
-    """Streams with exactly once: of every word each count comes out once, in order."""
+    """Streams with exactly once: of every word each count comes out once, in order.
+
+    Lines are counted while a broker bounces, and while it is down.
+    """
     configs = {"min.insync.replicas": "2"}
     admin.create_topics([NewTopic(name, 2, 3, topic_configs=configs) for name in (SOURCE, TARGET)])
     where, written = cluster.bootstrap, 0
     file = settings(tmp_path / "a", where, "words-chaos")
     with Path(file).open("a", encoding="utf-8") as more:
         more.write("replication.factor=3\n")
+
+    def wait_for_counts(lines: int) -> None:
+        wait_until(
+            lambda: count_of(where, TARGET, 2) >= lines * 4, timeout_s=PATIENCE_S, what="counts"
+        )
+
     with running(WORD_COUNT, file):
         for broker in cluster.brokers.values():
             write_lines(where, written)
             written += LINES_PER_ROUND
-            wait_until(
-                lambda n=written: count_of(where, TARGET, 2) >= (n - LINES_PER_ROUND // 2) * 4,  # type: ignore[misc]
-                timeout_s=PATIENCE_S,
-                what="counts",
-            )
+            wait_for_counts(written - LINES_PER_ROUND // 2)
             broker.kill()
+            write_lines(where, written)
+            written += LINES_PER_ROUND
+            wait_for_counts(written)
             broker.restart()
-        wait_until(
-            lambda: count_of(where, TARGET, 2) >= written * 4, timeout_s=PATIENCE_S, what="counts"
-        )
     counts: dict[str, list[int]] = {}
     for key, value in read_rows(where, TARGET, 2):
         counts.setdefault(key.decode(), []).append(int.from_bytes(value))

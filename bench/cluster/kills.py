@@ -67,6 +67,7 @@ class Load:
         ]
         for writer, other in zip(self.writers, after.writers if after else (), strict=False):
             writer.next_offset = other.next_offset
+        self.record_bytes = RECORD_BYTES
         self._ends = Event()
         self._thread = Thread(target=self._write)
 
@@ -85,7 +86,7 @@ class Load:
     def _write(self) -> None:
         while not self._ends.is_set():
             for writer in self.writers:
-                writer.send(1, RECORD_BYTES)
+                writer.send(1, self.record_bytes)
 
     def stop(self) -> None:
         """Write no more."""

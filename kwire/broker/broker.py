@@ -110,6 +110,7 @@ class Broker:
         self.selects_nearest = config.selects_nearest_replica()
         self.reach: Reach | None = None
         self.suspects: Suspects | None = None
+        self._has_set_aside = False
         self.throttles = throttles_of(self, None)
         self.do_afterwards: Callable[[Callable[[], object]], object] = lambda do: do()
         self.fetch_sessions = FetchSessions(self.random)
@@ -363,7 +364,7 @@ class Broker:
             if self.suspects is not None:
                 self.fetchers.place(())  # there may have to be more tasks, or fewer
         if self.suspects is not None:
-            self.suspects.look()
+            self.suspects.follow(image)
         await self._served.take_roles(image, changes)
         self._follow_leaders()
         await self._served.publish(image, changes)
@@ -380,9 +381,10 @@ class Broker:
             self.fetchers.place(moved)
 
     def look_at_offline(self) -> None:
-        """Have other brokers take over what is offline here; called when that may have changed."""
-        if self.log_manager.failures or self.offline_partitions():
-            self._offline_replicas.look()
+        """Have others take over what is offline or full here; called when that may have changed."""
+        is_needed = any(data.health.is_useless for data in self.log_manager.data_directories)
+        if is_needed or self._has_set_aside or self.offline_partitions():
+            self._has_set_aside = self._offline_replicas.look()
 
     def _tell_coordinators(self) -> None:
         """Have the coordinators look which partitions this broker leads."""
