@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import kafka
 import pytest
-from kafka.errors import KafkaError, TopicAuthorizationFailedError
+from kafka.errors import KafkaError
 
 from compat_tests.java_tools import run_tool
 from kwire.testing.certificates import Authority
@@ -105,7 +105,7 @@ def test_begin_with_one_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
                 run(words)
             bob = client_of(f"localhost:{port}", directory / "ca.pem", "bob", "SCRAM-SHA-512")
             _send(bob, "orders")
-            with pytest.raises(TopicAuthorizationFailedError):
+            with pytest.raises(KafkaError, match="AuthorizationFailed"):
                 _read(bob, "orders", "any")
             before = (directory / "server.pem").read_bytes()
             doctor, renew = commands("renew", **at)
@@ -211,7 +211,7 @@ def test_acls(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
         run(words)
     _send(alice, "orders")
     assert _read(bob, "orders", "billing") == b"hello"
-    with pytest.raises(TopicAuthorizationFailedError):
+    with pytest.raises(KafkaError, match="AuthorizationFailed"):
         _send(bob, "orders")
 
 
