@@ -82,7 +82,8 @@ def test_a_token_that_nobody_signed():
     ("text", "said"),
     [
         ("security.protocol=TLS\n", "TLS for configuration security.protocol: must be one of PLA"),
-        (LOGIN.replace("=PLAIN\n", "=GSSAPI\n"), "GSSAPI for configuration sasl.mechanism: must"),
+        (LOGIN.replace("=PLAIN\n", "=X\n"), "X for configuration sasl.mechanism: must"),
+        (LOGIN.replace("=PLAIN\n", "=GSSAPI\n"), "must name a key and whose it is"),
         (LOGIN.replace("sasl.mechanism=PLAIN\n", ""), "value None for configuration sasl.mechanis"),
         (LOGIN.replace("sasl.jaas.config", "sasl.jaas.confg"), "sasl.jaas.confg: there is no sett"),
         (LOGIN.replace("username", "user"), "must have the name and password of a login"),
