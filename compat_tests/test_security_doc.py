@@ -75,8 +75,10 @@ def client_of(bootstrap: str, ca_file: Path, user: str, mechanism: str) -> dict[
 
 def _send(how: dict[str, Any], topic: str) -> None:
     producer = kafka.KafkaProducer(**how)
-    producer.send(topic, b"hello").get(30)
-    producer.close()
+    try:
+        producer.send(topic, b"hello").get(30)
+    finally:
+        producer.close(5)
 
 
 def _read(how: dict[str, Any], topic: str, group: str) -> bytes:
