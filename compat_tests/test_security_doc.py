@@ -17,6 +17,12 @@ from typing import Any, NamedTuple
 
 import kafka
 import pytest
+from confluent_kafka.admin import (
+    AdminClient,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 from kafka.errors import KafkaError
 
 from compat_tests.java_tools import run_tool
@@ -151,6 +157,23 @@ class Place(NamedTuple):
         return client_of(self.sasl, self.directory / "ca.pem", user, mechanism)
 
 
+def _create_users(place: Place) -> None:
+    """Those of SCRAM, by ``admin``; another test makes one with the page's own command."""
+    login = {
+        "bootstrap.servers": place.sasl,
+        "security.protocol": "SASL_SSL",
+        "ssl.ca.location": f"{place.directory}/ca.pem",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "admin",
+        "sasl.password": "secret-of-admin",
+    }
+    admin = AdminClient(login)
+    info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 8192)
+    for user in ("alice", "bob"):
+        wanted = UserScramCredentialUpsertion(user, info, f"secret-of-{user}".encode())
+        admin.alter_user_scram_credentials([wanted])[user].result(30)
+
+
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     """Listeners, PLAIN and an authorizer as the page has them; SCRAM users made by ``admin``."""
@@ -182,12 +205,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
             assert broker.stdout is not None
             assert "ready" in broker.stdout.readline()
             found.tool_file("admin.properties", "plain.Plain", "PLAIN", "admin")
-            for user in ("alice", "bob", "scheduler"):
-                password = f"SCRAM-SHA-512=[iterations=8192,password=secret-of-{user}]"
-                how = ("--bootstrap-server", found.sasl, "--command-config")
-                how = *how, str(directory / "admin.properties")
-                entity = ("--entity-type", "users", "--entity-name", user)
-                run(["kafka-configs", *how, "--alter", *entity, "--add-config", password])
+            _create_users(found)
             yield found
         finally:
             broker.terminate()
