@@ -213,6 +213,7 @@ class Move:
             return
         for segment in left:
             segment.relocate(removed)  # readers may hold it
+            segment.close()  # a file that is open keeps its room on the disk after its removal
         remove_ms = steady_ms + current.config.file_delete_delay_ms
         self._manager.doomed.append((remove_ms, removed))
         self._former = removed.parent
