@@ -4,9 +4,8 @@ Behaviour:
 
 - A fetch from an offset means that the follower has all records before it. So before it is
   answered, it may raise the high watermark and bring the follower into the ISR.
-- If the leader epoch of the follower's last record ends earlier in the leader's log, the response
-  has the diverging epoch instead of records (KIP-595), and the leader learns nothing from the
-  fetch.
+- If the epoch of the follower's last record ends earlier in the leader's log, the response has the
+  diverging epoch instead of records (KIP-595), and the leader learns nothing from the fetch.
 - A fetch is refused for each partition if its broker epoch isn't the registered one (KIP-903), even
   if this broker only doesn't know the epoch yet. A fetch by a broker that isn't a replica gets
   UNKNOWN_LEADER_EPOCH.
@@ -18,8 +17,7 @@ Behaviour:
   answer comes after ``WATERMARK_DELAY_S`` at the latest. Records that arrive before that bring the
   new one along, so a busy partition costs one fetch for each append, not two.
 - A throttle may hold back records from a follower that is out of sync (``kwire.broker.throttles``).
-- ``max_bytes`` is a soft limit. Partitions that didn't fit come first in the next response. What
-  their followers report is stored nevertheless.
+- ``max_bytes`` is a soft limit. Partitions that didn't fit come first in the next response.
 
 Source: ReplicaManager.fetchMessages, Partition.fetchRecords and Replica of Kafka.
 """
