@@ -141,10 +141,9 @@ async def _unwritten(
 
 
 async def fetch(request: FetchRequest, gate: Gate) -> Any:
-    """The guard of Fetch. Clients need READ on each topic, brokers CLUSTER_ACTION.
+    """READ on each topic for clients, which the handler checks; CLUSTER_ACTION for brokers.
 
-    The handler checks READ itself, because a fetch session also contains topics of earlier
-    requests.
+    A fetch session also has topics of earlier requests, so the guard can't check them.
     """
     replica_id = request.replica_state.replica_id if request.replica_state else request.replica_id
     if replica_id < 0 or gate.may_on_cluster(AclOperation.CLUSTER_ACTION):
