@@ -1,11 +1,12 @@
-"""Connections to brokers by TLS and with a login: streams that are ready for requests.
+"""Opens connections to brokers with TLS and a login, for kwire's commands and for brokers.
 
 Rules:
 
-- TLS and the login are done while a stream is opened, so who uses it knows nothing of them. A
-  login that fails is an OSError, like a broker that can't be reached.
-- With SCRAM the broker proves that it knows the password too. The derivation of the keys is slow
-  by design, so a thread does it: a broker that logs in at another serves its clients meanwhile.
+- A connection is returned after the TLS handshake and the login, so its user needs to know of
+  neither. A failed login is an OSError, like a broker that can't be reached.
+- With SCRAM, the broker also proves that it knows the password's keys. The derivation of the keys
+  is slow on purpose, so a thread does it, and a broker that logs in to another serves its clients
+  meanwhile.
 
 Source: SaslClientAuthenticator, ScramSaslClient of Kafka; RFC 4616, RFC 5802.
 """
@@ -50,11 +51,11 @@ InThread: TypeAlias = Callable[..., Awaitable[Any]]
 
 
 class Credentials(NamedTuple):
-    """A user, its password, and the SASL mechanism to log in with.
+    """The user, the password and the SASL mechanism of a login.
 
-    ``is_delegation_token``: they are the id and the secret of one (KIP-48). For OAUTHBEARER
-    ``token`` gives the token of a login, in a thread; OSError. For GSSAPI ``messages`` gives the
-    messages of a login at a host.
+    With ``is_delegation_token``, they are the id and the HMAC of a token (KIP-48). For OAUTHBEARER,
+    ``token`` returns the token for a login; a thread calls it; OSError. For GSSAPI, ``messages``
+    makes the messages of a login at a host.
     """
 
     mechanism: str
