@@ -190,9 +190,13 @@ def numbers(directory: Path, package: Path, seconds: float) -> Iterator[Number]:
             ready_for_much_data(running)
             rates["2 librdkafka producers"] = producers(workers, program(running), seconds)
             found[count] = rates
+    with Workers(directory / "workers-3", package, 3) as workers:
+        idle_mb[3] = workers.memory_mb()
     added = idle_mb[2] - idle_mb[1]
     yield Number("memory that 2 workers and their supervisor add to 1 broker", added, "MB")
-    yield Number("memory for each of the 2 workers", idle_mb[2] / 2, "MB", MEMORY_BAR_MB)
+    yield Number("memory of each of these 2, the supervisor's included", idle_mb[2] / 2, "MB")
+    further = idle_mb[3] - idle_mb[2]
+    yield Number("memory that a further worker adds", further, "MB", MEMORY_BAR_MB)
     for name, one in found[1].items():
         yield from _compared(name, one, found[2][name])
 
