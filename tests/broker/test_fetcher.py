@@ -18,7 +18,16 @@ from kwire.protocol.messages.list_offsets import ListOffsetsRequest
 from kwire.protocol.types import Request, Response
 from kwire.testing.log_scan import check_log
 from kwire.testing.waiting import until
-from tests.broker.following import EPOCH, LEADER, NODE, SESSION, Following, answer, batch_at
+from tests.broker.following import (
+    EPOCH,
+    LEADER,
+    NODE,
+    NOW_MS,
+    SESSION,
+    Following,
+    answer,
+    batch_at,
+)
 
 
 @asynccontextmanager
@@ -30,6 +39,7 @@ async def following(tmp_path: Path, **config: Any) -> AsyncIterator[Following]:
         for log in made.log_manager.logs.values():
             check_log(log, has_gaps=True)
         nursery.cancel_scope.cancel()
+    made.log_manager.close(NOW_MS, clean=False)
 
 
 async def asks(broker: Following, offset: int, index: int = 0) -> None:

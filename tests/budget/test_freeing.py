@@ -27,7 +27,6 @@ from tests.budget.test_worst_requests import (
     prepare,
     worst,
 )
-from tests.budget.test_worst_requests import small_slices as small_slices
 from tests.performance.desk import Message, desk, sent
 
 ELEMENTS = 3000
@@ -66,8 +65,7 @@ class FreeMeter(trio.abc.Instrument):
         self.most = self._before = 0
 
     def __enter__(self):
-        gc.collect()
-        gc.disable()
+        gc.disable()  # a collection in a step would count as what the step frees
         trio.lowlevel.add_instrument(self)
         return self
 
@@ -84,10 +82,16 @@ class FreeMeter(trio.abc.Instrument):
         self.most = max(self.most, self._before - sys.getallocatedblocks())
 
 
+@pytest.fixture
+def in_a_thread(monkeypatch):
+    """Smaller requests than otherwise are decoded, and taken apart, in a thread."""
+    monkeypatch.setattr("kwire.connection.large.INLINE_ELEMENTS", 50)
+
+
 @pytest.mark.parametrize(
     "settings", [{}, AUTHORIZED, DENIED], ids=["everybody may", "a super user", "denied"]
 )
-async def test_the_event_loop_frees_no_large_request(tmp_path, monkeypatch, small_slices, settings):
+async def test_the_event_loop_frees_no_large_request(tmp_path, monkeypatch, in_a_thread, settings):
     """Each handler names what it has made, so that the thread takes that apart."""
     doomed = []  # it would count otherwise if the thread freed it during a step
     monkeypatch.setattr("kwire.connection.large.take_apart", doomed.append)
@@ -131,7 +135,7 @@ async def test_a_request_of_too_many_changes_is_refused_in_slices(
 
 
 async def test_what_a_request_has_made_is_freed_in_a_thread_if_it_fails(
-    tmp_path, monkeypatch, small_slices
+    tmp_path, monkeypatch, in_a_thread
 ):
     """A client may ask for too much again and again."""
     doomed = []
