@@ -55,15 +55,14 @@ class Place(NamedTuple):
 
     def create(self, *topics: str) -> None:
         """Create topics with one partition."""
-        made = AdminClient({"bootstrap.servers": self.plain}).create_topics(
-            [NewTopic(topic, 1, 1) for topic in topics]
-        )
-        for one in made.values():
+        admin = AdminClient({"bootstrap.servers": self.plain})
+        for one in admin.create_topics([NewTopic(topic, 1, 1) for topic in topics]).values():
             one.result(30)
 
     def delete(self, *topics: str) -> None:
         """Delete topics."""
-        for one in AdminClient({"bootstrap.servers": self.plain}).delete_topics(topics).values():
+        admin = AdminClient({"bootstrap.servers": self.plain})
+        for one in admin.delete_topics(list(topics)).values():
             one.result(30)
 
     def write(self, topic: str, value: bytes) -> None:

@@ -6,6 +6,8 @@ Only places are others: directories, hosts and ports. The broker is always a kwi
 import os
 import re
 import shlex
+import socket
+import ssl
 import subprocess
 import sys
 import uuid
@@ -15,7 +17,13 @@ from typing import Any, NamedTuple
 
 import kafka
 import pytest
-from kafka.errors import KafkaError, TopicAuthorizationFailedError
+from confluent_kafka.admin import (
+    AdminClient,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+from kafka.errors import KafkaError
 
 from compat_tests.java_tools import run_tool
 from kwire.testing.certificates import Authority
@@ -75,8 +83,10 @@ def client_of(bootstrap: str, ca_file: Path, user: str, mechanism: str) -> dict[
 
 def _send(how: dict[str, Any], topic: str) -> None:
     producer = kafka.KafkaProducer(**how)
-    producer.send(topic, b"hello").get(30)
-    producer.close()
+    try:
+        producer.send(topic, b"hello").get(30)
+    finally:
+        producer.close(5)
 
 
 def _read(how: dict[str, Any], topic: str, group: str) -> bytes:
@@ -105,7 +115,7 @@ def test_begin_with_one_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
                 run(words)
             bob = client_of(f"localhost:{port}", directory / "ca.pem", "bob", "SCRAM-SHA-512")
             _send(bob, "orders")
-            with pytest.raises(TopicAuthorizationFailedError):
+            with pytest.raises(KafkaError, match="AuthorizationFailed"):
                 _read(bob, "orders", "any")
             before = (directory / "server.pem").read_bytes()
             doctor, renew = commands("renew", **at)
@@ -147,6 +157,23 @@ class Place(NamedTuple):
         return client_of(self.sasl, self.directory / "ca.pem", user, mechanism)
 
 
+def _create_users(place: Place) -> None:
+    """Those of SCRAM, by ``admin``; another test makes one with the page's own command."""
+    login = {
+        "bootstrap.servers": place.sasl,
+        "security.protocol": "SASL_SSL",
+        "ssl.ca.location": f"{place.directory}/ca.pem",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "admin",
+        "sasl.password": "secret-of-admin",
+    }
+    admin = AdminClient(login)
+    info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 8192)
+    for user in ("alice", "bob"):
+        wanted = UserScramCredentialUpsertion(user, info, f"secret-of-{user}".encode())
+        admin.alter_user_scram_credentials([wanted])[user].result(30)
+
+
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     """Listeners, PLAIN and an authorizer as the page has them; SCRAM users made by ``admin``."""
@@ -178,12 +205,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
             assert broker.stdout is not None
             assert "ready" in broker.stdout.readline()
             found.tool_file("admin.properties", "plain.Plain", "PLAIN", "admin")
-            for user in ("alice", "bob", "scheduler"):
-                password = f"SCRAM-SHA-512=[iterations=8192,password=secret-of-{user}]"
-                how = ("--bootstrap-server", found.sasl, "--command-config")
-                how = *how, str(directory / "admin.properties")
-                entity = ("--entity-type", "users", "--entity-name", user)
-                run(["kafka-configs", *how, "--alter", *entity, "--add-config", password])
+            _create_users(found)
             yield found
         finally:
             broker.terminate()
@@ -196,9 +218,14 @@ def test_listeners(place: Place) -> None:
     files = {"ssl_cafile": f"{place.directory}/ca.pem", "ssl_certfile": pem, "ssl_keyfile": pem}
     how = {"bootstrap_servers": place.ssl, "security_protocol": "SSL", **files}
     _send(how, "by-the-certificate")  # CN=broker is the super user User:broker
-    del how["ssl_certfile"], how["ssl_keyfile"]
-    with pytest.raises(KafkaError):
-        kafka.KafkaProducer(**how, bootstrap_timeout_ms=3000)
+    context = ssl.create_default_context(cafile=files["ssl_cafile"])
+    host, port = place.ssl.split(":")
+    with (
+        socket.create_connection((host, int(port))) as plain,
+        context.wrap_socket(plain, server_hostname=host) as tls,
+        pytest.raises(ssl.SSLError, match="certificate required"),
+    ):
+        tls.recv(1)
 
 
 def test_acls(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,7 +238,7 @@ def test_acls(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
         run(words)
     _send(alice, "orders")
     assert _read(bob, "orders", "billing") == b"hello"
-    with pytest.raises(TopicAuthorizationFailedError):
+    with pytest.raises(KafkaError, match="AuthorizationFailed"):
         _send(bob, "orders")
 
 

@@ -24,7 +24,7 @@ MECHANISMS = ("PLAIN", *SCRAM, "OAUTHBEARER", "GSSAPI")
 
 _PREFIXED = (
     *("ssl.", "sasl.", "connections.max.reauth.ms", "principal.builder.class"),
-    "max.connection.creation.rate",
+    *("max.connection.creation.rate", "max.connections"),
 )
 _KEYSTORES = ("PEM", "PKCS12", "JKS")
 _VALIDATOR = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"

@@ -81,7 +81,6 @@ WITHOUT_EFFECT = (
     "log.initial.task.delay.ms",
     "log.local.retention.",
     "log.preallocate",
-    "max.connections.per.ip.overrides",
     "metadata.log.max.",
     "metadata.log.segment.",
     "metadata.max.",
@@ -157,8 +156,8 @@ _OF_SECURED_LISTENERS = (
 )
 """Settings that protect nothing while every listener is PLAINTEXT."""
 
-_OF_ANY_LISTENER = ".max.connection.creation.rate"
-"""So ends a setting of one listener that has an effect on every one."""
+_OF_ANY_LISTENER = (".max.connection.creation.rate", ".max.connections")
+"""So end the settings of one listener that have an effect on every one."""
 
 
 _UNPROTECTED = (

@@ -6,7 +6,7 @@ Rules:
   connections use the new one, as the listener does (``own_keys``).
 - The broker logs in with the mechanism of ``sasl.mechanism.inter.broker.protocol``, as the user
   that the listener's JAAS line names (``username`` and ``password``). By Kerberos it logs in with
-  the key of its listener.
+  the key of its listener, by OAUTHBEARER with a token from a file (``own_logins``).
 
 Source: ChannelBuilders.clientChannelBuilder, JaasContext of Kafka.
 """
@@ -20,8 +20,9 @@ import trio
 from kwire.budget.kind import Kind
 from kwire.client.peer import OpenStream
 from kwire.client.secured import Credentials, NewContext, open_secured
-from kwire.config.listener_settings import SCRAM, ListenerSettings
-from kwire.security.jaas_settings import own_login
+from kwire.config.listener_settings import MECHANISMS, ListenerSettings
+from kwire.config.secret_files import UnsafeFile
+from kwire.security.own_logins import TOKEN_URL, login_of
 
 if TYPE_CHECKING:
     from kwire.security.own_keys import Configured
@@ -59,12 +60,11 @@ def opener(
 
 def _credentials(settings: ListenerSettings) -> Credentials:
     mechanism = settings.text(_MECHANISM).upper()
-    served = [name for name in ("PLAIN", *SCRAM, "GSSAPI") if name in settings.mechanisms]
+    served = [name for name in MECHANISMS if name in settings.mechanisms]
     if mechanism not in served:
         problem = f"brokers log in with one of the listener's mechanisms: {', '.join(served)}"
         raise settings.error(_MECHANISM, mechanism, problem)
-    if mechanism == "GSSAPI":
-        from kwire.security.kerberos_client import kerberos_login
-
-        return kerberos_login(settings)
-    return own_login(settings, mechanism)
+    try:
+        return login_of(settings, mechanism)
+    except UnsafeFile as error:
+        raise settings.error(TOKEN_URL, "(hidden)", str(error)) from None

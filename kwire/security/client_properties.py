@@ -12,20 +12,15 @@ Rules:
 Source: CommonClientConfigs, SslConfigs, SaslConfigs of Kafka.
 """
 
-import json
-from base64 import urlsafe_b64encode
 from collections.abc import Mapping
-from functools import partial
-from time import time
 from typing import NamedTuple
-from urllib.parse import unquote, urlsplit
 
 from kwire.budget.kind import Kind
 from kwire.client.peer import OpenStream, open_tcp
 from kwire.client.secured import Credentials, open_secured
 from kwire.config.listener_settings import (
+    MECHANISMS,
     PROTOCOLS,
-    SCRAM,
     ListenerSettings,
     check_tls_values,
 )
@@ -34,12 +29,9 @@ from kwire.config.providers import resolved
 from kwire.config.secret_files import UnsafeFile, holds_secret, read_public, read_secret
 from kwire.config.settings import BROKER, ConfigError, Value, settings
 from kwire.security.among_brokers import DERIVATIONS
-from kwire.security.jaas import JaasLine
-from kwire.security.jaas_settings import JAAS, jaas_line, own_login
+from kwire.security.own_logins import login_of
 
 PROTOCOL, MECHANISM = "security.protocol", "sasl.mechanism"
-_MECHANISMS = ("PLAIN", *SCRAM, "OAUTHBEARER", "GSSAPI")
-TOKEN_URL = "sasl.oauthbearer.token.endpoint.url"  # noqa: S105
 _OWN = {PROTOCOL, MECHANISM, "client.id", "bootstrap.servers"}
 _SECURITY = ("ssl.", "sasl.", "security.")
 _OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
@@ -52,9 +44,6 @@ _JAVA = {
     "security.providers": "",
 }
 """Settings that name a Java class, each with the class whose behavior kwire has built in."""
-
-_CLAIM = "unsecuredLoginStringClaim_"
-_UNSECURED_S = 3600
 
 
 class ClientProperties(NamedTuple):
@@ -133,54 +122,7 @@ def _value(name: str, text: str | None) -> Value:
 
 def _login(found: ListenerSettings, given: Mapping[str, str]) -> Credentials:
     mechanism = given.get(MECHANISM, "").strip().upper()
-    if mechanism not in _MECHANISMS:
-        allowed = f"must be one of {', '.join(_MECHANISMS)}"
+    if mechanism not in MECHANISMS:
+        allowed = f"must be one of {', '.join(MECHANISMS)}"
         raise ConfigError(MECHANISM, given.get(MECHANISM), allowed)
-    if mechanism in ("PLAIN", *SCRAM):
-        return own_login(found, mechanism)
-    if mechanism == "GSSAPI":
-        from kwire.security.kerberos_client import kerberos_login
-
-        return kerberos_login(found)
-    return Credentials(mechanism, token=partial(_token, *_source_of_tokens(found, mechanism)))
-
-
-def _source_of_tokens(found: ListenerSettings, mechanism: str) -> tuple[str, JaasLine | None]:
-    """Where OAuth tokens come from: a file, or the JAAS line from which unsigned tokens are
-    made.
-    """
-    url = found.text(TOKEN_URL)
-    parts = urlsplit(url)
-    if url:
-        if parts.scheme != "file":
-            problem = "kwire reads tokens from files only: file:/path/to/token.jwt"
-            raise ConfigError(TOKEN_URL, url, problem)
-        path = unquote(parts.path)
-        read_secret(path)
-        return path, None
-    line = jaas_line(found, mechanism)
-    if line is None or f"{_CLAIM}sub" not in line.options:
-        problem = f'must name a file with a token (file:/…), or {JAAS} a {_CLAIM}sub="…"'
-        raise ConfigError(TOKEN_URL, None, problem)
-    return "", line
-
-
-def _token(path: str, line: JaasLine | None) -> str:
-    """The token for a login: read from the file, or newly made without a signature; OSError."""
-    if line is None:
-        try:
-            return read_secret(path).decode("ascii", "replace").strip()
-        except UnsafeFile as error:
-            raise OSError(str(error)) from None
-    claims: dict[str, object] = {
-        name.removeprefix(_CLAIM): text
-        for name, text in line.options.items()
-        if name.startswith(_CLAIM)
-    }
-    now_s = int(time())
-    claims |= {"iat": now_s, "exp": now_s + _UNSECURED_S}
-    return f"{_encoded({'alg': 'none'})}.{_encoded(claims)}."
-
-
-def _encoded(part: Mapping[str, object]) -> str:
-    return urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode()
+    return login_of(found, mechanism)

@@ -83,7 +83,7 @@ class LocalNames:
             return None
         if rule.found is None:
             return base
-        return rule.found.sub(rule.replacement, base, count=0 if rule.is_global else 1)
+        return str(rule.found.sub(rule.replacement, base, count=0 if rule.is_global else 1))
 
 
 def _rule(text: str) -> _Rule:
