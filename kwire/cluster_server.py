@@ -68,6 +68,12 @@ class ClusterServer(Server):
         except* KafkaError as group:
             raise StartError(f"cannot join the cluster: {_first(group)}") from None
 
+    async def preload(self) -> None:
+        """Import in a thread what a cluster's clients will need."""
+        from kwire.connection.preloading import preload
+
+        await self.broker.threads.loading.run(preload)
+
     async def _keep_store(self) -> None:
         try:
             with self._store_tasks:

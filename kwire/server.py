@@ -148,6 +148,9 @@ class Server:
             # Without the mark of a clean shutdown the next start recovers the logs.
             manager.close(self._clock.now_ms(), clean=clean, known=known)
 
+    async def preload(self) -> None:
+        """Import what clients will need, once the server is ready; nothing if it is alone."""
+
     def stop(self) -> None:
         """Ask the server to end; ``serve`` returns when it has ended.
 

@@ -18,11 +18,12 @@ from rich.console import Console
 
 from bench.brokers import ROOT
 from bench.choice import add_no
-from bench.cluster.kills import ClusterTrial, WorkersTrial
+from bench.cluster.kills import ClusterTrial
 from bench.cluster.measure import Number, table
 from bench.cluster.metadata import large, small
 from bench.cluster.replicated import measure
 from bench.cluster.replicated import table as replicated_table
+from bench.cluster.worker_kills import WorkersTrial
 from bench.cluster.workers import numbers as workers
 from bench.compiled import NotCompiled, compiled_kwire
 from bench.machine import machine

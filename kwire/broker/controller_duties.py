@@ -13,6 +13,7 @@ Rules:
 
 import logging
 from collections.abc import Callable, Container
+from functools import partial
 
 from kwire.broker.broker import Broker
 from kwire.broker.commits import Decide
@@ -20,7 +21,7 @@ from kwire.clock import Clock
 from kwire.metadata.balance import MOST_ELECTIONS, balanced, elections, with_leaders
 from kwire.metadata.changes import Change
 from kwire.metadata.image import MetadataImage
-from kwire.metadata.liveness import Liveness
+from kwire.metadata.liveness import Liveness, is_shared
 from kwire.metadata.registration import elect_controller, fence
 from kwire.metadata.store import Guard, MetadataStore, Session, Sessions
 
@@ -72,7 +73,9 @@ class ControllerDuties:
             return float("inf")
         guard, liveness = self._held
         now_ms = self._clock.steady_ms()
-        verdict = liveness.judge(broker.image.brokers, sessions, now_ms, dead)
+        verdict = liveness.judge(
+            broker.image.brokers, sessions, now_ms, dead, partial(_comes_back, broker)
+        )
         if verdict.silent:
             _tell(verdict.silent, broker.image)
             await broker.commit(apart(broker, fence, verdict.silent), guard=guard)
@@ -104,6 +107,13 @@ class ControllerDuties:
             log.info("elected %d preferred leaders", done)
         if done == MOST_ELECTIONS:
             self._balance_ms = now_ms  # there may be more
+
+
+def _comes_back(broker: Broker, node_id: int) -> bool:
+    """Whether a broker that is missing is a worker whose partitions nobody else has."""
+    if broker.integer("kwire.workers") < 2 or broker.image.brokers[node_id].is_shutting_down:
+        return False
+    return not is_shared(broker.image, node_id)
 
 
 def _tell(silent: frozenset[int], image: MetadataImage) -> None:

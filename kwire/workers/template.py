@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from kwire.config.broker import BrokerConfig
+from kwire.connection.preloading import preload
 from kwire.server import StartError, bind
 from kwire.workers.messages import MOST_BYTES, Ends, Ways
 from kwire.workers.worker import Worker
@@ -204,10 +205,7 @@ def _load(*, with_http: bool) -> None:
     Nothing is collected before the fork: each process would fill the gaps with objects of its own,
     and have its own copy of the pages around them.
     """
-    import kwire.broker.groups
-    import kwire.broker.peers
-    import kwire.broker.transactions
-
+    preload()
     if with_http:
         with suppress(ImportError):  # the worker that needs them says what is missing
             import kwire.web.app
