@@ -55,10 +55,10 @@ async def handle(request: CreateAclsRequest, context: RequestContext) -> CreateA
     try:
         await _create(bindings, context)
     except KafkaError as error:
-        for piece in pieces(valid):
-            if context.work.spend(len(piece) // 4):
+        for results_of_piece in pieces(valid):
+            if context.work.spend(len(results_of_piece) // 4):
                 await context.work.next_slice()
-            for result in piece:
+            for result in results_of_piece:
                 result.error_code, result.error_message = error.code, error.message
     free_in_thread(valid, context.work)
     return CreateAclsResponse(results=results)

@@ -7,9 +7,9 @@ Rules:
 - A new controller waits a whole session time for the session of every broker, because it doesn't
   know since when a session is missing. After an outage of the store, all brokers begin new
   sessions. A broker whose process is proven dead doesn't get this time.
-- A worker that ends is started again at once, and its port stays open meanwhile. If nobody else has
-  replicas of what it has, it isn't fenced for a moment: clients wait at its port, and needn't look
-  for a leader that isn't there.
+- A worker whose process ends is started again at once, and its port stays open meanwhile. If no
+  other broker has replicas of its partitions, it is fenced only after ``RETURN_MS``: until then
+  clients wait at its port, and don't look for another leader in vain.
 - A broker may answer as the leader of replicated partitions until the deadline of its session. The
   deadline is earlier than the end of the session in the store.
 """
@@ -23,9 +23,8 @@ from kwire.metadata.store import Sessions
 MARGIN = 0.1
 """The part of a session's time by which the deadline is earlier than the end."""
 
-
 RETURN_MS = 1000
-"""A worker that has ended is usually back after a tenth of a second."""
+"""How long a worker may be away before it is fenced. It is usually back after 0.1 s."""
 
 
 class Verdict(NamedTuple):

@@ -2,10 +2,11 @@
 
 Rules:
 
-- It shows the certificate of its own listener, and logs in as the user of the listener's JAAS line
-  (``username`` and ``password``), with ``sasl.mechanism.inter.broker.protocol``. By Kerberos it
-  logs in with the key of its listener, with OAUTHBEARER by a token from a file (``own_logins``).
-- A certificate that was renewed counts for new connections, as on the listener (``own_keys``).
+- The broker shows the certificate of its own listener. After a renewal of the certificate, new
+  connections use the new one, as the listener does (``own_keys``).
+- The broker logs in with the mechanism of ``sasl.mechanism.inter.broker.protocol``, as the user
+  that the listener's JAAS line names (``username`` and ``password``). By Kerberos it logs in with
+  the key of its listener, by OAUTHBEARER with a token from a file (``own_logins``).
 
 Source: ChannelBuilders.clientChannelBuilder, JaasContext of Kafka.
 """

@@ -3,12 +3,13 @@
 
 Rules:
 
-- The broker's key is in the keytab that its JAAS line names, for the principal that it names.
-- After the tickets both sides agree on a security layer: none, as in Kafka. TLS protects the rest.
-- A client is whom its ticket names. The name that it asks for doesn't count, as in Kafka:
-  kafka-python and aiokafka send that of the broker.
-- A login that was overheard can't be replayed. Kerberos keeps a list of the tickets that it has
-  seen; where the broker proves itself to the client too, each login has a key of its own.
+- The JAAS line names the broker's principal, and the keytab that holds the broker's key.
+- After the tickets, both sides agree on a security layer. kwire offers only "none", like Kafka: TLS
+  protects the connection instead.
+- The client's user is the one in its ticket. The user name that it asks for is ignored, as in
+  Kafka: kafka-python and aiokafka send the broker's.
+- An attacker who has overheard a login can't repeat it: the Kerberos library remembers the tickets
+  that it has seen, and with mutual authentication every login has a key of its own.
 
 Source: GssKrb5Server of the JDK, SaslServerCallbackHandler, KerberosLogin of Kafka.
 """

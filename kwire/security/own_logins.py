@@ -1,11 +1,13 @@
-"""How the owner of settings logs in at a broker: a command, or a broker at another one.
+"""How the owner of these settings logs in to a broker. The owner is a command, or another broker.
 
 Rules:
 
-- PLAIN and SCRAM take name and password of the JAAS line, GSSAPI its key or ticket.
-- OAUTHBEARER reads a token from the file that ``sasl.oauthbearer.token.endpoint.url`` names, at
-  each login: whoever renews the token replaces the file. Without a file the JAAS line says what is
-  in a token that nobody signs, as Kafka's options for tests do.
+- For PLAIN and SCRAM, the JAAS line has the user name and the password. For GSSAPI it names the key
+  or the ticket.
+- For OAUTHBEARER, the token is read at each login from the file that
+  ``sasl.oauthbearer.token.endpoint.url`` names. Whoever renews the token replaces the file. Without
+  a file, the JAAS line lists the content of a token, which is made without a signature. Kafka has
+  the same options, for tests.
 
 Source: JaasContext, OAuthBearerLoginCallbackHandler of Kafka.
 """
@@ -29,7 +31,7 @@ _UNSECURED_S = 3600
 
 
 def login_of(settings: ListenerSettings, mechanism: str) -> Credentials:
-    """The login of these settings with a mechanism that kwire serves; ConfigError, UnsafeFile."""
+    """The login for these settings by a mechanism that kwire supports; ConfigError, UnsafeFile."""
     if mechanism == "GSSAPI":
         from kwire.security.kerberos_client import kerberos_login
 
@@ -41,7 +43,7 @@ def login_of(settings: ListenerSettings, mechanism: str) -> Credentials:
 
 
 def _source_of_tokens(own: ListenerSettings, mechanism: str) -> tuple[str, JaasLine | None]:
-    """The file that tokens are read from, or the JAAS line that unsecured tokens are made of."""
+    """Where tokens come from: a file, or the JAAS line from which unsigned tokens are made."""
     url = own.text(TOKEN_URL)
     parts = urlsplit(url)
     if url:
@@ -59,7 +61,7 @@ def _source_of_tokens(own: ListenerSettings, mechanism: str) -> tuple[str, JaasL
 
 
 def token_of(path: str, line: JaasLine | None) -> str:
-    """The token of a login: the file's, or one that nobody signed; OSError."""
+    """The token for a login: read from the file, or newly made without a signature; OSError."""
     if line is None:
         try:
             return read_secret(path).decode("ascii", "replace").strip()
