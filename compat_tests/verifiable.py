@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from compat_tests.java_tools import QUICK, command
+from compat_tests.java_tools import command, quick
 from kwire.testing.waiting import wait_until
 
 PRODUCER = "org.apache.kafka.tools.VerifiableProducer"
@@ -24,7 +24,7 @@ class Verifiable:
 
     def __init__(self, main_class: str, bootstrap: str, *arguments: str) -> None:
         self._command = command(
-            main_class, "--bootstrap-server", bootstrap, *arguments, options=QUICK
+            main_class, "--bootstrap-server", bootstrap, *arguments, options=quick()
         )
         self._process: subprocess.Popen[str] | None = None
         self.events: list[dict[str, Any]] = []
