@@ -20,7 +20,8 @@ WHICH_PYTHON := import sys; print(sys.version, sys.base_prefix)
 # Tests start hundreds of Python processes: what each would compile is compiled once and kept.
 unexport PYTHONDONTWRITEBYTECODE
 
-# The unit tests use several processes; a selection of tests with ARGS is faster in one process.
+# The unit tests use several processes, and so do stock clients, each with a broker of its own: they
+# wait most of their time. A selection of tests with ARGS is faster in one process.
 # QUIET= names each file of tests while it is run.
 QUIET := -q
 # AGAIN= lets tests that have failed run a second time, see tests/parts.
@@ -60,8 +61,10 @@ test: $(VENV)/.test bring-etcd ## every test: check, other programs, a short fuz
 check: $(VENV)/.test ## format, lint, types, structure and unit tests but for the simulation, in about a minute
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
-	$(BIN)/pytest $(QUIET) $(AGAIN) tests -m "not processes" --ignore tests/simulation $(PARALLEL)
+	@echo "$(BIN)/mypy, while the unit tests wait now and then"; \
+	{ said=$$($(BIN)/mypy 2>&1); status=$$?; echo "$$said"; exit $$status; } & types=$$!; \
+	$(BIN)/pytest $(QUIET) $(AGAIN) tests -m "not processes" --ignore tests/simulation $(PARALLEL); tests=$$?; \
+	wait $$types && exit $$tests
 
 processes: $(VENV)/.test ## tests that start other programs: builds, stock clients, the pytest plugin
 	$(BIN)/pytest $(QUIET) $(AGAIN) tests -m processes $(PARALLEL) $(ARGS)
@@ -70,7 +73,7 @@ unit: $(VENV)/.test ## unit tests only (ARGS="tests/log -k roll")
 	$(BIN)/pytest $(QUIET) $(or $(ARGS),tests $(PARALLEL))
 
 compat: $(VENV)/.test ## test with stock clients and Kafka's Java tools (kwire, or BOOTSTRAP=host:port)
-	KWIRE_BOOTSTRAP=$(BOOTSTRAP) $(BIN)/pytest $(QUIET) $(AGAIN) compat_tests $(ARGS)
+	KWIRE_BOOTSTRAP=$(BOOTSTRAP) $(BIN)/pytest $(QUIET) $(AGAIN) compat_tests $(if $(BOOTSTRAP)$(ARGS),$(ARGS),$(PARALLEL))
 
 compat-cluster: $(VENV)/.test bring-etcd ## test replicas, groups, transactions, Streams and Kafka's tools on three kwires and an etcd (FILES=compat_tests: all tests; KWIRE_CLUSTER=kafka: replicas on Apache Kafka)
 	KWIRE_BOOTSTRAP=$(BOOTSTRAP) KWIRE_NODES=3 $(BIN)/pytest $(QUIET) $(AGAIN) $(or $(FILES),$(CLUSTER_COMPAT)) $(ARGS)
@@ -114,7 +117,7 @@ compiled-unit: build/compiled/.built
 	$(COMPILED_PYTEST) $(or $(ARGS),tests --ignore tests/performance --ignore tests/mutants --ignore tests/simulation $(PARALLEL))
 
 compiled-compat: build/compiled/.built
-	KWIRE_BOOTSTRAP= $(COMPILED_PYTEST) $(COMPILED_COMPAT)
+	KWIRE_BOOTSTRAP= $(COMPILED_PYTEST) $(COMPILED_COMPAT) $(PARALLEL)
 
 bench: $(VENV)/.test ## measure kwire and Apache Kafka 4.3.1 in one table (KAFKA=no: only kwire)
 	$(BIN)/python -m bench $(ARGS)

@@ -20,7 +20,7 @@ from kafka.structs import TopicPartition
 
 from compat_tests.clients import produce_confluent
 from compat_tests.conftest import Names
-from compat_tests.java_tools import QUICK, command, run_tool
+from compat_tests.java_tools import command, quick, run_tool
 from compat_tests.raw_client import RawClient
 from compat_tests.reading import count_of, read_all, read_rows
 from compat_tests.test_cluster_kills import REASSIGN, check_replicas
@@ -310,7 +310,7 @@ def test_the_performance_tool_while_a_leader_is_killed(cluster: Cluster, topic: 
     properties = ("--command-property", "acks=all")
     arguments = ("--bootstrap-server", cluster.bootstrap, "--topic", topic.name)
     victim = cluster.brokers[topic.partitions()[0][0]]
-    start = command(PERFORMANCE, *arguments, *size, *properties, options=QUICK)
+    start = command(PERFORMANCE, *arguments, *size, *properties, options=quick())
     with subprocess.Popen(
         start, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as run:

@@ -107,12 +107,15 @@ class Template:
         wake.setblocking(False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(wake.fileno())
+        waiting = select.poll()  # ``select.select`` takes no descriptor beyond 1,023
+        for one in (self._control, awake):
+            waiting.register(one, select.POLLIN)
         while True:
-            readable, _, _ = select.select([self._control, awake], [], [])
-            if awake in readable:
+            readable = {fd for fd, _ in waiting.poll()}
+            if awake.fileno() in readable:
                 awake.recv(MOST_BYTES)
                 self._reap()
-            if self._control in readable:
+            if self._control.fileno() in readable:
                 self._obey()
 
     def _obey(self) -> None:
