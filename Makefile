@@ -47,7 +47,7 @@ CHAOS := $(addprefix compat_tests/test_,moves_between_directories.py cluster_kil
 CLUSTER_SPARK := $(addprefix spark_tests/test_,batch.py streaming.py transactions.py sinks_topic.py \
 	pipeline_files.py pipeline_upkeep.py::test_verify_finds_a_gap_and_a_double)
 
-.PHONY: help run test check processes unit simulate compat compat-cluster cluster-chaos compat-secured short-compat-secured spark spark-cluster spark-chaos browser container compiled compiled-tests compiled-unit compiled-compat bench bench-cluster reliability pipelines costs hostile growth crash demo kafka etcd bring-etcd fuzz short-fuzz short-simulation mutants soak docs format lock clean usable-python bench-tls nightly
+.PHONY: help run test check processes unit simulate compat compat-cluster cluster-chaos compat-secured spark spark-cluster spark-chaos browser container compiled compiled-tests compiled-unit compiled-compat bench bench-cluster reliability pipelines segments costs hostile growth crash demo kafka etcd bring-etcd fuzz short-fuzz short-simulation mutants soak docs format lock clean usable-python bench-tls nightly
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -133,6 +133,9 @@ reliability: $(VENV)/.test bring-etcd ## kill, freeze and restart brokers of thr
 
 pipelines: $(VENV)/.test ## measure pipelines on Spark against the same jobs written by hand
 	$(BIN)/python -m bench.pipelines $(ARGS)
+
+segments: $(VENV)/.test ## measure reading segments without the broker against Spark's connector (ARGS=--publish)
+	$(BIN)/python -m bench.segments $(ARGS)
 
 costs: $(VENV)/.test ## accept the new costs of requests (calls, system calls, wake-ups, memory) after a change
 	KWIRE_RENEW_COSTS=1 $(BIN)/pytest $(QUIET) tests/performance/test_costs.py tests/performance/test_start.py

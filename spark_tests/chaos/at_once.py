@@ -35,14 +35,23 @@ def run_all(chosen: list[tuple[str, bool]], options: argparse.Namespace) -> list
     """The outcomes of the trials, in their order."""
     processes = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(options.jobs, processes, end_cleanly) as pool:
-        running = [pool.submit(_run, kind, on_cluster, options) for kind, on_cluster in chosen]
+        running = [
+            pool.submit(_run_or_end, kind, on_cluster, options) for kind, on_cluster in chosen
+        ]
         try:
             return [one.result() for one in running]
         except SystemExit:
             for child in multiprocessing.active_children():
                 child.terminate()
-            pool.shutdown(wait=True, cancel_futures=True)
             raise
+
+
+def _run_or_end(kind: str, on_cluster: bool, options: argparse.Namespace) -> Outcome:
+    """A trial; a signal ends the whole process after it, or it would begin another trial."""
+    try:
+        return _run(kind, on_cluster, options)
+    except SystemExit:
+        os._exit(1)
 
 
 def _run(kind: str, on_cluster: bool, options: argparse.Namespace) -> Outcome:
