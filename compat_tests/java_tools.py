@@ -174,9 +174,12 @@ def further_options(arguments: tuple[str, ...]) -> tuple[str, ...]:
     return ()
 
 
-def tool_command(main_class: str, *arguments: str) -> list[str]:
+def tool_command(
+    main_class: str, *arguments: str, options: Sequence[str] | None = None
+) -> list[str]:
     """Like ``command``, for a tool that runs for a moment and takes ``--bootstrap-server``."""
-    return command(main_class, *arguments, *further_options(arguments), options=QUICK)
+    options = quick() if options is None else options
+    return command(main_class, *arguments, *further_options(arguments), options=options)
 
 
 def run_tool(main_class: str, *arguments: str, stdin: str = "", fails: bool = False) -> str:
@@ -187,7 +190,7 @@ def run_tool(main_class: str, *arguments: str, stdin: str = "", fails: bool = Fa
     """
     with _archiving(arguments) as options:
         run = subprocess.run(
-            command(main_class, *arguments, *further_options(arguments), options=options),
+            tool_command(main_class, *arguments, options=options),
             input=stdin,
             capture_output=True,
             text=True,
@@ -203,7 +206,7 @@ def run_tool(main_class: str, *arguments: str, stdin: str = "", fails: bool = Fa
 def running_tool(main_class: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     """A tool that runs during the ``with`` block, with a pipe for its stdout."""
     process = subprocess.Popen(
-        command(main_class, *arguments, *further_options(arguments), options=quick()),
+        tool_command(main_class, *arguments),
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,

@@ -12,7 +12,7 @@ import pytest
 
 from compat_tests.clients import consume_confluent, produce_confluent
 from compat_tests.conftest import Names
-from compat_tests.java_tools import command, quick, run_tool
+from compat_tests.java_tools import run_tool, tool_command
 from compat_tests.test_clients import create
 from compat_tests.test_groups import rows
 from kwire.testing.waiting import wait_until
@@ -189,7 +189,6 @@ def test_two_java_consumers_share_a_topic(bootstrap: str, names: Names) -> None:
         "org.apache.kafka.tools.VerifiableConsumer",
         *("--bootstrap-server", bootstrap, "--topic", topic, "--group-id", group),
         *("--reset-policy", "earliest"),
-        options=quick(),
     )
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
     first, second = (subprocess.Popen(consumer, **pipes) for _ in range(2))  # type: ignore[call-overload]

@@ -29,7 +29,6 @@ PROTECTION = (
     "sasl.oauthbearer.jwt.",
     "sasl.oauthbearer.scope",
     "sasl.oauthbearer.scope.claim.name",
-    "sasl.oauthbearer.token.endpoint.url",
     "security.providers",
     "ssl.allow.dn.changes",
     "ssl.allow.san.changes",

@@ -6,7 +6,8 @@ import sys
 
 UNLESS_SET = (
     *("kwire.broker.client_metrics", "kwire.broker.quotas", "kwire.broker.replica_moves"),
-    *("kwire.connection.connection_rates", "kwire.connection.metering", "kwire.connection.secured"),
+    *("kwire.connection.connection_limits", "kwire.connection.connection_rates"),
+    *("kwire.connection.metering", "kwire.connection.secured"),
     *("kwire.security.audit", "kwire.security.authorizer"),
 )
 """What only settings, or requests of administrators, make a broker use."""

@@ -39,6 +39,7 @@ PARTS = (
     Part("short-fuzz", "property tests with new examples", "1 min"),
     Part("short-simulation", "clusters in virtual time under faults, seeded bugs", "3 min"),
     Part("compat", "stock clients and Kafka's Java tools", "7 min", "160 MB, Java tools"),
+    Part("short-compat-secured", "stock clients with TLS, a login, an authorizer", "30 s"),
     Part("compat-cluster", "groups, transactions, Streams on three brokers", "3 min"),
     Part("spark", "PySpark, two versions of it", "11 min", "about 1 GB, PySpark and Java"),
     Part("browser", "the page in Chromium", "1 min", "150 MB, Chromium, in CI"),
