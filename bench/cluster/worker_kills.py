@@ -97,7 +97,10 @@ class WorkersTrial:
     ) -> Iterator[Number]:
         """P15: workers die in turn; each is back with its records."""
         pids = dict(enumerate(self.pids(), 1))
-        back_s, loyal_s, own_s, others_s = [], [], [], []
+        back_s: list[float] = []
+        loyal_s: list[float] = []
+        own_s: list[float] = []
+        others_s: list[float] = []
         for kill in range(kills):
             number = kill % WORKERS + 1
             self._spare(number)

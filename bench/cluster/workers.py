@@ -63,7 +63,7 @@ class Rate(NamedTuple):
 
 
 class Workers:
-    """A running kwire with one or two workers, and a topic for each half of the load."""
+    """A running kwire with so many workers, and a topic for each half of the load."""
 
     def __init__(self, directory: Path, package: Path, count: int) -> None:
         options = ("--workers", str(count)) if count > 1 else ()

@@ -64,7 +64,8 @@ class Liveness:
         ]
         self._missing_ms = {one: self._missing_ms.get(one, now_ms) for one in missing}
         in_grace = now_ms < self._grace_end_ms
-        silent, look_again_ms = set(), float("inf")
+        silent: set[int] = set()
+        look_again_ms = float("inf")
         for one, since_ms in self._missing_ms.items():
             if in_grace and one not in self._seen and one not in dead:
                 look_again_ms = min(look_again_ms, self._grace_end_ms)
