@@ -7,6 +7,7 @@ from typing import Any
 
 import trio
 
+from kwire.broker.fetch_link import Watcher
 from kwire.broker.fetchers import Fetchers
 from kwire.broker.flusher import Flusher
 from kwire.broker.follower_partition import FollowerPartition
@@ -89,6 +90,7 @@ class Following:
         self.flusher = Flusher(self.clock.steady_ms, self.threads.syncing)
         self.random = Random(1)
         self.throttles: Throttles | None = None
+        self.watcher: Watcher | None = None
         self.background = nursery
         self.leader = ScriptedBrokers(nursery)
         self.leader.answer = self._answer
