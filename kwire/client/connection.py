@@ -121,8 +121,8 @@ class Connection:
                     with trio.CancelScope() as self._receiving:
                         while True:
                             self._take(await self._receive_frame())
-                    self._resting.set()
-                    if self._back is not None:
+                    while self._back is not None:
+                        self._resting.set()
                         await self._back.wait()
         except ClientError as error:
             failure = error

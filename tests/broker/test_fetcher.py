@@ -21,11 +21,21 @@ from kwire.testing.waiting import until
 from tests.broker.following import EPOCH, LEADER, NODE, SESSION, Following, answer, batch_at
 
 
+@pytest.fixture(autouse=True, params=[False, True], ids=["slowly", "quickly"])
+def fast_path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether what is common goes over the fast path: each test holds for both."""
+    monkeypatch.setitem(HOW, "has_poller", request.param)
+    return HOW["has_poller"]
+
+
+HOW = {"has_poller": False}
+
+
 @asynccontextmanager
 async def following(tmp_path: Path, **config: Any) -> AsyncIterator[Following]:
     """A broker that follows; its logs are checked at the end."""
     async with trio.open_nursery() as nursery:
-        made = Following(nursery, tmp_path / "data", **config)
+        made = Following(nursery, tmp_path / "data", **HOW, **config)
         yield made
         for log in made.log_manager.logs.values():
             check_log(log, has_gaps=True)
