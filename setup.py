@@ -22,7 +22,6 @@ from setuptools.errors import BaseError, CCompilerError
 COMPILED_MODULES = [
     "kwire/broker/acks.py",
     "kwire/broker/fetch_link.py",
-    "kwire/broker/fetching.py",
     "kwire/broker/follower_partition.py",
     "kwire/broker/followers.py",
     "kwire/broker/leader_partition.py",

@@ -45,7 +45,8 @@ class Twins:
                 log = manager.get_or_create(name, index, topic_id, LogConfig(), NOW_MS)
                 made = FollowerPartition(name, index, topic_id, log, 1, 5, 0)
                 self.partitions.append(made)
-        self.plain, self.slow = Fetching[FollowerPartition](), Fetching[FollowerPartition]()
+        self.plain: Fetching[FollowerPartition] = Fetching()
+        self.slow: Fetching[FollowerPartition] = Fetching()
         self.plainly = 0
         for fetching in (self.plain, self.slow):
             for partition in self.partitions:
