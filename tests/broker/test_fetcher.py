@@ -203,8 +203,11 @@ async def test_a_partition_that_is_added_joins_the_session(
         assert len(request.topics[0].partitions) == len(broker.leader.opened) == 1
 
 
-async def test_several_tasks_fetch_from_one_leader(tmp_path: Path) -> None:
+async def test_several_tasks_fetch_from_one_leader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each partition by one of them, on a connection of its own; also after a change."""
+    monkeypatch.setattr("kwire.broker.fetcher.GRACE_S", 25.0)  # the first one asks no more here
     async with following(tmp_path) as broker:
         partitions = [broker.follower(index) for index in range(8)]
         broker.follow(*partitions)
