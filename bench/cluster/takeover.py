@@ -51,13 +51,13 @@ class Client(Thread):
     def __init__(self, bootstrap: str) -> None:
         super().__init__(daemon=True)
         self.longest_s = 0.0
-        self._bootstrap = bootstrap
+        self._address = bootstrap
         self._ends = Event()
 
     def run(self) -> None:
         """Ask until ``end``."""
         request = ApiVersionsRequest(client_software_name="bench", client_software_version="1")
-        with connected(self._bootstrap) as connection:
+        with connected(self._address) as connection:
             while not self._ends.is_set():
                 took_s, _ = timed(connection, frame_of(request, 3))
                 self.longest_s = max(self.longest_s, took_s)
