@@ -3,6 +3,7 @@
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,7 +33,7 @@ PARTITIONS = 2
 class Lender:
     """A fetcher whose session has begun, with two partitions."""
 
-    def __init__(self, directory: Path, **config: int) -> None:
+    def __init__(self, directory: Path, **config: Any) -> None:
         self.fetching: Fetching[FollowerPartition] = Fetching()
         self.news = False
         manager = LogManager.open([directory], node_id=2, now_ms=NOW_MS, disk=Disk())
@@ -94,7 +95,7 @@ class Watcher:
 class Desk:
     """A link that has begun, and its leader's end of the connection."""
 
-    def __init__(self, directory: Path, **config: int) -> None:
+    def __init__(self, directory: Path, **config: Any) -> None:
         self.lender = Lender(directory, **config)
         self.watcher = Watcher()
         self.near, self.leader = socket.socketpair()
@@ -137,9 +138,9 @@ class Desk:
         return self.link.is_over
 
 
-def of(index: int, records: bytes, **fields: int) -> PartitionData:
+def of(index: int, records: bytes, **fields: Any) -> PartitionData:
     """A partition of an answer."""
-    values = {"error_code": 0, "high_watermark": 1, "log_start_offset": 0}
+    values: dict[str, Any] = {"error_code": 0, "high_watermark": 1, "log_start_offset": 0}
     return PartitionData(
         partition_index=index, records=records, aborted_transactions=None, **(values | fields)
     )

@@ -85,13 +85,13 @@ class Twins:
             self.plainly += 1
             assert (outcome.cuts, outcome.out_of_range, outcome.failure) == ([], [], None)
             assert found == [
-                Fetched(one, memoryview(data.records), data.high_watermark, data.log_start_offset)
+                Fetched(one, _records(data), data.high_watermark, data.log_start_offset)
                 for one, data in outcome.appends
             ]
         self.agree()
         for partition, data in outcome.appends:
-            if data.records:
-                partition.append(data.records, NOW_MS)
+            if records := _records(data):
+                partition.append(records, NOW_MS)
             partition.advance(data.high_watermark, data.log_start_offset)
 
     def response(self) -> FetchResponse:
@@ -137,6 +137,13 @@ class Twins:
                 fetching.lost()
         if 0.22 < what < 0.3:
             partition.leader_epoch += 1
+
+
+def _records(data: PartitionData) -> memoryview:
+    """The records of an answer; none may be told in two ways."""
+    records = data.records or b""
+    assert isinstance(records, bytes)
+    return memoryview(records)
 
 
 def _state(fetching: Fetching[FollowerPartition]) -> dict[str, Any]:
