@@ -317,6 +317,7 @@ class Server:
                 self.poller.turns.large.max_bytes = partial(broker.integer, LARGE)
                 self.poller.reach = broker.reach
                 broker.do_afterwards = self.poller.do_afterwards
+                broker.watcher = self.poller
                 connections.start_soon(self.poller.run)
                 admission = Admission(broker, self.poller, self._security)
                 acceptors = [admission.accept(*listening) for listening in self._sockets]

@@ -52,6 +52,7 @@ from kwire.metadata.store import Guard, MetadataStore
 if TYPE_CHECKING:
     from kwire.broker.client_metrics import ClientMetrics
     from kwire.broker.compaction import Compaction
+    from kwire.broker.fetch_link import Watcher
     from kwire.broker.fetchers import Fetchers
     from kwire.broker.groups import Groups
     from kwire.broker.isr_updates import IsrUpdates
@@ -112,6 +113,7 @@ class Broker:
         self.suspects: Suspects | None = None
         self._has_set_aside = False
         self.throttles = throttles_of(self, None)
+        self.watcher: Watcher | None = None
         self.do_afterwards: Callable[[Callable[[], object]], object] = lambda do: do()
         self.fetch_sessions = FetchSessions(self.random)
         self.threads = Threads()

@@ -17,7 +17,8 @@ from functools import partial
 from typing import TypeAlias
 from zlib import crc32
 
-from kwire.broker.fetcher import Fetcher, FetchingBroker
+from kwire.broker.fetcher import Fetcher
+from kwire.broker.fetching_broker import FetchingBroker
 from kwire.broker.follower_partition import FollowerPartition
 from kwire.broker.peers import inter_broker_address
 from kwire.broker.suspects import Suspects
