@@ -80,9 +80,8 @@ class Broker:
     """One broker, made of its settings, its logs and its metadata store.
 
     ``image`` and ``settings`` are the ones in force. A change replaces them and never alters them.
-    ``coordinators`` are those that were needed so far. ``authorizer`` is None where everybody may
-    do everything, ``quotas`` is None while the cluster has none of clients. ``verified`` are the
-    questions about writes of transactions by topic, partition and producer id.
+    ``coordinators`` are those needed so far. ``authorizer`` is None where everybody may do all,
+    ``quotas`` while no client has any. ``verified`` are questions about writes of transactions.
     """
 
     def __init__(
@@ -107,11 +106,10 @@ class Broker:
         self.settings: Mapping[str, Value] = broker_settings(config, image, self.node_id)
         self.tally = Tally()
         self.bugs = Bugs()
-        self.is_stopping = self.has_followers = False
+        self.is_stopping = self.has_followers = self._has_set_aside = False
         self.selects_nearest = config.selects_nearest_replica()
         self.reach: Reach | None = None
         self.suspects: Suspects | None = None
-        self._has_set_aside = False
         self.throttles = throttles_of(self, None)
         self.watcher: Watcher | None = None
         self.do_afterwards: Callable[[Callable[[], object]], object] = lambda do: do()
